@@ -1,0 +1,69 @@
+# The chores of this project, one word each. `make help` lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-real check fix bench bench-long lock clean
+
+help: ## List the chores
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.runtime ## Measure, decide and advise on a lab link; no AWS account needed
+	@$(BIN)/penstock demo $(ARGS)
+
+test: $(VENV)/.development ## The whole test suite
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not long" $(ARGS)
+
+test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
+	@$(BIN)/python -m pytest -m real $(ARGS)
+
+check: $(VENV)/.development ## Format, lint, types and import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fix: $(VENV)/.development ## Format, and mend what can be mended safely
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.bench ## The benchmarks, short form
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-long: $(VENV)/.bench ## The benchmarks with all seeds, and the long simulations
+	@$(BIN)/python -m bench --long $(ARGS)
+
+lock: $(VENV)/.development ## Resolve the dependencies again
+	@$(call resolve,runtime,--extra demo --group build)
+	@$(call resolve,development,--extra demo --group build --group dev)
+	@$(call resolve,bench,--extra demo --group build --group dev --group bench)
+
+# Names, versions and hashes for every supported Python; no address of any registry.
+resolve = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -o locks/$(1).txt pyproject.toml $(2)
+
+# Installing: names, versions and hashes from locks/, and this folder itself.
+$(VENV)/.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "penstock needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
+	@echo "Making the environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+define install
+	@echo "Installing locks/$(1).txt ..."
+	@$(PIP) install --require-hashes --no-deps -r locks/$(1).txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+endef
+
+$(VENV)/.runtime: $(VENV)/.venv locks/runtime.txt pyproject.toml
+	$(call install,runtime)
+$(VENV)/.development: $(VENV)/.venv locks/development.txt pyproject.toml
+	$(call install,development)
+$(VENV)/.bench: $(VENV)/.venv locks/bench.txt pyproject.toml
+	$(call install,bench)
+
+clean: ## Remove the environment and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

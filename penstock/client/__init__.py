@@ -1,0 +1,1 @@
+"""What applications import to ask: standard library only, and nothing of the rest of penstock."""

@@ -1,0 +1,1 @@
+"""Acts on the host: decides when, remembers, and speaks to the world."""

@@ -1,0 +1,1 @@
+"""Computes: what is known about each operation. No clock, no I/O, no hidden chance."""

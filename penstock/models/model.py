@@ -1,0 +1,117 @@
+"""Knows what every model can do: turn observations into a fit, and a fit into predictions and candidates.
+
+Models compute. They touch no clock, no network and no hidden chance; SciPy is imported inside `fit` alone, because
+the daemon predicts in its own process but never fits there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.vocabulary import Context, Cost, Demand, Estimate, Observation, Place, Prediction, SettingT
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What a model learned about one place: plain data that survives JSON, so that a restart advises at once.
+
+    `parameters` are the physics by name, each with its 90 % interval. `state` is the model's own: numbers, strings
+    and lists of them, enough to predict without fitting again.
+    """
+
+    place: Place
+    parameters: Mapping[str, Estimate]
+    observation_count: int
+    newest_observation_at: datetime | None
+    residual_fraction_p50: float  # median |observed / predicted - 1| over the observations used
+    is_off_model: bool = False  # the physics does not describe this place; trust the residual, widen the intervals
+    drift_count: int = 0  # how often the place changed and the fit started again
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appraisal:
+    """What a model expects of many settings at once: arrays of shape (number of settings,).
+
+    `value` is what the operation is for and bigger is better (bytes/s, messages/s); the other arrays are its price.
+    """
+
+    value: Array
+    latency_seconds: Array  # of one object (S3) or one delivery (SQS)
+    connection_count: Array
+    memory_bytes: Array
+    request_rate_per_second: Array
+
+
+class PerformanceModel(Protocol[SettingT]):
+    """One operation: its knobs, its legal settings, its physics."""
+
+    @property
+    def operation(self) -> str:
+        """The key in the table of services."""
+        ...
+
+    @property
+    def setting_type(self) -> type[SettingT]:
+        """The dataclass of the knobs."""
+        ...
+
+    @property
+    def value_metric(self) -> str:
+        """The name in a `Prediction` of what `Appraisal.value` holds."""
+        ...
+
+    def default_setting(self, context: Context) -> SettingT:
+        """What the SDK does when nobody advises it."""
+        ...
+
+    def legal(self, context: Context, setting: SettingT) -> SettingT:
+        """The nearest setting that the service accepts for this payload; idempotent."""
+        ...
+
+    def ramp(self, context: Context) -> Sequence[SettingT]:
+        """The safe start, gentlest first."""
+        ...
+
+    def probe_cost(self, fit: Fit, context: Context, setting: SettingT) -> Cost:
+        """The most that one probe of this setting may cost here, at list price."""
+        ...
+
+    def measured_value(self, observation: Observation[SettingT]) -> float:
+        """What `Appraisal.value` predicts, as this observation measured it."""
+        ...
+
+    def fit(self, place: Place, observations: Sequence[Observation[SettingT]], *, prior: Fit | None, seed: int) -> Fit:
+        """The posterior after these observations (any payload size, any order). Works with none: then it is the prior.
+
+        `prior` is the fit of a neighbouring place, widened by the model; without it, tables serve.
+        """
+        ...
+
+    def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[SettingT]:
+        """Every legal setting worth considering, within the demand's hard limits; never empty."""
+        ...
+
+    def appraise(self, fit: Fit, context: Context, settings: Sequence[SettingT], demand: Demand) -> Appraisal:
+        """Posterior means for each setting."""
+        ...
+
+    def predict(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Prediction:
+        """What the setting will do, each metric with its 90 % interval for one future measurement."""
+        ...
+
+    def derive(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Mapping[str, float]:
+        """The rest of the bundle that follows from a setting, by name with units."""
+        ...
+
+    def bottleneck(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> str:
+        """What limits this setting: connections, host-ceiling, request-rate, client-cpu, memory, demand or unknown."""
+        ...

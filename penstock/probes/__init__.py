@@ -1,0 +1,1 @@
+"""Acts on AWS: exercises an operation for real and measures it."""

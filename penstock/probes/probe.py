@@ -1,0 +1,53 @@
+"""Knows what every probe can do, and how it keeps book of what it leaves outside this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from penstock.vocabulary import Outcome, ProbePlan, SettingT
+
+
+class Probe(Protocol[SettingT]):
+    """Exercises one operation for real and measures it."""
+
+    async def run(self, plan: ProbePlan[SettingT]) -> Outcome[SettingT]:
+        """Carry out the plan within its cost and leave nothing behind, also when cancelled.
+
+        Expected trouble (throttling, refusal, no network) is in the outcome; it is never raised.
+        """
+        ...
+
+
+class LeftoverKind(StrEnum):
+    """What a probe may create outside this process."""
+
+    S3_OBJECT = "s3_object"  # and any unfinished multipart upload of the same key
+    SQS_QUEUE = "sqs_queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """One thing outside, by name: enough to find and remove it after a crash, with no other knowledge."""
+
+    kind: LeftoverKind
+    service: str  # which configured client reaches it: an operation's name
+    container: str  # the bucket; empty for a queue
+    name: str  # the key, or the queue's name
+
+
+class Journal(Protocol):
+    """The book of leftovers: written durably before a thing is created, struck out after it is gone."""
+
+    async def record(self, leftover: Leftover) -> None:
+        """Return only when the entry would survive `kill -9`."""
+        ...
+
+    async def strike(self, leftover: Leftover) -> None:
+        """The thing is gone."""
+        ...
+
+    async def open_entries(self) -> list[Leftover]:
+        """What may still be there."""
+        ...

@@ -1,0 +1,1 @@
+"""The daemon in the lab: the demo in real time, whole weeks in virtual time."""

@@ -1,0 +1,256 @@
+"""Read this first: the few frozen words that flow through penstock.
+
+A `Context` says where and what for. The optimizer proposes a `ProbePlan`; a probe carries it out and returns
+an `Observation`, or `Inconclusive` when it could not measure. A model turns observations into a `Fit`, and a fit
+answers with a `Prediction`. What applications hear is a `Recommendation`.
+
+Bytes and seconds throughout; the unit is in the name; moments end in `_at` and are aware UTC dates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where something is measured. Whatever shares a place shares one fit; nothing learned here is claimed elsewhere."""
+
+    operation: str  # a key of the table of services: "s3_upload", "sqs_delivery"
+    region: str
+    instance_type: str
+    service_class: str = "standard"  # "standard" or "express" (S3), "standard" or "fifo" (SQS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A place and the size of what is moved: bytes of one object (S3) or of one message (SQS)."""
+
+    place: Place
+    payload_size_bytes: int
+
+    @property
+    def operation(self) -> str:
+        """The operation of the place."""
+        return self.place.operation
+
+
+class Scale(StrEnum):
+    """How a knob is searched: by differences, or by ratios."""
+
+    LINEAR = "linear"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """The bounds of one field of a setting, both ends included, written once."""
+
+    low: float
+    high: float
+    scale: Scale = Scale.LOG
+
+
+def knob(low: float, high: float, *, scale: Scale = Scale.LOG, default: float | None = None) -> Any:
+    """Declare a field of a setting with its bounds. Returns Any because `dataclasses.field` does."""
+    metadata = {"knob": Knob(low, high, scale)}
+    if default is None:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+class Setting(Protocol):
+    """What an operation can be told: a frozen dataclass whose fields are declared with `knob`.
+
+    Each operation has its own; it lives beside its model.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+SettingT = TypeVar("SettingT", bound=Setting)
+
+
+def knobs(setting_type: type[Setting] | Setting) -> dict[str, Knob]:
+    """The knobs of a setting by field name, in the order of declaration."""
+    return {f.name: f.metadata["knob"] for f in dataclasses.fields(setting_type) if "knob" in f.metadata}
+
+
+def setting_values(setting: Setting) -> dict[str, float]:
+    """The values of a setting by field name, as JSON and SQLite store them."""
+    return {name: getattr(setting, name) for name in knobs(setting)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What an act may cost at the most, or did cost. Credits are bytes above the host's baseline rate."""
+
+    transferred_bytes: int = 0
+    request_count: int = 0
+    usd: float = 0.0
+    credit_bytes: int = 0
+    duration_seconds: float = 0.0
+
+    def __add__(self, other: Self) -> Self:
+        """Field by field."""
+        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
+
+
+class Reason(StrEnum):
+    """Why a probe is made."""
+
+    RAMP = "ramp"  # the safe start: few threads first
+    EXPLORE = "explore"  # where the model knows least for the price
+    REFINE = "refine"  # near the incumbent
+    VERIFY = "verify"  # the incumbent itself, to notice change
+    REQUESTED = "requested"  # an operator asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlan(Generic[SettingT]):
+    """What to try, why, and the most that it may cost. A probe stops at whichever limit it meets first."""
+
+    context: Context
+    setting: SettingT
+    reason: Reason
+    cost_max: Cost
+    seed: int = 0  # of the probe's own chance (message bodies, jitter), so that a plan can be replayed
+
+
+class Origin(StrEnum):
+    """Who measured."""
+
+    PROBE = "probe"
+    APPLICATION = "application"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation(Generic[SettingT]):
+    """What was measured, with the evidence of its own quality.
+
+    `measures` holds what only this operation has (``send_seconds_mean``, ``duplicate_count``); the model of the
+    operation documents the names. Requests that were throttled or failed are counted, not hidden: they are evidence.
+    """
+
+    context: Context
+    setting: SettingT
+    started_at: datetime
+    duration_seconds: float
+    transferred_bytes: int
+    request_count: int
+    throttled_count: int = 0
+    failed_count: int = 0
+    latency_seconds_mean: float = 0.0  # of one request (S3: one part; SQS: send to receive)
+    latency_seconds_p50: float = 0.0
+    latency_seconds_p99: float = 0.0
+    client_cpu_fraction: float = 0.0  # of one core, by the process that did the work
+    loop_lag_seconds_max: float = 0.0  # how late the event loop was at worst: the measurer's own disturbance
+    origin: Origin = Origin.PROBE
+    client: str = "penstock"  # "boto3", "s5cmd", ...: whose behaviour was measured
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def throughput_bytes_per_second(self) -> float:
+        """Bytes that arrived per second of wall time; 0 for an empty observation."""
+        return self.transferred_bytes / self.duration_seconds if self.duration_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inconclusive(Generic[SettingT]):
+    """A probe that could not measure. Stored and shown, never fed to a model."""
+
+    context: Context
+    setting: SettingT
+    started_at: datetime
+    reason: str  # one sentence for the operator: what happened and what to do
+    transferred_bytes: int = 0  # what it cost all the same
+    request_count: int = 0
+
+
+Outcome: TypeAlias = "Observation[SettingT] | Inconclusive[SettingT]"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its 90 % interval."""
+
+    low: float
+    expected: float
+    high: float
+
+
+Prediction: TypeAlias = Mapping[str, Estimate]
+"""Estimates by metric name (``throughput_bytes_per_second``, ``latency_seconds_p99``, ...)."""
+
+
+class Basis(StrEnum):
+    """What a recommendation rests on, weakest first."""
+
+    DEFAULT = "default"  # nothing is known: what the SDK would do
+    PRIOR = "prior"  # tables and neighbours, nothing measured here
+    MODEL = "model"  # a fit to observations of this place, at other sizes or settings
+    MEASURED = "measured"  # the advised setting itself was measured, at this size
+
+
+class Objective(StrEnum):
+    """What an application wants most."""
+
+    THROUGHPUT = "throughput"  # fewest threads and least memory within 2 % of the best
+    LATENCY = "latency"  # the shortest time for one object or message
+    FRUGAL = "frugal"  # least memory, connections and requests that still reach 80 % of the best
+
+
+class Regime(StrEnum):
+    """Which ceiling of the host the advice is for."""
+
+    SUSTAINED = "sustained"
+    BURST = "burst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What an application asks for: its aim, its hard limits and its load. None is "not stated"."""
+
+    objective: Objective = Objective.THROUGHPUT
+    regime: Regime = Regime.SUSTAINED
+    memory_bytes_max: int | None = None
+    bandwidth_bytes_per_second_max: float | None = None
+    thread_count_max: int | None = None
+    object_count: int = 1  # S3: how many objects move at a time
+    message_rate_per_second: float | None = None  # SQS: the load to carry; None is "as much as can be had"
+    work_seconds: float = 0.0  # SQS: the consumer's own time for one message
+    latency_objective_seconds: float | None = None  # SQS: send to receive, mean
+    visibility_timeout_seconds: float | None = None  # SQS: None is what the probe found on its queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation(Generic[SettingT]):
+    """The advice for one context, why, how sure, and until when.
+
+    `derived` is the rest of the bundle that follows from the setting (``connection_pool_count``,
+    ``multipart_threshold_bytes``, ``crt_target_gbps``, ``receive_window_message_count``, ...).
+    """
+
+    context: Context
+    setting: SettingT
+    derived: Mapping[str, float]
+    prediction: Prediction
+    demand: Demand
+    basis: Basis
+    bottleneck: str  # what limits here: "connections", "host-ceiling", "request-rate", "client-cpu", "memory", "unknown"
+    explanation: str  # one sentence
+    observation_count: int
+    newest_observation_at: datetime | None
+    issued_at: datetime
+    expires_at: datetime
+
+    def has_expired(self, now: datetime) -> bool:
+        """Whether `now` is at or past `expires_at`."""
+        return now >= self.expires_at

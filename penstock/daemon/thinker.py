@@ -1,0 +1,85 @@
+"""Knows where deliberation happens: in a process of its own, so that the event loop never waits for a fit.
+
+A fit in a thread of the probing process made its loop 6 to 33 ms late, which is as long as an SQS request takes; and
+importing scikit-optimize takes the daemon from 65 to 164 MB. So a child process thinks, one question at a time, and
+is let go as soon as the daemon rests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import multiprocessing
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol
+
+from penstock.models.model import PerformanceModel
+from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+
+_PR_SET_PDEATHSIG = 1
+_NICE_INCREMENT = 5  # thinking yields to the applications on the host; probing does not
+
+
+class Thinker(Protocol):
+    """Answers a question, somewhere."""
+
+    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+        """The conclusion of `penstock.optimizer.deliberation.deliberate`."""
+        ...
+
+    def rest(self) -> None:
+        """Nothing will be asked for a while: give the memory back."""
+        ...
+
+
+class InlineThinker:
+    """Thinks in the caller's process: for virtual time, where nothing real can be disturbed."""
+
+    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+        """Answer at once."""
+        return deliberate(model, question)
+
+    def rest(self) -> None:
+        """Hold nothing."""
+
+
+class ThinkerError(RuntimeError):
+    """The child process died while it was thinking; the message says what the operator can do."""
+
+
+class SpawnedThinker:
+    """Thinks in a spawned child with one BLAS thread, lower priority and the daemon's own life span."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+
+    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+        """Ask the child, starting one when none is there. Raises ThinkerError when it dies on the way."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _settle_in, (os.getpid(),))
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, deliberate, model, question)
+        except BrokenProcessPool as trouble:
+            self.rest()
+            raise ThinkerError(
+                "the fitting process was killed (out of memory?); raise MemoryMax or lower advice.fit_observation_count_max"
+            ) from trouble
+
+    def rest(self) -> None:
+        """End the child; the next question starts another (about a second)."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _settle_in(parent_process_id: int) -> None:
+    """Prepare the child: it ends with its parent, leaves Ctrl-C to it, and gives way to others."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_process_id:
+        os._exit(0)  # the parent was gone before the request above took effect
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE_INCREMENT)

@@ -1,0 +1,468 @@
+"""Knows every key of the configuration: its type, default and bounds, and how to say all that is wrong at once.
+
+Later files win, key by key:
+
+    /usr/lib/penstock/*.toml  <  /etc/penstock/penstock.toml  <  /etc/penstock/penstock.d/*.toml
+
+Each file is checked by itself, so that a problem names the file it is in; the keys of all files are then laid
+over each other as a flat table of dotted paths. Credentials have no key here: a profile is named, and the SDK
+finds them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from penstock.units import GiB, KiB, MiB, UnitError, parse_bytes, parse_seconds
+
+MAIN_FILE = Path("/etc/penstock/penstock.toml")
+VENDOR_DIRECTORY = Path("/usr/lib/penstock")
+DEFAULT_ORIGIN = "default"
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a type of value is read from text and described to the operator."""
+
+    expected: str
+    parse: Callable[[str], float] | None = None
+
+
+def _meta(expected: str, *, parse: Callable[[str], float] | None = None, **bounds: Any) -> Meta:
+    """Bounds for msgspec (Any: they are numbers, lengths or patterns) and words for people, side by side."""
+    return Meta(extra={"kind": Kind(expected, parse)}, **bounds)
+
+
+Bytes: TypeAlias = Annotated[int, _meta('a size of at least 1 byte, such as "8MiB"', parse=parse_bytes, ge=1)]
+Seconds: TypeAlias = Annotated[float, _meta('a duration above 0, such as "15m"', parse=parse_seconds, gt=0)]
+Fraction: TypeAlias = Annotated[float, _meta("a fraction between 0 and 1", ge=0, le=1)]
+Count: TypeAlias = Annotated[int, _meta("a whole number of at least 1", ge=1)]
+Name: TypeAlias = Annotated[str, _meta("a name that is not empty", min_length=1)]
+Directory: TypeAlias = Annotated[str, _meta('an absolute path, such as "/var/lib/penstock"', pattern="^/")]
+Region: TypeAlias = Annotated[str, _meta('a region, such as "eu-central-1"', pattern="^[a-z0-9][a-z0-9-]*$")]
+Regions: TypeAlias = tuple[Region, ...]
+EndpointUrl: TypeAlias = Annotated[
+    str,
+    _meta(
+        'a URL without a user name, such as "http://127.0.0.1:9000"', pattern=r"^(https?://[^/@\s]+[^@\s]*)?$"
+    ),
+]
+ThreadCount: TypeAlias = Annotated[int, _meta("a whole number from 1 to 1024", ge=1, le=1024)]
+PayloadBytes: TypeAlias = Annotated[
+    int, _meta('a size from 1 byte to 5TiB, such as "64MiB"', parse=parse_bytes, ge=1, le=5 * 1024 * GiB)
+]
+PayloadSizes: TypeAlias = Annotated[
+    tuple[PayloadBytes, ...], _meta("a list with at least one size", min_length=1)
+]
+MessageBytes: TypeAlias = Annotated[
+    int, _meta('a size from 1 byte to 1MiB, such as "1KiB"', parse=parse_bytes, ge=1, le=MiB)
+]
+MessageSizes: TypeAlias = Annotated[
+    tuple[MessageBytes, ...], _meta("a list with at least one size", min_length=1)
+]
+BucketName: TypeAlias = Annotated[
+    str,
+    _meta(
+        'the name of a bucket, such as "my-bucket" or "probe-{region}", without "s3://"',
+        pattern=r"^([a-z0-9{][a-z0-9.{}-]{1,80}[a-z0-9}])?$",
+    ),
+]
+KeyPrefix: TypeAlias = Annotated[
+    str, _meta('a prefix of keys that is not empty and ends with "/"', pattern="^[^/].*/$", max_length=512)
+]
+QueueNamePrefix: TypeAlias = Annotated[
+    str, _meta("1 to 40 letters, digits, - or _", pattern="^[A-Za-z0-9_-]{1,40}$")
+]
+VisibilityTimeout: TypeAlias = Annotated[
+    float,
+    _meta('whole seconds from 1 to 43200, such as "30s"', parse=parse_seconds, ge=1, le=43200, multiple_of=1),
+]
+SocketMode: TypeAlias = Annotated[
+    str, _meta('octal permissions in quotes, such as "0666"', pattern="^0?[0-7]{3}$")
+]
+Usd: TypeAlias = Annotated[float, _meta("an amount in US dollars of at least 0", ge=0)]
+Seed: TypeAlias = Annotated[int, _meta("a whole number from 0 to 2^63 - 1", ge=0, le=2**63 - 1)]
+
+
+class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[daemon]: where it lives and how it speaks."""
+
+    state_directory: Directory = "/var/lib/penstock"
+    runtime_directory: Directory = "/run/penstock"
+    socket_mode: SocketMode = "0666"
+    control_group: Name = "penstock"
+    seed: Seed = 0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "logfmt", "json"] = "auto"
+    connection_count_max: Count = 256
+    connection_count_max_per_user: Count = 64
+
+    @property
+    def socket_path(self) -> Path:
+        """The local socket."""
+        return Path(self.runtime_directory) / "penstock.sock"
+
+    @property
+    def snapshot_path(self) -> Path:
+        """The file that holds all current advice."""
+        return Path(self.runtime_directory) / "recommendations.json"
+
+    @property
+    def database_path(self) -> Path:
+        """What was measured and advised."""
+        return Path(self.state_directory) / "penstock.db"
+
+    @property
+    def socket_mode_bits(self) -> int:
+        """The permissions of the socket as a number."""
+        return int(self.socket_mode, 8)
+
+
+class HostSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[host]: what this machine is, when it cannot or should not be asked."""
+
+    region: Region = AUTO
+    instance_type: Name = AUTO
+    imds_endpoint_url: EndpointUrl = "http://169.254.169.254"
+
+
+class AwsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[aws]: which services, and whose credentials by name. Empty means the SDK's own choice."""
+
+    profile: str = ""
+    s3_endpoint_url: EndpointUrl = ""
+    sqs_endpoint_url: EndpointUrl = ""
+    connect_timeout_seconds: Seconds = 5.0
+    read_timeout_seconds: Seconds = 30.0
+
+
+class S3UploadSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[probes.s3_upload]."""
+
+    is_enabled: bool = False
+    bucket: BucketName = ""
+    regions: Regions = ()
+    key_prefix: KeyPrefix = "penstock-probe/"
+    object_size_bytes: PayloadSizes = (64 * MiB, GiB)
+    mean_interval_seconds: Seconds = 600.0
+    duration_seconds_max: Seconds = 10.0
+    transferred_bytes_max: Bytes = 512 * MiB
+    thread_count_max: ThreadCount = 256
+    memory_bytes_max: Bytes = GiB
+    service_class: Literal["standard", "express"] = "standard"
+
+    def bucket_in(self, region: str) -> str:
+        """The bucket to use in a region: ``{region}`` in the name stands for it."""
+        return self.bucket.replace("{region}", region)
+
+
+class SqsDeliverySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[probes.sqs_delivery]."""
+
+    is_enabled: bool = False
+    regions: Regions = ()
+    queue_name_prefix: QueueNamePrefix = "penstock-probe"
+    message_size_bytes: MessageSizes = (KiB,)
+    mean_interval_seconds: Seconds = 600.0
+    duration_seconds_max: Seconds = 10.0
+    request_count_max: Count = 3000
+    thread_count_max: ThreadCount = 64
+    visibility_timeout_seconds: VisibilityTimeout = 30.0
+    service_class: Literal["standard", "fifo"] = "standard"
+
+
+class ProbesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[probes]: one table for each operation."""
+
+    s3_upload: S3UploadSection = S3UploadSection()
+    sqs_delivery: SqsDeliverySection = SqsDeliverySection()
+
+
+class BudgetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[budget]: what all probes together may cost in any 24 hours."""
+
+    transferred_bytes_per_day: Annotated[
+        int, _meta('a size of at least 0, such as "64GiB"', parse=parse_bytes, ge=0)
+    ] = 64 * GiB
+    request_count_per_day: Annotated[int, _meta("a whole number of at least 0", ge=0)] = 100_000
+    usd_per_day: Usd = 0.10
+    credit_fraction_per_day: Fraction = 0.10
+    duty_cycle_fraction: Fraction = 0.05
+    host_cpu_fraction_max: Fraction = 0.50
+
+
+class AdviceSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[advice]: how long it holds and what it rests on."""
+
+    validity_seconds: Seconds = 6 * 3600.0
+    fit_observation_count_max: Annotated[int, _meta("a whole number from 10 to 1000", ge=10, le=1000)] = 100
+    observation_retention_seconds: Annotated[
+        float, _meta('a duration of at least 1h, such as "90d"', parse=parse_seconds, ge=3600)
+    ] = 90 * 86400.0
+
+
+class Configuration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All sections. `Configuration()` is what an empty file means."""
+
+    daemon: DaemonSection = DaemonSection()
+    host: HostSection = HostSection()
+    aws: AwsSection = AwsSection()
+    probes: ProbesSection = ProbesSection()
+    budget: BudgetSection = BudgetSection()
+    advice: AdviceSection = AdviceSection()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake: where it is, what was found, what was expected."""
+
+    file: str
+    key: str  # the dotted path; empty when the file itself is the problem
+    sentence: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.key}" if self.key else self.file
+        return f"{where}: {self.sentence}"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; `problems` holds every mistake in it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfiguration:
+    """A configuration and which file each of its values came from."""
+
+    configuration: Configuration
+    origins: Mapping[str, str]  # by dotted path; what is not here is a default
+    files: tuple[Path, ...]  # in the order in which they were laid over each other
+
+    def effective(self) -> dict[str, Any]:
+        """Every key by section as ``{"value": ..., "origin": ...}``, as JSON (hence Any)."""
+        return self._table(self.configuration, "")
+
+    def _table(self, section: Struct, prefix: str) -> dict[str, Any]:
+        rows: dict[str, Any] = {}
+        for field in msgspec.structs.fields(section):
+            value, path = getattr(section, field.name), prefix + field.name
+            if isinstance(value, Struct):
+                rows[field.name] = self._table(value, path + ".")
+            else:
+                plain = list(value) if isinstance(value, tuple) else value
+                rows[field.name] = {"value": plain, "origin": self.origins.get(path, DEFAULT_ORIGIN)}
+        return rows
+
+
+def load(main_file: Path | None = None, *, root: Path = Path("/")) -> LoadedConfiguration:
+    """Read all files and lay them over each other. Raises ConfigError with every mistake.
+
+    A `main_file` that is named must exist; the default one need not. `root` stands before the default paths.
+    """
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    files = list(_files(main_file, root, problems))
+    for file in files:
+        leaves = _read_file(file, problems)
+        values.update(leaves)
+        origins.update(dict.fromkeys(leaves, str(file)))
+    configuration = _build(Configuration, values, "")
+    problems.extend(_contradictions(configuration, origins))
+    if problems:
+        raise ConfigError(problems)
+    return LoadedConfiguration(configuration, origins, tuple(files))
+
+
+def keys(section: type[Struct] = Configuration, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every dotted path with its default and its type, in the order of declaration (Any: each its own)."""
+    hints = get_type_hints(section, include_extras=True)
+    for field in msgspec.structs.fields(section):
+        hint = hints[field.name]
+        if _is_section(hint):
+            yield from keys(hint, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, field.default, hint
+
+
+def expectation(hint: Any) -> str:
+    """What a key of this type expects, in words (Any: a type hint)."""
+    kind = _kind(hint)
+    if kind is not None:
+        return kind.expected
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(json.dumps(choice) for choice in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"a list, each {expectation(get_args(hint)[0])}"
+    return {bool: "true or false", str: "text in quotes"}[hint]
+
+
+def _files(main_file: Path | None, root: Path, problems: list[Problem]) -> Iterator[Path]:
+    yield from sorted((root / VENDOR_DIRECTORY.relative_to("/")).glob("*.toml"))
+    main = main_file or root / MAIN_FILE.relative_to("/")
+    if main.exists():
+        yield main
+    elif main_file is not None:
+        problems.append(
+            Problem(str(main), "", "there is no such file; name one with --config, or leave it out")
+        )
+    yield from sorted(main.with_suffix(".d").glob("*.toml"))
+
+
+def _read_file(file: Path, problems: list[Problem]) -> dict[str, Any]:
+    """The valid values of one file by dotted path; what is wrong goes to `problems`."""
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(Problem(str(file), "", f"it cannot be read: {error.strerror}"))
+    except UnicodeDecodeError as error:
+        problems.append(Problem(str(file), "", f"it is not UTF-8 text (byte {error.start})"))
+    except tomllib.TOMLDecodeError as error:
+        problems.append(_syntax_problem(file, str(error)))
+    else:
+        return dict(_read_table(Configuration, table, "", str(file), problems))
+    return {}
+
+
+def _syntax_problem(file: Path, message: str) -> Problem:
+    position = re.search(r" ?\(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    if position is None or position.group(1) is None:
+        return Problem(str(file), "", f"not TOML: {message}")
+    place = f"{file}:{position.group(1)}:{position.group(2)}"
+    return Problem(place, "", f"not TOML: {message[: position.start()]}")
+
+
+def _read_table(
+    section: type[Struct], table: Mapping[str, Any], prefix: str, file: str, problems: list[Problem]
+) -> Iterator[tuple[str, Any]]:
+    hints = get_type_hints(section, include_extras=True)
+    for key, raw in table.items():
+        path = prefix + key
+        if key not in section.__struct_fields__:
+            problems.append(Problem(file, path, _unknown_key(key, section)))
+        elif not _is_section(hints[key]):
+            try:
+                yield path, _read_value(raw, hints[key])
+            except ValueError as error:
+                problems.append(Problem(file, path, str(error)))
+        elif isinstance(raw, dict):
+            yield from _read_table(hints[key], raw, path + ".", file, problems)
+        else:
+            problems.append(Problem(file, path, f"found {_shown(raw)}; expected a table, [{path}]"))
+
+
+def _unknown_key(key: str, section: type[Struct]) -> str:
+    if re.search("secret|password|token|access_?key|credential", key, re.IGNORECASE):
+        return "unknown key; credentials never belong in the configuration: name a profile in aws.profile"
+    names = section.__struct_fields__
+    close = (
+        difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+        or [n for n in names if n.startswith(key + "_")][:1]
+    )
+    if close:
+        return f"unknown key; did you mean {close[0]}?"
+    elsewhere = [path for path, _, _ in keys() if path.rpartition(".")[2] == key]
+    if elsewhere:
+        return f"unknown key here; did you mean {elsewhere[0]}?"
+    return f"unknown key; expected one of {', '.join(names)}"
+
+
+def _read_value(raw: Any, hint: Any) -> Any:
+    """The value as the type says, or a ValueError that speaks to the operator (Any: raw TOML)."""
+    try:
+        return _convert(raw, hint)
+    except UnitError as error:
+        raise ValueError(str(error)) from None
+    except msgspec.ValidationError:
+        raise ValueError(f"found {_shown(raw)}; expected {_expectation_of(raw, hint)}") from None
+
+
+def _convert(raw: Any, hint: Any) -> Any:
+    kind = _kind(hint)
+    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if get_origin(bare) is tuple and isinstance(raw, list):
+        return msgspec.convert(tuple(_convert(item, get_args(bare)[0]) for item in raw), hint)
+    if kind is not None and kind.parse is not None and isinstance(raw, str):
+        number = kind.parse(raw)
+        raw = round(number) if bare is int else number
+    if isinstance(raw, float) and not math.isfinite(raw):
+        raise msgspec.ValidationError("not finite")
+    return msgspec.convert(raw, hint)
+
+
+def _expectation_of(raw: Any, hint: Any) -> str:
+    """Of a list whose elements are wrong, what each element should be."""
+    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if get_origin(bare) is tuple and isinstance(raw, list) and raw:
+        return f"a list, each {expectation(get_args(bare)[0])}"
+    return expectation(hint)
+
+
+def _shown(raw: Any) -> str:
+    """A found value, as TOML writes it, cut short; the user part of a URL is never repeated."""
+    if isinstance(raw, str) and "@" in raw:
+        return f'a URL at "{urlsplit(raw).hostname or "?"}" with a user name'
+    text = json.dumps(raw, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _build(section: type[Struct], values: Mapping[str, Any], prefix: str) -> Any:
+    """The section from the flat table (Any: mypy cannot follow a Struct chosen at run time)."""
+    hints = get_type_hints(section)
+    arguments: dict[str, Any] = {}
+    for name in section.__struct_fields__:
+        path = prefix + name
+        if _is_section(hints[name]):
+            arguments[name] = _build(hints[name], values, path + ".")
+        elif path in values:
+            arguments[name] = values[path]
+    return section(**arguments)
+
+
+def _contradictions(configuration: Configuration, origins: Mapping[str, str]) -> Iterator[Problem]:
+    """Values that are fine alone and wrong together."""
+
+    def problem(key: str, sentence: str, *, because: Sequence[str] = ()) -> Problem:
+        file = next((origins[path] for path in (key, *because) if path in origins), DEFAULT_ORIGIN)
+        return Problem(file, key, sentence)
+
+    s3 = configuration.probes.s3_upload
+    if s3.is_enabled and not s3.bucket:
+        sentence = "missing; expected the name of a bucket, because probes.s3_upload.is_enabled is true"
+        yield problem("probes.s3_upload.bucket", sentence, because=["probes.s3_upload.is_enabled"])
+    if re.search(r"[{}]", s3.bucket.replace("{region}", "")):
+        yield problem(
+            "probes.s3_upload.bucket", f'found "{s3.bucket}"; the only word in braces can be {{region}}'
+        )
+    if len(s3.regions) > 1 and s3.bucket and "{region}" not in s3.bucket:
+        sentence = (
+            f'found "{s3.bucket}"; expected {{region}} in the name, because regions lists {len(s3.regions)}'
+        )
+        yield problem("probes.s3_upload.bucket", sentence)
+
+
+def _is_section(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
+def _kind(hint: Any) -> Kind | None:
+    for item in getattr(hint, "__metadata__", ()):
+        if isinstance(item, Meta) and item.extra:
+            return item.extra["kind"]  # type: ignore[no-any-return]  # msgspec types `extra` as a plain dict
+    return None

@@ -1,0 +1,299 @@
+"""Knows the physics of a host's path to S3, and moves bytes along it exactly as that physics says.
+
+The link is a fluid that its streams share equally. With n streams that have bytes to move, each gets
+
+    rate(t, n) = min(connection rate, window / round trip, host rate(t, n) / n)
+
+All streams get the same rate, so one number says how far any of them is: the bytes that a stream would have
+moved had it been there from the start (attained service). A chunk of s bytes begun at attained service v is done
+when it reaches v + s. One heap of those ends and one timer serve any number of streams, and the timer may fire
+late (real time) or exactly (virtual time): what happened in between is worked out exactly either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import random
+from dataclasses import dataclass
+
+_DUE_SECONDS = 1e-9  # what is due within a nanosecond is due now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episodes:
+    """Something that comes and goes, takes a fraction while it lasts, and asks nobody."""
+
+    gap_seconds_mean: float  # exponential, from the end of one to the start of the next
+    duration_seconds_mean: float  # exponential
+    fraction_low: float
+    fraction_high: float  # the fraction lost is uniform between the two
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTruth:
+    """The path of one host to S3, one direction. None is "no such limit"."""
+
+    round_trip_seconds: float
+    connection_rate_bytes_per_second: float
+    host_rate_bytes_per_second: float  # what is sustained: the baseline, where there is a burst
+    window_bytes: float | None = None  # at most this much is under way on one connection
+    burst_rate_bytes_per_second: float | None = None
+    credit_bytes: float = (
+        0.0  # moved above the baseline before it holds; refilled by what the baseline spares
+    )
+    service_latency_seconds_median: float = 0.030  # of one request, log-normal, on top of the round trip
+    service_latency_sigma: float = 0.0
+    straggler_fraction: float = 0.0
+    straggler_seconds: float = 5.0
+    oversubscription_loss: float = 0.0  # host rate / (1 + loss * (n / knee - 2)) past twice the knee
+    prefix_request_rate_per_second: float | None = None  # more is answered with 503 SlowDown
+    dips: Episodes | None = None  # the whole path is slower
+    tenant: Episodes | None = None  # a neighbour takes some of the host's rate
+
+    @property
+    def stream_rate_bytes_per_second(self) -> float:
+        """What one stream gets when it is alone."""
+        if self.window_bytes is None or self.round_trip_seconds <= 0:
+            return self.connection_rate_bytes_per_second
+        return min(self.connection_rate_bytes_per_second, self.window_bytes / self.round_trip_seconds)
+
+    @property
+    def service_latency_seconds_mean(self) -> float:
+        """Of the log-normal and its stragglers."""
+        body = self.service_latency_seconds_median * math.exp(self.service_latency_sigma**2 / 2)
+        return body + self.straggler_fraction * self.straggler_seconds
+
+
+class Stream:
+    """One connection: what is pushed moves in order, at the rate of one stream."""
+
+    __slots__ = ("_link", "end", "is_moving")
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.end = 0.0  # attained service at which all that was pushed has moved
+        self.is_moving = False
+
+    def push(self, size_bytes: float) -> asyncio.Future[None]:
+        """Queue bytes behind those already pushed; the future is done when they have arrived."""
+        return self._link.push(self, size_bytes)
+
+    def close(self) -> None:
+        """Leave the link; what has not arrived never will."""
+        self._link.leave(self)
+
+
+class Link:
+    """The running link: streams, credits and weather, on the time of the running event loop."""
+
+    def __init__(self, truth: LinkTruth, *, seed: int) -> None:
+        self._truth = truth
+        self._seed = seed
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._at = 0.0
+        self._attained = 0.0
+        self._rate = 0.0  # of each stream, since `_at`
+        self._stream_count = 0
+        self._credit_bytes = truth.credit_bytes
+        self._ends: list[tuple[float, int, Stream, asyncio.Future[None]]] = []
+        self._sequence = 0
+        self._carried_bytes = 0.0
+        self._dips = _Weather(truth.dips, seed=seed)
+        self._tenant = _Weather(truth.tenant, seed=seed + 1)
+
+    @property
+    def stream_count(self) -> int:
+        """How many streams are moving bytes."""
+        return self._stream_count
+
+    @property
+    def credit_bytes(self) -> float:
+        """What is left of the burst allowance, now."""
+        self._advance()
+        return self._credit_bytes
+
+    @property
+    def carried_bytes(self) -> float:
+        """All that was ever moved, part by part as it moved."""
+        self._advance()
+        return self._carried_bytes
+
+    def become(self, truth: LinkTruth) -> None:
+        """From now on the path is another one; streams and credits go on."""
+        self._advance()
+        self._truth = truth
+        self._credit_bytes = min(self._credit_bytes, truth.credit_bytes)
+        self._dips = _Weather(truth.dips, seed=self._seed, at=self._at)
+        self._tenant = _Weather(truth.tenant, seed=self._seed + 1, at=self._at)
+        self._retune()
+
+    async def carry(self, size_bytes: float) -> None:
+        """Move that many bytes as one stream of their own."""
+        stream = Stream(self)
+        try:
+            await stream.push(size_bytes)
+        finally:
+            stream.close()
+
+    def push(self, stream: Stream, size_bytes: float) -> asyncio.Future[None]:
+        """See `Stream.push`."""
+        self._advance()
+        assert self._loop is not None
+        arrived: asyncio.Future[None] = self._loop.create_future()
+        if size_bytes <= 0 and not stream.is_moving:
+            arrived.set_result(None)
+            return arrived
+        joins = not stream.is_moving
+        stream.end = (self._attained if joins else stream.end) + size_bytes
+        self._sequence += 1
+        heapq.heappush(self._ends, (stream.end, self._sequence, stream, arrived))
+        if joins:
+            stream.is_moving = True
+            self._stream_count += 1
+        self._retune()
+        return arrived
+
+    def leave(self, stream: Stream) -> None:
+        """See `Stream.close`."""
+        if not stream.is_moving:
+            return
+        self._advance()
+        if stream.is_moving:
+            self._stop(stream)
+            self._retune()
+
+    def _stop(self, stream: Stream) -> None:
+        stream.is_moving = False
+        self._stream_count -= 1
+        if self._stream_count == 0:
+            # Only ends of closed streams are left. Start again at 0, where floats are finest.
+            self._ends.clear()
+            self._attained = 0.0
+
+    def _advance(self) -> None:
+        """Bring streams, credits and weather to the present, change by change."""
+        if self._loop is None:
+            self._begin()
+        assert self._loop is not None
+        now = self._loop.time()
+        while True:
+            done_at, changes_at = self._next_end_at(), self._next_change_at()
+            if min(done_at, changes_at) > now + _DUE_SECONDS:
+                break
+            if done_at <= changes_at:
+                self._move_to(done_at)
+                self._attained = self._ends[0][0]
+                self._finish_due()
+            else:
+                self._move_to(changes_at)
+            self._tune()
+        self._move_to(now)
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = self._loop.time()
+        self._dips.begin(self._at)
+        self._tenant.begin(self._at)
+
+    def _next_end_at(self) -> float:
+        return self._at + (self._ends[0][0] - self._attained) / self._rate if self._rate > 0 else math.inf
+
+    def _next_change_at(self) -> float:
+        changes_at = min(self._dips.until, self._tenant.until)
+        overdraft = self._rate * self._stream_count - self._truth.host_rate_bytes_per_second
+        if self._credit_bytes > 0 and overdraft > 0:
+            return min(changes_at, self._at + self._credit_bytes / overdraft)
+        return changes_at
+
+    def _move_to(self, at: float) -> None:
+        seconds = at - self._at
+        if seconds <= 0:
+            return
+        self._at = at
+        self._attained += self._rate * seconds
+        total = self._rate * self._stream_count
+        self._carried_bytes += total * seconds
+        if self._truth.credit_bytes > 0:
+            credit_bytes = self._credit_bytes + (self._truth.host_rate_bytes_per_second - total) * seconds
+            # Less than a byte of credit is none: a rounding error must not buy an instant of burst.
+            self._credit_bytes = min(credit_bytes, self._truth.credit_bytes) if credit_bytes >= 1.0 else 0.0
+
+    def _finish_due(self) -> None:
+        while self._ends and self._ends[0][0] <= self._attained:
+            end, _, stream, arrived = heapq.heappop(self._ends)
+            if not arrived.done():
+                arrived.set_result(None)
+            if stream.is_moving and stream.end <= end:
+                self._stop(stream)
+
+    def _retune(self) -> None:
+        self._tune()
+        self._arm()
+
+    def _tune(self) -> None:
+        """Take in the weather and work out the rate of each stream, from now on."""
+        self._dips.pass_to(self._at)
+        self._tenant.pass_to(self._at)
+        count = self._stream_count
+        if count == 0:
+            self._rate = 0.0
+            return
+        truth = self._truth
+        calm = 1.0 - self._dips.lost_fraction
+        alone = truth.stream_rate_bytes_per_second * calm
+        host = truth.host_rate_bytes_per_second
+        if truth.burst_rate_bytes_per_second is not None and self._credit_bytes > 0:
+            host = truth.burst_rate_bytes_per_second
+        host *= calm * (1.0 - self._tenant.lost_fraction)
+        if host > 0:
+            host /= 1.0 + truth.oversubscription_loss * max(0.0, count * alone / host - 2.0)
+        self._rate = min(alone, host / count)
+
+    def _arm(self) -> None:
+        """Set the timer for the next thing that happens; one that is set for earlier will ask again."""
+        assert self._loop is not None
+        if self._stream_count == 0:
+            return
+        due_at = min(self._next_end_at(), self._next_change_at())
+        if self._timer is not None:
+            if self._timer.when() <= due_at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._advance()
+        self._arm()
+
+
+class _Weather:
+    """Episodes as they fall, one after the other, whatever the traffic does."""
+
+    def __init__(self, episodes: Episodes | None, *, seed: int, at: float | None = None) -> None:
+        self._episodes = episodes
+        self._chance = random.Random(f"weather {seed}")
+        self.lost_fraction = 0.0
+        self.until = math.inf
+        if at is not None:
+            self.begin(at)
+
+    def begin(self, at: float) -> None:
+        """Start calm."""
+        if self._episodes is not None:
+            self.until = at + self._chance.expovariate(1 / self._episodes.gap_seconds_mean)
+
+    def pass_to(self, at: float) -> None:
+        """Change whatever has changed by then."""
+        episodes = self._episodes
+        while episodes is not None and self.until <= at:
+            if self.lost_fraction > 0:
+                self.lost_fraction = 0.0
+                mean = episodes.gap_seconds_mean
+            else:
+                self.lost_fraction = self._chance.uniform(episodes.fraction_low, episodes.fraction_high)
+                mean = episodes.duration_seconds_mean
+            self.until += self._chance.expovariate(1 / mean)

@@ -1,0 +1,321 @@
+"""Knows S3 as a service: what it answers, and how long that takes on a given path.
+
+`Shelf` is the semantics (buckets, objects, multipart uploads), at once and without time. `S3Service` adds the
+path: one request is admitted or throttled, its bytes cross the link, and the answer comes after a round trip and
+the service's own latency. The HTTP face uses the same three steps on real sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.lab.link import Link, LinkTruth
+from penstock.units import MiB
+
+PART_SIZE_BYTES_MIN = 5 * MiB
+PART_NUMBER_MAX = 10_000
+_KEPT_BYTES_MAX = 256 * MiB  # of all bodies together; beyond, only sizes are remembered
+_KEPT_BODY_BYTES_MAX = 1 * MiB
+_BURST_SECONDS = 0.25  # how much of a second's requests may come at once
+
+_STATUS = {
+    "NoSuchBucket": 404,
+    "NoSuchKey": 404,
+    "NoSuchUpload": 404,
+    "BucketAlreadyOwnedByYou": 409,
+    "BucketNotEmpty": 409,
+    "InvalidRange": 416,
+    "NotImplemented": 501,
+    "SlowDown": 503,
+}
+
+
+class S3Error(Exception):
+    """An answer that is not success, as S3 words it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that goes with the code."""
+        return _STATUS.get(self.code, 400)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What was uploaded: always its size, its bytes only when they were kept."""
+
+    size_bytes: int
+    etag: str
+    content: bytes | None = None
+    checksums: tuple[tuple[str, str], ...] = ()  # header name and value, as the client sent them
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Bytes from `start` up to `stop`; zeros where the bytes were not kept."""
+        return self.content[start:stop] if self.content is not None else bytes(stop - start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """A key's present value."""
+
+    key: str
+    body: Body
+    modified_at: datetime
+
+
+@dataclass(slots=True)
+class _Upload:
+    key: str
+    started_at: datetime
+    parts: dict[int, Body] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    created_at: datetime
+    objects: dict[str, StoredObject] = field(default_factory=dict)
+    uploads: dict[str, _Upload] = field(default_factory=dict)
+
+
+class Shelf:
+    """Buckets, objects and unfinished uploads; every method answers at once or raises S3Error."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+        self._serial = 0
+        self._kept_bytes = 0
+
+    def body(self, size_bytes: int, content: bytes | None, checksums: Sequence[tuple[str, str]] = ()) -> Body:
+        """Make a body, with its bytes if it is small; only then is the ETag an MD5, which costs a core."""
+        keeps = content is not None and size_bytes <= _KEPT_BODY_BYTES_MAX
+        if content is None or not keeps or self._kept_bytes + size_bytes > _KEPT_BYTES_MAX:
+            return Body(size_bytes=size_bytes, etag=f"{self._next_serial():032x}", checksums=tuple(checksums))
+        self._kept_bytes += size_bytes
+        etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        return Body(size_bytes=size_bytes, etag=etag, content=content, checksums=tuple(checksums))
+
+    def create_bucket(self, name: str) -> None:
+        """CreateBucket."""
+        if name in self._buckets:
+            raise S3Error("BucketAlreadyOwnedByYou", f"the bucket {name} exists and is yours")
+        self._buckets[name] = _Bucket(self._clock.now())
+
+    def delete_bucket(self, name: str) -> None:
+        """DeleteBucket: an empty one."""
+        if self._bucket(name).objects:
+            raise S3Error("BucketNotEmpty", f"the bucket {name} still holds objects")
+        del self._buckets[name]
+
+    def buckets(self) -> list[tuple[str, datetime]]:
+        """ListBuckets: names and dates."""
+        return [(name, bucket.created_at) for name, bucket in sorted(self._buckets.items())]
+
+    def check_bucket(self, name: str) -> None:
+        """HeadBucket."""
+        self._bucket(name)
+
+    def put(self, bucket: str, key: str, body: Body) -> StoredObject:
+        """PutObject."""
+        holder = self._bucket(bucket)
+        self._forget(holder.objects.get(key))
+        stored = StoredObject(key=key, body=body, modified_at=self._clock.now())
+        holder.objects[key] = stored
+        return stored
+
+    def get(self, bucket: str, key: str) -> StoredObject:
+        """GetObject and HeadObject."""
+        stored = self._bucket(bucket).objects.get(key)
+        if stored is None:
+            raise S3Error("NoSuchKey", f"there is no object {key}")
+        return stored
+
+    def delete(self, bucket: str, key: str) -> None:
+        """DeleteObject; a key that is not there is as good as deleted."""
+        self._forget(self._bucket(bucket).objects.pop(key, None))
+
+    def objects(self, bucket: str, prefix: str = "") -> Iterator[StoredObject]:
+        """ListObjects, in the order of keys."""
+        objects = self._bucket(bucket).objects
+        return (objects[key] for key in sorted(objects) if key.startswith(prefix))
+
+    def create_upload(self, bucket: str, key: str) -> str:
+        """CreateMultipartUpload: the upload id."""
+        upload_id = f"upload{self._next_serial():016x}"
+        self._bucket(bucket).uploads[upload_id] = _Upload(key, self._clock.now())
+        return upload_id
+
+    def put_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: Body) -> None:
+        """UploadPart; a number that was used before is overwritten."""
+        if not 1 <= part_number <= PART_NUMBER_MAX:
+            raise S3Error("InvalidArgument", f"part numbers go from 1 to {PART_NUMBER_MAX}")
+        self._upload(bucket, key, upload_id).parts[part_number] = body
+
+    def parts(self, bucket: str, key: str, upload_id: str) -> dict[int, Body]:
+        """ListParts, in the order of numbers."""
+        return dict(sorted(self._upload(bucket, key, upload_id).parts.items()))
+
+    def complete_upload(
+        self, bucket: str, key: str, upload_id: str, named: Sequence[tuple[int, str]]
+    ) -> StoredObject:
+        """CompleteMultipartUpload: `named` are part numbers and ETags, in rising order."""
+        bodies = _named_parts(self._upload(bucket, key, upload_id).parts, named)
+        del self._bucket(bucket).uploads[upload_id]
+        contents = [body.content for body in bodies]
+        whole = b"".join(c for c in contents if c is not None) if None not in contents else None
+        size_bytes = sum(body.size_bytes for body in bodies)
+        joined = Body(size_bytes=size_bytes, etag=f"{self._next_serial():032x}-{len(bodies)}", content=whole)
+        return self.put(bucket, key, joined)
+
+    def abort_upload(self, bucket: str, key: str, upload_id: str) -> None:
+        """AbortMultipartUpload."""
+        for body in self._upload(bucket, key, upload_id).parts.values():
+            self._kept_bytes -= len(body.content or b"")
+        del self._bucket(bucket).uploads[upload_id]
+
+    def uploads(self, bucket: str, prefix: str = "") -> list[tuple[str, str, datetime]]:
+        """ListMultipartUploads: key, upload id and start of the unfinished, in the order of keys."""
+        found = self._bucket(bucket).uploads.items()
+        return sorted((u.key, upload_id, u.started_at) for upload_id, u in found if u.key.startswith(prefix))
+
+    def _bucket(self, name: str) -> _Bucket:
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            raise S3Error("NoSuchBucket", f"there is no bucket {name}")
+        return bucket
+
+    def _upload(self, bucket: str, key: str, upload_id: str) -> _Upload:
+        upload = self._bucket(bucket).uploads.get(upload_id)
+        if upload is None or upload.key != key:
+            raise S3Error("NoSuchUpload", f"there is no unfinished upload {upload_id} of {key}")
+        return upload
+
+    def _forget(self, stored: StoredObject | None) -> None:
+        if stored is not None and stored.body.content is not None:
+            self._kept_bytes -= len(stored.body.content)
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+
+def _named_parts(parts: dict[int, Body], named: Sequence[tuple[int, str]]) -> list[Body]:
+    numbers = [number for number, _ in named]
+    if not numbers:
+        raise S3Error("MalformedXML", "at least one part must be named")
+    if numbers != sorted(set(numbers)):
+        raise S3Error("InvalidPartOrder", "parts must be named in rising order, each once")
+    for number, etag in named:
+        if number not in parts or parts[number].etag != etag.strip('"'):
+            raise S3Error("InvalidPart", f"part {number} was not uploaded or has another ETag")
+    if any(parts[number].size_bytes < PART_SIZE_BYTES_MIN for number in numbers[:-1]):
+        raise S3Error("EntityTooSmall", f"every part but the last needs at least {PART_SIZE_BYTES_MIN} bytes")
+    return [parts[number] for number in numbers]
+
+
+class RequestAllowance:
+    """So many requests a second, and a little more at once; None is no limit. Time is the running loop's."""
+
+    def __init__(self, rate_per_second: float | None) -> None:
+        self._rate_per_second = rate_per_second
+        self._level_max = max(1.0, (rate_per_second or 0.0) * _BURST_SECONDS)
+        self._level = self._level_max
+        self._at = -math.inf
+
+    def take(self) -> bool:
+        """Whether one more request is allowed now; if so, it is counted."""
+        if self._rate_per_second is None:
+            return True
+        now = asyncio.get_running_loop().time()
+        self._level = min(self._level_max, self._level + (now - self._at) * self._rate_per_second)
+        self._at = now
+        if self._level < 1.0:
+            return False
+        self._level -= 1.0
+        return True
+
+
+class S3Service:
+    """S3 at the end of a path: the shelf, and the time that everything takes."""
+
+    def __init__(self, truth: LinkTruth, *, clock: Clock, seed: int) -> None:
+        self.truth = truth
+        self.shelf = Shelf(clock)
+        self.uplink = Link(truth, seed=seed)
+        self.downlink = Link(truth, seed=seed + 1_000)
+        self.throttled_count = 0
+        self.request_count = 0
+        self._chance = random.Random(f"s3 {seed}")
+        self._allowances: dict[str, RequestAllowance] = {}
+
+    def become(self, truth: LinkTruth) -> None:
+        """From now on the path is another one."""
+        self.truth = truth
+        self.uplink.become(truth)
+        self.downlink.become(truth)
+        self._allowances.clear()
+
+    async def admit(self, bucket: str) -> None:
+        """Let a request in, or refuse it with SlowDown after a round trip."""
+        self.request_count += 1
+        rate = self.truth.prefix_request_rate_per_second
+        allowance = self._allowances.setdefault(bucket, RequestAllowance(rate))
+        if not allowance.take():
+            self.throttled_count += 1
+            await asyncio.sleep(self.truth.round_trip_seconds)
+            raise S3Error("SlowDown", "please reduce your request rate")
+
+    async def answer_delay(self) -> None:
+        """Wait for the round trip and the service's own latency of one request."""
+        truth, chance = self.truth, self._chance
+        seconds = truth.service_latency_seconds_median
+        if truth.service_latency_sigma > 0:
+            seconds *= math.exp(chance.gauss(0.0, truth.service_latency_sigma))
+        if truth.straggler_fraction > 0 and chance.random() < truth.straggler_fraction:
+            seconds += truth.straggler_seconds
+        await asyncio.sleep(truth.round_trip_seconds + seconds)
+
+    async def put_object(
+        self, bucket: str, key: str, size_bytes: int, content: bytes | None = None
+    ) -> StoredObject:
+        """PutObject, whole."""
+        await self._upload(bucket, size_bytes)
+        return self.shelf.put(bucket, key, self.shelf.body(size_bytes, content))
+
+    async def upload_part(
+        self, bucket: str, key: str, upload_id: str, part_number: int, size_bytes: int
+    ) -> str:
+        """UploadPart, whole; the ETag. The bytes are not kept."""
+        await self._upload(bucket, size_bytes)
+        body = self.shelf.body(size_bytes, None)
+        self.shelf.put_part(bucket, key, upload_id, part_number, body)
+        return body.etag
+
+    async def get_object(self, bucket: str, key: str) -> bytes:
+        """GetObject, whole."""
+        await self.small_request(bucket)
+        body = self.shelf.get(bucket, key).body
+        await self.downlink.carry(body.size_bytes)
+        return body.read(0, body.size_bytes)
+
+    async def small_request(self, bucket: str) -> None:
+        """Take the time of a request that moves next to nothing; what it does is the shelf's."""
+        await self.admit(bucket)
+        await self.answer_delay()
+
+    async def _upload(self, bucket: str, size_bytes: int) -> None:
+        await self.admit(bucket)
+        self.shelf.check_bucket(bucket)
+        await self.uplink.carry(size_bytes)
+        await self.answer_delay()

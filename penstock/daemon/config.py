@@ -1,4 +1,4 @@
-"""Knows every key of the configuration: its type, default and bounds, and how to say all that is wrong at once.
+"""Knows every key of the configuration: type, default and bounds; and how to say all that is wrong at once.
 
 Later files win, key by key:
 

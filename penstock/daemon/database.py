@@ -1,0 +1,307 @@
+"""Knows the care of one SQLite file: its one writer, its migrations, a disk that is full, a file that is broken.
+
+    StoreError
+    ├── StoreInUse    another penstockd works on the same directory
+    ├── StoreTooNew   a newer penstock wrote the file
+    ├── StoreMissing  there is nothing to read
+    └── DiskTrouble   the disk is full, read-only or failing; what was committed is safe
+
+A broken file is never an error: it is moved aside, what must not be lost is taken out of it, and a new one is
+begun. Every commit reaches the disk (``synchronous=FULL``): probes are rare, and a journal that lies is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+T = TypeVar("T")
+Rescue = Callable[[Path], Callable[[sqlite3.Connection], str]]
+"""Reads what it can from a broken file; returns what writes it into the new one and says so in a sentence."""
+
+BROKEN_FILE_COUNT_MAX = 3
+BUSY_SECONDS = 5.0
+_BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_DISK = {
+    sqlite3.SQLITE_FULL: "the disk is full: free some space",
+    sqlite3.SQLITE_READONLY: "the file system or the file is read-only: make it writable",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: check the directory, its owner and its free space",
+    sqlite3.SQLITE_PERM: "access is denied: check the owner of the directory",
+    sqlite3.SQLITE_IOERR: "the disk reports an error: check it and its free space",
+    sqlite3.SQLITE_BUSY: "another program holds the database locked: end it",
+}
+
+
+class StoreError(Exception):
+    """The database cannot be used; the message says what to do."""
+
+
+class StoreInUse(StoreError):
+    """Another daemon has it."""
+
+
+class StoreTooNew(StoreError):
+    """A newer penstock wrote it."""
+
+
+class StoreMissing(StoreError):
+    """There is no database."""
+
+
+class DiskTrouble(StoreError):
+    """Nothing can be written at present; trying again later may help."""
+
+
+class Database:
+    """One open file. `notices` are sentences for the log about what happened while opening or since."""
+
+    def __init__(self, path: Path, rescue: Rescue) -> None:
+        self.path = path
+        self.notices: list[str] = []
+        self._rescue = rescue
+        self._lock = _locked(path)
+        try:
+            self._connection = self._open()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def close(self) -> None:
+        """Give up the file and its lock."""
+        self._connection.close()
+        os.close(self._lock)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of one question (Any: SQLite's values)."""
+        return self._guarded(lambda connection: connection.execute(sql, parameters).fetchall())
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do the work in one transaction: all of it is on the disk on return, or none. Raises DiskTrouble."""
+        return self._guarded(lambda connection: _in_transaction(connection, work))
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return self._open_sound()
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                raise _trouble(self.path, error) from error
+            return self._begin_again(str(error))
+
+    def _open_sound(self) -> sqlite3.Connection:
+        connection = _connect(self.path)
+        try:
+            _refuse_newer(connection, self.path)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            _refuse_broken(connection)
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        version = _version(connection)
+        if 0 < version < len(migrations()):
+            backup = self.path.with_name(f"{self.path.name}.before-{len(migrations()):04}")
+            backup.unlink(missing_ok=True)
+            connection.execute("VACUUM INTO ?", (str(backup),))
+            self.notices.append(
+                f"the database was brought from version {version} to {len(migrations())}; "
+                f"{backup} is a copy of it as it was"
+            )
+        migrate(connection)
+
+    def _begin_again(self, reason: str) -> sqlite3.Connection:
+        """Move the broken file aside and carry over what was rescued from it."""
+        aside = _move_aside(self.path)
+        restore = self._rescue(aside)
+        connection = self._open_sound()
+        rescued = _in_transaction(connection, restore)
+        self.notices.append(
+            f"the database {self.path} was broken ({reason}); it is now {aside}, and a new one was begun; "
+            f"{rescued}"
+        )
+        return connection
+
+    def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return action(self._connection)
+        except sqlite3.DatabaseError as error:
+            if _is_broken(error):
+                self._connection.close()
+                self._connection = self._begin_again(str(error))
+                return action(self._connection)
+            if _code(error) in _DISK:
+                raise _trouble(self.path, error) from error
+            raise
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, also beside a running daemon. Raises StoreError.
+
+    An older file is copied into memory and migrated there.
+    """
+    if not path.exists():
+        raise StoreMissing(
+            f"there is no database at {path}: start penstockd, or name another with --database"
+        )
+    try:
+        connection = _connect_read_only(path)
+        _refuse_newer(connection, path)
+        if _version(connection) == len(migrations()):
+            return connection
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        with contextlib.closing(connection):
+            connection.backup(copy)
+        migrate(copy)
+    except sqlite3.DatabaseError as error:
+        raise _trouble(path, error) from error
+    return copy
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema to the present, each step whole or not at all."""
+    for number, sql in enumerate(migrations(), start=1):
+        if number > _version(connection):
+            try:
+                connection.executescript(f"BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version={number};\nCOMMIT;")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+
+def migrations() -> list[str]:
+    """The numbered steps of the schema, in order."""
+    files = resources.files("penstock.daemon").joinpath("schema").iterdir()
+    return [
+        file.read_text(encoding="utf-8")
+        for file in sorted(files, key=lambda f: f.name)
+        if file.name.endswith(".sql")
+    ]
+
+
+def _locked(path: Path) -> int:
+    """The lock beside the file; the kernel gives it up when this process ends, however it ends."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        raise DiskTrouble(
+            f"the directory {path.parent} cannot be used: {error.strerror}; "
+            "make it writable for this user or change daemon.state_directory"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise StoreInUse(
+            f"another penstockd (process {holder}) works on {path.parent}; "
+            "stop it, or give this one its own daemon.state_directory"
+        ) from error
+    with contextlib.suppress(
+        OSError
+    ):  # the number is a courtesy; a full disk must not turn it into a refusal
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # One thread at a time uses the connection; not always the one that opened it.
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    """Where the index of the write-ahead log cannot be made, read the file as it lies there."""
+    for mode in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?{mode}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            _version(connection)
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if "immutable" in mode or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+                raise
+        else:
+            return connection
+    raise AssertionError("unreachable")
+
+
+def _in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.DatabaseError):  # the first error is the one to tell
+                connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _move_aside(path: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # only a name: nothing is decided by it
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    for ending in ("-wal", ""):
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{path}{ending}").replace(f"{aside}{ending}")
+    Path(f"{path}-shm").unlink(missing_ok=True)  # only an index of the log; SQLite makes it again
+    older = sorted(path.parent.glob(f"{path.name}.corrupt-*Z"))[:-BROKEN_FILE_COUNT_MAX]
+    for file in older:
+        file.unlink(missing_ok=True)
+        Path(f"{file}-wal").unlink(missing_ok=True)
+        Path(f"{file}-shm").unlink(missing_ok=True)
+    return aside
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
+    version, known = _version(connection), len(migrations())
+    if version > known:
+        raise StoreTooNew(
+            f"the database {path} has version {version}, this penstock knows up to {known}: "
+            "install the newer penstock again, or name another daemon.state_directory"
+        )
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _refuse_broken(connection: sqlite3.Connection) -> None:
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        error = sqlite3.DatabaseError(verdict.replace("\n", " "))
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+
+def _is_broken(error: sqlite3.DatabaseError) -> bool:
+    return _code(error) in _BROKEN
+
+
+def _trouble(path: Path, error: sqlite3.DatabaseError) -> DiskTrouble:
+    advice = _DISK.get(_code(error), "it is not readable as a database")
+    return DiskTrouble(f"the database {path} cannot be used ({error}); {advice}")

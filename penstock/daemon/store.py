@@ -1,0 +1,547 @@
+"""Knows how everything that penstock measured, learned, advised and spent is kept on disk and read back.
+
+`Store` is plain and synchronous; `AsyncStore` runs it on the one thread that writes. Observations, fits and
+advice may wait in memory while the disk is full; the journal of leftovers and the spend may not: they come
+before an act, and an act that cannot be written down is not done (DiskTrouble).
+"""
+
+# ruff: noqa: S608  # only the constants of this file are pasted into SQL; every value is a parameter
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import re
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from penstock.daemon.budget import Spend
+from penstock.daemon.database import Database, DiskTrouble, open_read_only
+from penstock.models.model import Fit
+from penstock.probes.probe import Leftover
+from penstock.vocabulary import Context, Cost, Demand, Inconclusive, Observation, Place, Recommendation
+
+T = TypeVar("T")
+PENDING_COUNT_MAX = 10_000
+RESCUED_COUNT_MAX = 10_000
+PRUNED_COUNT_MAX = 5_000  # rows of one table in one go, so that no transaction is long
+OBSERVATION_COUNT_MAX = 1_000_000
+SPEND_RETENTION = timedelta(days=400)
+_LEFTOVER = re.compile(
+    rb'\{"kind":%s,"service":%s,"container":%s,"name":%s\}' % ((rb'"(?:[^"\\]|\\.)*"',) * 4)
+)
+_PLACE = "operation, region, instance_type, service_class"
+_IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """How often a context was probed, and when last."""
+
+    context: Context
+    attempt_count: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSummary:
+    """How much is known of a context."""
+
+    context: Context
+    observation_count: int
+    newest_observation_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[T]):
+    """One value on its way to the disk."""
+
+    sql: str
+    parameters: tuple[Any, ...]  # SQLite's values
+    value: T
+
+
+class Store:
+    """Everything remembered. `setting_types` says which dataclass the settings of an operation are.
+
+    Rows of operations that are not in `setting_types`, or whose settings no longer fit, are left out of
+    answers and counted in `unreadable_count`.
+    """
+
+    def __init__(self, path: Path, setting_types: Mapping[str, type], *, is_read_only: bool = False) -> None:
+        self.trouble: str | None = None  # one sentence while values wait in memory
+        self.dropped_count = 0  # values that waited in memory and had to make room
+        self._documents = _Documents(setting_types)
+        self._database = _ReadOnly(path) if is_read_only else Database(path, _rescue_leftovers)
+        self._pending: deque[Row[Any]] = deque()  # only while the disk is in trouble
+
+    @classmethod
+    def open_read_only(cls, path: Path, setting_types: Mapping[str, type]) -> Store:
+        """Change nothing, also beside a daemon. Raises StoreMissing, StoreTooNew, DiskTrouble."""
+        return cls(path, setting_types, is_read_only=True)
+
+    def close(self) -> None:
+        """Write what waits, if the disk allows it, and give up the file."""
+        self.flush()
+        self._database.close()
+
+    @property
+    def unreadable_count(self) -> int:
+        """How many stored values could not be read back since the store was opened."""
+        return self._documents.unreadable_count
+
+    def take_notices(self) -> list[str]:
+        """Sentences for the log, each once: a broken file that was replaced, a migration."""
+        notices, self._database.notices = self._database.notices, []
+        return notices
+
+    # What was measured
+
+    def observation_row(self, observation: Observation[Any]) -> Row[Observation[Any]]:
+        """Ready to be written. Raises ValueError for what could not be read back (not a finite number)."""
+        document = self._documents.write(observation, Observation)
+        return _row("observations", observation.context, observation.started_at, document, observation)
+
+    def add_observations(self, observations: Iterable[Observation[Any]]) -> None:
+        """Remember, in one transaction."""
+        self.add_rows([self.observation_row(observation) for observation in observations])
+
+    def observations(
+        self,
+        place: Place,
+        *,
+        count_max: int,
+        payload_size_bytes: int | None = None,
+        since: datetime | None = None,
+    ) -> list[Observation[Any]]:
+        """The newest observations of a place, oldest first."""
+        sql = f"SELECT document FROM observations WHERE {_IS_PLACE} AND started_at >= ?"
+        parameters: list[Any] = [*_place(place), _date(since) if since else ""]
+        if payload_size_bytes is not None:
+            sql, parameters = sql + " AND payload_size_bytes = ?", [*parameters, payload_size_bytes]
+        sql += " ORDER BY started_at DESC, observation_id DESC LIMIT ?"
+        stored = [
+            value
+            for document in self._column(sql, (*parameters, count_max))
+            if (value := self._documents.read(document, Observation, place.operation)) is not None
+        ]
+        waiting = [
+            value
+            for value in self._waiting(Observation)
+            if value.context.place == place
+            and payload_size_bytes in {None, value.context.payload_size_bytes}
+            and (since is None or value.started_at >= since)
+        ]
+        return sorted([*reversed(stored), *waiting], key=lambda o: o.started_at)[-count_max:]
+
+    def summaries(self) -> list[ContextSummary]:
+        """Every context that was ever measured and is still remembered."""
+        sql = f"""SELECT {_PLACE}, payload_size_bytes, count(*), max(started_at) FROM observations
+                  GROUP BY {_PLACE}, payload_size_bytes ORDER BY {_PLACE}, payload_size_bytes"""
+        return [
+            ContextSummary(
+                context=_context(row),
+                observation_count=row[5],
+                newest_observation_at=datetime.fromisoformat(row[6]),
+            )
+            for row in self._rows(sql)
+        ]
+
+    def add_inconclusive(self, inconclusive: Inconclusive[Any]) -> None:
+        """Remember a probe that could not measure."""
+        document = self._documents.write(inconclusive, Inconclusive)
+        context, at = inconclusive.context, inconclusive.started_at
+        self.add_rows([_row("inconclusives", context, at, document, inconclusive)])
+
+    def inconclusives(self, *, count_max: int, since: datetime | None = None) -> list[Inconclusive[Any]]:
+        """The newest probes that could not measure, oldest first."""
+        sql = """SELECT operation, document FROM inconclusives WHERE started_at >= ?
+                 ORDER BY started_at DESC, inconclusive_id DESC LIMIT ?"""
+        rows = self._rows(sql, (_date(since) if since else "", count_max))
+        stored = self._documents.read_all(rows, Inconclusive)
+        waiting = [
+            value for value in self._waiting(Inconclusive) if since is None or value.started_at >= since
+        ]
+        return sorted([*stored, *waiting], key=lambda i: i.started_at)[-count_max:]
+
+    # What was learned and advised
+
+    def add_fit(self, fit: Fit, *, fitted_at: datetime) -> None:
+        """Remember what a model learned."""
+        sql = f"INSERT INTO fits ({_PLACE}, fitted_at, document) VALUES (?, ?, ?, ?, ?, ?)"
+        document = self._documents.write(fit, Fit)
+        self.add_rows([Row(sql, (*_place(fit.place), _date(fitted_at), document), fit)])
+
+    def fits(self) -> list[Fit]:
+        """The newest fit of each place."""
+        sql = f"""SELECT operation, document FROM fits WHERE fit_id IN
+                  (SELECT max(fit_id) FROM fits GROUP BY {_PLACE}) ORDER BY {_PLACE}"""
+        newest = {fit.place: fit for fit in self._documents.read_all(self._rows(sql), Fit)}
+        newest.update({fit.place: fit for fit in self._waiting(Fit)})
+        return list(newest.values())
+
+    def add_recommendation(self, recommendation: Recommendation[Any]) -> None:
+        """Remember what was advised."""
+        columns = f"{_PLACE}, payload_size_bytes, demand, issued_at, document"
+        sql = f"INSERT INTO recommendations ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        context = recommendation.context
+        key = (*_place(context.place), context.payload_size_bytes, _demand(recommendation.demand))
+        document = self._documents.write(recommendation, Recommendation)
+        self.add_rows([Row(sql, (*key, _date(recommendation.issued_at), document), recommendation)])
+
+    def recommendations(self) -> list[Recommendation[Any]]:
+        """The newest advice for each context and demand."""
+        question = f"{_PLACE}, payload_size_bytes, demand"
+        sql = f"""SELECT operation, document FROM recommendations WHERE recommendation_id IN
+                  (SELECT max(recommendation_id) FROM recommendations GROUP BY {question})
+                  ORDER BY {question}"""
+        stored = self._documents.read_all(self._rows(sql), Recommendation)
+        newest = {(r.context, r.demand): r for r in [*stored, *self._waiting(Recommendation)]}
+        return list(newest.values())
+
+    def recommendation_history(
+        self, context: Context, demand: Demand | None = None, *, count_max: int
+    ) -> list[Recommendation[Any]]:
+        """The newest advice for one context (and demand), oldest first."""
+        sql = f"SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?"
+        parameters: list[Any] = [*_place(context.place), context.payload_size_bytes]
+        if demand is not None:
+            sql, parameters = sql + " AND demand = ?", [*parameters, _demand(demand)]
+        sql += " ORDER BY recommendation_id DESC LIMIT ?"
+        stored = self._documents.read_all(self._rows(sql, (*parameters, count_max)), Recommendation)
+        waiting = [
+            value
+            for value in self._waiting(Recommendation)
+            if value.context == context and demand in {None, value.demand}
+        ]
+        return [*reversed(stored), *waiting][-count_max:]
+
+    # What comes before an act: on the disk on return, or DiskTrouble
+
+    def record_leftover(self, leftover: Leftover, *, now: datetime) -> None:
+        """Write down what is about to be created outside."""
+        parameters = (_leftover_document(leftover), _date(now))
+        self._commit("INSERT OR REPLACE INTO leftovers (document, recorded_at) VALUES (?, ?)", parameters)
+
+    def strike_leftover(self, leftover: Leftover) -> None:
+        """Strike out what is gone."""
+        self._commit("DELETE FROM leftovers WHERE document = ?", (_leftover_document(leftover),))
+
+    def open_leftovers(self) -> list[Leftover]:
+        """What may still be outside, oldest first."""
+        documents = self._column("SELECT document FROM leftovers ORDER BY recorded_at, document")
+        return [msgspec.json.decode(document, type=Leftover) for document in documents]
+
+    def add_spend(self, spend: Spend) -> None:
+        """Add to what was spent in an hour; a settlement adds less than nothing."""
+        sql = """INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour_at, operation) DO UPDATE SET
+                 transferred_bytes = transferred_bytes + excluded.transferred_bytes,
+                 request_count = request_count + excluded.request_count, usd = usd + excluded.usd,
+                 credit_bytes = credit_bytes + excluded.credit_bytes,
+                 duration_seconds = duration_seconds + excluded.duration_seconds"""
+        cost = spend.cost
+        numbers = (
+            cost.transferred_bytes,
+            cost.request_count,
+            cost.usd,
+            cost.credit_bytes,
+            cost.duration_seconds,
+        )
+        self._commit(sql, (_date(spend.hour_at), spend.operation, *numbers))
+
+    def spend(self, *, since: datetime | None = None) -> list[Spend]:
+        """What was spent, by hour and operation, oldest first."""
+        sql = "SELECT * FROM spend WHERE hour_at >= ? ORDER BY hour_at, operation"
+        return [
+            Spend(
+                hour_at=datetime.fromisoformat(row[0]),
+                operation=row[1],
+                cost=Cost(
+                    transferred_bytes=row[2],
+                    request_count=row[3],
+                    usd=row[4],
+                    credit_bytes=row[5],
+                    duration_seconds=row[6],
+                ),
+            )
+            for row in self._rows(sql, (_date(since) if since else "",))
+        ]
+
+    def add_attempt(self, context: Context, *, at: datetime) -> None:
+        """Count a probe before it is made, so that one that kills the daemon is not made again at once."""
+        sql = f"""INSERT INTO attempts VALUES (?, ?, ?, ?, ?, 1, ?) ON CONFLICT ({_PLACE}, payload_size_bytes)
+                  DO UPDATE SET attempt_count = attempt_count + 1, last_at = excluded.last_at"""
+        self._commit(sql, (*_place(context.place), context.payload_size_bytes, _date(at)))
+
+    def attempts(self) -> list[Attempts]:
+        """How often each context was probed."""
+        sql = f"SELECT * FROM attempts ORDER BY {_PLACE}, payload_size_bytes"
+        return [
+            Attempts(context=_context(row), attempt_count=row[5], last_at=datetime.fromisoformat(row[6]))
+            for row in self._rows(sql)
+        ]
+
+    # Housekeeping
+
+    def prune(self, *, now: datetime, retention_seconds: float) -> int:
+        """Forget what is too old; returns how many rows went. Call again while it returns more than 0.
+
+        The newest fit and advice of each question stay whatever their age: a restart advises from them.
+        """
+        old = _date(now - timedelta(seconds=retention_seconds))
+        newest_fit = f"SELECT max(fit_id) FROM fits GROUP BY {_PLACE}"
+        question = f"{_PLACE}, payload_size_bytes, demand"
+        newest_advice = f"SELECT max(recommendation_id) FROM recommendations GROUP BY {question}"
+        surplus = "SELECT max(observation_id) - ? FROM observations"
+        conditions: list[tuple[str, str, Sequence[Any]]] = [
+            (
+                "observations",
+                f"started_at < ? OR observation_id <= ({surplus})",
+                (old, OBSERVATION_COUNT_MAX),
+            ),
+            ("inconclusives", "started_at < ?", (old,)),
+            ("fits", f"fitted_at < ? AND fit_id NOT IN ({newest_fit})", (old,)),
+            ("recommendations", f"issued_at < ? AND recommendation_id NOT IN ({newest_advice})", (old,)),
+            ("spend", "hour_at < ?", (_date(now - SPEND_RETENTION),)),
+        ]
+        return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
+
+    def flush(self) -> bool:
+        """Try to write what waits in memory; whether nothing waits any more."""
+        if self._pending:
+            self.add_rows([])
+        return not self._pending
+
+    def add_rows(self, rows: Sequence[Row[Any]]) -> None:
+        """Write rows and those that wait, in one transaction; while the disk is in trouble, they wait."""
+        self._pending.extend(rows)
+        waiting = list(self._pending)
+        try:
+            self._database.write(
+                lambda connection: [connection.execute(r.sql, r.parameters) for r in waiting]
+            )
+        except DiskTrouble as error:
+            self._make_room(str(error))
+        else:
+            self._pending.clear()
+            self.trouble = None
+
+    def _make_room(self, reason: str) -> None:
+        while len(self._pending) > PENDING_COUNT_MAX:
+            self._pending.popleft()
+            self.dropped_count += 1
+        self.trouble = f"{reason}. {len(self._pending)} values wait in memory until then"
+
+    def _commit(self, sql: str, parameters: Sequence[Any]) -> None:
+        self._database.write(lambda connection: connection.execute(sql, parameters))
+
+    def _delete(self, table: str, condition: str, parameters: Sequence[Any]) -> int:
+        sql = f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {condition} LIMIT ?)"
+        return self._database.write(lambda c: c.execute(sql, (*parameters, PRUNED_COUNT_MAX)).rowcount)
+
+    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._database.rows(sql, parameters)
+
+    def _column(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        return [row[0] for row in self._rows(sql, parameters)]
+
+    def _waiting(self, kind: type[T]) -> Iterator[T]:
+        return (row.value for row in self._pending if isinstance(row.value, kind))
+
+
+class AsyncStore:
+    """The store for a daemon: every call runs on the one thread that writes, and is a journal for probes.
+
+    Observations that arrive while a transaction is under way share the next one.
+    """
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._now = now
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._batch: deque[Row[Any]] = deque()
+
+    @property
+    def trouble(self) -> str | None:
+        """One sentence while values wait in memory."""
+        return self._store.trouble
+
+    async def run(self, action: Callable[[Store], T]) -> T:
+        """Anything that the store can do, on its thread: ``await store.run(lambda s: s.fits())``."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, action, self._store)
+
+    async def add_observation(self, observation: Observation[Any]) -> None:
+        """Remember; on return it is on the disk, or waits for a disk in trouble. Raises ValueError."""
+        self._batch.append(self._store.observation_row(observation))
+        await self.run(self._write_batch)
+
+    async def record(self, leftover: Leftover) -> None:
+        """Return only when the entry would survive `kill -9`. Raises DiskTrouble."""
+        await self.run(lambda store: store.record_leftover(leftover, now=self._now()))
+
+    async def strike(self, leftover: Leftover) -> None:
+        """The thing is gone."""
+        await self.run(lambda store: store.strike_leftover(leftover))
+
+    async def open_entries(self) -> list[Leftover]:
+        """What may still be there."""
+        return await self.run(Store.open_leftovers)
+
+    async def close(self) -> None:
+        """Write what waits and give up the file."""
+        await self.run(Store.close)
+        self._writer.shutdown()
+
+    def _write_batch(self, store: Store) -> None:
+        rows = []
+        while self._batch:
+            rows.append(self._batch.popleft())
+        if rows:
+            store.add_rows(rows)
+
+
+class _ReadOnly:
+    """The reading half of a database."""
+
+    def __init__(self, path: Path) -> None:
+        self.notices: list[str] = []
+        self._connection = open_read_only(path)
+        self._path = path
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def write(self, _work: Callable[[sqlite3.Connection], T]) -> T:
+        raise DiskTrouble(f"the database {self._path} was opened for reading only")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Documents:
+    """Values as JSON and back, each operation with its own type of setting."""
+
+    def __init__(self, setting_types: Mapping[str, type]) -> None:
+        self._setting_types = setting_types
+        self._decoders: dict[tuple[type, str], msgspec.json.Decoder[Any] | None] = {}
+        self.unreadable_count = 0
+
+    def write(self, value: Any, kind: type) -> str:
+        """The document. Raises ValueError for a value that could not be read back."""
+        document = msgspec.json.encode(value)
+        operation = value.place.operation if isinstance(value, Fit) else value.context.operation
+        decoder = self._decoder(kind, operation)
+        if decoder is None:
+            raise ValueError(f"{operation!r} is not an operation of this penstock")
+        try:
+            decoder.decode(document)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"this {kind.__name__.lower()} cannot be stored: {error}") from error
+        return document.decode()
+
+    def read(self, document: str, kind: type[T], operation: str) -> T | None:
+        """The value, or None when this program does not understand it."""
+        decoder = self._decoder(kind, operation)
+        with suppress(msgspec.DecodeError):  # of which ValidationError is one
+            if decoder is not None:
+                value: T = decoder.decode(document)
+                return value
+        self.unreadable_count += 1
+        return None
+
+    def read_all(self, rows: Iterable[tuple[Any, ...]], kind: type[T]) -> list[T]:
+        """The values of rows (operation, document) that this program understands."""
+        values = (self.read(document, kind, operation) for operation, document in rows)
+        return [value for value in values if value is not None]
+
+    def _decoder(self, kind: Any, operation: str) -> msgspec.json.Decoder[Any] | None:
+        key = (kind, operation)
+        if key not in self._decoders:
+            setting_type = self._setting_types.get(operation)
+            concrete = kind if kind is Fit else (kind[setting_type] if setting_type else None)
+            self._decoders[key] = msgspec.json.Decoder(concrete) if concrete else None
+        return self._decoders[key]
+
+
+def _rescue_leftovers(broken: Path) -> Callable[[sqlite3.Connection], str]:
+    """The journal out of a broken file: by asking it, and where it does not answer, by the look of its bytes.
+
+    Bytes also show entries that were struck out long ago. To remove a thing that is gone does no harm.
+    """
+    carved = _carve(broken) | _carve(Path(f"{broken}-wal"))  # before SQLite folds the log into the file
+    documents, is_complete = _ask(broken)
+    if not is_complete:
+        documents |= carved
+    known = sorted(filter(_is_leftover, documents))[:RESCUED_COUNT_MAX]
+
+    def restore(connection: sqlite3.Connection) -> str:
+        rows = [(document, _date(datetime.min.replace(tzinfo=UTC))) for document in known]
+        connection.executemany("INSERT OR IGNORE INTO leftovers (document, recorded_at) VALUES (?, ?)", rows)
+        return f"{len(known)} entries of the journal were saved, the observations in it were not"
+
+    return restore
+
+
+def _ask(broken: Path) -> tuple[set[str], bool]:
+    documents: set[str] = set()
+    try:
+        with closing(sqlite3.connect(broken)) as connection:
+            for (document,) in connection.execute("SELECT document FROM leftovers"):
+                documents.add(str(document))
+    except sqlite3.DatabaseError:
+        return documents, False
+    return documents, True
+
+
+def _carve(path: Path) -> set[str]:
+    with (
+        suppress(OSError, ValueError),  # ValueError: an empty file cannot be mapped
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        return {match.group().decode("utf-8", "replace") for match in _LEFTOVER.finditer(data)}
+    return set()
+
+
+def _is_leftover(document: str) -> bool:
+    with suppress(msgspec.DecodeError):
+        msgspec.json.decode(document, type=Leftover)
+        return True
+    return False
+
+
+def _row(table: str, context: Context, at: datetime, document: str, value: T) -> Row[T]:
+    columns = f"{_PLACE}, payload_size_bytes, started_at, document"
+    sql = f"INSERT INTO {table} ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    return Row(sql, (*_place(context.place), context.payload_size_bytes, _date(at), document), value)
+
+
+def _leftover_document(leftover: Leftover) -> str:
+    return msgspec.json.encode(leftover).decode()
+
+
+def _demand(demand: Demand) -> str:
+    return msgspec.json.encode(demand).decode()
+
+
+def _place(place: Place) -> tuple[str, str, str, str]:
+    return place.operation, place.region, place.instance_type, place.service_class
+
+
+def _context(row: tuple[Any, ...]) -> Context:
+    place = Place(operation=row[0], region=row[1], instance_type=row[2], service_class=row[3])
+    return Context(place=place, payload_size_bytes=row[4])
+
+
+def _date(moment: datetime) -> str:
+    assert moment.tzinfo is not None, "dates are aware"
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

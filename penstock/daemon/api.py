@@ -1,0 +1,347 @@
+"""Knows the routes of the socket: which question goes to whom, how it is answered, and who may ask it.
+
+It speaks to the rest of the daemon through `Advisor` alone. The advice that stands is encoded once for each
+change, by `publish`; the snapshot file, ``/v1/recommendations`` and the watchers all get the same bytes. Each
+line of a watch is the whole state, so a slow watcher that misses lines has missed nothing but the past.
+
+What cannot be answered is an ``application/problem+json`` document with a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from penstock.clock import Clock
+from penstock.daemon.listener import ConnectionLimits, peer_of
+from penstock.daemon.snapshot import write_snapshot
+from penstock.daemon.wire import (
+    Mistake,
+    Question,
+    Standing,
+    UnreadableError,
+    encode,
+    read_observations,
+    read_probe_request,
+    read_question,
+    recommendation_document,
+    standing_document,
+)
+from penstock.vocabulary import Basis, Observation, Recommendation, Setting
+
+_log = logging.getLogger(__name__)
+
+_JSON = "application/json"
+_NDJSON = "application/x-ndjson"
+_PROBLEM = "application/problem+json"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_LEARNED = frozenset({Basis.MODEL, Basis.MEASURED})
+
+
+class RefusedError(Exception):
+    """The daemon understood and will not do it now; the message says why, and what to do."""
+
+
+class Advisor(Protocol):
+    """What the socket needs of the daemon. No answer here may wait for a fit or a probe."""
+
+    @property
+    def region(self) -> str:
+        """Of this host."""
+        ...
+
+    @property
+    def instance_type(self) -> str:
+        """Of this host."""
+        ...
+
+    @property
+    def setting_types(self) -> Mapping[str, type[Setting]]:
+        """The operations that are advised here, each with its setting."""
+        ...
+
+    def standing(self) -> Standing:
+        """All the advice that stands, with the generation that each answer carries."""
+        ...
+
+    def recommend(self, question: Question) -> Recommendation[Any]:
+        """The advice for this question; always some."""
+        ...
+
+    def explain(self, question: Question) -> Mapping[str, Any]:
+        """Why that is the advice: the fit, the alternatives, the evidence, as JSON values and dates."""
+        ...
+
+    def status(self) -> Mapping[str, Any]:
+        """What the daemon does, has done and has spent, as JSON values and dates; units in the names."""
+        ...
+
+    def metrics(self) -> bytes:
+        """The same for Prometheus, in its text format."""
+        ...
+
+    async def record(self, observations: Sequence[Observation[Any]]) -> None:
+        """Keep what an application measured. Raises RefusedError."""
+        ...
+
+    async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
+        """Probe this out of turn, within the budget. Returns a sentence about when. Raises RefusedError."""
+        ...
+
+    async def reload(self) -> str:
+        """Read the configuration again. Returns a sentence about what changed. Raises RefusedError."""
+        ...
+
+
+class Api:
+    """The routes, and the one place where changed advice is made public."""
+
+    def __init__(
+        self,
+        advisor: Advisor,
+        *,
+        clock: Clock,
+        limits: ConnectionLimits,
+        snapshot_path: Path | None = None,
+        control_gid: int | None = None,
+    ) -> None:
+        self._advisor = advisor
+        self._clock = clock
+        self._limits = limits
+        self._snapshot_path = snapshot_path
+        self._control_gid = control_gid
+        self._is_closing = False
+        self._changed = asyncio.Event()
+        self._state = b""
+        self._etag = ""
+
+    def application(self) -> web.Application:
+        """The routes as aiohttp serves them."""
+        application = web.Application(
+            middlewares=[_explain_trouble], client_max_size=self._limits.body_bytes_max
+        )
+        application.add_routes(
+            [
+                web.get("/v1/recommendation", self._get_recommendation),
+                web.get("/v1/recommendations", self._get_recommendations),
+                web.get("/v1/watch", self._get_watch, allow_head=False),
+                web.get("/v1/explain", self._get_explain),
+                web.get("/v1/status", self._get_status),
+                web.get("/v1/ready", self._get_ready),
+                web.get("/metrics", self._get_metrics),
+                web.post("/v1/observations", self._post_observations),
+                web.post("/v1/probe", self._post_probe),
+                web.post("/-/reload", self._post_reload),
+            ]
+        )
+        application.on_shutdown.append(self._close)
+        return application
+
+    def publish(self) -> None:
+        """Make the advice that stands public: call it once before serving, and after each change."""
+        self._state = encode(standing_document(self._advisor.standing()))
+        self._etag = _etag_of(self._state)
+        self._wake_watchers()
+        if self._snapshot_path is not None:
+            try:
+                write_snapshot(self._snapshot_path, self._state)
+            except OSError as trouble:
+                _log.warning(
+                    "cannot write the snapshot %s: %s; its readers keep the old advice until it expires",
+                    self._snapshot_path,
+                    trouble.strerror,
+                )
+
+    # --- Reading
+
+    async def _get_recommendation(self, request: web.Request) -> web.StreamResponse:
+        recommendation = self._advisor.recommend(self._question(request))
+        generation = self._advisor.standing().generation
+        body = encode(recommendation_document(recommendation, generation=generation))
+        return _conditional(request, body, _etag_of(body))
+
+    async def _get_recommendations(self, request: web.Request) -> web.StreamResponse:
+        return _conditional(request, self._state, self._etag)
+
+    async def _get_explain(self, request: web.Request) -> web.StreamResponse:
+        return _json(self._advisor.explain(self._question(request)))
+
+    async def _get_status(self, _request: web.Request) -> web.StreamResponse:
+        return _json(self._advisor.status())
+
+    async def _get_metrics(self, _request: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._advisor.metrics(), headers={"Content-Type": _METRICS})
+
+    async def _get_ready(self, request: web.Request) -> web.StreamResponse:
+        waiting_for = self._unready_operations(_max_age(request))
+        document: dict[str, Any] = {"ready": not waiting_for, "waiting_for": waiting_for}
+        if not waiting_for:
+            return _json(document | {"detail": "there is advice from measurements for every operation"})
+        detail = f"no fresh advice from measurements for {', '.join(waiting_for)}; wait, or see /v1/status"
+        return _problem(503, detail, more=document)
+
+    async def _get_watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
+        await response.prepare(request)
+        told = b""
+        try:
+            while not self._is_closing:
+                changed = self._changed  # taken before the state is: a change in between is then not missed
+                if told is not self._state:
+                    told = self._state
+                    async with asyncio.timeout(self._limits.idle_seconds_max):
+                        await response.write(told)
+                else:
+                    await changed.wait()
+        except (TimeoutError, ConnectionError):
+            # It does not read, or it has left.
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    # --- Writing
+
+    async def _post_observations(self, request: web.Request) -> web.StreamResponse:
+        observations = read_observations(
+            await self._body(request),
+            self._advisor.setting_types,
+            region=self._advisor.region,
+            instance_type=self._advisor.instance_type,
+            now=self._clock.now(),
+        )
+        await asyncio.shield(self._advisor.record(observations))
+        return _json({"accepted_count": len(observations)}, status=202)
+
+    async def _post_probe(self, request: web.Request) -> web.StreamResponse:
+        self._check_control(request)
+        operation, payload_size_bytes = read_probe_request(
+            await self._body(request), self._advisor.setting_types
+        )
+        detail = await asyncio.shield(self._advisor.request_probe(operation, payload_size_bytes))
+        return _json({"detail": detail}, status=202)
+
+    async def _post_reload(self, request: web.Request) -> web.StreamResponse:
+        self._check_control(request)
+        return _json({"detail": await asyncio.shield(self._advisor.reload())})
+
+    # --- Shared by the handlers
+
+    def _question(self, request: web.Request) -> Question:
+        return read_question(request.query.items(), self._advisor.setting_types)
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.idle_seconds_max):
+                return await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+
+    def _check_control(self, request: web.Request) -> None:
+        if request.transport is None:
+            raise ConnectionResetError
+        peer = peer_of(request.transport)
+        is_in_group = self._control_gid is not None and self._control_gid in peer.group_ids
+        if peer.uid not in {0, os.geteuid()} and not is_in_group:
+            raise web.HTTPForbidden
+
+    def _unready_operations(self, age_max: timedelta | None) -> list[str]:
+        now = self._clock.now()
+        ready = {
+            recommendation.context.operation
+            for recommendation in self._advisor.standing().recommendations
+            if recommendation.basis in _LEARNED
+            and not recommendation.has_expired(now)
+            and recommendation.newest_observation_at is not None
+            and (age_max is None or now - recommendation.newest_observation_at <= age_max)
+        }
+        return sorted(self._advisor.setting_types.keys() - ready)
+
+    def _wake_watchers(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _close(self, _application: web.Application) -> None:
+        self._is_closing = True
+        self._wake_watchers()
+
+
+_DETAILS = {
+    403: "only root, the daemon's own user and members of its control group may do this; try sudo",
+    404: "there is nothing here; the routes are in docs/socket-protocol.md",
+    408: "the body did not come in time; send it at once",
+    413: "the body is too large; send fewer observations at a time",
+}
+
+
+@web.middleware
+async def _explain_trouble(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every way to fail into a document that says what to do: nothing passes this edge of a request."""
+    try:
+        return await handler(request)
+    except UnreadableError as trouble:
+        detail = f"what was sent cannot be understood: {trouble}"
+        errors = [{"where": mistake.where, "detail": mistake.detail} for mistake in trouble.mistakes]
+        return _problem(400, detail, more={"errors": errors})
+    except RefusedError as trouble:
+        return _problem(409, str(trouble))
+    except web.HTTPMethodNotAllowed as trouble:
+        allowed = ", ".join(sorted(trouble.allowed_methods))
+        return _problem(405, f"use {allowed} here", headers={"Allow": allowed})
+    except web.HTTPException as trouble:
+        return _problem(trouble.status, _DETAILS.get(trouble.status, trouble.reason))
+    except ConnectionError:
+        raise  # nobody is left to answer
+    except Exception:  # noqa: BLE001 - the edge: one bad request must not look like a dead daemon
+        _log.exception("cannot answer %s %s", request.method, request.path)
+        return _problem(500, "a fault of penstockd; its log has the details, please report them")
+
+
+def _problem(
+    status: int,
+    detail: str,
+    *,
+    more: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    document = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **(more or {})}
+    response = _json(document, status=status, content_type=_PROBLEM)
+    response.headers.update(headers or {})
+    return response
+
+
+def _json(document: Mapping[str, Any], *, status: int = 200, content_type: str = _JSON) -> web.Response:
+    return web.Response(body=encode(document), status=status, content_type=content_type)
+
+
+def _conditional(request: web.Request, body: bytes, etag: str) -> web.Response:
+    """The body, or 304 when the client has it already."""
+    headers = {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
+    if any(tag.value in {etag, "*"} for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=body, content_type=_JSON, headers=headers)
+
+
+def _etag_of(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=12).hexdigest()
+
+
+def _max_age(request: web.Request) -> timedelta | None:
+    text = request.query.get("max_age_seconds")
+    if text is None:
+        return None
+    try:
+        return timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        raise UnreadableError(
+            [Mistake("max_age_seconds", f"{text[:64]!r} is not a number of seconds")]
+        ) from None

@@ -1,0 +1,275 @@
+"""Knows who may come in: the unix socket, its file, the identities of peers, and the limits on connections.
+
+A connection is refused when there are too many, overall or of one user, and closed when it sends no whole
+request for a while. Between two requests it costs a timer and a few kilobytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import socket
+import stat
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+_SO_PEERGROUPS = 59  # not in the socket module: the supplementary groups of the peer (Linux 4.13)
+_PATH_LENGTH_MAX = 107  # of sockaddr_un, without its NUL
+_BACKLOG = 512
+_FILE_COUNT_BESIDE_CONNECTIONS = 256
+_REFUSAL = (
+    b'{"title":"Too many connections","status":503,'
+    b'"detail":"no more connections are served, overall or for this user; close some and try again"}\n'
+)
+
+
+class SocketPathError(RuntimeError):
+    """The socket cannot be made at this path; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How much of the daemon its clients may take."""
+
+    connection_count_max: int = 2048
+    connection_count_max_per_uid: int = 1280
+    idle_seconds_max: float = 60.0  # without a whole request, or without taking what was sent
+    header_line_bytes_max: int = 8192
+    body_bytes_max: int = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who is at the other end, as the kernel says: the identity of the process when it connected."""
+
+    process_id: int
+    uid: int
+    group_ids: frozenset[int]
+
+
+def peer_of(transport: asyncio.BaseTransport) -> Peer:
+    """The identity behind a connection over a unix socket."""
+    connection: socket.socket = transport.get_extra_info("socket")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process_id, uid, gid = struct.unpack("3i", credentials)
+    try:
+        packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)
+    except OSError:  # more groups than Python can ask for: the primary one remains
+        packed = b""
+    supplementary = struct.unpack(f"{len(packed) // 4}I", packed)
+    return Peer(process_id=process_id, uid=uid, group_ids=frozenset({gid, *supplementary}))
+
+
+def open_socket(path: Path, *, mode: int = 0o666, gid: int | None = None) -> socket.socket:
+    """A listening socket at this path, with its mode from the first moment on. Raises SocketPathError.
+
+    It is bound under another name and then renamed, which also replaces what a killed daemon left behind. A
+    socket on which somebody listens is never touched.
+    """
+    if len(os.fsencode(path)) + len(".new") > _PATH_LENGTH_MAX:
+        raise SocketPathError(
+            f"{path} is too long for a socket ({_PATH_LENGTH_MAX - 4} bytes at most): choose a shorter path"
+        )
+    _check_nobody_listens(path)
+    temporary = path.with_name(path.name + ".new")
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        temporary.unlink(missing_ok=True)
+        listening.bind(os.fspath(temporary))
+        if gid is not None:
+            os.chown(temporary, -1, gid)
+        temporary.chmod(mode)
+        listening.listen(_BACKLOG)
+        temporary.replace(path)
+    except OSError as trouble:
+        listening.close()
+        raise SocketPathError(
+            f"cannot make the socket {path}: {trouble.strerror}; "
+            f"create {path.parent} for the daemon's user, or choose another path"
+        ) from trouble
+    listening.settimeout(0)
+    return listening
+
+
+def remove_socket(path: Path) -> None:
+    """Remove the file of a socket that was closed, unless another daemon listens there by now."""
+    with contextlib.suppress(OSError):
+        if not _somebody_listens(path):
+            path.unlink()
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    application: web.Application, listening: socket.socket, limits: ConnectionLimits
+) -> AsyncIterator[None]:
+    """Serve the application on a listening socket: one of `open_socket`, or one inherited from systemd."""
+    _allow_open_files(limits.connection_count_max + _FILE_COUNT_BESIDE_CONNECTIONS)
+    gatekeeper = _Gatekeeper(limits)
+    application.middlewares.insert(0, gatekeeper.middleware())
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        handler_cancellation=True,  # a watcher who leaves ends its handler at once
+        keepalive_timeout=limits.idle_seconds_max,
+        max_line_size=limits.header_line_bytes_max,
+        max_field_size=limits.header_line_bytes_max,
+        max_headers=64,
+        shutdown_timeout=1.0,
+    )
+    await runner.setup()
+    make_handler = runner.server
+    assert make_handler is not None
+    loop = asyncio.get_running_loop()
+    server = await loop.create_unix_server(
+        lambda: gatekeeper.admit(make_handler()), sock=listening, backlog=_BACKLOG
+    )
+    try:
+        yield
+    finally:
+        server.close()
+        await runner.cleanup()
+
+
+class _Gatekeeper:
+    """Counts the connections and finds the gate of each request."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._count_by_uid: Counter[int] = Counter()
+        self._gates: dict[asyncio.BaseProtocol, _Gate] = {}
+
+    def admit(self, handler: asyncio.Protocol) -> _Gate:
+        return _Gate(self, handler)
+
+    def enter(self, gate: _Gate, uid: int) -> bool:
+        is_full = self._count_by_uid.total() >= self.limits.connection_count_max
+        if is_full or self._count_by_uid[uid] >= self.limits.connection_count_max_per_uid:
+            return False
+        self._count_by_uid[uid] += 1
+        self._gates[gate.handler] = gate
+        return True
+
+    def leave(self, gate: _Gate, uid: int) -> None:
+        self._count_by_uid[uid] -= 1
+        if not self._count_by_uid[uid]:
+            del self._count_by_uid[uid]
+        del self._gates[gate.handler]
+
+    def middleware(self) -> Middleware:
+        @web.middleware
+        async def pass_gate(request: web.Request, handler: Handler) -> web.StreamResponse:
+            gate = self._gates.get(request.protocol)
+            if gate is None:  # the connection was lost before its request was looked at
+                return await handler(request)
+            gate.stop_waiting()
+            try:
+                return await handler(request)
+            finally:
+                gate.wait()
+
+        return pass_gate
+
+
+class _Gate(asyncio.Protocol):
+    """Stands before aiohttp's handler of one connection; it refuses, or it passes everything on."""
+
+    def __init__(self, keeper: _Gatekeeper, handler: asyncio.Protocol) -> None:
+        self.handler = handler
+        self._keeper = keeper
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._uid: int | None = None  # None while outside
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        uid = peer_of(transport).uid
+        if not self._keeper.enter(self, uid):
+            _refuse(transport)
+            return
+        self._uid, self._transport = uid, transport
+        self.handler.connection_made(transport)
+        self.wait()
+
+    def wait(self) -> None:
+        """A whole request must come, and the answer to the last one be taken, before the time is up."""
+        if self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._keeper.limits.idle_seconds_max, self._transport.abort)
+
+    def stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._uid is not None:
+            self.handler.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self.handler.eof_received() if self._uid is not None else None
+
+    def pause_writing(self) -> None:
+        if self._uid is not None:
+            self.handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._uid is not None:
+            self.handler.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._uid is None:
+            return
+        self.stop_waiting()
+        self._transport = None
+        self._keeper.leave(self, self._uid)
+        self.handler.connection_lost(exc)
+
+
+def _refuse(transport: asyncio.Transport) -> None:
+    transport.write(
+        b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
+        b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_REFUSAL), _REFUSAL)
+    )
+    transport.close()
+
+
+def _check_nobody_listens(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as trouble:
+        raise SocketPathError(f"cannot look at {path}: {trouble.strerror}") from trouble
+    if not stat.S_ISSOCK(mode):
+        raise SocketPathError(f"{path} is there and is not a socket: remove it, or choose another path")
+    if _somebody_listens(path):
+        raise SocketPathError(
+            f"socket path already in use: another daemon listens on {path}; stop it, or choose another path"
+        )
+
+
+def _somebody_listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(0)
+        try:
+            caller.connect(os.fspath(path))
+        except OSError as trouble:
+            return trouble.errno not in {errno.ECONNREFUSED, errno.ENOENT}
+    return True
+
+
+def _allow_open_files(count: int) -> None:
+    """Raise the soft limit on open files as far as is needed and allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,12 +1,49 @@
-"""Knows how messages go through an SQS queue: its knobs, what SQS accepts, and the physics of the loop."""
+"""Knows how messages go through an SQS queue: its knobs, what SQS accepts, and how its physics is learned.
+
+The physics itself is in `sqs_physics`, the duplicate loop in `duplicate_loop`. A fit reads these `measures`:
+
+- `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean`: of one request, at the batch it carried;
+  `*_request_count` beside them says how full the batches were, and without it they are taken from the rates
+- `goodput_messages_per_second`: unique messages received and deleted
+- `sent_count`, `received_count`, `deleted_count`, `duplicate_count`, `visibility_timeout_seconds`
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.vocabulary import Scale, knob
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models import sqs_learning as learning
+from penstock.models.duplicate_loop import DeleteLoop
+from penstock.models.model import Appraisal, Array, Fit
+from penstock.models.queueing import WINDOW_MAX, erlang_b_window
+from penstock.models.sqs_physics import Drive, Forecast, QueueCosts, forecast, request_seconds
+from penstock.units import KiB, MiB
+from penstock.vocabulary import Context, Cost, Demand, Observation, Place, Prediction, Scale, knob, knobs
 
 BATCH_MESSAGE_COUNT_MAX = 10
+BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a request together
+BILLED_CHUNK_BYTES = 64 * KiB
+VISIBILITY_TIMEOUT_SECONDS = 30.0  # SQS's default
+WAIT_TIME_SECONDS = 20.0  # the longest long poll: it ends as soon as a message is there
+BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
+DELETER_LOAD_MAX = 0.7
+RECEIVER_LOAD_MAX = 0.85
+SENDER_LOAD_MAX = 0.9
+SERVICE_LOAD_MAX = 0.92  # of a request rate that throttling taught
+RATE_HEADROOM = 1.05  # so that an application can catch up after a pause
+MEMORY_BYTES_PER_THREAD = 256 * KiB
+Indices = NDArray[np.int_]
+_PROBE_SECONDS = 4.0
+_SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+_STEP_FACTOR_MAX = 3
+_BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
+_USD_PER_REQUEST = {"standard": 0.40e-6, "fifo": 0.50e-6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +57,362 @@ class SqsDeliverySetting:
     send_rate_limit_messages_per_second: float = knob(0, 100_000, default=0.0)
     send_window_message_count: int = knob(0, 120_000, default=0)  # sent and not yet received
     receive_window_message_count: int = knob(0, 120_000, default=0)  # received and not yet deleted
+
+
+class SqsDeliveryModel:
+    """Messages through a queue: as many as wanted, soon, never twice."""
+
+    operation = "sqs_delivery"
+    setting_type = SqsDeliverySetting
+    value_metric = "goodput_messages_per_second"
+
+    def default_setting(self, context: Context) -> SqsDeliverySetting:
+        """One thread each, one message at a time, nothing bounded."""
+        return SqsDeliverySetting(
+            sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1
+        )
+
+    def legal(self, context: Context, setting: SqsDeliverySetting) -> SqsDeliverySetting:
+        """Within the knobs, and a full batch within the size of one request."""
+        values: dict[str, float] = {}
+        for name, bounds in knobs(setting).items():
+            value = min(max(getattr(setting, name), bounds.low), bounds.high)
+            values[name] = float(value) if name == "send_rate_limit_messages_per_second" else round(value)
+        values["batch_message_count"] = min(int(values["batch_message_count"]), _batch_max(context))
+        return dataclasses.replace(setting, **values)  # type: ignore[arg-type]  # converted to each knob's
+        type
+
+    def ramp(self, context: Context) -> Sequence[SqsDeliverySetting]:
+        """A slow start for the undisturbed times, then one thread at full speed, batches, a few threads."""
+        gentle = SqsDeliverySetting(
+            sender_thread_count=1,
+            receiver_thread_count=1,
+            deleter_thread_count=1,
+            batch_message_count=1,
+            send_rate_limit_messages_per_second=10.0,
+            send_window_message_count=20,
+            receive_window_message_count=40,
+        )
+        steps = (
+            gentle,
+            dataclasses.replace(gentle, deleter_thread_count=2, send_rate_limit_messages_per_second=0.0),
+            dataclasses.replace(
+                gentle,
+                batch_message_count=10,
+                deleter_thread_count=2,
+                send_rate_limit_messages_per_second=0.0,
+                send_window_message_count=60,
+                receive_window_message_count=120,
+            ),
+            dataclasses.replace(
+                gentle,
+                sender_thread_count=3,
+                receiver_thread_count=3,
+                deleter_thread_count=4,
+                batch_message_count=5,
+                send_rate_limit_messages_per_second=0.0,
+                send_window_message_count=120,
+                receive_window_message_count=200,
+            ),
+        )
+        return tuple(dict.fromkeys(self.legal(context, step) for step in steps))
+
+    def probe_cost(self, fit: Fit, context: Context, setting: SqsDeliverySetting) -> Cost:
+        """A few seconds of messages, each request billed by chunks of 64 KiB."""
+        rate = self._forecast(learning.mean_costs(fit), context, [setting], Demand()).goodput[0, 0]
+        message_count = max(math.ceil(rate * _PROBE_SECONDS), 10)
+        batch = self.legal(context, setting).batch_message_count
+        request_count = math.ceil(message_count / batch * 3.5) + 2 * setting.receiver_thread_count
+        billed = request_count * math.ceil(max(batch * context.payload_size_bytes, 1) / BILLED_CHUNK_BYTES)
+        return Cost(
+            transferred_bytes=2 * message_count * context.payload_size_bytes,
+            request_count=request_count,
+            usd=billed * _USD_PER_REQUEST[context.place.service_class],
+            duration_seconds=_PROBE_SECONDS,
+        )
+
+    def measured_value(self, observation: Observation[SqsDeliverySetting]) -> float:
+        """Unique messages that went all the way, per second."""
+        return learning.measured_goodput(observation)
+
+    def fit(
+        self,
+        place: Place,
+        observations: Sequence[Observation[SqsDeliverySetting]],
+        *,
+        prior: Fit | None,
+        seed: int,
+    ) -> Fit:
+        """The posterior of the place's costs and of what its service and this client allow."""
+        return learning.learn(place, observations, prior=prior, seed=seed)
+
+    def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[SqsDeliverySetting]:
+        """Complete and stable settings: senders and batches to choose from, the rest by the rules."""
+        costs = learning.mean_costs(fit)
+        timeout_seconds = _visibility_timeout_seconds(fit, demand)
+        drafts = [
+            self.legal(
+                context,
+                _complete(
+                    costs, context, demand, batch=batch, sender_count=count, timeout_seconds=timeout_seconds
+                ),
+            )
+            for batch in _BATCHES
+            if batch <= _batch_max(context)
+            for count in _sender_counts(costs, context, demand, batch, learning.sender_count_tried(fit))
+        ]
+        return self._within_limits(fit, context, demand, list(dict.fromkeys(drafts)))
+
+    def appraise(
+        self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
+    ) -> Appraisal:
+        """Means over the draws of the posterior."""
+        outcome = self._forecast(learning.drawn_costs(fit), context, settings, demand)
+        goodput = _capped(outcome.goodput, demand).mean(axis=0)
+        return Appraisal(
+            value=goodput,
+            latency_seconds=outcome.latency_seconds.mean(axis=0),
+            connection_count=np.array([float(_thread_count(s)) for s in settings]),
+            memory_bytes=np.array([_memory_bytes(s, context) for s in settings]),
+            request_rate_per_second=3.0
+            * goodput
+            / np.array([float(s.batch_message_count) for s in settings]),
+        )
+
+    def predict(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> Prediction:
+        """Goodput and the send-to-receive time, as one more probe would measure them."""
+        outcome = self._forecast(learning.drawn_costs(fit), context, [setting], demand)
+        latency = outcome.latency_seconds[:, 0]
+        spread = learning.spread(fit)
+        return {
+            self.value_metric: learning.estimate(_capped(outcome.goodput[:, 0], demand), spread.goodput, fit),
+            "delivery_latency_seconds_mean": learning.estimate(latency, spread.latency, fit),
+            "delivery_latency_seconds_p99": learning.estimate(
+                latency * spread.p99_ratio, spread.latency_p99, fit
+            ),
+        }
+
+    def derive(
+        self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
+    ) -> Mapping[str, float]:
+        """Pool, polls, timeout, linger and price; when to be warned; what the duplicate loop would need."""
+        outcome = self._forecast(learning.mean_costs(fit), context, [setting], demand)
+        rate = float(_capped(outcome.goodput, demand)[0, 0])
+        timeout_seconds = _visibility_timeout_seconds(fit, demand)
+        linger_seconds = _linger_seconds(setting, demand, rate, float(outcome.latency_seconds[0, 0]))
+        loop = DeleteLoop(
+            arrival_rate_per_second=float(np.minimum(outcome.send_rate, outcome.receive_rate)[0, 0]),
+            delete_rate_per_second=float(outcome.delete_rate[0, 0]),
+            visibility_timeout_seconds=timeout_seconds,
+        )
+        derived = {
+            "connection_pool_count": float(_thread_count(setting) + 2),
+            "wait_time_seconds": WAIT_TIME_SECONDS,
+            "visibility_timeout_seconds": timeout_seconds,
+            "batch_linger_seconds": linger_seconds,
+            "usd_per_million_messages": _usd_per_million_messages(context, setting, rate, linger_seconds),
+            "delete_capacity_messages_per_second": loop.delete_rate_per_second,
+            "deleter_outage_seconds_max": loop.outage_seconds_max(),
+            "warn_at_oldest_undeleted_seconds": timeout_seconds / 3.0,
+            "act_at_oldest_undeleted_seconds": timeout_seconds / 2.0,
+        }
+        if loop.load > 1.0:
+            derived["collapse_after_seconds_without_receive_window"] = loop.collapse_after_seconds()
+        return derived
+
+    def bottleneck(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> str:
+        """The slowest: the stated demand, the service's request rate, the client's CPU, or too few threads."""
+        costs = learning.mean_costs(fit)
+        free = dataclasses.replace(setting, send_rate_limit_messages_per_second=0.0)
+        outcome = self._forecast(costs, context, [free], demand)
+        carried = float(
+            np.minimum(np.minimum(outcome.send_rate, outcome.receive_rate), outcome.delete_rate)[0, 0]
+        )
+        client = float(outcome.client_rate[0, 0])
+        if (
+            demand.message_rate_per_second is not None
+            and min(carried, client) >= demand.message_rate_per_second
+        ):
+            return "demand"
+        if client < carried:
+            return "client-cpu"
+        service = float(costs.request_rate_max_per_second[0, 0]) * setting.batch_message_count
+        return "request-rate" if carried >= 0.99 * service * SERVICE_LOAD_MAX else "connections"
+
+    def _forecast(
+        self, costs: QueueCosts, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
+    ) -> Forecast:
+        return forecast(costs, drive_of(settings, context.payload_size_bytes, demand.work_seconds))
+
+    def _within_limits(
+        self, fit: Fit, context: Context, demand: Demand, settings: list[SqsDeliverySetting]
+    ) -> list[SqsDeliverySetting]:
+        """Limit by limit, keeping what came closest where nothing meets it: advice is never empty."""
+        appraisal = self.appraise(fit, context, settings, demand)
+        kept: Indices = np.arange(len(settings))
+        rate = demand.message_rate_per_second
+        for measure, most in (
+            (appraisal.connection_count, demand.thread_count_max),
+            (appraisal.memory_bytes, demand.memory_bytes_max),
+            (appraisal.latency_seconds, demand.latency_objective_seconds),
+            (-appraisal.value, None if rate is None else -0.98 * rate),
+        ):
+            if most is not None:
+                kept = _meeting(measure, float(most), kept)
+        return [settings[index] for index in kept]
+
+
+def drive_of(settings: Sequence[SqsDeliverySetting], payload_size_bytes: float, work_seconds: float) -> Drive:
+    """The settings as columns."""
+
+    def column(name: str) -> Array:
+        return np.array([float(getattr(setting, name)) for setting in settings])
+
+    return Drive(
+        sender_count=column("sender_thread_count"),
+        receiver_count=column("receiver_thread_count"),
+        deleter_count=column("deleter_thread_count"),
+        batch_message_count=column("batch_message_count"),
+        send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
+        send_window=column("send_window_message_count"),
+        receive_window=column("receive_window_message_count"),
+        payload_size_bytes=float(payload_size_bytes),
+        work_seconds=work_seconds,
+    )
+
+
+def _sender_counts(
+    costs: QueueCosts, context: Context, demand: Demand, batch: int, count_tried: int
+) -> list[int]:
+    """How many senders are worth a thought: around the demand, or all up to the service's limit.
+
+    With no demand it goes up in steps: past its cliffs SQS gets worse suddenly, so nothing is thought of
+    that is far beyond what was tried.
+    """
+    rate = demand.message_rate_per_second
+    if rate is not None:
+        seconds = _seconds(costs, "send", batch, context, thread_count=4.0)
+        enough = min(max(1, math.ceil(rate * seconds / (batch * SENDER_LOAD_MAX))), 256)
+        return sorted({enough, min(enough + 1, 256), min(math.ceil(enough * 1.5), 256)})
+    ceiling = _action_rate_max(costs, batch)
+    counts: list[int] = []
+    for count in _SENDER_COUNTS:
+        if count > max(_STEP_FACTOR_MAX * count_tried, _SENDER_COUNTS[3]):
+            break
+        counts.append(count)
+        if count * batch / _seconds(costs, "send", batch, context, thread_count=3.0 * count) > ceiling:
+            break
+    return counts
+
+
+def _complete(
+    costs: QueueCosts,
+    context: Context,
+    demand: Demand,
+    *,
+    batch: int,
+    sender_count: int,
+    timeout_seconds: float,
+) -> SqsDeliverySetting:
+    """Receivers, deleters, windows and the limit that belong to so many senders of such batches."""
+    receivers, deleters = sender_count + 1, sender_count + 1
+    rate = 0.0
+    for _ in range(3):  # threads slow each other down, so their number and their times settle together
+        busy = float(sender_count + receivers + deleters)
+        send, receive, delete = (
+            _seconds(costs, a, batch, context, busy) for a in ("send", "receive", "delete")
+        )
+        receive += batch * demand.work_seconds
+        rate = min(sender_count * batch / send, _action_rate_max(costs, batch))
+        if demand.message_rate_per_second is not None:
+            rate = min(rate, demand.message_rate_per_second * RATE_HEADROOM)
+        receivers = min(math.ceil(rate * receive / (batch * RECEIVER_LOAD_MAX)) + 1, 256)
+        deleters = min(max(math.ceil(rate * delete / (batch * DELETER_LOAD_MAX)), 1), 256)
+    delete_rate = deleters * batch / delete
+    rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
+    latency_seconds = send + float(costs.delivery_seconds[0, 0]) + receive / 2.0
+    loop = DeleteLoop(
+        arrival_rate_per_second=rate,
+        delete_rate_per_second=delete_rate,
+        visibility_timeout_seconds=timeout_seconds,
+    )
+    return SqsDeliverySetting(
+        sender_thread_count=sender_count,
+        receiver_thread_count=receivers,
+        deleter_thread_count=deleters,
+        batch_message_count=batch,
+        send_rate_limit_messages_per_second=float(f"{rate:.4g}"),
+        send_window_message_count=send_window(rate, latency_seconds, batch, sender_count),
+        receive_window_message_count=loop.receive_window_message_count(),
+    )
+
+
+def send_window(rate_per_second: float, latency_seconds: float, batch: int, sender_count: int) -> int:
+    """Messages sent and not yet received that cost almost no goodput: Erlang-B, counted in batches."""
+    batches = erlang_b_window(rate_per_second * latency_seconds / batch, BLOCKED_FRACTION_MAX)
+    return min(batch * max(batches, sender_count + 1), WINDOW_MAX)
+
+
+def _seconds(costs: QueueCosts, action: str, batch: int, context: Context, thread_count: float) -> float:
+    threads = np.array([thread_count])
+    return float(
+        request_seconds(costs, action, np.array([float(batch)]), context.payload_size_bytes, threads)[0, 0]
+    )
+
+
+def _action_rate_max(costs: QueueCosts, batch: int) -> float:
+    service = float(costs.request_rate_max_per_second[0, 0])
+    client = float(costs.client_request_rate_max_per_second[0, 0])
+    return SERVICE_LOAD_MAX * batch * min(service, client / 3.0)
+
+
+def _visibility_timeout_seconds(fit: Fit, demand: Demand) -> float:
+    """What the application states or the probes found; long enough for the work in any case."""
+    known = demand.visibility_timeout_seconds or float(
+        fit.state.get("visibility_timeout_seconds", VISIBILITY_TIMEOUT_SECONDS)
+    )
+    return max(known, math.ceil(6.0 * demand.work_seconds))
+
+
+def _linger_seconds(
+    setting: SqsDeliverySetting, demand: Demand, rate: float, latency_seconds: float
+) -> float:
+    """How long a sender waits for a batch to fill: until it is full, or the objective leaves no more."""
+    if setting.batch_message_count == 1 or rate <= 0:
+        return 0.0
+    until_full = (setting.batch_message_count - 1) / rate
+    if demand.latency_objective_seconds is None:
+        return min(until_full, 1.0)
+    return max(0.0, min(until_full, demand.latency_objective_seconds - latency_seconds))
+
+
+def _usd_per_million_messages(
+    context: Context, setting: SqsDeliverySetting, rate: float, linger_seconds: float
+) -> float:
+    batch = min(float(setting.batch_message_count), 1.0 + rate * linger_seconds)
+    billed = math.ceil(max(batch * context.payload_size_bytes, 1) / BILLED_CHUNK_BYTES)
+    return (2 * billed + 1) / batch * 1e6 * _USD_PER_REQUEST[context.place.service_class]
+
+
+def _batch_max(context: Context) -> int:
+    fitting = BATCH_SIZE_BYTES_MAX // max(context.payload_size_bytes, 1)
+    return max(1, min(BATCH_MESSAGE_COUNT_MAX, fitting))
+
+
+def _capped(goodput: Array, demand: Demand) -> Array:
+    rate = demand.message_rate_per_second
+    return goodput if rate is None else np.asarray(np.minimum(goodput, rate))
+
+
+def _thread_count(setting: SqsDeliverySetting) -> int:
+    return setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
+
+
+def _memory_bytes(setting: SqsDeliverySetting, context: Context) -> float:
+    held = setting.receive_window_message_count + setting.batch_message_count * _thread_count(setting)
+    return float(held * (context.payload_size_bytes + KiB) + _thread_count(setting) * MEMORY_BYTES_PER_THREAD)
+
+
+def _meeting(measure: Array, most: float, kept: Indices) -> Indices:
+    within = kept[measure[kept] <= most]
+    return within if within.size else kept[measure[kept] <= measure[kept].min()]

@@ -1,0 +1,368 @@
+"""Knows how the costs of a queue are learned from observations: a posterior in logarithms, kept as draws.
+
+Nonlinear least squares with the prior as further residuals (the posterior's mode), and Laplace's
+approximation around it for the draws. Request rates that throttling or the client's CPU allow are bounds,
+not slopes: they are read off the observations directly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.models.model import Array, Fit
+from penstock.models.sqs_physics import Drive, QueueCosts, forecast, request_seconds
+from penstock.vocabulary import Estimate, Observation, Place
+
+_DRAW_COUNT = 64
+_NORMAL_90 = 1.6449
+_UNLIMITED = 1e9
+_FIFO_REQUESTS_PER_SECOND = 300.0  # without high throughput
+_CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
+_CLIENT_LOAD_MAX = 0.9
+
+# name: (prior median, standard deviation of its logarithm)
+_PRIOR = {
+    "send_request_seconds": (0.010, 0.8),
+    "send_message_seconds": (0.0008, 1.2),
+    "receive_request_seconds": (0.010, 0.8),
+    "receive_message_seconds": (0.0008, 1.2),
+    "delete_request_seconds": (0.010, 0.8),
+    "delete_message_seconds": (0.0008, 1.2),
+    "payload_seconds_per_byte": (2e-8, 1.0),
+    "contention_fraction": (0.003, 1.2),
+    "coherence_fraction": (1e-5, 1.5),
+    "delivery_seconds": (0.008, 1.0),
+    "efficiency_fraction": (0.98, 0.02),
+}
+_NAMES = tuple(_PRIOR)
+# Requests of one service cost about the same whatever they do: pairs that pull at each other, and how weakly.
+_ALIKE = (
+    ("send_request_seconds", "receive_request_seconds", 0.5),
+    ("send_request_seconds", "delete_request_seconds", 0.5),
+    ("send_message_seconds", "receive_message_seconds", 0.8),
+    ("send_message_seconds", "delete_message_seconds", 0.8),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far one measurement lies from its expectation, as a standard deviation of the logarithm."""
+
+    seconds: float = 0.10
+    goodput: float = 0.05
+    latency: float = 0.20
+    latency_p99: float = 0.50
+    p99_ratio: float = 3.0  # of the delivery latency over its mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence:
+    """Observations as columns; nan where one does not say."""
+
+    drive: Drive
+    payload_size_bytes: Array
+    filled: dict[str, Array]  # messages in a request, by action
+    seconds: dict[str, Array]  # of a request, by action
+    received_rate: Array
+    goodput: Array
+    latency_seconds: Array
+    request_rate_max: float
+    client_request_rate_max: float
+
+
+def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit | None, seed: int) -> Fit:
+    """The posterior of one place, from its observations of any size."""
+    usable = [o for o in observations if o.duration_seconds > 0 and o.request_count > 0]
+    centre, width = _prior(prior)
+    caps = _ceilings(place, usable, prior)
+    spread = Spread()
+    covariance = np.diag(width**2)
+    mode, residual = centre, 0.0
+    if usable:
+        evidence = _evidence(usable, caps)
+        for _ in range(3):  # the spread and the mode settle together
+            mode, covariance = _posterior(evidence, centre, width, spread)
+            spread, residual = _spread(mode, evidence, usable)
+    rng = np.random.default_rng(seed)
+    draws = rng.multivariate_normal(mode, covariance, size=_DRAW_COUNT, method="eigh")
+    state: dict[str, Any] = {
+        "mode": mode.tolist(),
+        "width": np.sqrt(np.diag(covariance)).tolist(),
+        "draws": np.round(draws, 5).tolist(),
+        "spread": [spread.seconds, spread.goodput, spread.latency, spread.latency_p99, spread.p99_ratio],
+        "request_rate_max_per_second": caps[0],
+        "client_request_rate_max_per_second": caps[1],
+    }
+    if usable:
+        state["sender_count_tried"] = max(o.setting.sender_thread_count for o in usable)
+    timeouts = [t for o in usable if (t := o.measures.get("visibility_timeout_seconds"))]
+    if timeouts:
+        state["visibility_timeout_seconds"] = float(timeouts[-1])
+    return Fit(
+        place=place,
+        parameters=_parameters(draws, mode, caps),
+        observation_count=len(usable),
+        newest_observation_at=max((o.started_at for o in usable), default=None),
+        residual_fraction_p50=residual,
+        is_off_model=len(usable) >= 6 and residual > 0.3,
+        state=state,
+    )
+
+
+def mean_costs(fit: Fit) -> QueueCosts:
+    """The costs at the posterior's mode, one row."""
+    return _costs(np.array([fit.state["mode"]]), fit)
+
+
+def drawn_costs(fit: Fit) -> QueueCosts:
+    """The costs of every draw, one row each."""
+    return _costs(np.array(fit.state["draws"]), fit)
+
+
+def spread(fit: Fit) -> Spread:
+    """How far single measurements scatter here."""
+    seconds, goodput, latency, latency_p99, p99_ratio = fit.state["spread"]
+    return Spread(
+        seconds=seconds, goodput=goodput, latency=latency, latency_p99=latency_p99, p99_ratio=p99_ratio
+    )
+
+
+def sender_count_tried(fit: Fit) -> int:
+    """The most senders that were ever tried here."""
+    return int(fit.state.get("sender_count_tried", 1))
+
+
+def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
+    """The 90 % interval of one future measurement: the draws' own width and the scatter of measurements."""
+    logs = np.log(np.maximum(drawn, 1e-12))
+    centre = float(logs.mean())
+    freedom = fit.observation_count + 3.0
+    width = _NORMAL_90 * (1.0 + 1.5 / freedom) * math.sqrt(float(logs.var()) + scatter**2)
+    return Estimate(math.exp(centre - width), math.exp(centre), math.exp(centre + width))
+
+
+def measured_goodput(observation: Observation[Any]) -> float:
+    """Unique messages per second, as the observation says or as its bytes imply."""
+    stated = observation.measures.get("goodput_messages_per_second")
+    if stated is not None:
+        return float(stated)
+    return observation.throughput_bytes_per_second / max(observation.context.payload_size_bytes, 1)
+
+
+def _prior(fit: Fit | None) -> tuple[Array, Array]:
+    """The tables, or a neighbour's posterior widened: another place is alike, not the same."""
+    centre = np.log([median for median, _ in _PRIOR.values()])
+    width = np.array([deviation for _, deviation in _PRIOR.values()])
+    if fit is None or "mode" not in fit.state:
+        return centre, width
+    neighbour = np.array(fit.state["width"])
+    return np.array(fit.state["mode"]), np.minimum(width, np.sqrt(neighbour**2 + (0.4 * width) ** 2))
+
+
+def _costs(rows: Array, fit: Fit) -> QueueCosts:
+    return _costs_of(
+        rows, fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"]
+    )
+
+
+def _costs_of(rows: Array, request_rate_max: float, client_rate_max: float) -> QueueCosts:
+    columns = {name: np.exp(rows[:, index : index + 1]) for index, name in enumerate(_NAMES)}
+    columns["efficiency_fraction"] = np.minimum(columns["efficiency_fraction"], 1.0)
+    return QueueCosts(
+        **columns,
+        request_rate_max_per_second=np.full((len(rows), 1), request_rate_max),
+        client_request_rate_max_per_second=np.full((len(rows), 1), client_rate_max),
+    )
+
+
+def _ceilings(
+    place: Place, observations: Sequence[Observation[Any]], prior: Fit | None
+) -> tuple[float, float]:
+    """Requests a second that the service admits for an action, and the client's CPU for all together."""
+    standing = prior.state if prior is not None else {}
+    fifo = _FIFO_REQUESTS_PER_SECOND if place.service_class == "fifo" else _UNLIMITED
+    request_rate = float(standing.get("request_rate_max_per_second", fifo))
+    refused = [_busiest_action_rate(o) for o in observations if o.throttled_count > 0.01 * o.request_count]
+    if refused:
+        admitted = [_busiest_action_rate(o) for o in observations if o.throttled_count == 0]
+        request_rate = max(float(np.quantile(refused, 0.75)), max(admitted, default=0.0))
+    spent = [
+        o.client_cpu_fraction * o.duration_seconds / o.request_count
+        for o in observations
+        if o.client_cpu_fraction > 0 and o.request_count >= 50
+    ]
+    seconds = float(np.median(spent)) if spent else _CLIENT_SECONDS_PER_REQUEST
+    return request_rate, _CLIENT_LOAD_MAX / seconds
+
+
+def _busiest_action_rate(observation: Observation[Any]) -> float:
+    counts = [_request_count(observation, action) for action in ("send", "delete")]
+    return max(counts) / observation.duration_seconds
+
+
+def _request_count(observation: Observation[Any], action: str) -> float:
+    """How many requests succeeded, as stated or, for full batches, as the messages imply."""
+    stated = observation.measures.get(f"{action}_request_count")
+    if stated is not None:
+        return float(stated)
+    past = {"send": "sent", "receive": "received", "delete": "deleted"}[action]
+    return float(observation.measures.get(f"{past}_count", 0.0) / observation.setting.batch_message_count)
+
+
+def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float]) -> _Evidence:
+    settings = [o.setting for o in observations]
+
+    def column(name: str) -> Array:
+        return np.array([float(getattr(setting, name)) for setting in settings])
+
+    def measured(name: str) -> Array:
+        values = np.array([float(o.measures.get(name, np.nan)) for o in observations])
+        return np.where(values > 0, values, np.nan)
+
+    durations = np.array([o.duration_seconds for o in observations])
+    sizes = np.array([float(o.context.payload_size_bytes) for o in observations])
+    latency = np.array([o.latency_seconds_mean or np.nan for o in observations])
+    return _Evidence(
+        drive=Drive(
+            sender_count=column("sender_thread_count"),
+            receiver_count=column("receiver_thread_count"),
+            deleter_count=column("deleter_thread_count"),
+            batch_message_count=column("batch_message_count"),
+            send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
+            send_window=column("send_window_message_count"),
+            receive_window=column("receive_window_message_count"),
+            payload_size_bytes=float(sizes.mean()),
+        ),
+        payload_size_bytes=sizes,
+        filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
+        seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
+        received_rate=measured("received_count") / durations,
+        goodput=np.maximum([measured_goodput(o) for o in observations], 1e-3),
+        latency_seconds=latency,
+        request_rate_max=caps[0],
+        client_request_rate_max=caps[1],
+    )
+
+
+def _filled(observations: Sequence[Observation[Any]], action: str) -> Array:
+    """Messages in a request on average: what the counts say, else what the rates allow."""
+    return np.array([_filled_by_one(o, action) for o in observations])
+
+
+def _filled_by_one(observation: Observation[Any], action: str) -> float:
+    batch = float(observation.setting.batch_message_count)
+    past = {"send": "sent", "receive": "received", "delete": "deleted"}[action]
+    count = observation.measures.get(f"{past}_count")
+    requests = observation.measures.get(f"{action}_request_count")
+    if count and requests:
+        return float(np.clip(count / requests, 1.0, 10.0))
+    if action == "send" or not count:
+        return batch
+    threads = (
+        observation.setting.receiver_thread_count
+        if action == "receive"
+        else observation.setting.deleter_thread_count
+    )
+    seconds = observation.measures.get(f"{action}_seconds_mean", 0.0)
+    return float(np.clip(count / observation.duration_seconds * seconds / threads, 1.0, batch))
+
+
+def _posterior(evidence: _Evidence, centre: Array, width: Array, spread: Spread) -> tuple[Array, Array]:
+    """Mode and covariance."""
+    from scipy.optimize import least_squares
+
+    def residuals(theta: Array) -> Array:
+        return np.concatenate([_residuals(theta, evidence, spread), _prior_residuals(theta, centre, width)])
+
+    found = least_squares(residuals, centre, loss="soft_l1", f_scale=2.5, method="trf", max_nfev=60)
+    return found.x, np.linalg.pinv(found.jac.T @ found.jac, hermitian=True)
+
+
+def _prior_residuals(theta: Array, centre: Array, width: Array) -> Array:
+    alike = [
+        (theta[_NAMES.index(one)] - theta[_NAMES.index(other)]) / deviation
+        for one, other, deviation in _ALIKE
+    ]
+    return np.concatenate([(theta - centre) / width, alike])
+
+
+def _residuals(theta: Array, evidence: _Evidence, spread: Spread) -> Array:
+    """Log of observed over predicted, in units of the spread; 0 for what an observation does not say."""
+    seconds, goodput, latency = _misfits(theta, evidence)
+    parts = [misfit / spread.seconds for misfit in seconds.values()]
+    parts += [goodput / spread.goodput, latency / spread.latency]
+    return np.nan_to_num(np.concatenate(parts), nan=0.0)
+
+
+def _misfits(theta: Array, evidence: _Evidence) -> tuple[dict[str, Array], Array, Array]:
+    costs = _costs_of(theta[None, :], evidence.request_rate_max, evidence.client_request_rate_max)
+    drive = evidence.drive
+    seconds = {}
+    for action, observed in evidence.seconds.items():
+        expected = request_seconds(costs, action, evidence.filled[action], 1.0, drive.thread_count)[0]
+        if action != "delete":
+            per_byte = float(costs.payload_seconds_per_byte[0, 0])
+            expected = expected + (evidence.payload_size_bytes - 1.0) * per_byte * evidence.filled[action]
+        if action == "receive":
+            expected = _with_idle_wait(expected, evidence)
+        seconds[action] = np.log(observed / expected)
+    outcome = forecast(costs, drive)
+    goodput = np.log(evidence.goodput / outcome.goodput[0])
+    latency = np.log(evidence.latency_seconds / outcome.latency_seconds[0])
+    return seconds, goodput, latency
+
+
+def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:
+    """A long poll waits for a message: receivers with little to do measure the wait, not the cost.
+
+    n receivers that fetch `filled` messages a request at this rate spend n * filled / rate seconds on each;
+    the larger of that and the cost is seen (an 8-norm, so that the slope has no corner).
+    """
+    paced = evidence.drive.receiver_count * evidence.filled["receive"] / evidence.received_rate
+    paced = np.nan_to_num(paced, nan=0.0)
+    return np.asarray((expected**8 + paced**8) ** 0.125)
+
+
+def _spread(
+    mode: Array, evidence: _Evidence, observations: Sequence[Observation[Any]]
+) -> tuple[Spread, float]:
+    """The scatter around the mode, shrunk towards what is usual; and the median misfit of goodput."""
+    seconds, goodput, latency = _misfits(mode, evidence)
+    usual = Spread()
+    ratios = np.array(
+        [o.latency_seconds_p99 / o.latency_seconds_mean for o in observations if o.latency_seconds_mean > 0]
+    )
+    logs = np.log(np.maximum(ratios, 1.0))
+    p99_log = (float(logs.sum()) + 2.0 * math.log(usual.p99_ratio)) / (len(logs) + 2.0)
+    shrunk = Spread(
+        seconds=_scatter(np.concatenate(list(seconds.values())), usual.seconds),
+        goodput=_scatter(goodput, usual.goodput),
+        latency=_scatter(latency, usual.latency),
+        latency_p99=_scatter(logs - p99_log, usual.latency_p99),
+        p99_ratio=math.exp(p99_log),
+    )
+    return shrunk, float(np.median(np.abs(np.expm1(goodput))))
+
+
+def _scatter(misfits: Array, usual: float) -> float:
+    """A robust deviation (from the median of absolute misfits) that six usual ones stand beside."""
+    known = misfits[np.isfinite(misfits)]
+    own = float(np.median(np.abs(known))) * 1.4826 if known.size else usual
+    return max(math.sqrt((known.size * own**2 + 6.0 * usual**2) / (known.size + 6.0)), 0.01)
+
+
+def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:
+    low, high = np.exp(np.quantile(draws, [0.05, 0.95], axis=0))
+    parameters = {
+        name: Estimate(float(low[i]), float(math.exp(mode[i])), float(high[i]))
+        for i, name in enumerate(_NAMES)
+    }
+    if caps[0] < _UNLIMITED:
+        parameters["request_rate_max_per_second"] = Estimate(0.9 * caps[0], caps[0], 1.1 * caps[0])
+    parameters["client_request_rate_max_per_second"] = Estimate(0.8 * caps[1], caps[1], 1.2 * caps[1])
+    return parameters

@@ -74,13 +74,19 @@ class SqsDeliveryModel:
 
     def legal(self, context: Context, setting: SqsDeliverySetting) -> SqsDeliverySetting:
         """Within the knobs, and a full batch within the size of one request."""
-        values: dict[str, float] = {}
-        for name, bounds in knobs(setting).items():
-            value = min(max(getattr(setting, name), bounds.low), bounds.high)
-            values[name] = float(value) if name == "send_rate_limit_messages_per_second" else round(value)
-        values["batch_message_count"] = min(int(values["batch_message_count"]), _batch_max(context))
-        return dataclasses.replace(setting, **values)  # type: ignore[arg-type]  # converted to each knob's
-        type
+        within = {
+            name: min(max(getattr(setting, name), bounds.low), bounds.high)
+            for name, bounds in knobs(setting).items()
+        }
+        return SqsDeliverySetting(
+            sender_thread_count=round(within["sender_thread_count"]),
+            receiver_thread_count=round(within["receiver_thread_count"]),
+            deleter_thread_count=round(within["deleter_thread_count"]),
+            batch_message_count=min(round(within["batch_message_count"]), _batch_max(context)),
+            send_rate_limit_messages_per_second=float(within["send_rate_limit_messages_per_second"]),
+            send_window_message_count=round(within["send_window_message_count"]),
+            receive_window_message_count=round(within["receive_window_message_count"]),
+        )
 
     def ramp(self, context: Context) -> Sequence[SqsDeliverySetting]:
         """A slow start for the undisturbed times, then one thread at full speed, batches, a few threads."""
@@ -221,7 +227,7 @@ class SqsDeliveryModel:
         return derived
 
     def bottleneck(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> str:
-        """The slowest: the stated demand, the service's request rate, the client's CPU, or too few threads."""
+        """The slowest: the stated demand, the service's request rate, the client's CPU, or few threads."""
         costs = learning.mean_costs(fit)
         free = dataclasses.replace(setting, send_rate_limit_messages_per_second=0.0)
         outcome = self._forecast(costs, context, [free], demand)

@@ -5,9 +5,9 @@ The link is a fluid that its streams share equally. With n streams that have byt
     rate(t, n) = min(connection rate, window / round trip, host rate(t, n) / n)
 
 All streams get the same rate, so one number says how far any of them is: the bytes that a stream would have
-moved had it been there from the start (attained service). A chunk of s bytes begun at attained service v is done
-when it reaches v + s. One heap of those ends and one timer serve any number of streams, and the timer may fire
-late (real time) or exactly (virtual time): what happened in between is worked out exactly either way.
+moved had it been there from the start (attained service). A chunk of s bytes begun at attained service v is
+done when it reaches v + s. One heap of those ends and one timer serve any number of streams. The timer may
+fire late (real time) or exactly (virtual time): what happened in between is worked out exactly either way.
 """
 
 from __future__ import annotations

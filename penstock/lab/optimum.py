@@ -1,8 +1,8 @@
 """Knows the best that can be had from a world: the answer that everything else is judged by.
 
-For S3 an ideal client (no CPU, no memory limit) uploads one object in virtual time, once for each setting, on the
-same service code as everybody else's; chance is replaced by its mean. For SQS the best goodput follows from the
-truth.
+For S3 an ideal client (no CPU, no memory limit) uploads one object in virtual time, once for each setting, on
+the same service code as everybody else's; chance is replaced by its mean. For SQS the best goodput follows
+from the truth.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import PART_NUMBER_MAX, PART_SIZE_BYTES_MIN, S3Error, S3Service
+from penstock.lab.sqs import BATCH_MESSAGE_COUNT_MAX, QueueTruth, usl_stretch
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.units import GiB, MiB
 
@@ -147,3 +148,20 @@ async def _upload_part_until_accepted(
             if error.code != "SlowDown":
                 raise
             await asyncio.sleep(_PAUSE_AFTER_THROTTLING_SECONDS)
+
+
+def best_goodput_messages_per_second(truth: QueueTruth, *, in_service_max: int = 256) -> float:
+    """Return the most messages a second that can be sent, received and deleted in steady state, in full batches.
+
+    A message needs a tenth of a send, of a receive and of a delete. With n requests in service, each taking
+    its time stretched by the universal scalability law, X = 10 n / ((l_send + l_receive + l_delete) *
+    stretch(n)); and X is at most ten times the lowest request limit.
+    """
+    actions = (truth.send, truth.receive, truth.delete)
+    batch = BATCH_MESSAGE_COUNT_MAX
+    seconds = sum(action.request_seconds + batch * action.message_seconds for action in actions)
+    by_concurrency = max(
+        batch * count / (seconds * usl_stretch(truth, count)) for count in range(1, in_service_max + 1)
+    )
+    limits = [a.request_rate_per_second_max for a in actions if a.request_rate_per_second_max is not None]
+    return min([by_concurrency, *(batch * limit for limit in limits)])

@@ -1,8 +1,8 @@
 """Knows S3 as a service: what it answers, and how long that takes on a given path.
 
 `Shelf` is the semantics (buckets, objects, multipart uploads), at once and without time. `S3Service` adds the
-path: one request is admitted or throttled, its bytes cross the link, and the answer comes after a round trip and
-the service's own latency. The HTTP face uses the same three steps on real sockets.
+path: one request is admitted or throttled, its bytes cross the link, and the answer comes after a round trip
+and the service's own latency. The HTTP face uses the same three steps on real sockets.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from penstock.clock import Clock
+from penstock.lab.allowance import RequestAllowance
 from penstock.lab.link import Link, LinkTruth
 from penstock.units import MiB
 
@@ -23,7 +24,6 @@ PART_SIZE_BYTES_MIN = 5 * MiB
 PART_NUMBER_MAX = 10_000
 _KEPT_BYTES_MAX = 256 * MiB  # of all bodies together; beyond, only sizes are remembered
 _KEPT_BODY_BYTES_MAX = 1 * MiB
-_BURST_SECONDS = 0.25  # how much of a second's requests may come at once
 
 _STATUS = {
     "NoSuchBucket": 404,
@@ -222,28 +222,6 @@ def _named_parts(parts: dict[int, Body], named: Sequence[tuple[int, str]]) -> li
     if any(parts[number].size_bytes < PART_SIZE_BYTES_MIN for number in numbers[:-1]):
         raise S3Error("EntityTooSmall", f"every part but the last needs at least {PART_SIZE_BYTES_MIN} bytes")
     return [parts[number] for number in numbers]
-
-
-class RequestAllowance:
-    """So many requests a second, and a little more at once; None is no limit. Time is the running loop's."""
-
-    def __init__(self, rate_per_second: float | None) -> None:
-        self._rate_per_second = rate_per_second
-        self._level_max = max(1.0, (rate_per_second or 0.0) * _BURST_SECONDS)
-        self._level = self._level_max
-        self._at = -math.inf
-
-    def take(self) -> bool:
-        """Whether one more request is allowed now; if so, it is counted."""
-        if self._rate_per_second is None:
-            return True
-        now = asyncio.get_running_loop().time()
-        self._level = min(self._level_max, self._level + (now - self._at) * self._rate_per_second)
-        self._at = now
-        if self._level < 1.0:
-            return False
-        self._level -= 1.0
-        return True
 
 
 class S3Service:

@@ -1,8 +1,8 @@
 """Knows time that jumps: an event loop on which a week passes as fast as its events can be handled.
 
 Everything that sleeps with asyncio runs on it unchanged. When no callback is ready, the clock is set to the
-next timer. There are no sockets and no threads in this world: work for the executor runs at once, in place, so
-the order of events depends on nothing outside.
+next timer. There are no sockets and no threads in this world: work for the executor runs at once, in place,
+so the order of events depends on nothing outside.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
-# Timers this close together fire together. Above the spacing of floats in the first ten years, or it would spin.
+# Timers this close fire together. Above the spacing of floats in the first ten years, or it would spin.
 _RESOLUTION_SECONDS = 1e-7
 
 

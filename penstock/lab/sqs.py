@@ -1,0 +1,558 @@
+"""Knows SQS as a service: what becomes of a message, and how long a request takes.
+
+A message that was sent is hidden until it has spread (and its delay is over), then visible; a receive hides
+it for the visibility timeout and gives a new handle; only a delete with the newest handle removes it. An
+older handle is accepted and does nothing, which is how one late deleter can fill a queue with copies.
+
+A request takes `(request + message * batch) * variation` seconds, stretched by how many run at the same time
+(universal scalability). Half of it passes before the queue is touched, half after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.lab.allowance import RequestAllowance
+
+BATCH_MESSAGE_COUNT_MAX = 10
+PAYLOAD_BYTES_MAX = 1_048_576  # of one message and of one batch
+_HANDLE_PREFIX = "lab-handle"
+_DUE_SECONDS = 1e-9
+
+_DEFAULT_ATTRIBUTES = {
+    "DelaySeconds": "0",
+    "MaximumMessageSize": str(PAYLOAD_BYTES_MAX),
+    "MessageRetentionPeriod": "345600",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "VisibilityTimeout": "30",
+}
+
+
+class SqsError(Exception):
+    """An answer that is not success, as SQS words it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionTruth:
+    """What one kind of request costs in time, and how many a second the service takes (None: any number)."""
+
+    request_seconds: float
+    message_seconds: float = 0.0  # for each message in the batch
+    variation: float = 0.2  # coefficient of variation of the log-normal factor; its mean is 1
+    request_rate_per_second_max: float | None = None  # more is answered with RequestThrottled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTruth:
+    """SQS as one host meets it."""
+
+    send: ActionTruth
+    receive: ActionTruth
+    delete: ActionTruth
+    spread_seconds_median: float = (
+        0.0  # from the acceptance of a message until a receive can find it; log-normal
+    )
+    spread_sigma: float = 0.0
+    contention: float = 0.0  # sigma and kappa of the universal scalability law, over all requests in service
+    coherency: float = 0.0
+    payload_rate_bytes_per_second: float | None = None
+    straggler_fraction: float = 0.0
+    straggler_seconds: float = 10.0
+    shard_count: int = 16
+    short_poll_shard_count: int = 5  # a short poll looks into so many of them
+    visibility_timeout_seconds: int = 30  # of a queue that is created without one
+    in_flight_max: int = 120_000
+    old_handle_deletes: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Message:
+    number: int
+    body: str
+    attributes: Mapping[str, object]
+    shard: int
+    sent_at: datetime
+    expires_seconds: float
+    first_received_at: datetime | None = None
+    receive_count: int = 0
+    hidden_generation: int = 0  # which entry of the queue's hidden heap is the true one
+    is_visible: bool = False
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """One received copy of a message."""
+
+    message_id: str
+    receipt_handle: str
+    body: str
+    body_md5: str
+    attributes: Mapping[str, object]
+    sent_at: datetime
+    first_received_at: datetime
+    receive_count: int
+
+
+def usl_stretch(truth: QueueTruth, in_service_count: int) -> float:
+    """Return how much longer a request takes among so many in service: the universal scalability law."""
+    others = in_service_count - 1
+    return 1.0 + truth.contention * others + truth.coherency * in_service_count * others
+
+
+def message_id(number: int) -> str:
+    """Return the id of the message with that number, in the shape of a UUID."""
+    return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def md5_of(body: str) -> str:
+    """Return the MD5 that SQS answers with and SDKs verify."""
+    return hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
+
+
+class Queue:
+    """The messages of one queue. Nothing here takes time, but time passes: see `release`."""
+
+    def __init__(
+        self, truth: QueueTruth, attributes: Mapping[str, str], clock: Clock, chance: random.Random
+    ) -> None:
+        self.attributes = {
+            **_DEFAULT_ATTRIBUTES,
+            "VisibilityTimeout": str(truth.visibility_timeout_seconds),
+            **attributes,
+        }
+        self.created_at = clock.now()
+        self._truth = truth
+        self._clock = clock
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._messages: dict[int, _Message] = {}
+        self._shards: list[deque[_Message]] = [deque() for _ in range(truth.shard_count)]
+        self._hidden: list[tuple[float, int, int, _Message]] = []
+        self._visible_count = 0
+        self._in_flight_count = 0
+        self._sent_count = 0
+        self._generation = 0
+        self._next_shard = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def visible_count(self) -> int:
+        """Messages that a receive could find."""
+        return self._visible_count
+
+    @property
+    def in_flight_count(self) -> int:
+        """Messages that were received, are not deleted, and are still hidden."""
+        return self._in_flight_count
+
+    @property
+    def delayed_count(self) -> int:
+        """Messages that were sent and cannot be found yet."""
+        return len(self._messages) - self._visible_count - self._in_flight_count
+
+    def number(self, name: str) -> float:
+        """Return a numeric attribute."""
+        return float(self.attributes[name])
+
+    def add(self, body: str, attributes: Mapping[str, object], delay_seconds: float) -> int:
+        """Accept a message; its number."""
+        self._sent_count += 1
+        message = _Message(
+            number=self._sent_count,
+            body=body,
+            attributes=attributes,
+            shard=self._chance.randrange(len(self._shards)),
+            sent_at=self._clock.now(),
+            expires_seconds=self._loop.time() + self.number("MessageRetentionPeriod"),
+        )
+        self._messages[message.number] = message
+        self._hide(message, delay_seconds + self._spread_seconds())
+        self._wake_receivers()
+        return message.number
+
+    def release(self) -> None:
+        """Make visible what has been hidden for long enough."""
+        due = self._loop.time() + _DUE_SECONDS
+        while self._hidden and self._hidden[0][0] <= due:
+            _, _, generation, message = heapq.heappop(self._hidden)
+            if generation == message.hidden_generation and not message.is_deleted:
+                self._show(message)
+
+    def take(self, count_max: int, visibility_seconds: float, *, every_shard: bool) -> list[Copy]:
+        """Receive up to that many of the messages that can be found."""
+        self.release()
+        copies: list[Copy] = []
+        for shard in self._shards_to_search(every_shard=every_shard):
+            while shard and len(copies) < count_max:
+                message = shard.popleft()
+                if self._may_be_given(message):
+                    copies.append(self._give(message, visibility_seconds))
+        return copies
+
+    async def wait_for_message(self, until_seconds: float) -> None:
+        """Return when something is visible, or at that time of the loop."""
+        self.release()
+        if self._visible_count > 0:
+            return
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        self._arm()
+        try:
+            async with asyncio.timeout_at(until_seconds):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def remove(self, receipt_handle: str) -> None:
+        """Delete by handle; an older handle succeeds and does nothing."""
+        message = self._addressed(receipt_handle)
+        if message is None:
+            return
+        if message.is_visible:
+            self._visible_count -= 1
+        elif message.receive_count > 0:
+            self._in_flight_count -= 1
+        message.is_deleted = True
+        del self._messages[message.number]
+
+    def change_visibility(self, receipt_handle: str, seconds: float) -> None:
+        """Hide the copy for that long from now on."""
+        message = self._addressed(receipt_handle)
+        if message is None or message.is_visible:
+            raise SqsError("MessageNotInflight", "the message is not in flight, or not by this handle")
+        self._hide(message, seconds)
+        self._wake_receivers()
+
+    def purge(self) -> None:
+        """Forget every message."""
+        for message in self._messages.values():
+            message.is_deleted = True
+        self._messages.clear()
+        self._hidden.clear()
+        for shard in self._shards:
+            shard.clear()
+        self._visible_count = self._in_flight_count = 0
+
+    def _addressed(self, receipt_handle: str) -> _Message | None:
+        """Find the message that this handle may act on: none if it is gone or the handle is an old one."""
+        prefix, _, numbers = receipt_handle.partition(".")
+        number, _, receive_count = numbers.partition(".")
+        if prefix != _HANDLE_PREFIX or not (number.isdigit() and receive_count.isdigit()):
+            raise SqsError("ReceiptHandleIsInvalid", "the receipt handle is not one of this queue")
+        self.release()
+        message = self._messages.get(int(number))
+        if message is None:
+            return None
+        is_newest = message.receive_count == int(receive_count)
+        return message if is_newest or self._truth.old_handle_deletes else None
+
+    def _spread_seconds(self) -> float:
+        median, sigma = self._truth.spread_seconds_median, self._truth.spread_sigma
+        return median * math.exp(self._chance.gauss(0.0, sigma)) if sigma > 0 else median
+
+    def _hide(self, message: _Message, seconds: float) -> None:
+        self._generation += 1
+        message.hidden_generation = self._generation
+        heapq.heappush(
+            self._hidden, (self._loop.time() + seconds, self._generation, self._generation, message)
+        )
+
+    def _show(self, message: _Message) -> None:
+        if message.receive_count > 0:
+            self._in_flight_count -= 1
+        message.is_visible = True
+        self._visible_count += 1
+        self._shards[message.shard].append(message)
+
+    def _shards_to_search(self, *, every_shard: bool) -> list[deque[_Message]]:
+        count = len(self._shards)
+        if every_shard or self._truth.short_poll_shard_count >= count:
+            self._next_shard = (self._next_shard + 1) % count
+            return self._shards[self._next_shard :] + self._shards[: self._next_shard]
+        return self._chance.sample(self._shards, self._truth.short_poll_shard_count)
+
+    def _may_be_given(self, message: _Message) -> bool:
+        if message.is_deleted:
+            return False
+        if message.expires_seconds < self._loop.time():
+            message.is_deleted = True
+            self._visible_count -= 1
+            del self._messages[message.number]
+            return False
+        return True
+
+    def _give(self, message: _Message, visibility_seconds: float) -> Copy:
+        message.is_visible = False
+        self._visible_count -= 1
+        self._in_flight_count += 1
+        message.receive_count += 1
+        if message.first_received_at is None:
+            message.first_received_at = self._clock.now()
+        self._hide(message, visibility_seconds)
+        return Copy(
+            message_id=message_id(message.number),
+            receipt_handle=f"{_HANDLE_PREFIX}.{message.number}.{message.receive_count}",
+            body=message.body,
+            body_md5=md5_of(message.body),
+            attributes=message.attributes,
+            sent_at=message.sent_at,
+            first_received_at=message.first_received_at,
+            receive_count=message.receive_count,
+        )
+
+    def _wake_receivers(self) -> None:
+        """Wake as many of the waiting receives as there are messages, and set the timer for the next."""
+        if not self._waiters:
+            return
+        self.release()
+        for _ in range(min(self._visible_count, len(self._waiters))):
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+        self._arm()
+
+    def _arm(self) -> None:
+        while self._hidden and self._is_stale(self._hidden[0]):
+            heapq.heappop(self._hidden)
+        if not self._waiters or not self._hidden:
+            return
+        due_seconds = self._hidden[0][0]
+        if self._timer is not None:
+            if self._timer.when() <= due_seconds:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_seconds, self._on_timer)
+
+    def _is_stale(self, hidden: tuple[float, int, int, _Message]) -> bool:
+        _, _, generation, message = hidden
+        return message.is_deleted or generation != message.hidden_generation
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._wake_receivers()
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the service has done."""
+
+    request_count: int = 0
+    throttled_count: int = 0
+    by_action: dict[str, int] = field(default_factory=dict)
+
+
+class SqsService:
+    """SQS at the end of a path: queues by name, and the time that every request takes."""
+
+    def __init__(self, truth: QueueTruth, *, clock: Clock, seed: int) -> None:
+        self.truth = truth
+        self.counts = Counts()
+        self._clock = clock
+        self._chance = random.Random(f"sqs {seed}")
+        self._queues: dict[str, Queue] = {}
+        self._in_service_count = 0
+        self._allowances: dict[str, RequestAllowance] = {}
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue itself, at once."""
+        queue = self._queues.get(name)
+        if queue is None:
+            raise SqsError("QueueDoesNotExist", f"there is no queue {name}")
+        return queue
+
+    def queue_names(self, prefix: str = "") -> list[str]:
+        """Names of the queues, at once."""
+        return sorted(name for name in self._queues if name.startswith(prefix))
+
+    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> None:
+        """CreateQueue; the same name with the same attributes again is no error."""
+        await self.small_request()
+        known = self._queues.get(name)
+        if known is None:
+            self._queues[name] = Queue(self.truth, attributes, self._clock, self._chance)
+        elif any(known.attributes.get(key) != value for key, value in attributes.items()):
+            raise SqsError("QueueNameExists", f"the queue {name} exists with other attributes")
+
+    async def delete_queue(self, name: str) -> None:
+        """DeleteQueue."""
+        await self.small_request()
+        self.queue(name)
+        del self._queues[name]
+
+    async def attributes(self, name: str) -> dict[str, str]:
+        """GetQueueAttributes, all of them."""
+        await self.small_request()
+        queue = self.queue(name)
+        queue.release()
+        return {
+            **queue.attributes,
+            "ApproximateNumberOfMessages": str(queue.visible_count),
+            "ApproximateNumberOfMessagesNotVisible": str(queue.in_flight_count),
+            "ApproximateNumberOfMessagesDelayed": str(queue.delayed_count),
+            "CreatedTimestamp": str(int(queue.created_at.timestamp())),
+            "LastModifiedTimestamp": str(int(queue.created_at.timestamp())),
+        }
+
+    async def send(
+        self,
+        name: str,
+        bodies: Sequence[str],
+        *,
+        attributes: Sequence[Mapping[str, object]] = (),
+        delay_seconds: Sequence[float | None] = (),
+    ) -> list[int]:
+        """SendMessage or SendMessageBatch; the numbers of the messages."""
+        queue = self.queue(name)
+        size_bytes = sum(len(body.encode()) for body in bodies)
+        if size_bytes > queue.number("MaximumMessageSize"):
+            raise SqsError("BatchRequestTooLong", f"{size_bytes} bytes are more than the queue takes at once")
+        rest_seconds = await self._begin("send", self.truth.send, len(bodies), size_bytes)
+        numbers = []
+        for index, body in enumerate(bodies):
+            delay = delay_seconds[index] if index < len(delay_seconds) else None
+            numbers.append(
+                queue.add(
+                    body,
+                    attributes[index] if index < len(attributes) else {},
+                    queue.number("DelaySeconds") if delay is None else delay,
+                )
+            )
+        await self._end(rest_seconds)
+        return numbers
+
+    async def receive(
+        self,
+        name: str,
+        *,
+        message_count_max: int = 1,
+        wait_seconds: float | None = None,
+        visibility_seconds: float | None = None,
+    ) -> list[Copy]:
+        """ReceiveMessage. A wait of 0 is a short poll; None is what the queue says."""
+        queue = self.queue(name)
+        wait = queue.number("ReceiveMessageWaitTimeSeconds") if wait_seconds is None else wait_seconds
+        hide = queue.number("VisibilityTimeout") if visibility_seconds is None else visibility_seconds
+        rest_seconds = await self._begin("receive", self.truth.receive, 0, 0)
+        if queue.in_flight_count >= self.truth.in_flight_max:
+            await self._end(rest_seconds)
+            raise SqsError(
+                "OverLimit", f"{self.truth.in_flight_max} messages are in flight: delete some first"
+            )
+        self._in_service_count -= 1  # a parked receive is no load
+        copies = await self._take(queue, message_count_max, wait, hide)
+        self._in_service_count += 1
+        size_bytes = sum(len(copy.body) for copy in copies)
+        await self._end(
+            rest_seconds + len(copies) * self.truth.receive.message_seconds + self._wire_seconds(size_bytes)
+        )
+        return copies
+
+    async def delete(self, name: str, receipt_handles: Sequence[str]) -> list[SqsError | None]:
+        """DeleteMessage or DeleteMessageBatch; for each handle what was wrong with it."""
+        queue = self.queue(name)
+        rest_seconds = await self._begin("delete", self.truth.delete, len(receipt_handles), 0)
+        results: list[SqsError | None] = []
+        for handle in receipt_handles:
+            try:
+                queue.remove(handle)
+                results.append(None)
+            except SqsError as error:
+                results.append(error)
+        await self._end(rest_seconds)
+        return results
+
+    async def change_visibility(self, name: str, receipt_handle: str, seconds: float) -> None:
+        """ChangeMessageVisibility."""
+        queue = self.queue(name)
+        await self.small_request()
+        queue.change_visibility(receipt_handle, seconds)
+
+    async def purge(self, name: str) -> None:
+        """PurgeQueue, at once."""
+        await self.small_request()
+        self.queue(name).purge()
+
+    async def small_request(self) -> None:
+        """Take the time of a request that is not about messages."""
+        truth = self.truth.send
+        await asyncio.sleep(truth.request_seconds * self._variation(truth.variation))
+
+    async def _take(
+        self, queue: Queue, count_max: int, wait_seconds: float, hide_seconds: float
+    ) -> list[Copy]:
+        if wait_seconds <= 0:
+            return queue.take(count_max, hide_seconds, every_shard=False)
+        until = asyncio.get_running_loop().time() + wait_seconds
+        while True:
+            copies = queue.take(count_max, hide_seconds, every_shard=True)
+            if copies or asyncio.get_running_loop().time() >= until:
+                return copies
+            await queue.wait_for_message(until)
+
+    async def _begin(self, action: str, truth: ActionTruth, message_count: int, size_bytes: int) -> float:
+        """Pass the first half of a request, or all of it and refuse; the seconds of the second half."""
+        self.counts.request_count += 1
+        self.counts.by_action[action] = self.counts.by_action.get(action, 0) + 1
+        body_seconds = truth.request_seconds + truth.message_seconds * message_count
+        seconds = (
+            body_seconds
+            * self._variation(truth.variation)
+            * usl_stretch(self.truth, self._in_service_count + 1)
+        )
+        seconds += self._straggle() + self._wire_seconds(size_bytes)
+        if not self._allowances.setdefault(
+            action, RequestAllowance(truth.request_rate_per_second_max)
+        ).take():
+            self.counts.throttled_count += 1
+            await asyncio.sleep(truth.request_seconds)
+            raise SqsError(
+                "RequestThrottled",
+                f"more than {truth.request_rate_per_second_max:g} {action} requests a second",
+            )
+        self._in_service_count += 1
+        try:
+            await asyncio.sleep(seconds / 2)
+        except BaseException:
+            self._in_service_count -= 1
+            raise
+        return seconds / 2
+
+    async def _end(self, seconds: float) -> None:
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._in_service_count -= 1
+
+    def _variation(self, coefficient: float) -> float:
+        if coefficient <= 0:
+            return 1.0
+        variance = math.log1p(coefficient**2)
+        return math.exp(self._chance.gauss(-variance / 2, math.sqrt(variance)))
+
+    def _straggle(self) -> float:
+        truth = self.truth
+        is_straggler = truth.straggler_fraction > 0 and self._chance.random() < truth.straggler_fraction
+        return truth.straggler_seconds if is_straggler else 0.0
+
+    def _wire_seconds(self, size_bytes: int) -> float:
+        rate = self.truth.payload_rate_bytes_per_second
+        return size_bytes / rate if rate is not None else 0.0

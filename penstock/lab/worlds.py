@@ -1,0 +1,193 @@
+"""Knows some worlds by name: a path to S3 and a queue service each, with what makes it worth visiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.lab.link import Episodes, LinkTruth
+from penstock.lab.sqs import ActionTruth, QueueTruth
+from penstock.units import GiB, MiB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All that is true in one place of the lab."""
+
+    name: str
+    story: str  # one sentence: what is to be found out here
+    link: LinkTruth
+    queue: QueueTruth
+
+
+_ORDINARY_QUEUE = QueueTruth(  # end to end as published in 2022: 14, 16, 34 and 105 ms
+    send=ActionTruth(request_seconds=0.0082, message_seconds=0.0008, variation=0.35),
+    receive=ActionTruth(request_seconds=0.0075, message_seconds=0.0005, variation=0.35),
+    delete=ActionTruth(request_seconds=0.0075, message_seconds=0.0006, variation=0.35),
+    spread_seconds_median=0.003,
+    spread_sigma=0.8,
+    contention=0.0042,
+    coherency=6.9e-5,
+    straggler_fraction=0.001,
+    straggler_seconds=0.25,
+)
+
+DEMO = World(
+    name="demo",
+    story="Slow connections and a fast host: 26 are needed, boto3 opens 10; and a queue that takes "
+    "60 requests a second of each kind and whose deletes are slightly slower than its sends.",
+    link=LinkTruth(
+        round_trip_seconds=0.020,
+        connection_rate_bytes_per_second=1.6e6,
+        host_rate_bytes_per_second=40e6,
+        service_latency_seconds_median=0.020,
+        service_latency_sigma=0.25,
+        oversubscription_loss=0.1,
+    ),
+    queue=QueueTruth(
+        send=ActionTruth(
+            request_seconds=0.0190, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
+        ),
+        receive=ActionTruth(
+            request_seconds=0.0160, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
+        ),
+        delete=ActionTruth(
+            request_seconds=0.0196, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
+        ),
+        spread_seconds_median=0.005,
+        spread_sigma=0.3,
+        visibility_timeout_seconds=8,
+    ),
+)
+
+NEAR = World(
+    name="near",
+    story="The same zone, a quiet 10 Gbit/s host: uploads at 20 MB/s a connection, so 60 are needed.",
+    link=LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=20e6,
+        host_rate_bytes_per_second=1.2e9,
+        service_latency_seconds_median=0.030,
+        service_latency_sigma=0.35,
+        straggler_fraction=0.0003,
+        straggler_seconds=2.0,
+    ),
+    queue=_ORDINARY_QUEUE,
+)
+
+REGIONAL = World(
+    name="regional",
+    story="The same region on a busy day: dips, a neighbour on the host, a mild fall past the knee.",
+    link=LinkTruth(
+        round_trip_seconds=0.004,
+        connection_rate_bytes_per_second=26e6,
+        host_rate_bytes_per_second=600e6,
+        service_latency_seconds_median=0.035,
+        service_latency_sigma=0.45,
+        straggler_fraction=0.001,
+        oversubscription_loss=0.15,
+        dips=Episodes(gap_seconds_mean=120, duration_seconds_mean=8, fraction_low=0.1, fraction_high=0.4),
+        tenant=Episodes(gap_seconds_mean=600, duration_seconds_mean=60, fraction_low=0.1, fraction_high=0.5),
+    ),
+    queue=_ORDINARY_QUEUE,
+)
+
+CROSS_REGION = World(
+    name="cross-region",
+    story="130 ms away: the window of 2.6 MB allows 20 MB/s a connection, whatever the connection could do.",
+    link=LinkTruth(
+        round_trip_seconds=0.130,
+        connection_rate_bytes_per_second=90e6,
+        window_bytes=2.6e6,
+        host_rate_bytes_per_second=500e6,
+        service_latency_seconds_median=0.045,
+        service_latency_sigma=0.4,
+        dips=Episodes(gap_seconds_mean=90, duration_seconds_mean=10, fraction_low=0.1, fraction_high=0.4),
+    ),
+    queue=QueueTruth(
+        send=ActionTruth(request_seconds=0.140, message_seconds=0.0008, variation=0.2),
+        receive=ActionTruth(request_seconds=0.138, message_seconds=0.0005, variation=0.2),
+        delete=ActionTruth(request_seconds=0.138, message_seconds=0.0006, variation=0.2),
+        spread_seconds_median=0.003,
+        spread_sigma=0.8,
+    ),
+)
+
+THROTTLED = World(
+    name="throttled",
+    story="Small objects under one prefix that takes 40 requests a second: more threads only earn more 503s.",
+    link=LinkTruth(
+        round_trip_seconds=0.004,
+        connection_rate_bytes_per_second=20e6,
+        host_rate_bytes_per_second=300e6,
+        service_latency_seconds_median=0.040,
+        service_latency_sigma=0.35,
+        prefix_request_rate_per_second=40,
+    ),
+    queue=QueueTruth(  # a FIFO queue's quota, without its order
+        send=ActionTruth(request_seconds=0.012, message_seconds=0.0008, request_rate_per_second_max=300),
+        receive=ActionTruth(request_seconds=0.010, message_seconds=0.0005, request_rate_per_second_max=300),
+        delete=ActionTruth(request_seconds=0.010, message_seconds=0.0006, request_rate_per_second_max=300),
+    ),
+)
+
+BURSTABLE = World(
+    name="burstable",
+    story="A small instance: 5 Gbit/s while credits last, 0.75 Gbit/s after; two answers, not one.",
+    link=LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=20e6,
+        host_rate_bytes_per_second=94e6,
+        burst_rate_bytes_per_second=625e6,
+        credit_bytes=float(60 * GiB),
+        service_latency_seconds_median=0.030,
+        service_latency_sigma=0.35,
+        straggler_fraction=0.0003,
+        straggler_seconds=2.0,
+    ),
+    queue=_ORDINARY_QUEUE,
+)
+
+CROWDED = World(
+    name="crowded",
+    story="An edge site behind a thin, lossy line: eight connections fill it and the ninth already hurts.",
+    link=LinkTruth(
+        round_trip_seconds=0.045,
+        connection_rate_bytes_per_second=1.5e6,
+        window_bytes=float(MiB),
+        host_rate_bytes_per_second=12e6,
+        service_latency_seconds_median=0.050,
+        service_latency_sigma=0.4,
+        oversubscription_loss=0.5,
+        dips=Episodes(gap_seconds_mean=45, duration_seconds_mean=6, fraction_low=0.1, fraction_high=0.5),
+    ),
+    queue=QueueTruth(
+        send=ActionTruth(request_seconds=0.060, message_seconds=0.001, variation=0.5),
+        receive=ActionTruth(request_seconds=0.058, message_seconds=0.001, variation=0.5),
+        delete=ActionTruth(request_seconds=0.058, message_seconds=0.001, variation=0.5),
+        spread_seconds_median=0.005,
+        spread_sigma=0.5,
+    ),
+)
+
+PAPER = World(
+    name="paper",
+    story="The queue of 2011: one deleter 1.43 % slower than the sender, and a visibility timeout of 30 s.",
+    link=LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=10e6,
+        host_rate_bytes_per_second=10e6,
+        service_latency_seconds_median=0.080,
+        service_latency_sigma=0.4,
+    ),
+    queue=QueueTruth(
+        send=ActionTruth(request_seconds=0.020, variation=0.6),
+        receive=ActionTruth(request_seconds=0.020, message_seconds=0.004, variation=0.6),
+        delete=ActionTruth(request_seconds=0.020286, variation=0.6),
+        spread_seconds_median=0.044,
+        spread_sigma=0.05,
+    ),
+)
+
+WORLDS = {
+    world.name: world for world in (DEMO, NEAR, REGIONAL, CROSS_REGION, THROTTLED, BURSTABLE, CROWDED, PAPER)
+}

@@ -1,0 +1,145 @@
+"""Knows how to be the outside of the probes in virtual time: their seams, onto the lab's services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from penstock.lab.s3 import S3Error, S3Service
+from penstock.lab.sqs import SqsError, SqsService
+from penstock.probes.outside import Missing, ReceivedMessage, Refused, RequestError, Throttled
+
+_URL = "https://sqs.lab.invalid/000000000000/"
+_THROTTLED = frozenset({"SlowDown", "RequestThrottled", "OverLimit"})
+_MISSING = frozenset({"NoSuchBucket", "NoSuchKey", "NoSuchUpload", "QueueDoesNotExist"})
+
+
+class SimulatedObjectStore:
+    """`penstock.probes.outside.ObjectStore` on a lab S3."""
+
+    def __init__(self, service: S3Service) -> None:
+        self._service = service
+        self._shelf = service.shelf
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.put_object(bucket, key, len(body), body)
+
+    async def create_multipart_upload(self, bucket: str, key: str) -> str:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            return self._shelf.create_upload(bucket, key)
+
+    async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
+        """See the seam."""
+        with _as_request_errors():
+            return await self._service.upload_part(bucket, key, upload_id, part_number, len(body))
+
+    async def complete_multipart_upload(
+        self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
+    ) -> None:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            self._shelf.complete_upload(bucket, key, upload_id, list(enumerate(etags, start=1)))
+
+    async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            self._shelf.abort_upload(bucket, key, upload_id)
+
+    async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            return [(key, upload_id) for key, upload_id, _ in self._shelf.uploads(bucket, prefix)]
+
+    async def list_objects(self, bucket: str, prefix: str) -> list[str]:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            return [stored.key for stored in self._shelf.objects(bucket, prefix)]
+
+    async def delete_object(self, bucket: str, key: str) -> None:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            self._shelf.delete(bucket, key)
+
+
+class SimulatedMessageQueues:
+    """`penstock.probes.outside.MessageQueues` on a lab SQS."""
+
+    def __init__(self, service: SqsService) -> None:
+        self._service = service
+
+    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.create_queue(name, attributes)
+            return _URL + name
+
+    async def find_queue(self, name: str) -> str:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request()
+            self._service.queue(name)
+            return _URL + name
+
+    async def list_queues(self, prefix: str) -> list[str]:
+        """See the seam."""
+        await self._service.small_request()
+        return self._service.queue_names(prefix)
+
+    async def delete_queue(self, url: str) -> None:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.delete_queue(_name(url))
+
+    async def queue_attributes(self, url: str) -> dict[str, str]:
+        """See the seam."""
+        with _as_request_errors():
+            return await self._service.attributes(_name(url))
+
+    async def send(self, url: str, bodies: Sequence[str]) -> int:
+        """See the seam."""
+        with _as_request_errors():
+            return len(await self._service.send(_name(url), bodies))
+
+    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
+        """See the seam."""
+        with _as_request_errors():
+            copies = await self._service.receive(
+                _name(url), message_count_max=message_count_max, wait_seconds=wait_seconds
+            )
+        return [
+            ReceivedMessage(message_id=copy.message_id, receipt_handle=copy.receipt_handle, body=copy.body)
+            for copy in copies
+        ]
+
+    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
+        """See the seam."""
+        with _as_request_errors():
+            results = await self._service.delete(_name(url), receipt_handles)
+        return sum(result is None for result in results)
+
+
+@contextmanager
+def _as_request_errors() -> Iterator[None]:
+    try:
+        yield
+    except (S3Error, SqsError) as error:
+        raise _request_error(error.code, str(error)) from error
+
+
+def _request_error(code: str, message: str) -> RequestError:
+    if code in _THROTTLED:
+        return Throttled(message)
+    return Missing(message) if code in _MISSING else Refused(message)
+
+
+def _name(url: str) -> str:
+    return url.rsplit("/", 1)[-1]

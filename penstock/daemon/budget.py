@@ -1,11 +1,35 @@
-"""Knows what probes may cost in any 24 hours, and refuses before an act what would go beyond it."""
+"""Knows what probes may cost in any 24 hours, and refuses before an act what would go beyond it.
+
+The invariant: of all that was reserved, no 24 hours of the calendar hold more than the limit, whatever
+the order of acts, restarts and steps of the clock. An act is kept by the hour in which it was allowed,
+so a row counts until the last act that may be in it is a day old: 25 hours from its beginning. When the
+clock steps back, rows lie in the future; those less than a day ahead share a window with the present and
+count, too.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Self
 
+from penstock.daemon.config import BudgetSection
+from penstock.units import format_bytes, format_seconds
 from penstock.vocabulary import Cost
+
+ROW_COUNT_MAX = 2000  # a month of two operations; a clock that steps there and back finds its rows again
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+BUSY_RETRY = timedelta(minutes=1)
+_KEYS = {
+    "transferred_bytes": "budget.transferred_bytes_per_day",
+    "request_count": "budget.request_count_per_day",
+    "usd": "budget.usd_per_day",
+    "credit_bytes": "budget.credit_fraction_per_day",
+    "duration_seconds": "budget.duty_cycle_fraction",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,3 +39,126 @@ class Spend:
     hour_at: datetime  # when the hour began
     operation: str
     cost: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether an act may be done now; if not, why, and when to ask again (None: never, at this limit)."""
+
+    is_allowed: bool
+    sentence: str = ""
+    retry_at: datetime | None = None
+
+
+ALLOWED = Verdict(is_allowed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The limit of a day, and what was reserved or spent. A value: every act gives a new one."""
+
+    limit: Cost
+    spends: tuple[Spend, ...] = ()
+
+    def spent(self, now: datetime) -> Cost:
+        """What counts against the limit at this moment."""
+        return sum((s.cost for s in self.spends if now - DAY - HOUR < s.hour_at <= now + DAY), Cost())
+
+    def affordable(self, now: datetime) -> Cost:
+        """What is left."""
+        spent = self.spent(now)
+        return Cost(**{name: max(0, getattr(self.limit, name) - getattr(spent, name)) for name in _KEYS})
+
+    def allows(self, cost: Cost, now: datetime) -> Verdict:
+        """Whether an act of at most this cost stays within the limit."""
+        short = _short(self.spent(now) + cost, self.limit)
+        if short is None:
+            return ALLOWED
+        retry_at = self._retry_at(cost, now)
+        return Verdict(
+            is_allowed=False, sentence=self._sentence(short, cost, now, retry_at), retry_at=retry_at
+        )
+
+    def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
+        """The ledger with the act in it, and the row to be on the disk before the act begins."""
+        assert self.allows(cost, now).is_allowed, "ask `allows` first"
+        spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
+        return self._with(spend, now), spend
+
+    def settle(self, reserved: Spend, cost: Cost, now: datetime) -> tuple[Self, Spend]:
+        """The ledger with the true cost in place of the reserved one, and the row that corrects the disk."""
+        correction = dataclasses.replace(reserved, cost=_minus(cost, reserved.cost))
+        return self._with(correction, now), correction
+
+    def _with(self, spend: Spend, now: datetime) -> Self:
+        """Rows of the same hour and operation become one; of very many, those farthest from now go."""
+        merged: dict[tuple[datetime, str], Spend] = {}
+        for row in (*self.spends, spend):
+            key = (row.hour_at, row.operation)
+            merged[key] = dataclasses.replace(row, cost=merged[key].cost + row.cost) if key in merged else row
+        nearest = sorted(merged.values(), key=lambda row: abs(row.hour_at - now))[:ROW_COUNT_MAX]
+        return dataclasses.replace(self, spends=tuple(sorted(nearest, key=lambda row: row.hour_at)))
+
+    def _retry_at(self, cost: Cost, now: datetime) -> datetime | None:
+        """The first moment at which enough rows have aged out."""
+        moments = sorted(s.hour_at + DAY + HOUR for s in self.spends)
+        fits = (at for at in moments if at > now and _short(self.spent(at) + cost, self.limit) is None)
+        return next(fits, None)
+
+    def _sentence(self, short: str, cost: Cost, now: datetime, retry_at: datetime | None) -> str:
+        need, limit = (_shown(short, getattr(value, short)) for value in (cost, self.limit))
+        if retry_at is None:
+            return f"one probe may need {need}, and {_KEYS[short]} allows {limit} in 24 hours: raise it"
+        left = _shown(short, getattr(self.affordable(now), short))
+        again = f"{retry_at:%Y-%m-%d %H:%M} UTC"
+        return (
+            f"a probe may need {need}; of {limit} in 24 hours ({_KEYS[short]}) {left} are left until {again}"
+        )
+
+
+def daily_limit(section: BudgetSection, *, credit_bytes_per_day: float = 0.0) -> Cost:
+    """The limit as configured; `credit_bytes_per_day` is what the host's burst credits come to."""
+    return Cost(
+        transferred_bytes=section.transferred_bytes_per_day,
+        request_count=section.request_count_per_day,
+        usd=section.usd_per_day,
+        credit_bytes=int(section.credit_fraction_per_day * credit_bytes_per_day),
+        duration_seconds=section.duty_cycle_fraction * DAY.total_seconds(),
+    )
+
+
+def host_verdict(others_busy_fraction: float, section: BudgetSection, now: datetime) -> Verdict:
+    """Whether the host has room for a probe beside its own work."""
+    if others_busy_fraction <= section.host_cpu_fraction_max:
+        return ALLOWED
+    sentence = (
+        f"the host is {others_busy_fraction:.0%} busy with its own work, "
+        f"more than budget.host_cpu_fraction_max = {section.host_cpu_fraction_max:.0%}"
+    )
+    return Verdict(is_allowed=False, sentence=sentence, retry_at=now + BUSY_RETRY)
+
+
+def total(spends: Iterable[Spend]) -> Cost:
+    """The sum of all rows."""
+    return sum((spend.cost for spend in spends), Cost())
+
+
+def _short(wanted: Cost, limit: Cost) -> str | None:
+    """The first field in which the limit does not reach."""
+    return next((name for name in _KEYS if getattr(wanted, name) > getattr(limit, name)), None)
+
+
+def _minus(cost: Cost, other: Cost) -> Cost:
+    return Cost(**{name: getattr(cost, name) - getattr(other, name) for name in _KEYS})
+
+
+def _hour(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0)
+
+
+def _shown(name: str, amount: float) -> str:
+    if name.endswith("_bytes"):
+        return format_bytes(amount) + (" of burst credit" if name == "credit_bytes" else "")
+    if name == "duration_seconds":
+        return format_seconds(amount) + " of probing"
+    return f"${amount:.4g}" if name == "usd" else f"{amount:,.0f} requests"

@@ -1,4 +1,4 @@
-"""Knows the care of one SQLite file: its one writer, its migrations, a disk that is full, a file that is broken.
+"""Knows the care of one SQLite file: its one writer, its migrations, a full disk, a broken file.
 
     StoreError
     ├── StoreInUse    another penstockd works on the same directory

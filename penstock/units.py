@@ -82,7 +82,11 @@ def format_rate(bytes_per_second: float) -> str:
     """``37.5 MB/s``: decimal, as links are sold."""
     for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
         if abs(bytes_per_second) >= size:
-            return f"{bytes_per_second / size:.3g} {unit}" if abs(bytes_per_second) < 1e3 * size else f"{bytes_per_second / size:.0f} {unit}"
+            return (
+                f"{bytes_per_second / size:.3g} {unit}"
+                if abs(bytes_per_second) < 1e3 * size
+                else f"{bytes_per_second / size:.0f} {unit}"
+            )
     return f"{bytes_per_second:.3g} B/s"
 
 
@@ -100,6 +104,25 @@ def format_seconds(seconds: float) -> str:
     if size < 172800:
         return f"{seconds / 3600:.3g} h"
     return f"{seconds / 86400:.3g} d"
+
+
+def format_metric(name: str, value: float) -> str:
+    """A value in the unit that its name ends in: ``37.5 MB/s``, ``153 ms``, ``612 messages/s``, ``8 MiB``."""
+    for ending, shown in (
+        ("_bytes_per_second", format_rate),
+        ("_bytes", format_bytes),
+        ("_bytes_max", format_bytes),
+        ("_bytes_min", format_bytes),
+    ):
+        if name.endswith(ending):
+            return shown(value)
+    if "_per_second" in name:
+        return f"{value:.3g} {name.removesuffix('_per_second').rsplit('_', 1)[-1]}/s"
+    if "_seconds" in name:
+        return format_seconds(value)
+    if "_fraction" in name:
+        return f"{value:.1%}"
+    return f"{value:.4g}" if isinstance(value, float) and not value.is_integer() else f"{value:.0f}"
 
 
 def _split(text: str, expected: str) -> tuple[float, str]:

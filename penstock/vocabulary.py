@@ -21,7 +21,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where something is measured. Whatever shares a place shares one fit; nothing learned here is claimed elsewhere."""
+    """Where something is measured. Whatever shares a place shares one fit, which is claimed nowhere else."""
 
     operation: str  # a key of the table of services: "s3_upload", "sqs_delivery"
     region: str
@@ -100,7 +100,9 @@ class Cost:
 
     def __add__(self, other: Self) -> Self:
         """Field by field."""
-        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
+        return type(self)(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)}
+        )
 
 
 class Reason(StrEnum):
@@ -135,8 +137,9 @@ class Origin(StrEnum):
 class Observation(Generic[SettingT]):
     """What was measured, with the evidence of its own quality.
 
-    `measures` holds what only this operation has (``send_seconds_mean``, ``duplicate_count``); the model of the
-    operation documents the names. Requests that were throttled or failed are counted, not hidden: they are evidence.
+    `measures` holds what only this operation has (``send_seconds_mean``, ``duplicate_count``); the model of
+    the operation documents the names. Requests that were throttled or failed are counted, not hidden: they
+    are evidence.
     """
 
     context: Context
@@ -244,7 +247,7 @@ class Recommendation(Generic[SettingT]):
     prediction: Prediction
     demand: Demand
     basis: Basis
-    bottleneck: str  # what limits here: "connections", "host-ceiling", "request-rate", "client-cpu", "memory", "unknown"
+    bottleneck: str  # what limits here: "connections", "host-ceiling", "request-rate", "client-cpu", ...
     explanation: str  # one sentence
     observation_count: int
     newest_observation_at: datetime | None

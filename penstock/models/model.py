@@ -32,7 +32,9 @@ class Fit:
     observation_count: int
     newest_observation_at: datetime | None
     residual_fraction_p50: float  # median |observed / predicted - 1| over the observations used
-    is_off_model: bool = False  # the physics does not describe this place; trust the residual, widen the intervals
+    is_off_model: bool = (
+        False  # the physics does not describe this place; trust the residual, widen the intervals
+    )
     drift_count: int = 0  # how often the place changed and the fit started again
     state: Mapping[str, Any] = field(default_factory=dict)
 
@@ -89,7 +91,9 @@ class PerformanceModel(Protocol[SettingT]):
         """What `Appraisal.value` predicts, as this observation measured it."""
         ...
 
-    def fit(self, place: Place, observations: Sequence[Observation[SettingT]], *, prior: Fit | None, seed: int) -> Fit:
+    def fit(
+        self, place: Place, observations: Sequence[Observation[SettingT]], *, prior: Fit | None, seed: int
+    ) -> Fit:
         """The posterior after these observations (any payload size, any order). Works with none: then it is the prior.
 
         `prior` is the fit of a neighbouring place, widened by the model; without it, tables serve.

@@ -54,7 +54,9 @@ class ObjectStore(Protocol):
         """The part's ETag."""
         ...
 
-    async def complete_multipart_upload(self, bucket: str, key: str, upload_id: str, etags: Sequence[str]) -> None:
+    async def complete_multipart_upload(
+        self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
+    ) -> None:
         """`etags` in the order of part numbers, from 1."""
         ...
 
@@ -103,7 +105,9 @@ class MessageQueues(Protocol):
         """One message goes by SendMessage, more by SendMessageBatch; how many the service accepted."""
         ...
 
-    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]: ...
+    async def receive(
+        self, url: str, *, message_count_max: int, wait_seconds: int
+    ) -> list[ReceivedMessage]: ...
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
         """One by DeleteMessage, more by DeleteMessageBatch; how many the service accepted."""

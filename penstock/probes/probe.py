@@ -23,7 +23,7 @@ class Probe(Protocol[SettingT]):
 class LeftoverKind(StrEnum):
     """What a probe may create outside this process."""
 
-    S3_OBJECT = "s3_object"  # and any unfinished multipart upload of the same key
+    S3_OBJECT = "s3_object"  # and its unfinished uploads; all below it when the name ends in a slash
     SQS_QUEUE = "sqs_queue"
 
 
@@ -33,8 +33,8 @@ class Leftover:
 
     kind: LeftoverKind
     service: str  # which configured client reaches it: an operation's name
-    container: str  # the bucket; empty for a queue
-    name: str  # the key, or the queue's name
+    container: str  # the bucket; the region of a queue
+    name: str  # the key, the prefix of keys, or the queue's name
 
 
 class Journal(Protocol):

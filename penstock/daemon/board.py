@@ -1,0 +1,160 @@
+"""Knows the advice that stands: the last fit of each place, and what follows from it for whoever asks.
+
+The board is what the socket reads. It never waits for a fit or a probe, and it comes back from the store at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from penstock.daemon.services import Service
+from penstock.daemon.wire import Standing
+from penstock.models.model import Fit
+from penstock.optimizer.recommendation import recommend
+from penstock.vocabulary import Context, Demand, Place, Recommendation
+
+_ANSWER_COUNT_MAX = 4096  # remembered answers to questions beyond the standing ones
+
+Key = tuple[Context, Demand]
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """A fit and when it was made."""
+
+    fit: Fit
+    posted_at: datetime
+
+
+class Board:
+    """Advice by context and demand. `standing_contexts` are answered ahead of any question, for the default demand."""
+
+    def __init__(
+        self,
+        services: Mapping[str, Service[Any]],
+        standing_contexts: Iterable[Context],
+        *,
+        region: str,
+        instance_type: str,
+        validity_seconds: float,
+    ) -> None:
+        self._services = services
+        self._standing_contexts = tuple(standing_contexts)
+        self._region = region
+        self._instance_type = instance_type
+        self._validity_seconds = validity_seconds
+        self._postings: dict[Place, Posting] = {}
+        self._previous: dict[Key, Recommendation[Any]] = {}
+        self._answers: dict[Key, Recommendation[Any]] = {}
+        self.generation = 0
+
+    def restore(
+        self, fits: Iterable[Fit], recommendations: Iterable[Recommendation[Any]], now: datetime
+    ) -> None:
+        """Take up what an earlier life of the daemon knew; its age is the age of its newest observation."""
+        for fit in fits:
+            if fit.place.operation in self._services:
+                self._postings[fit.place] = Posting(fit, fit.newest_observation_at or now)
+        self._previous = {(r.context, r.demand): r for r in recommendations}
+        self.generation += 1
+
+    def fit(self, place: Place) -> Fit | None:
+        """The last fit of a place."""
+        posting = self._postings.get(place)
+        return posting.fit if posting else None
+
+    def fits(self) -> list[Fit]:
+        """The last fit of every place."""
+        return [posting.fit for posting in self._postings.values()]
+
+    async def post(self, fit: Fit, now: datetime) -> list[Recommendation[Any]]:
+        """Put up a new fit; returns the standing advice of its place that says something new.
+
+        Gives the event loop a turn between contexts, since each answer takes milliseconds.
+        """
+        self._postings[fit.place] = Posting(fit, now)
+        for key in [key for key in self._answers if key[0].place == fit.place]:
+            del self._answers[key]
+        changed = []
+        for context in self._standing_contexts:
+            if context.place == fit.place:
+                before = self._previous.get((context, Demand()))
+                after = self.recommend(context, Demand(), now)
+                if before is None or _advice(before) != _advice(after):
+                    changed.append(after)
+                await asyncio.sleep(0)
+        self.generation += 1
+        return changed
+
+    def recommend(self, context: Context, demand: Demand, now: datetime) -> Recommendation[Any]:
+        """The advice for this context and demand. Raises KeyError for an operation that is not in the table."""
+        key = (context, demand)
+        answer = self._answers.get(key)
+        if answer is None:
+            posting = self._postings.get(context.place)
+            answer = recommend(
+                self._services[context.operation].model,
+                posting.fit if posting else None,
+                context,
+                demand,
+                previous=self._previous.get(key),
+                now=posting.posted_at if posting else now,
+                validity_seconds=self._validity_seconds,
+            )
+            self._remember(key, answer, is_fitted=posting is not None)
+        return answer
+
+    def standing(self, now: datetime) -> Standing:
+        """All standing advice."""
+        return Standing(
+            generation=self.generation,
+            generated_at=now,
+            region=self._region,
+            instance_type=self._instance_type,
+            recommendations=tuple(
+                self.recommend(context, Demand(), now) for context in self._standing_contexts
+            ),
+        )
+
+    def _remember(self, key: Key, answer: Recommendation[Any], *, is_fitted: bool) -> None:
+        if not is_fitted:  # costs nothing to work out again, and its date is the asking's
+            return
+        while len(self._answers) >= _ANSWER_COUNT_MAX:
+            del self._answers[next(iter(self._answers))]
+        while len(self._previous) >= _ANSWER_COUNT_MAX:
+            del self._previous[next(iter(self._previous))]
+        self._answers[key] = answer
+        self._previous[key] = answer
+
+
+def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:
+    """The fit whose physics most likely hold in a place that was never measured: a neighbour of the same operation.
+
+    What belongs to the region (request time, rate of one connection) weighs more than what belongs to the host.
+    """
+    neighbours = [
+        fit
+        for fit in fits
+        if fit.place.operation == place.operation
+        and fit.place.service_class == place.service_class
+        and fit.place != place
+        and fit.observation_count > 0
+    ]
+    if not neighbours:
+        return None
+    return max(
+        neighbours,
+        key=lambda fit: (
+            2 * (fit.place.region == place.region) + (fit.place.instance_type == place.instance_type),
+            fit.observation_count,
+        ),
+    )
+
+
+def _advice(recommendation: Recommendation[Any]) -> tuple[object, ...]:
+    """What an application would do differently: not the dates, not the last digits."""
+    return (recommendation.setting, recommendation.basis, recommendation.bottleneck)

@@ -1,0 +1,421 @@
+"""Knows the cycle: what is due is proposed, paid for, probed, remembered, learned from and advised, one at a time.
+
+Fits never overlap probes, because one coroutine does both in turn. Each cycle ends in one sentence that says what was
+done and why; it is the log line, the status of the service, and what the demo shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.daemon import schedule
+from penstock.daemon.board import Board, nearest
+from penstock.daemon.budget import Ledger, Verdict
+from penstock.daemon.services import Plan, Service
+from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.thinker import Thinker
+from penstock.models.model import Fit
+from penstock.optimizer.deliberation import Conclusion, Question
+from penstock.probes.probe import Probe
+from penstock.units import format_bytes, format_metric
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Inconclusive,
+    Observation,
+    Outcome,
+    Place,
+    ProbePlan,
+    Reason,
+    Recommendation,
+    Setting,
+    setting_values,
+)
+
+log = logging.getLogger(__name__)
+
+CYCLE_FAILURE_COUNT_MAX = 3  # in a row; then the process ends and systemd starts it afresh
+CYCLE_COUNT_REMEMBERED = 200
+REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all of them
+REST_SECONDS = 60.0  # an idle time from which on the child process is let go
+HOUSEKEEPING_SECONDS = 3600.0
+STEADY_RESIDUAL_FRACTION = 0.1
+
+
+class ConductorError(RuntimeError):
+    """Cycle after cycle failed in a way that nobody foresaw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """What one cycle did, in one sentence, for people."""
+
+    at: datetime
+    context: Context
+    sentence: str
+    outcome: Outcome[Any] | None  # None when nothing was probed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """One context that is kept up to date, and by which probe."""
+
+    context: Context
+    service: Service[Any]
+    plan: Plan
+    probe: Probe[Any]
+
+
+class Conductor:
+    """Runs one cycle after another for as long as the daemon lives."""
+
+    def __init__(
+        self,
+        watches: Sequence[Watch],
+        *,
+        board: Board,
+        store: AsyncStore,
+        ledger: Ledger,
+        thinker: Thinker,
+        clock: Clock,
+        host_verdict: Callable[[datetime], Verdict],
+        seed: int,
+        observation_count_max: int,
+        retention_seconds: float,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._watches = {watch.context: watch for watch in watches}
+        self._board = board
+        self._store = store
+        self._ledger = ledger
+        self._thinker = thinker
+        self._clock = clock
+        self._host_verdict = host_verdict
+        self._services = {watch.context.operation: watch.service for watch in watches}
+        self._seed = seed
+        self._observation_count_max = observation_count_max
+        self._retention_seconds = retention_seconds
+        self._on_change = on_change
+        self._standings: dict[Context, schedule.Standing] = {}
+        self._requested: deque[Context] = deque(maxlen=16)
+        self._reported: set[Place] = set()
+        self._drift_counts: dict[Place, int] = {}
+        self._news = asyncio.Event()
+        self._tidy_at = clock.now()
+        self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
+        self.activity = "starting"
+        self.next_due_at: datetime | None = None
+
+    # --- What others may ask for
+
+    def request(self, context: Context) -> bool:
+        """Probe this context out of turn, as soon as nothing else runs; False when it is not watched."""
+        if context not in self._watches:
+            return False
+        self._requested.append(context)
+        self._news.set()
+        return True
+
+    def note_reports(self, observations: Sequence[Observation[Any]]) -> None:
+        """Applications reported: learn from it soon, and probe less."""
+        for observation in observations:
+            self._reported.add(observation.context.place)
+            standing = self._standings.get(observation.context)
+            if standing is not None:
+                self._standings[observation.context] = dataclasses.replace(
+                    standing,
+                    observation_count=standing.observation_count + 1,
+                    application_observation_count=standing.application_observation_count + 1,
+                )
+        self._news.set()
+
+    # --- The life of the daemon
+
+    async def prepare(self) -> None:
+        """Take up the schedule where the last life left it, and put up what tables and neighbours say of new places."""
+        await self._load_standings()
+        for place in {context.place for context in self._watches}:
+            if self._board.fit(place) is None:
+                await self._learn(place)
+
+    async def run(self) -> None:
+        """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""
+        resumed_at = self._clock.now()
+        failure_count = 0
+        while True:
+            context, reason = await self._wait_for_work(resumed_at)
+            try:
+                if context is None:
+                    await self._learn_from_reports()
+                else:
+                    await self.run_cycle(context, reason)
+                failure_count = 0
+            except Exception as trouble:
+                failure_count += 1
+                log.exception("cycle failed, seed %d, context %s", self._seed, context)
+                if failure_count >= CYCLE_FAILURE_COUNT_MAX:
+                    raise ConductorError(
+                        f"{failure_count} cycles failed in a row, the last with: {trouble}"
+                    ) from trouble
+                await asyncio.sleep(2.0**failure_count)
+
+    async def run_cycle(self, context: Context, reason: Reason | None = None) -> Cycle:
+        """Do one cycle for this context and say in one sentence what was done."""
+        watch = self._watches[context]
+        self.activity = f"thinking about {_describe(context)}"
+        sentence, outcome = await self._try(watch, reason)
+        cycle = Cycle(at=self._clock.now(), context=context, sentence=sentence, outcome=outcome)
+        self.cycles.append(cycle)
+        self.activity = "idle"
+        log.info("%s", sentence)
+        return cycle
+
+    # --- One cycle, step by step
+
+    async def _try(self, watch: Watch, reason: Reason | None) -> tuple[str, Outcome[Any] | None]:
+        now = self._clock.now()
+        host = self._host_verdict(now)
+        if not host.is_allowed and reason is None:
+            return self._postpone(watch, host), None
+        allowance = _smaller(watch.plan.cost_max, self._ledger.affordable(now))
+        plan = (await self._deliberate(watch.context.place, watch.context, allowance)).plan
+        verdict = self._ledger.allows(plan.cost_max if plan else watch.plan.cost_max, now)
+        if plan is None or not verdict.is_allowed:
+            return self._postpone(watch, verdict), None
+        outcome = await self._probe(watch, dataclasses.replace(plan, reason=reason or plan.reason))
+        if isinstance(outcome, Inconclusive):
+            return f"{_describe(watch.context)}: {outcome.reason}", outcome
+        before = self._board.recommend(watch.context, Demand(), self._clock.now())
+        fit = await self._learn(watch.context.place)
+        self._note_measured(watch.context, fit)
+        after = self._board.recommend(watch.context, Demand(), self._clock.now())
+        return _tell(watch.service, plan, outcome, before, after), outcome
+
+    async def _probe(self, watch: Watch, plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Pay, probe, settle, remember: in this order, whatever happens in between."""
+        context, started_at = watch.context, self._clock.now()
+        self.activity = f"probing {_describe(context)} with {_describe_setting(plan.setting)}"
+        self._ledger, reserved = self._ledger.reserve(context.operation, plan.cost_max, started_at)
+        await self._store.run(lambda store: store.add_spend(reserved))
+        await self._store.run(lambda store: store.add_attempt(context, at=started_at))
+        self._note_attempt(context, started_at)
+        start_seconds = self._clock.monotonic_seconds()
+        outcome = await watch.probe.run(plan)
+        cost = _true_cost(plan, outcome, self._clock.monotonic_seconds() - start_seconds)
+        self._ledger, correction = self._ledger.settle(reserved, cost, self._clock.now())
+        await self._store.run(lambda store: store.add_spend(correction))
+        if isinstance(outcome, Inconclusive):
+            await self._store.run(lambda store: store.add_inconclusive(outcome))
+        else:
+            await self._store.add_observation(outcome)
+        return outcome
+
+    async def _learn(self, place: Place) -> Fit:
+        """Fit everything that is known of the place, and put the advice up."""
+        conclusion = await self._deliberate(place, None, Cost())
+        now = self._clock.now()
+        changed = await self._board.post(conclusion.fit, now)
+        await self._store.run(lambda store: store.add_fit(conclusion.fit, fitted_at=now))
+        for recommendation in changed:
+            await self._store.run(partial(_add_recommendation, recommendation=recommendation))
+        self._on_change()
+        return conclusion.fit
+
+    async def _learn_from_reports(self) -> None:
+        """One fit for each place that applications reported from, after a burst has settled."""
+        await asyncio.sleep(REPORTS_SETTLE_SECONDS)
+        while self._reported:
+            place = self._reported.pop()
+            self.activity = f"learning from reports about {place.operation}"
+            await self._learn(place)
+        self.activity = "idle"
+
+    async def _deliberate(
+        self, place: Place, next_context: Context | None, cost_max: Cost
+    ) -> Conclusion[Any]:
+        observations = await self._store.run(
+            lambda store: store.observations(place, count_max=self._observation_count_max)
+        )
+        watch = self._watches.get(next_context) if next_context else None
+        question = Question(
+            place=place,
+            observations=tuple(observations),
+            prior=nearest(place, self._board.fits()),
+            next_context=next_context,
+            cost_max=cost_max,
+            demand=Demand(
+                thread_count_max=watch.plan.thread_count_max if watch else None,
+                memory_bytes_max=watch.plan.memory_bytes_max if watch else None,
+            ),
+            seed=_seed(self._seed, place, len(observations)),
+        )
+        return await self._thinker.deliberate(self._services[place.operation].model, question)
+
+    # --- When
+
+    async def _wait_for_work(self, resumed_at: datetime) -> tuple[Context | None, Reason | None]:
+        """The context that is due or asked for; None when reports wait to be learned from."""
+        while True:
+            self._news.clear()
+            if self._requested:
+                return self._requested.popleft(), Reason.REQUESTED
+            if self._reported:
+                return None, None
+            due = schedule.next_due(
+                self._seed, self._standings.values(), resumed_at=resumed_at, now=self._clock.now()
+            )
+            self.next_due_at = due.due_at if due else None
+            wait_seconds = (due.due_at - self._clock.now()).total_seconds() if due else HOUSEKEEPING_SECONDS
+            if due and wait_seconds <= 0:
+                return due.context, None
+            if wait_seconds >= REST_SECONDS:
+                self._thinker.rest()
+            await self._tidy_up()
+            await self._wait_for_news(min(wait_seconds, HOUSEKEEPING_SECONDS))
+
+    async def _wait_for_news(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    async def _tidy_up(self) -> None:
+        """Forget what is too old, once in a while."""
+        now = self._clock.now()
+        if now >= self._tidy_at:
+            self._tidy_at = now + timedelta(seconds=HOUSEKEEPING_SECONDS)
+            await self._store.run(
+                lambda store: store.prune(now=now, retention_seconds=self._retention_seconds)
+            )
+
+    def _postpone(self, watch: Watch, verdict: Verdict) -> str:
+        """Leave the context alone for a while, and say why."""
+        now = self._clock.now()
+        until = verdict.retry_at or now + timedelta(seconds=max(watch.plan.mean_interval_seconds, 60.0))
+        standing = self._standings[watch.context]
+        self._standings[watch.context] = dataclasses.replace(standing, postponed_until=until)
+        why = verdict.sentence or "no probe is worth its price now"
+        return f"{_describe(watch.context)}: not probed, {why}"
+
+    # --- What the schedule knows of each context
+
+    async def _load_standings(self) -> None:
+        attempts = {a.context: a for a in await self._store.run(Store.attempts)}
+        summaries = {s.context: s for s in await self._store.run(Store.summaries)}
+        for context, watch in self._watches.items():
+            attempt, summary = attempts.get(context), summaries.get(context)
+            self._standings[context] = schedule.Standing(
+                context=context,
+                mean_interval_seconds=watch.plan.mean_interval_seconds,
+                attempt_count=attempt.attempt_count if attempt else 0,
+                last_attempt_at=attempt.last_at if attempt else None,
+                observation_count=summary.observation_count if summary else 0,
+            )
+
+    def _note_attempt(self, context: Context, at: datetime) -> None:
+        standing = self._standings[context]
+        self._standings[context] = dataclasses.replace(
+            standing, attempt_count=standing.attempt_count + 1, last_attempt_at=at, postponed_until=None
+        )
+
+    def _note_measured(self, context: Context, fit: Fit) -> None:
+        """After a change of the place, every context of it is learned anew."""
+        has_changed = self._drift_counts.get(fit.place, fit.drift_count) != fit.drift_count
+        self._drift_counts[fit.place] = fit.drift_count
+        for known, standing in self._standings.items():
+            if known.place == fit.place:
+                count = 0 if has_changed else standing.observation_count
+                self._standings[known] = dataclasses.replace(
+                    standing,
+                    observation_count=count + (known == context),
+                    application_observation_count=max(0, standing.application_observation_count - 1),
+                    is_steady=not has_changed and fit.residual_fraction_p50 < STEADY_RESIDUAL_FRACTION,
+                )
+
+
+def _add_recommendation(store: Store, recommendation: Recommendation[Any]) -> None:
+    store.add_recommendation(recommendation)
+
+
+def _smaller(configured: Cost, affordable: Cost) -> Cost:
+    """Field by field the smaller; a configured 0 states no limit of its own."""
+    fields = (field.name for field in dataclasses.fields(Cost))
+    return Cost(
+        **{
+            name: min(getattr(configured, name) or getattr(affordable, name), getattr(affordable, name))
+            for name in fields
+        }
+    )
+
+
+def _true_cost(plan: ProbePlan[Any], outcome: Outcome[Any], duration_seconds: float) -> Cost:
+    """What the probe did cost: counted, and in dollars by the share of the plan that was used."""
+    allowed = plan.cost_max
+    used_fraction = max(
+        outcome.request_count / max(allowed.request_count, 1),
+        outcome.transferred_bytes / max(allowed.transferred_bytes, 1),
+    )
+    return Cost(
+        transferred_bytes=outcome.transferred_bytes,
+        request_count=outcome.request_count,
+        usd=allowed.usd * min(used_fraction, 1.0),
+        credit_bytes=min(allowed.credit_bytes, outcome.transferred_bytes),
+        duration_seconds=duration_seconds,
+    )
+
+
+def _seed(seed: int, place: Place, observation_count: int) -> int:
+    """A seed from what the configuration, the place and the history say, so that a decision can be replayed."""
+    text = f"{seed}/{place.operation}/{place.region}/{place.instance_type}/{place.service_class}/{observation_count}"
+    return zlib.crc32(text.encode())
+
+
+def _describe(context: Context) -> str:
+    return f"{context.operation} {format_bytes(context.payload_size_bytes)} in {context.place.region}"
+
+
+def _describe_setting(setting: Setting) -> str:
+    """``thread_count 16, part_size 8 MiB``: the knobs that say something."""
+    shown = (
+        f"{name.removesuffix('_bytes')} {format_bytes(value)}"
+        if name.endswith("_bytes")
+        else f"{name} {value:g}"
+        for name, value in setting_values(setting).items()
+        if value
+    )
+    return ", ".join(shown)
+
+
+def _tell(
+    service: Service[Any],
+    plan: ProbePlan[Any],
+    observation: Observation[Any],
+    before: Recommendation[Any],
+    after: Recommendation[Any],
+) -> str:
+    """The sentence of a cycle that measured something."""
+    metric = service.model.value_metric
+    value = service.model.measured_value(observation)
+    trouble = f", {observation.throttled_count} throttled" if observation.throttled_count else ""
+    trouble += f", {observation.failed_count} failed" if observation.failed_count else ""
+    kept = (
+        "advice stands"
+        if before.setting == after.setting
+        else f"now advising {_describe_setting(after.setting)}"
+    )
+    return (
+        f"{_describe(plan.context)} ({plan.reason}): {_describe_setting(plan.setting)} gave "
+        f"{format_metric(metric, value)}{trouble}; {kept}"
+    )

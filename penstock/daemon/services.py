@@ -1,0 +1,148 @@
+"""THE TABLE: one row for each operation that penstock knows. A new operation is a model, a probe and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol
+
+from penstock.clock import Clock
+from penstock.daemon.config import Configuration, S3UploadSection, SqsDeliverySection
+from penstock.models.model import PerformanceModel
+from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
+from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.probes.outside import MessageQueues, ObjectStore
+from penstock.probes.probe import Journal, Probe
+from penstock.probes.s3_upload import S3UploadProbe
+from penstock.probes.sqs_delivery import SqsDeliveryProbe
+from penstock.units import GiB, KiB, MiB, TiB
+from penstock.vocabulary import Cost, SettingT
+
+
+class Outside(Protocol):
+    """How the two services are reached: AWS in a daemon, the lab in virtual time."""
+
+    async def object_store(self, region: str) -> ObjectStore:
+        """S3 in this region."""
+        ...
+
+    async def message_queues(self, region: str) -> MessageQueues:
+        """SQS in this region."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What a probe is made from."""
+
+    configuration: Configuration
+    clock: Clock
+    journal: Journal
+    outside: Outside
+    region: str
+    host_name: str  # tells apart the queues of hosts that share an account
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the configuration says about one operation, in the words that all operations share."""
+
+    is_enabled: bool
+    regions: tuple[str, ...]  # empty: the host's own
+    service_class: str
+    payload_size_bytes: tuple[int, ...]
+    mean_interval_seconds: float
+    thread_count_max: int
+    memory_bytes_max: int | None
+    cost_max: Cost  # of one probe; 0 is "no limit of its own" where the operation has none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Generic[SettingT]):
+    """One row. The type parameter refuses a probe and a model that do not belong together."""
+
+    model: PerformanceModel[SettingT]
+    setting_type: type[SettingT]
+    make_probe: Callable[[Equipment], Awaitable[Probe[SettingT]]]
+    plan: Callable[[Configuration], Plan]
+    payload_noun: str  # what `payload_size_bytes` is the size of
+    payload_ladder_bytes: tuple[
+        int, ...
+    ]  # the sizes that standing advice covers, besides those that are probed
+
+
+async def _s3_upload_probe(equipment: Equipment) -> Probe[S3UploadSetting]:
+    section = equipment.configuration.probes.s3_upload
+    return S3UploadProbe(
+        store=await equipment.outside.object_store(equipment.region),
+        clock=equipment.clock,
+        journal=equipment.journal,
+        bucket=section.bucket_in(equipment.region),
+        key_prefix=section.key_prefix,
+    )
+
+
+async def _sqs_delivery_probe(equipment: Equipment) -> Probe[SqsDeliverySetting]:
+    section = equipment.configuration.probes.sqs_delivery
+    return SqsDeliveryProbe(
+        queues=await equipment.outside.message_queues(equipment.region),
+        clock=equipment.clock,
+        journal=equipment.journal,
+        queue_name=f"{section.queue_name_prefix}-{equipment.host_name}",
+        visibility_timeout_seconds=int(section.visibility_timeout_seconds),
+    )
+
+
+def _s3_upload_plan(configuration: Configuration) -> Plan:
+    section: S3UploadSection = configuration.probes.s3_upload
+    return Plan(
+        is_enabled=section.is_enabled,
+        regions=section.regions,
+        service_class=section.service_class,
+        payload_size_bytes=section.object_size_bytes,
+        mean_interval_seconds=section.mean_interval_seconds,
+        thread_count_max=section.thread_count_max,
+        memory_bytes_max=section.memory_bytes_max,
+        cost_max=Cost(
+            transferred_bytes=section.transferred_bytes_max, duration_seconds=section.duration_seconds_max
+        ),
+    )
+
+
+def _sqs_delivery_plan(configuration: Configuration) -> Plan:
+    section: SqsDeliverySection = configuration.probes.sqs_delivery
+    return Plan(
+        is_enabled=section.is_enabled,
+        regions=section.regions,
+        service_class=section.service_class,
+        payload_size_bytes=section.message_size_bytes,
+        mean_interval_seconds=section.mean_interval_seconds,
+        thread_count_max=section.thread_count_max,
+        memory_bytes_max=None,
+        cost_max=Cost(request_count=section.request_count_max, duration_seconds=section.duration_seconds_max),
+    )
+
+
+SERVICES: Mapping[str, Service[Any]] = {
+    "s3_upload": Service(
+        model=S3UploadModel(),
+        setting_type=S3UploadSetting,
+        make_probe=_s3_upload_probe,
+        plan=_s3_upload_plan,
+        payload_noun="object",
+        payload_ladder_bytes=(64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB),
+    ),
+    "sqs_delivery": Service(
+        model=SqsDeliveryModel(),
+        setting_type=SqsDeliverySetting,
+        make_probe=_sqs_delivery_probe,
+        plan=_sqs_delivery_plan,
+        payload_noun="message",
+        payload_ladder_bytes=(KiB, 16 * KiB, 256 * KiB),
+    ),
+}
+
+
+def setting_types() -> dict[str, type]:
+    """The dataclass of each operation's settings, as the store and the socket need it."""
+    return {operation: service.setting_type for operation, service in SERVICES.items()}

@@ -1,0 +1,37 @@
+"""Knows the benchmarks by name: `python -m bench [--long] [NAME ...]` runs all of them, or those named."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+
+# name -> module with `run(*, long: bool) -> dict`; a module that is missing is an error, not a gap.
+BENCHMARKS = {
+    "s3-upload": "bench.harness",
+}
+
+
+def main() -> None:
+    """Run what was asked, one after another."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Run the benchmarks.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)} (default: all)"
+    )
+    parser.add_argument("--long", action="store_true", help="all seeds, instead of a few minutes")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(
+            f"no benchmark is called {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}"
+        )
+    os.environ["OPENBLAS_NUM_THREADS"] = (
+        "1"  # before NumPy: unpinned it is several times slower on a busy host
+    )
+    for name in arguments.names or BENCHMARKS:
+        print(f"== {name} ({'long' if arguments.long else 'short'} form)", flush=True)
+        importlib.import_module(BENCHMARKS[name]).run(long=arguments.long)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""Knows the links that were fitted to published measurements, and by how much each misses its figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.physics import Link, many, part_rate, upload
+from penstock.units import KiB, MiB
+
+MB = 1e6
+
+# Fitted by least squares on logarithms; what is not fitted is from the text of the same source.
+HDD = Link(
+    rtt_seconds=0.09,
+    service_seconds=0.08,
+    connection_bytes_per_second=0.5536 * MB,
+    nic_bytes_per_second=125 * MB,
+    window_bytes=64 * KiB,
+    disk_bytes_per_second=9.619 * MB,
+    seek_fraction=0.03663,
+    burstiness=0.1717,
+    complete_seconds=0.4,
+)
+RAM_DISK = Link(
+    rtt_seconds=0.09,
+    service_seconds=0.08,
+    connection_bytes_per_second=1.526 * MB,
+    nic_bytes_per_second=125 * MB,
+    burstiness=0.5,
+    core_count=2,
+    cpu_seconds_per_byte=6.741e-8,
+    switch_fraction=0.01,
+    complete_seconds=0.4,
+)
+XEON = Link(
+    rtt_seconds=0.09,
+    service_seconds=0.08,
+    connection_bytes_per_second=2.042 * MB,
+    nic_bytes_per_second=125 * MB,
+    burstiness=0.5,
+    core_count=4,
+    cpu_seconds_per_byte=5e-8,
+    switch_fraction=0.01,
+    complete_seconds=0.4,
+)
+SURGE = Link(
+    rtt_seconds=0.002,
+    service_seconds=0.05,
+    connection_bytes_per_second=14.46 * MB,
+    nic_bytes_per_second=30 * MB,
+    burstiness=0.5637,
+    contention=0.01,
+    core_count=1,
+    cpu_seconds_per_byte=0.02e-6,
+)
+COLO_HTTPS = Link(
+    rtt_seconds=0.047,
+    service_seconds=0.02,
+    connection_bytes_per_second=8 * MB,
+    window_bytes=128 * KiB,
+    nic_bytes_per_second=118 * MB,
+    burstiness=0.4,
+    setup_round_trips=4,
+    keeps_connections=False,
+    coherency=1.9e-4,
+    core_count=8,
+    cpu_seconds_per_request=0.0004,
+    overload_slack=3,
+    overload_loss=0.03,
+)
+COLO_HTTP = Link(
+    rtt_seconds=0.047,
+    service_seconds=0.02,
+    connection_bytes_per_second=8 * MB,
+    window_bytes=128 * KiB,
+    nic_bytes_per_second=118 * MB,
+    burstiness=0.4,
+    setup_round_trips=1,
+    keeps_connections=False,
+    coherency=5e-5,
+    core_count=8,
+    cpu_seconds_per_request=0.0004,
+    overload_slack=3,
+    overload_loss=0.03,
+)
+M1_XLARGE = Link(
+    rtt_seconds=0.002,
+    service_seconds=0.006657,
+    connection_bytes_per_second=27.08 * MB,
+    nic_bytes_per_second=494.4 * MB,
+    burstiness=0.3,
+    setup_round_trips=1,
+    keeps_connections=False,
+    contention=0.0008627,
+    core_count=4,
+    cpu_seconds_per_request=0.000201,
+)
+CC1_4XLARGE = Link(
+    rtt_seconds=0.002,
+    service_seconds=0.01268,
+    connection_bytes_per_second=11.05 * MB,
+    nic_bytes_per_second=1310 * MB,
+    burstiness=0.4,
+    setup_round_trips=1,
+    keeps_connections=False,
+    contention=0.0005,
+    core_count=8,
+    overload_slack=1.5,
+    overload_loss=0.05,
+)
+
+
+def _large_instance(rate: float, nic: float, burstiness: float, contention: float) -> Link:
+    return Link(
+        rtt_seconds=0.0022,
+        service_seconds=0.03,
+        connection_bytes_per_second=rate * MB,
+        nic_bytes_per_second=nic * MB,
+        burstiness=burstiness,
+        contention=contention,
+    )
+
+
+SSL_UPLOAD = _large_instance(6.942, 53.81, 0.315, 0.01835)
+SSL_DOWNLOAD = _large_instance(12.84, 49.77, 0.6966, 0.03258)
+PLAIN_DOWNLOAD = _large_instance(10.44, 48.94, 0.3451, 0.008328)
+
+
+def _modern(latency: float, rate: float, nic: float, burstiness: float) -> Link:
+    return Link(
+        rtt_seconds=0.001,
+        service_seconds=latency - 0.001,
+        connection_bytes_per_second=rate,
+        nic_bytes_per_second=nic,
+        burstiness=burstiness,
+        core_count=48,
+        cpu_seconds_per_byte=2.5e-10,
+        overload_loss=0.02,
+    )
+
+
+M5D_24XLARGE = _modern(0.0078, 93.1 * MiB, 2633 * MiB, 0.1)
+C5N_9XLARGE = _modern(0.0078, 88.9 * MiB, 5542 * MiB, 0.1)
+C5N_18XLARGE = _modern(0.0078, 87.5 * MiB, 7250 * MiB, 0.5)
+C5N_18XLARGE_UPLOAD = _modern(0.041, 20 * MB, 12.5e9, 0.3)
+UPLOAD_10_GBPS = _modern(0.031, 20 * MB, 1.19e9, 0.2)
+CROSS_REGION = Link(
+    rtt_seconds=0.13,
+    service_seconds=0.03,
+    connection_bytes_per_second=60 * MB,
+    window_bytes=2.75 * MB,
+    nic_bytes_per_second=131 * MB,
+    burstiness=0.25,
+    core_count=8,
+)
+# Threads are connections there: 25, 375 and 1000 of them for targets of 10, 150 and 400 Gbit/s.
+NIXL = Link(
+    rtt_seconds=0.0005,
+    service_seconds=0.004,
+    connection_bytes_per_second=455 * MB,
+    nic_bytes_per_second=18.4e9,
+    burstiness=0.3,
+    core_count=64,
+    cpu_seconds_per_byte=1e-10,
+    overload_slack=8.0,
+    overload_loss=0.0255,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """One published figure and what the calibrated link computes for it."""
+
+    link: str
+    quantity: str
+    unit: str
+    measured: float
+    computed: float
+    tolerance: float  # of |computed / measured - 1|, stated beforehand
+
+    @property
+    def error(self) -> float:
+        """Relative."""
+        return self.computed / self.measured - 1.0
+
+
+def anchors() -> list[Anchor]:
+    """Every figure that a calibrated surface stands on."""
+    return [*_multipart(), *_curls(), *_small_objects(), *_best_thread_counts(), *_modern_hosts()]
+
+
+def _multipart() -> list[Anchor]:
+    def at(link: Link, n: float) -> float:
+        return float(upload(link, round(512 * MB), n, 5 * MiB).throughput) / MB
+
+    curve = upload(HDD, round(512 * MB), np.arange(1.0, 65.0), 5 * MiB).throughput
+    return [
+        Anchor("000 HDD", "10 threads", "MB/s", 5.20, at(HDD, 10), 0.03),
+        Anchor("000 HDD", "14 threads", "MB/s", 6.21, at(HDD, 14), 0.03),
+        Anchor("000 HDD", "peak", "threads", 14, float(1 + np.argmax(curve)), 0.08),
+        Anchor("000 RAM disk", "20 connections", "MB/s", 22.96, at(RAM_DISK, 20), 0.03),
+        Anchor("000 faster client", "20 connections", "MB/s", 30.69, at(XEON, 20), 0.03),
+    ]
+
+
+def _curls() -> list[Anchor]:
+    tables: list[tuple[str, Link, dict[int, float], float]] = [
+        ("004 SSL upload", SSL_UPLOAD, {1: 6.9, 2: 14.2, 4: 23.6, 6: 37.6, 8: 48.0, 12: 53.8}, 0.10),
+        ("004 SSL download", SSL_DOWNLOAD, {1: 12.6, 2: 21.0, 3: 31.3, 4: 37.5, 6: 46.6, 8: 49.8}, 0.08),
+        ("004 plain download", PLAIN_DOWNLOAD, {1: 10.2, 2: 20.0, 3: 29.6, 4: 37.6, 6: 46.5, 8: 51.5}, 0.06),
+        ("001 surge", SURGE, {1: 10.0, 6: 30.0}, 0.02),
+    ]
+    return [
+        Anchor(
+            name,
+            f"{n} transfers",
+            "MB/s",
+            measured,
+            float(many(link, n, n, 1e8 if link is SURGE else 1e9)) / MB,
+            tolerance,
+        )
+        for name, link, table, tolerance in tables
+        for n, measured in table.items()
+    ]
+
+
+def _small_objects() -> list[Anchor]:
+    rows: list[tuple[str, Link, int, int, float]] = [
+        ("002 m1.xlarge", M1_XLARGE, 64, 1, 5.2),
+        ("002 m1.xlarge", M1_XLARGE, 64, 32, 120.0),
+        ("002 m1.xlarge", M1_XLARGE, 64, 1024, 460.0),
+        ("002 cc1.4xlarge", CC1_4XLARGE, 128, 2048, 1091.7),
+        ("002 cc1.4xlarge", CC1_4XLARGE, 256, 4096, 1117.9),
+    ]
+    return [
+        Anchor(
+            name,
+            f"{size} KiB, {n} threads",
+            "MiB/s",
+            measured,
+            float(many(link, 512, n, size * KiB)) / MiB,
+            0.03,
+        )
+        for name, link, n, size, measured in rows
+    ]
+
+
+def _best_thread_counts() -> list[Anchor]:
+    powers = 2.0 ** np.arange(9)
+
+    def best(link: Link, size_kib: int) -> float:
+        return float(powers[np.argmax(many(link, 512, powers, size_kib * KiB))])
+
+    rows = [(COLO_HTTPS, "HTTPS", 32, 64), (COLO_HTTPS, "HTTPS", 128, 64), (COLO_HTTPS, "HTTPS", 512, 128)]
+    rows += [(COLO_HTTPS, "HTTPS", 2048, 128), (COLO_HTTP, "HTTP", 16, 128), (COLO_HTTP, "HTTP", 1024, 256)]
+    return [
+        Anchor(f"002 colo {scheme}", f"best at {size} KiB", "threads", measured, best(link, size), 0.51)
+        for link, scheme, size, measured in rows
+    ]
+
+
+def _modern_hosts() -> list[Anchor]:
+    def steady(link: Link, n: float, size: float) -> float:
+        return float(part_rate(link, np.array([n]), np.array([size]), cold=False)[0][0]) * size
+
+    def cold_goodput(link: Link) -> float:
+        return float(many(link, 10_000, 250, 1 * MiB)) * 8 / 1e9
+
+    down: list[tuple[str, Link, float, float]] = [
+        ("m5d.24xlarge GET", M5D_24XLARGE, 93.1, 2633),
+        ("c5n.9xlarge GET", C5N_9XLARGE, 88.9, 5542),
+        ("c5n.18xlarge GET", C5N_18XLARGE, 87.5, 7250),
+    ]
+    found = [
+        Anchor(
+            name,
+            "1 connection, 32 MiB",
+            "MiB/s",
+            32 / (0.0078 + 32 / rate),
+            steady(link, 1, 32 * MiB) / MiB,
+            0.03,
+        )
+        for name, link, rate, _ in down
+    ]
+    found += [
+        Anchor(
+            name,
+            "plateau",
+            "MiB/s",
+            ceiling,
+            max(steady(link, float(n), 32 * MiB) for n in range(8, 200, 4)) / MiB,
+            0.05,
+        )
+        for name, link, _, ceiling in down
+    ]
+    return [
+        *found,
+        Anchor(
+            "c5n.18xlarge PUT",
+            "1 MiB, 250 connections",
+            "Gbit/s",
+            21.8,
+            cold_goodput(C5N_18XLARGE_UPLOAD),
+            0.08,
+        ),
+        Anchor(
+            "cross-region PUT", "1 connection", "MB/s", 20.0, steady(CROSS_REGION, 1, 64 * MiB) / MB, 0.05
+        ),
+        Anchor(
+            "cross-region PUT", "32 connections", "MB/s", 125.0, steady(CROSS_REGION, 32, 64 * MiB) / MB, 0.05
+        ),
+        *(
+            Anchor("nixl GET", f"{n} connections", "GB/s", measured, steady(NIXL, n, 16 * MiB) / 1e9, 0.08)
+            for n, measured in ((25, 10.06), (375, 18.13), (1000, 13.06))
+        ),
+    ]
+
+
+def calibration_table() -> str:
+    """The anchors as text, with the root mean square error of each link."""
+    rows = anchors()
+    lines = [f"{'link':20s} {'figure':24s} {'published':>10s} {'computed':>10s} {'unit':8s} {'error':>7s}"]
+    lines += [
+        f"{a.link:20s} {a.quantity:24s} {a.measured:10.2f} {a.computed:10.2f} {a.unit:8s} {100 * a.error:+6.1f}%"
+        for a in rows
+    ]
+    return "\n".join(
+        [*lines, "", "root mean square error of each link, figures of throughput only", *_errors(rows)]
+    )
+
+
+def _errors(rows: list[Anchor]) -> list[str]:
+    by_link: dict[str, list[float]] = {}
+    for anchor in rows:
+        if anchor.unit != "threads":
+            by_link.setdefault(anchor.link, []).append(anchor.error)
+    return [
+        f"  {name:20s} {100 * float(np.sqrt(np.mean(np.square(errors)))):5.1f}% of {len(errors)}"
+        for name, errors in by_link.items()
+    ]

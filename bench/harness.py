@@ -1,0 +1,274 @@
+"""Knows how tuners are judged on S3 upload: the runs, spread over two processes, and their raw rows.
+
+Each run is a job named by plain values, so that any process can carry it out; what the rows mean is in
+`bench.verdict`. `run(long=...)` is what the table of benchmarks calls.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from math import exp, log
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from bench.catalogue import catalogue, drifts, steady_surfaces, warm_pairs
+from bench.surfaces import Session, Surface
+from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.units import MiB
+
+RESULTS = Path(__file__).parent / "results"
+WORKERS = 2
+COLD_PROBES = 20
+COST_PROBES_MAX = COLD_PROBES
+DRIFT_AT, DRIFT_PROBES_AFTER = 20, 30
+STEADY_PROBES = 200
+PRIOR_PROBES = 20
+COVERAGE_AT = (10, 20)
+COVERAGE_SETTINGS = 10
+GOOD = 0.05  # regret of what counts as reached
+HOLDS = 3  # recommendations in a row that must be good before a recovery counts
+SLOW = {"penstock", "skopt-gp", "falcon-bo", "optuna-tpe"}  # a probe of these costs tens of milliseconds
+RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule"}
+MEASURED_WARM = ("penstock", "skopt-gp")
+MEASURED_DRIFT = ("penstock", "skopt-gp")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: what kind, who, on which row of its kind's table, with which chance."""
+
+    kind: str  # "cold", "warm", "drift", "steady"
+    tuner: str
+    index: int
+    seed: int
+
+
+@dataclass(slots=True)
+class Row:
+    """What one run showed. `regrets[i]` is that of the recommendation after i + 1 probes."""
+
+    kind: str
+    tuner: str
+    place: str
+    group: str
+    split: str
+    seed: int
+    regrets: list[float] = field(default_factory=list)
+    connection_ratios: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # spent probing, cumulated
+    bytes: list[int] = field(default_factory=list)
+    think_seconds: float = 0.0  # the tuner's own time for a probe, mean
+    covered: dict[int, list[bool]] = field(default_factory=dict)
+    interval_widths: dict[int, list[float]] = field(default_factory=dict)  # high / low
+    alarms: list[int] = field(default_factory=list)  # probes, from 1, after which drift was reported
+    neighbour: str = ""
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """Carry out every job, print the verdict, and keep rows and verdict under `results/`."""
+    from bench.verdict import verdict
+
+    began = perf_counter()
+    rows = carry_out(jobs(long=long))
+    seconds = perf_counter() - began
+    found = verdict(rows, probing_of_the_grid())
+    found["form"], found["seconds"] = ("long" if long else "short"), seconds
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "s3_upload_rows.json").write_text(json.dumps([asdict(row) for row in rows]))
+    (RESULTS / "s3_upload.json").write_text(json.dumps(found, indent=1))
+    print(f"\n{len(rows)} runs in {seconds:.0f} s; rows and figures in bench/results/")
+    return found
+
+
+def jobs(*, long: bool, names: Iterable[str] | None = None) -> list[Job]:
+    """Every run of the short or the long form; the slowest kinds first, so that both processes end together."""
+    present = [name for name in tuners() if names is None or name in names]
+    slow_seeds, fast_seeds, other_seeds = (10, 20, 5) if long else (2, 4, 1)
+    aware = [name for name in MEASURED_DRIFT if name in present]
+    found = [
+        Job("steady", "penstock", i, s)
+        for s in range(other_seeds)
+        for i in range(len(steady_surfaces()))
+        if "penstock" in present
+    ]
+    found += [
+        Job("drift", name, i, s) for name in aware for s in range(other_seeds) for i in range(len(drifts()))
+    ]
+    found += [
+        Job(kind, name, i, s)
+        for kind in ("warm", "warm-cold")
+        for name in MEASURED_WARM
+        if name in present and (kind == "warm-cold" or name == "penstock")
+        for s in range(slow_seeds)
+        for i in range(len(warm_pairs()))
+    ]
+    for name in present:
+        seeds = 1 if name in RULES else slow_seeds if name in SLOW else fast_seeds
+        found += [Job("cold", name, i, s) for s in range(seeds) for i in range(len(catalogue()))]
+    return found
+
+
+def carry_out(work: list[Job]) -> list[Row]:
+    """All rows, in the order of the jobs; progress goes to standard error."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    rows: dict[Job, Row] = {}
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = {pool.submit(perform, job): job for job in work}
+        for done in as_completed(waiting):
+            rows[waiting[done]] = done.result()
+            _show_progress(len(rows), len(work))
+    return [rows[job] for job in work]
+
+
+def _show_progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r  s3-upload: {done} of {total} runs" + ("\n" if done == total else ""))
+    elif done % max(total // 10, 1) == 0:
+        sys.stderr.write(f"  s3-upload: {done} of {total} runs\n")
+    sys.stderr.flush()
+
+
+def perform(job: Job) -> Row:
+    """Carry out one job."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="The objective has been evaluated"
+        )  # scikit-optimize, at a repeat
+        return {"cold": _cold, "warm": _warm, "warm-cold": _warm, "drift": _drift, "steady": _steady}[
+            job.kind
+        ](job)
+
+
+def _cold(job: Job) -> Row:
+    surface = catalogue()[job.index]
+    tuner = tuners()[job.tuner](surface.description)
+    row = _row(job, surface.name, surface)
+    _probe(row, tuner, Session(surface, job.seed), surface, COLD_PROBES)
+    return row
+
+
+def _warm(job: Job) -> Row:
+    pair = warm_pairs()[job.index]
+    tuner = tuners()[job.tuner](pair.target.description)
+    row = _row(job, pair.name, pair.target)
+    row.neighbour = pair.kind
+    if job.kind == "warm":
+        assert isinstance(tuner, Warmable), "only a tuner that can start from a neighbour is given one"
+        tuner.warm(prior_observations(pair.source, job.seed), pair.source.description)
+    _probe(row, tuner, Session(pair.target, job.seed), pair.target, COLD_PROBES)
+    return row
+
+
+def prior_observations(surface: Surface, seed: int) -> list[Any]:
+    """Twenty probes of a neighbour: powers of four of the threads, random ones, and the area of its optimum."""
+    session, limits, best = Session(surface, seed + 1000), surface.limits, surface.optimum.setting
+    rng = np.random.default_rng([seed, 7])
+    settings = [limits.clip(n, 16 * MiB) for n in (4, 16, 64, 256)]
+    settings += [random_setting(surface, rng) for _ in range(8)]
+    while len(settings) < PRIOR_PROBES:
+        settings.append(
+            limits.clip(
+                best.thread_count * 2 ** rng.uniform(-1, 1), best.part_size_bytes * 2 ** rng.uniform(-1, 1)
+            )
+        )
+    return [session.measure(setting) for setting in settings]
+
+
+def random_setting(surface: Surface, rng: np.random.Generator) -> S3UploadSetting:
+    """Log-uniform over the legal range."""
+    limits = surface.limits
+    size = exp(rng.uniform(log(limits.part_size_bytes_min), log(limits.part_size_bytes_max)))
+    return limits.clip(exp(rng.uniform(0, log(limits.thread_count_max))), size)
+
+
+def _drift(job: Job) -> Row:
+    drift = drifts()[job.index]
+    tuner = tuners()[job.tuner](drift.before.description)
+    row = _row(job, drift.name, drift.before)
+    session = Session(drift.before, job.seed)
+    _probe(row, tuner, session, drift.before, DRIFT_AT)
+    session.surface = drift.after
+    _probe(row, tuner, session, drift.after, DRIFT_PROBES_AFTER)
+    return row
+
+
+def _steady(job: Job) -> Row:
+    surface = steady_surfaces()[job.index]
+    tuner = tuners()[job.tuner](surface.description)
+    row = _row(job, surface.name, surface)
+    _probe(row, tuner, Session(surface, job.seed), surface, STEADY_PROBES)
+    return row
+
+
+def _row(job: Job, place: str, surface: Surface) -> Row:
+    return Row(job.kind, job.tuner, place, surface.group, surface.split, job.seed)
+
+
+def _probe(row: Row, tuner: Tuner, session: Session, surface: Surface, count: int) -> None:
+    """Let the tuner make `count` probes, and note after each what it would advise."""
+    thought = 0.0
+    for _ in range(count):
+        began = perf_counter()
+        setting = tuner.ask(row.seed)
+        thought += perf_counter() - began
+        observation = session.measure(setting)
+        began = perf_counter()
+        tuner.tell(observation)
+        advised = tuner.recommend()
+        thought += perf_counter() - began
+        row.regrets.append(surface.regret(advised))
+        row.connection_ratios.append(surface.connections(advised) / surface.optimum.n95)
+        row.seconds.append(session.seconds)
+        row.bytes.append(session.bytes)
+        if isinstance(tuner, DriftAware) and tuner.has_drifted():
+            row.alarms.append(session.probe_count)
+        if row.kind == "cold" and session.probe_count in COVERAGE_AT and isinstance(tuner, Forecaster):
+            _check_intervals(row, tuner, surface, session.probe_count)
+    row.think_seconds = thought / count
+
+
+def _check_intervals(row: Row, tuner: Forecaster, surface: Surface, probe_count: int) -> None:
+    """One future measurement at each of ten random settings: inside its interval or not."""
+    rng = np.random.default_rng([row.seed, probe_count, 99])
+    covered, widths = [], []
+    for _ in range(COVERAGE_SETTINGS):
+        setting = random_setting(surface, rng)
+        low, high = tuner.predict_interval(setting)
+        covered.append(low <= surface.measure(setting, rng).throughput_bytes_per_second <= high)
+        widths.append(high / max(low, 1.0))
+    row.covered[probe_count], row.interval_widths[probe_count] = covered, widths
+
+
+@dataclass(frozen=True, slots=True)
+class GridCost:
+    """What probing every power of two once would take on a surface."""
+
+    seconds: float
+    bytes: int
+
+
+def probing_of_the_grid() -> dict[str, GridCost]:
+    """By surface: the full factorial of powers of two of threads and, where they can be chosen, of part sizes."""
+    return {surface.name: _grid_cost(surface) for surface in catalogue()}
+
+
+def _grid_cost(surface: Surface) -> GridCost:
+    limits, settings = surface.limits, set()
+    for n in (2**i for i in range(11) if 2**i <= limits.thread_count_max):
+        for size in (5 * MiB, *(2**i * MiB for i in range(3, 10))):
+            settings.add(limits.clip(n, size))
+    return GridCost(
+        sum(surface.object_size_bytes / surface.truth(s) for s in settings),
+        len(settings) * surface.object_size_bytes,
+    )

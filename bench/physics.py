@@ -1,0 +1,160 @@
+"""Knows how the judge computes an upload: a closed network of stations, solved for its throughput, wave by wave.
+
+This is deliberately not the law that the product fits. There a soft minimum joins ceilings; here connections queue:
+the rate X of parts solves
+
+    X * (Z + sum_i W_i(X)) = n,    W_i = D_i * v U_i / (1 - v U_i),    U_i = X D_i <= 1
+
+where Z is the time of a part without rivals (round trips, service, pacing, client CPU), D_i what a part asks of a shared
+station (NIC, CPU, disk) and v the burstiness: 0 makes the knee hard, near 1 as soft as a random queue. An upload
+is its first wave on cold connections, full waves, and a last wave that may be almost empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+SEGMENT_BYTES = 14_600  # ten segments: the first congestion window
+SWAPPING = 0.03  # what is left of the throughput past the memory limit
+BISECTIONS = 36
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A host, its path to the service, and the service."""
+
+    rtt_seconds: float
+    service_seconds: float  # what the service takes for a part, whatever its size
+    connection_bytes_per_second: float  # how fast the service lets one connection go
+    nic_bytes_per_second: float
+    window_bytes: float = inf
+    burstiness: float = 0.3
+    setup_round_trips: float = 3.0  # TCP and TLS
+    keeps_connections: bool = True
+    contention: float = 0.0  # universal scalability law: on the time of a part
+    coherency: float = 0.0  # and on what a part takes besides moving its bytes
+    core_count: float = 16.0
+    cpu_seconds_per_request: float = 0.0
+    cpu_seconds_per_byte: float = 0.0
+    switch_fraction: float = 0.0  # extra CPU per connection beyond one a core
+    disk_bytes_per_second: float = inf
+    seek_fraction: float = 0.0  # extra disk time per additional reader
+    overload_slack: float = 2.0  # demand over NIC capacity where losses begin
+    overload_loss: float = 0.0
+    request_rate_max: float = inf  # where 503 begins
+    retry_loss: float = 0.6
+    memory_bytes: float = inf
+    create_seconds: float = 0.05
+    complete_seconds: float = 0.10
+    complete_seconds_per_part: float = 0.0005
+    mixing: float = 0.5  # how far waves have dissolved into a steady flow
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What an upload does, noise-free, for arrays of settings."""
+
+    throughput: Array  # bytes per second of the whole upload
+    part_seconds: Array  # mean time of one part
+    throttled_fraction: Array  # of the requests
+    cpu_fraction: Array  # of one core
+
+
+def upload(link: Link, object_size_bytes: int, thread_count: ArrayLike, part_size_bytes: ArrayLike) -> Flow:
+    """One object in parts."""
+    n, s = np.broadcast_arrays(
+        np.asarray(thread_count, float), np.minimum(np.asarray(part_size_bytes, float), object_size_bytes)
+    )
+    k = np.ceil(object_size_bytes / s)
+    seconds, busy, throttled = _waves(link, n, s, k, object_size_bytes - (k - 1) * s)
+    overhead = np.where(
+        k > 1, link.create_seconds + link.complete_seconds + link.complete_seconds_per_part * k, 0.0
+    )
+    total = seconds + overhead
+    swapping = np.where(np.minimum(n, k) * s > link.memory_bytes, SWAPPING, 1.0)
+    cpu_seconds = (
+        k
+        * (link.cpu_seconds_per_request + link.cpu_seconds_per_byte * s)
+        * _switching(link, np.minimum(n, k))
+    )
+    return Flow(object_size_bytes / total * swapping, busy / k / swapping, throttled, cpu_seconds / total)
+
+
+def many(link: Link, count: ArrayLike, thread_count: ArrayLike, object_size_bytes: ArrayLike) -> Array:
+    """Bytes per second of `count` whole objects, each one request, as the published tables measured."""
+    n, s, k = np.broadcast_arrays(*(np.asarray(a, float) for a in (thread_count, object_size_bytes, count)))
+    seconds, _, _ = _waves(link, n, s, k, s)
+    return np.asarray(k * s / seconds)
+
+
+def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> tuple[Array, Array, Array]:
+    """Seconds, connection-seconds and throttled fraction of k parts over n connections."""
+    c = np.minimum(n, k)
+    cold, throttled = part_rate(link, c, np.where(k == 1, last_size, s), cold=True)
+    warm, throttled_warm = (
+        (cold, throttled) if not link.keeps_connections else part_rate(link, n, s, cold=False)
+    )
+    full = np.floor((k - c) / n)
+    rest = k - c - full * n
+    last, _ = part_rate(
+        link, np.maximum(rest, 1), np.where(rest == 1, last_size, s), cold=not link.keeps_connections
+    )
+    first_seconds, wave_seconds, last_seconds = c / cold, n / warm, np.where(rest > 0, rest / last, 0.0)
+    in_waves = first_seconds + full * wave_seconds + last_seconds
+    in_flow = (
+        first_seconds + (k - c) / warm + np.where(k > n, 0.4 * np.maximum(wave_seconds, last_seconds), 0.0)
+    )
+    seconds = np.where(k > n, (1 - link.mixing) * in_waves + link.mixing * in_flow, in_waves)
+    busy = c * first_seconds + full * n * wave_seconds + rest * last_seconds
+    return seconds, busy, np.where(k > c, throttled_warm, throttled)
+
+
+def part_rate(link: Link, n: Array, s: Array, *, cold: bool) -> tuple[Array, Array]:
+    """Parts per second with n connections busy, and the fraction of requests that is throttled."""
+    alone = _alone_seconds(link, n, s, cold=cold)
+    demands = _demands(link, n, s, alone)
+    low, high = np.zeros_like(alone), np.minimum(n / alone, 1.0 / np.max(demands, axis=0))
+    ceiling = high.copy()
+    for _ in range(BISECTIONS):
+        rate = 0.5 * (low + high)
+        used = link.burstiness * np.minimum(rate * demands, 1.0)
+        asked = rate * (alone + np.sum(demands * used / (1.0 - used), axis=0))
+        low, high = np.where(asked < n, rate, low), np.where(asked < n, high, rate)
+    rate = np.minimum(high, ceiling)
+    excess = np.maximum(rate / link.request_rate_max - 1.0, 0.0)
+    served = np.where(
+        excess > 0, link.request_rate_max * np.maximum(1.0 - link.retry_loss * excess, 0.25), rate
+    )
+    return np.minimum(rate, served), excess / (1.0 + excess)
+
+
+def _alone_seconds(link: Link, n: Array, s: Array, *, cold: bool) -> Array:
+    pace = min(link.connection_bytes_per_second, link.window_bytes / link.rtt_seconds)
+    seconds = link.rtt_seconds + link.service_seconds + link.cpu_seconds_per_request + np.zeros_like(s)
+    if cold:
+        rounds = np.log2(1.0 + np.minimum(s, pace * link.rtt_seconds) / SEGMENT_BYTES)
+        seconds = seconds + link.rtt_seconds * (link.setup_round_trips + rounds)
+    seconds = seconds * (1.0 + link.coherency * n * (n - 1)) + s / pace
+    return np.asarray(seconds * (1.0 + link.contention * (n - 1)) + link.cpu_seconds_per_byte * s)
+
+
+def _demands(link: Link, n: Array, s: Array, alone: Array) -> Array:
+    """Seconds that a part asks of the NIC, the CPU and the disk."""
+    overload = n * s / alone / link.nic_bytes_per_second
+    lossy = 1.0 + link.overload_loss * np.maximum(overload - link.overload_slack, 0.0)
+    nic = s / link.nic_bytes_per_second * lossy
+    cpu = (
+        (link.cpu_seconds_per_request + link.cpu_seconds_per_byte * s) * _switching(link, n) / link.core_count
+    )
+    disk = s / link.disk_bytes_per_second * (1.0 + link.seek_fraction * (n - 1))
+    return np.stack([nic, cpu, disk])
+
+
+def _switching(link: Link, n: Array) -> Array:
+    return np.asarray(1.0 + link.switch_fraction * np.maximum(n / link.core_count - 1.0, 0.0))

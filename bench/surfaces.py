@@ -1,0 +1,310 @@
+"""Knows what a response surface is: a noise-free truth over settings, its optimum, and the noise of measuring it.
+
+`python -m bench.surfaces` prints every surface, and how far the calibrated ones are from the published figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from math import exp, inf, log, log2
+
+import numpy as np
+
+from bench.physics import Array, Flow
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.units import MiB
+from penstock.vocabulary import UNKNOWN, Context, Observation, Place
+
+PART_SIZE_BYTES_LOW = 5 * MiB
+PART_SIZE_BYTES_HIGH = 512 * MiB
+PART_SIZES_ENUMERATED = 48
+PARTS_TIMED_MAX = 4000
+FIRST_PROBE_AT = datetime(2026, 1, 5, tzinfo=UTC)
+PROBE_EVERY = timedelta(minutes=10)
+
+Field = Callable[[Array, Array], Flow]  # of thread counts and part sizes
+
+
+class Group(StrEnum):
+    """What kind of surface: how it came to be."""
+
+    CALIBRATED = "calibrated"
+    GENERIC = "generic"
+    FLAT = "flat"
+    OFF_MODEL = "off-model"
+
+
+class Split(StrEnum):
+    """Whether it may be looked at while a tuner is developed."""
+
+    DEVELOPMENT = "development"
+    HELD_OUT = "held-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a tuner is told beforehand: the range that it may use."""
+
+    object_size_bytes: int
+    thread_count_max: int
+    part_size_bytes_min: int
+    part_size_bytes_max: int  # equal to the minimum where only threads can be chosen
+    memory_bytes_max: int | None = None  # connections in use x part size may not exceed it
+
+    def clip(self, thread_count: float, part_size_bytes: float) -> S3UploadSetting:
+        """The nearest legal setting; where memory is short, smaller parts first and then fewer threads."""
+        n = round(min(max(thread_count, 1), self.thread_count_max))
+        s = round(min(max(part_size_bytes, self.part_size_bytes_min), self.part_size_bytes_max))
+        if self.memory_bytes_max is not None and n * s > self.memory_bytes_max:
+            s = max(self.memory_bytes_max // n, self.part_size_bytes_min)
+            n = max(1, min(n, self.memory_bytes_max // s))
+        return S3UploadSetting(thread_count=n, part_size_bytes=s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurfaceDescription:
+    """All that an operator could know of a surface without measuring."""
+
+    context: Context
+    limits: Limits
+    nominal_nic_bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Log-normal, wider with more threads, with one-sided dips; on some surfaces a slow common mode."""
+
+    cv_few_threads: float
+    cv_many_threads: float
+    dip_probability: float
+    dip_low: float = 0.25
+    dip_high: float = 0.75
+    slow_sigma: float = 0.0
+    slow_rho: float = 0.85
+    part_cv: float = 0.25
+    straggler_probability: float = 0.001
+    straggler_seconds: float = 5.0
+
+    def cv(self, thread_count: int, thread_count_max: int) -> float:
+        """Coefficient of variation of a probe without its dips."""
+        share = log2(thread_count) / max(log2(thread_count_max), 1.0)
+        return self.cv_few_threads + (self.cv_many_threads - self.cv_few_threads) * min(share, 1.0)
+
+    def factor(self, thread_count: int, thread_count_max: int, rng: np.random.Generator) -> float:
+        """What one probe's throughput is multiplied by; 1 in the mean, but for the dips."""
+        sigma = log(1 + self.cv(thread_count, thread_count_max) ** 2) ** 0.5
+        draw, dips, depth = rng.normal(), rng.random(), rng.uniform(self.dip_low, self.dip_high)
+        return exp(sigma * draw - sigma**2 / 2) * (depth if dips < self.dip_probability else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """The best of the legal grid, and the least connections that reach 95 % of it."""
+
+    setting: S3UploadSetting
+    bytes_per_second: float
+    n95: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """One place, one object size, and the truth about it. `cached_property` keeps it without slots."""
+
+    name: str
+    group: Group
+    object_size_bytes: int
+    field: Field
+    noise: Noise
+    thread_count_max: int = 256
+    part_size_bytes: int | None = None  # fixed: only threads can be chosen
+    region: str = "eu-west-1"
+    instance_type: str = UNKNOWN
+    nominal_nic_bytes_per_second: float | None = None
+    memory_bytes_max: int | None = None
+    split: Split = field(default=Split.DEVELOPMENT)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What a tuner is told."""
+        fixed = self.part_size_bytes
+        return Limits(
+            object_size_bytes=self.object_size_bytes,
+            thread_count_max=self.thread_count_max,
+            part_size_bytes_min=fixed or min(PART_SIZE_BYTES_LOW, self.object_size_bytes),
+            part_size_bytes_max=fixed or min(PART_SIZE_BYTES_HIGH, self.object_size_bytes),
+            memory_bytes_max=self.memory_bytes_max,
+        )
+
+    @cached_property
+    def context(self) -> Context:
+        """Place and size, as the product names them."""
+        place = Place(operation="s3_upload", region=self.region, instance_type=self.instance_type)
+        return Context(place=place, payload_size_bytes=self.object_size_bytes)
+
+    @cached_property
+    def description(self) -> SurfaceDescription:
+        """What can be known without measuring."""
+        return SurfaceDescription(
+            context=self.context,
+            limits=self.limits,
+            nominal_nic_bytes_per_second=self.nominal_nic_bytes_per_second,
+        )
+
+    def part_count(self, setting: S3UploadSetting) -> int:
+        """Requests that carry the object's bytes."""
+        return -(-self.object_size_bytes // setting.part_size_bytes)
+
+    def connections(self, setting: S3UploadSetting) -> int:
+        """How many connections the setting really uses."""
+        return min(setting.thread_count, self.part_count(setting))
+
+    def flow(self, setting: S3UploadSetting) -> Flow:
+        """Everything about one setting, noise-free; arrays of one."""
+        return self.field(np.array([float(setting.thread_count)]), np.array([float(setting.part_size_bytes)]))
+
+    def truth(self, setting: S3UploadSetting) -> float:
+        """Noise-free bytes per second; next to nothing past the memory limit."""
+        over = self.memory_bytes_max is not None and (
+            self.connections(setting) * setting.part_size_bytes > self.memory_bytes_max
+        )
+        return float(self.flow(setting).throughput[0]) * (0.03 if over else 1.0)
+
+    def regret(self, setting: S3UploadSetting) -> float:
+        """1 - truth / best: 0 is perfect."""
+        return max(0.0, 1.0 - self.truth(setting) / self.optimum.bytes_per_second)
+
+    @cached_property
+    def grid(self) -> tuple[Array, Array]:
+        """Every legal pair that is enumerated: thread counts and part sizes."""
+        threads = np.arange(1, self.thread_count_max + 1, dtype=float)
+        if self.thread_count_max > 256:
+            steps = np.unique(np.round(np.geomspace(128, self.thread_count_max, 160)))
+            threads = np.concatenate([threads[:128], steps[steps > 128]])
+        n, s = np.meshgrid(threads, self._part_sizes(), indexing="ij")
+        n, s = n.ravel(), s.ravel()
+        used = np.minimum(n, np.ceil(self.object_size_bytes / s)) * s
+        legal = used <= (inf if self.memory_bytes_max is None else self.memory_bytes_max)
+        return n[legal], s[legal]
+
+    def _part_sizes(self) -> Array:
+        """The smallest part for each part count: any other size sends more for the same count."""
+        low, high = self.limits.part_size_bytes_min, self.limits.part_size_bytes_max
+        if low == high:
+            return np.array([float(low)])
+        fewest, most = -(-self.object_size_bytes // high), -(-self.object_size_bytes // low)
+        counts = np.arange(fewest, most + 1)
+        if counts.size > PART_SIZES_ENUMERATED:
+            counts = np.unique(np.round(np.geomspace(fewest, most, PART_SIZES_ENUMERATED)).astype(int))
+        return np.clip(np.ceil(self.object_size_bytes / counts), low, high).astype(float)
+
+    @cached_property
+    def optimum(self) -> Optimum:
+        """By enumeration of the grid."""
+        n, s = self.grid
+        values = self.field(n, s).throughput
+        best = int(np.argmax(values))
+        connections = np.minimum(n, np.ceil(self.object_size_bytes / s))
+        good = values >= 0.95 * values[best]
+        setting = S3UploadSetting(thread_count=int(n[best]), part_size_bytes=int(s[best]))
+        return Optimum(setting, float(values[best]), int(connections[good].min()))
+
+    def measure(
+        self, setting: S3UploadSetting, rng: np.random.Generator, *, probe_index: int = 0, slow: float = 1.0
+    ) -> Observation[S3UploadSetting]:
+        """One probe: the truth under the noise. `slow` is the common mode of a `Session`."""
+        factor = slow * self.noise.factor(setting.thread_count, self.thread_count_max, rng)
+        seconds = self.object_size_bytes / (self.truth(setting) * factor)
+        return self._observation(setting, seconds, factor, rng, FIRST_PROBE_AT + probe_index * PROBE_EVERY)
+
+    def _observation(
+        self, setting: S3UploadSetting, seconds: float, factor: float, rng: np.random.Generator, at: datetime
+    ) -> Observation[S3UploadSetting]:
+        flow, part_count = self.flow(setting), self.part_count(setting)
+        parts = self._timed_parts(float(flow.part_seconds[0]) / factor, part_count, seconds, rng)
+        throttled = rng.binomial(part_count, min(float(flow.throttled_fraction[0]), 0.95))
+        p50, p90, p99 = (float(v) for v in np.quantile(parts, (0.5, 0.9, 0.99)))
+        return Observation(
+            context=self.context,
+            setting=setting,
+            started_at=at,
+            duration_seconds=seconds,
+            transferred_bytes=self.object_size_bytes,
+            request_count=part_count + (2 if part_count > 1 else 0) + int(throttled),
+            throttled_count=int(throttled),
+            latency_seconds_mean=float(parts.mean()),
+            latency_seconds_p50=p50,
+            latency_seconds_p99=p99,
+            client_cpu_fraction=float(flow.cpu_fraction[0]) * factor,
+            measures={
+                "part_count": float(part_count),
+                "part_seconds_mean": float(parts.mean()),
+                "part_seconds_p50": p50,
+                "part_seconds_p90": p90,
+                "part_seconds_p99": p99,
+            },
+        )
+
+    def _timed_parts(
+        self, mean_seconds: float, part_count: int, seconds: float, rng: np.random.Generator
+    ) -> Array:
+        """Times of single parts about a mean that agrees with the upload's own duration; none outlasts it."""
+        count = min(part_count, PARTS_TIMED_MAX)
+        sigma = log(1 + self.noise.part_cv**2) ** 0.5
+        spread = np.exp(rng.normal(-(sigma**2) / 2, sigma, count))
+        times = mean_seconds * spread / spread.mean()
+        times[rng.random(count) < self.noise.straggler_probability] += self.noise.straggler_seconds
+        return np.asarray(np.minimum(times, seconds))
+
+
+class Session:
+    """A row of probes of one surface with its own chance: the same for every tuner that sees it.
+
+    Probe i draws from (surface, seed, i), so that a tuner's earlier choices do not change its later luck.
+    """
+
+    def __init__(self, surface: Surface, seed: int) -> None:
+        self.surface = surface
+        self._key = (sum(ord(c) * 31**i for i, c in enumerate(surface.name)) % 2**32, seed)
+        self._slow_log = 0.0
+        self.probe_count = 0
+        self.seconds = 0.0
+        self.bytes = 0
+
+    def measure(self, setting: S3UploadSetting) -> Observation[S3UploadSetting]:
+        """The next probe."""
+        noise, rng = self.surface.noise, np.random.default_rng([*self._key, self.probe_count])
+        innovation = (1 - noise.slow_rho**2) ** 0.5 * rng.normal()
+        self._slow_log = noise.slow_rho * self._slow_log + innovation
+        slow = exp(noise.slow_sigma * self._slow_log)
+        observation = self.surface.measure(setting, rng, probe_index=self.probe_count, slow=slow)
+        self.probe_count += 1
+        self.seconds += observation.duration_seconds
+        self.bytes += observation.transferred_bytes
+        return observation
+
+
+def main() -> None:
+    """Print the catalogue and the errors of calibration."""
+    from bench.calibration import calibration_table
+    from bench.catalogue import catalogue
+
+    print("Calibrated surfaces against the published figures")
+    print(calibration_table())
+    print(
+        f"\n{'surface':34s} {'group':11s} {'split':12s} {'object':>9s} {'best MB/s':>9s} {'threads':>7s} {'part MiB':>8s} {'n95':>5s}"
+    )
+    for surface in catalogue():
+        best = surface.optimum
+        print(
+            f"{surface.name:34s} {surface.group:11s} {surface.split:12s} {surface.object_size_bytes / MiB:7.0f}Mi"
+            f" {best.bytes_per_second / 1e6:9.1f} {best.setting.thread_count:7d}"
+            f" {best.setting.part_size_bytes / MiB:8.1f} {best.n95:5d}"
+        )
+
+
+if __name__ == "__main__":
+    main()

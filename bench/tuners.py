@@ -1,0 +1,494 @@
+"""Knows the tuners that others published, behind one interface, as faithfully as a row of whole probes allows.
+
+A tuner is asked for a setting, told what was measured, and asked again; at any moment it can be asked what it would
+recommend. What it may know beforehand is a `SurfaceDescription`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil, exp, log, log2
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bench.surfaces import Limits, SurfaceDescription
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.units import MiB
+from penstock.vocabulary import Observation
+
+S3Observation = Observation[S3UploadSetting]
+
+
+class Tuner(Protocol):
+    """What every tuner can do."""
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """The next probe."""
+        ...
+
+    def tell(self, observation: S3Observation) -> None:
+        """What the probe found."""
+        ...
+
+    def recommend(self) -> S3UploadSetting:
+        """What it would advise now."""
+        ...
+
+
+@runtime_checkable
+class Forecaster(Protocol):
+    """A tuner that says how sure it is."""
+
+    def predict_interval(self, setting: S3UploadSetting) -> tuple[float, float]:
+        """The 90 % interval of the throughput (bytes/s) that one future probe of the setting would measure."""
+        ...
+
+
+@runtime_checkable
+class Warmable(Protocol):
+    """A tuner that can start from a neighbour."""
+
+    def warm(
+        self, prior_observations: Sequence[S3Observation], prior_surface_description: SurfaceDescription
+    ) -> None:
+        """Called once, before the first `ask`."""
+        ...
+
+
+@runtime_checkable
+class DriftAware(Protocol):
+    """A tuner that notices change."""
+
+    def has_drifted(self) -> bool:
+        """Whether the last `tell` made it conclude that the place has changed."""
+        ...
+
+
+TunerFactory = Callable[[SurfaceDescription], Tuner]
+
+
+class _BestObserved:
+    """Recommends the setting of the best single probe."""
+
+    def __init__(self, description: SurfaceDescription) -> None:
+        self.limits = description.limits
+        self.told: list[tuple[S3UploadSetting, float]] = []
+
+    def tell(self, observation: S3Observation) -> None:
+        self.told.append((observation.setting, observation.throughput_bytes_per_second))
+
+    def recommend(self) -> S3UploadSetting:
+        if not self.told:
+            return self.limits.clip(10, 8 * MiB)
+        return max(self.told, key=lambda row: row[1])[0]
+
+
+class RandomSearch(_BestObserved):
+    """Log-uniform over both knobs."""
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """A fresh draw."""
+        rng, limits = np.random.default_rng([seed, len(self.told)]), self.limits
+        n = exp(rng.uniform(0, log(limits.thread_count_max)))
+        return limits.clip(
+            n, exp(rng.uniform(log(limits.part_size_bytes_min), log(limits.part_size_bytes_max)))
+        )
+
+
+class PowersOfTwo(_BestObserved):
+    """Powers of two as an operator would go: threads at 16 MiB, coarse first, then part sizes at the best."""
+
+    THREADS = (16, 64, 4, 256, 32, 128, 8, 2, 1, 512, 1024)
+    PARTS_MIB = (64, 8, 32, 128, 5, 256, 512)
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """The next of the list; when all is done, the best again."""
+        del seed
+        threads = [n for n in self.THREADS if n <= self.limits.thread_count_max]
+        index = len(self.told)
+        if index < len(threads):
+            return self.limits.clip(threads[index], 16 * MiB)
+        best, parts = self.recommend(), index - len(threads)
+        if parts < len(self.PARTS_MIB) and self.limits.part_size_bytes_min < self.limits.part_size_bytes_max:
+            return self.limits.clip(best.thread_count, self.PARTS_MIB[parts] * MiB)
+        return best
+
+
+class _Rule:
+    """Advises without measuring."""
+
+    def __init__(self, description: SurfaceDescription) -> None:
+        self.description = description
+
+    def tell(self, observation: S3Observation) -> None:
+        """A rule does not learn."""
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """The rule's own setting."""
+        del seed
+        return self.recommend()
+
+    def recommend(self) -> S3UploadSetting:
+        raise NotImplementedError
+
+
+class Boto3Default(_Rule):
+    """Ten threads, 8 MiB parts."""
+
+    def recommend(self) -> S3UploadSetting:
+        """TransferConfig()."""
+        return self.description.limits.clip(10, 8 * MiB)
+
+
+class CrtRule(_Rule):
+    """The Common Runtime's: a connection for each 0.4 Gbit/s of the target, at least 10; the target is 10 when unknown."""
+
+    knows_the_instance = True
+
+    def recommend(self) -> S3UploadSetting:
+        """Connections and part size."""
+        nic = self.description.nominal_nic_bytes_per_second if self.knows_the_instance else None
+        gbps = nic * 8 / 1e9 if nic else 10.0
+        limits = self.description.limits
+        part_size_bytes = max(8 * MiB, ceil(limits.object_size_bytes / 10_000))
+        return limits.clip(min(max(10, ceil(gbps / 0.4)), 10_000), part_size_bytes)
+
+
+class CrtRuleUnknownInstance(CrtRule):
+    """The same on an instance that is not in its table."""
+
+    knows_the_instance = False
+
+
+class AwsRequestRule(_Rule):
+    """The guideline: a request for each 85-90 MB/s of the NIC, in parts of 8-16 MB; 10 Gbit/s where the NIC is unknown."""
+
+    def recommend(self) -> S3UploadSetting:
+        """One request for each 87.5 MB/s."""
+        nic = self.description.nominal_nic_bytes_per_second or 1.25e9
+        return self.description.limits.clip(ceil(nic / 87.5e6), 16 * MiB)
+
+
+class AzCopyClimb:
+    """AzCopy's AUTO: times 4 while that brings a fifth of linear speed-up, back off, smaller steps, lock."""
+
+    def __init__(self, description: SurfaceDescription) -> None:
+        self.limits = description.limits
+        self.ceiling = min(3000, self.limits.thread_count_max)
+        self.thread_count = min(4, self.ceiling)
+        self.multiplier = 4.0
+        self.last: float | None = None
+        self.wanted = 0.0
+        self.before = self.thread_count
+        self.is_locked = False
+        self.is_at_ceiling = False
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """Where the climb stands."""
+        del seed
+        return self.limits.clip(self.thread_count, 8 * MiB)
+
+    def recommend(self) -> S3UploadSetting:
+        """Where it stands is what it uses."""
+        return self.ask(0)
+
+    def tell(self, observation: S3Observation) -> None:
+        """One measurement: of a climb, or of the place it fell back to."""
+        if self.is_locked:
+            return
+        speed = observation.throughput_bytes_per_second
+        if self.last is None:  # the start, or the re-measuring after a step back
+            self.last = speed
+            self._climb()
+        elif speed > self.wanted:
+            self.last = speed
+            self.is_locked = self.is_at_ceiling
+            if not self.is_locked:
+                self._climb()
+        else:
+            self._back_off()
+
+    def _climb(self) -> None:
+        assert self.last is not None
+        if self.thread_count >= 256:
+            self.multiplier = min(self.multiplier, 2.0)
+        if self.thread_count * self.multiplier >= self.ceiling:
+            self.multiplier, self.is_at_ceiling = self.ceiling / self.thread_count, True
+        self.before = self.thread_count
+        self.wanted = self.last + 0.2 * self.last * (self.multiplier - 1)
+        self.thread_count = round(self.thread_count * self.multiplier)
+        self.is_locked = self.thread_count == self.before
+
+    def _back_off(self) -> None:
+        self.thread_count, self.is_at_ceiling = self.before, False
+        self.multiplier = 2.0 if self.multiplier > 2 else 1 + (self.multiplier - 1) / 5
+        while 1.19 <= self.multiplier and round(self.thread_count * self.multiplier) == self.thread_count:
+            self.multiplier += 0.1
+        self.is_locked = self.multiplier < 1.19
+        self.last = None
+
+
+class MinioAutotune(_BestObserved):
+    """MinIO's speedtest: from 32, half as many again until the gain is below 2.5 % or the speed falls."""
+
+    def __init__(self, description: SurfaceDescription) -> None:
+        super().__init__(description)
+        self.thread_count = min(32, self.limits.thread_count_max)
+        self.is_done = False
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """The next rung, or where it stopped."""
+        del seed
+        return self.limits.clip(self.thread_count, 16 * MiB)
+
+    def tell(self, observation: S3Observation) -> None:
+        """Go on, or stop for good."""
+        if self.is_done:
+            return
+        best = max((speed for _, speed in self.told), default=0.0)
+        super().tell(observation)
+        if observation.throughput_bytes_per_second < 1.025 * best or observation.throttled_count:
+            self.is_done = True
+        elif self.thread_count < self.limits.thread_count_max:
+            self.thread_count = min(
+                self.thread_count + (self.thread_count + 1) // 2, self.limits.thread_count_max
+            )
+
+
+FALCON_K = 1.02
+
+
+def falcon_utility(observation: S3Observation) -> float:
+    """Throughput over 1.02 to the power of threads; no loss is observed here."""
+    return float(observation.throughput_bytes_per_second / FALCON_K**observation.setting.thread_count)
+
+
+class FalconGradient:
+    """Falcon's gradient ascent on its utility, steps of at most five threads."""
+
+    def __init__(self, description: SurfaceDescription) -> None:
+        self.limits = description.limits
+        self.thread_count = 1
+        self.told: list[tuple[int, float]] = []
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """Where the ascent stands."""
+        del seed
+        return self.limits.clip(self.thread_count, 8 * MiB)
+
+    def recommend(self) -> S3UploadSetting:
+        """Where it stands is what it uses."""
+        return self.ask(0)
+
+    def tell(self, observation: S3Observation) -> None:
+        """Follow the relative gradient between the last two probes."""
+        self.told.append((self.thread_count, falcon_utility(observation)))
+        if len(self.told) == 1:
+            self.thread_count = min(2, self.limits.thread_count_max)
+            return
+        (n0, u0), (n1, u1) = self.told[-2:]
+        gradient = (u1 - u0) / ((n1 - n0) * u0) if n1 != n0 else 0.0
+        step = round(min(max(n1 * gradient, -5), 5)) or (1 if gradient > 0 else -1)
+        ceiling = self.limits.thread_count_max
+        if len(self.told) % 10 == 0:
+            ceiling = max(self.told[-20:], key=lambda row: row[1])[0]
+        moved = min(max(n1 + step, 1), ceiling)
+        self.thread_count = moved if moved != n1 else max(1, n1 - 1) if n1 > 1 else min(2, ceiling)
+
+
+class Gradient2:
+    """Netflix's limiter by latency: threads follow the ratio of the long to the short mean of a part's time."""
+
+    def __init__(self, description: SurfaceDescription) -> None:
+        self.limits = description.limits
+        self.limit = 20.0
+        self.long_seconds: float | None = None
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """The limit as it stands."""
+        del seed
+        return self.limits.clip(self.limit, 8 * MiB)
+
+    def recommend(self) -> S3UploadSetting:
+        """The limit is what it uses."""
+        return self.ask(0)
+
+    def tell(self, observation: S3Observation) -> None:
+        """One window."""
+        short = observation.latency_seconds_mean
+        previous = short if self.long_seconds is None else self.long_seconds
+        long = previous + 2 / 601 * (short - previous)
+        if long / short > 2:
+            long *= 0.95
+        self.long_seconds = long
+        gradient = min(max(1.5 * long / short, 0.5), 1.0)
+        self.limit = min(max(0.8 * self.limit + 0.2 * (gradient * self.limit + 4), 20), 200)
+
+
+class FalconBayes(_BestObserved):
+    """Falcon's Bayesian search: threads alone, Gaussian process with gp_hedge, the last twenty probes, its utility."""
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """A fresh optimiser over the window, as its own window makes it."""
+        from skopt import Optimizer
+        from skopt.space import Integer
+
+        optimizer = Optimizer(
+            [Integer(1, self.limits.thread_count_max)],
+            base_estimator="GP",
+            acq_func="gp_hedge",
+            acq_optimizer="auto",
+            n_initial_points=3,
+            model_queue_size=1,
+            random_state=seed % 2**31 + len(self.told),
+        )
+        window = self.told[-20:]
+        if window:
+            scale = max(abs(u) for _, u in window)
+            optimizer.tell([[s.thread_count] for s, _ in window], [-u / scale for _, u in window])
+        return self.limits.clip(int(optimizer.ask()[0]), 8 * MiB)
+
+    def tell(self, observation: S3Observation) -> None:
+        """Kept by utility, so that the best observed is the best utility."""
+        self.told.append((observation.setting, falcon_utility(observation)))
+
+
+WINSOR_LOG = 3.5  # what is worse than the best by more than this teaches nothing further
+
+
+class SkoptGaussianProcess(_BestObserved):
+    """scikit-optimize set up well: logarithms on both sides, EI, five Latin hypercube points, posterior-mean advice."""
+
+    optimizer: Any = None
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """Expected improvement on the negative logarithm."""
+        point = self._optimizer(seed).ask()
+        return self.limits.clip(
+            2 ** float(point[0]), 2 ** float(point[-1]) if len(point) > 1 else self._fixed()
+        )
+
+    def tell(self, observation: S3Observation) -> None:
+        """The rounded point, clipped into the space."""
+        super().tell(observation)
+        best = max(speed for _, speed in self.told)
+        loss = -max(log(observation.throughput_bytes_per_second), log(best) - WINSOR_LOG)
+        self._optimizer(0).tell(self._point(observation.setting), loss)
+
+    def recommend(self) -> S3UploadSetting:
+        """The best posterior mean over a grid and the probed points."""
+        if self.optimizer is None or not self.optimizer.models:
+            return super().recommend()
+        settings = [*_candidates(self.limits), *(s for s, _ in self.told)]
+        means = self.optimizer.models[-1].predict(
+            self.optimizer.space.transform([self._point(s) for s in settings])
+        )
+        return settings[int(np.argmin(means))]
+
+    def _optimizer(self, seed: int) -> Any:
+        if self.optimizer is None:
+            from skopt import Optimizer
+
+            self.optimizer = Optimizer(
+                self._space(),
+                base_estimator="GP",
+                n_initial_points=5,
+                initial_point_generator="lhs",
+                acq_func="EI",
+                acq_optimizer="auto",
+                acq_func_kwargs={"xi": 0.01},
+                acq_optimizer_kwargs={"n_points": 1000, "n_restarts_optimizer": 2},
+                model_queue_size=1,
+                random_state=seed % 2**31,
+            )
+        return self.optimizer
+
+    def _space(self) -> list[Any]:
+        from skopt.space import Real
+
+        self.bounds = [(0.0, log2(self.limits.thread_count_max))]
+        if self.limits.part_size_bytes_min < self.limits.part_size_bytes_max:
+            self.bounds.append((log2(self.limits.part_size_bytes_min), log2(self.limits.part_size_bytes_max)))
+        return [Real(low, high) for low, high in self.bounds]
+
+    def _point(self, setting: S3UploadSetting) -> list[float]:
+        logs = [log2(setting.thread_count), log2(setting.part_size_bytes)]
+        return [min(max(v, low), high) for v, (low, high) in zip(logs, self.bounds, strict=False)]
+
+    def _fixed(self) -> float:
+        return float(self.limits.part_size_bytes_min)
+
+
+def _candidates(limits: Limits) -> list[S3UploadSetting]:
+    """A grid of quarter octaves of threads and half octaves of parts."""
+    threads = np.unique(np.round(2 ** np.arange(0, log2(limits.thread_count_max) + 0.01, 0.25)))
+    low, high = log2(limits.part_size_bytes_min), log2(limits.part_size_bytes_max)
+    parts = 2 ** np.linspace(low, high, 1 + ceil((high - low) * 2))
+    return list(dict.fromkeys(limits.clip(float(n), float(s)) for n in threads for s in parts))
+
+
+class OptunaTpe(_BestObserved):
+    """Optuna's tree-structured Parzen estimator, logarithmic knobs, five random points, best observed."""
+
+    study: Any = None
+    trial: Any = None
+
+    def ask(self, seed: int) -> S3UploadSetting:
+        """The study's next trial."""
+        if self.study is None:
+            import optuna
+
+            optuna.logging.set_verbosity(optuna.logging.ERROR)
+            sampler = optuna.samplers.TPESampler(seed=seed % 2**31, n_startup_trials=5)
+            self.study = optuna.create_study(direction="maximize", sampler=sampler)
+        limits = self.limits
+        self.trial = self.study.ask()
+        n = self.trial.suggest_int("thread_count", 1, limits.thread_count_max, log=True)
+        if limits.part_size_bytes_min == limits.part_size_bytes_max:
+            return limits.clip(n, limits.part_size_bytes_min)
+        s = self.trial.suggest_float(
+            "part_size_bytes", limits.part_size_bytes_min, limits.part_size_bytes_max, log=True
+        )
+        return limits.clip(n, s)
+
+    def tell(self, observation: S3Observation) -> None:
+        """The logarithm, so that slow settings do not flatten the rest."""
+        super().tell(observation)
+        self.study.tell(self.trial, log(observation.throughput_bytes_per_second))
+
+
+BASELINES: dict[str, TunerFactory] = {
+    "random": RandomSearch,
+    "powers-of-two": PowersOfTwo,
+    "boto3-default": Boto3Default,
+    "crt-rule": CrtRule,
+    "crt-rule-unknown": CrtRuleUnknownInstance,
+    "aws-87.5-rule": AwsRequestRule,
+    "azcopy-climb": AzCopyClimb,
+    "minio-autotune": MinioAutotune,
+    "falcon-gd": FalconGradient,
+    "falcon-bo": FalconBayes,
+    "gradient2": Gradient2,
+    "skopt-gp": SkoptGaussianProcess,
+    "optuna-tpe": OptunaTpe,
+}
+
+
+def penstock_factory() -> TunerFactory | None:
+    """The product's own tuner, `bench.penstock_tuner.PenstockTuner(context, limits)`; None while there is none."""
+    import importlib
+
+    try:
+        module = importlib.import_module("bench.penstock_tuner")
+    except ModuleNotFoundError as error:
+        if error.name != "bench.penstock_tuner":
+            raise
+        return None
+    return lambda description: module.PenstockTuner(description.context, description.limits)  # type: ignore[no-any-return]
+
+
+def tuners() -> dict[str, TunerFactory]:
+    """Everyone, the product first."""
+    own = penstock_factory()
+    return {**({"penstock": own} if own else {}), **BASELINES}

@@ -1,0 +1,368 @@
+"""Knows the targets of S3 upload, computes each from the rows of the runs, and says pass or miss beside the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bench.surfaces import Group, Split
+
+if TYPE_CHECKING:
+    from bench.harness import GridCost, Row
+
+GOOD = 0.05
+DRIFT_AT = 20
+HOLDS = 3
+OWN, RIVAL = "penstock", "skopt-gp"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number and what it should be."""
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """pass, MISS, or why there is none."""
+        if self.value is None or not np.isfinite(self.value):
+            return "not measured"
+        above, below = (
+            self.low is None or self.value >= self.low,
+            self.high is None or self.value <= self.high,
+        )
+        return "pass" if above and below else "MISS"
+
+    def line(self) -> str:
+        """For the table."""
+        value = "-" if self.value is None else f"{self.value:.2f}{self.unit}"
+        bounds = [
+            f">= {self.low:g}" if self.low is not None else "",
+            f"<= {self.high:g}" if self.high is not None else "",
+        ]
+        return f"{self.name:68s} {value:>9s}  {' and '.join(b for b in bounds if b):18s} {self.verdict}"
+
+
+def verdict(rows: list[Row], grid: Mapping[str, GridCost]) -> dict[str, Any]:
+    """Print every table and return the figures."""
+    tables = {
+        title: regret_table([r for r in rows if r.kind == "cold" and keep(r)])
+        for title, keep in SLICES.items()
+    }
+    for title, table in tables.items():
+        print(f"\n{title}\n" + "\n".join(format_table(table)))
+    figures = targets(rows, grid) if any(row.tuner == OWN for row in rows) else []
+    for line in _details(rows):
+        print(line)
+    if figures:
+        print("\nTargets")
+        print("\n".join(figure.line() for figure in figures))
+    return {"tables": tables, "targets": [{**asdict(f), "verdict": f.verdict} for f in figures]}
+
+
+def is_on_model(row: Row) -> bool:
+    """Everything but the shapes that no law of uploads gives."""
+    return row.group != Group.OFF_MODEL
+
+
+SLICES: dict[str, Callable[[Row], bool]] = {
+    "S3 surfaces (calibrated, generic, flat): regret % of the recommendation, median / p90": is_on_model,
+    "S3 surfaces, held out": lambda row: is_on_model(row) and row.split == Split.HELD_OUT,
+    "Off-model surfaces": lambda row: not is_on_model(row),
+    "Flat-topped surfaces": lambda row: row.group == Group.FLAT,
+}
+
+
+def regret_table(rows: list[Row]) -> list[dict[str, float | str]]:
+    """One line for each tuner."""
+    return [
+        _tuner_line(name, [r for r in rows if r.tuner == name])
+        for name in dict.fromkeys(r.tuner for r in rows)
+    ]
+
+
+def _tuner_line(name: str, rows: list[Row]) -> dict[str, float | str]:
+    line: dict[str, float | str] = {"tuner": name, "runs": len(rows)}
+    for probes in (5, 6, 10, 20):
+        regrets = 100 * np.array([row.regrets[probes - 1] for row in rows])
+        line[f"median_{probes}"], line[f"p90_{probes}"] = (
+            float(np.median(regrets)),
+            float(np.quantile(regrets, 0.9)),
+        )
+        line[f"within_5_{probes}"] = 100 * float(np.mean(regrets <= 100 * GOOD))
+    line["connection_ratio"] = float(np.median([row.connection_ratios[-1] for row in rows]))
+    line["connection_ratio_p90"] = float(np.quantile([row.connection_ratios[-1] for row in rows], 0.9))
+    line["seconds_to_95"] = float(np.median([cost_to_good(row)[0] for row in rows]))
+    line["probes_to_95"] = float(np.median([probes_to_good(row.regrets) for row in rows]))
+    line["think_ms"] = 1e3 * float(np.mean([row.think_seconds for row in rows]))
+    return line
+
+
+def format_table(table: list[dict[str, float | str]]) -> list[str]:
+    """Text, columns aligned."""
+    head = f"{'tuner':18s} {'runs':>4s} " + " ".join(f"{f'@{p}':>12s}" for p in (5, 6, 10, 20))
+    head += f" {'<=5% @10':>8s} {'@20':>5s} {'conn/n95':>9s} {'p90':>5s} {'probes':>6s} {'s to 95':>8s} {'ms/probe':>8s}"
+    return [head, *(_format_line(line) for line in table)]
+
+
+def _format_line(line: Mapping[str, Any]) -> str:
+    regrets = " ".join(f"{line[f'median_{p}']:5.1f} /{line[f'p90_{p}']:5.1f}" for p in (5, 6, 10, 20))
+    return (
+        f"{line['tuner']:18s} {line['runs']:4d} {regrets} {line['within_5_10']:8.0f} {line['within_5_20']:5.0f}"
+        f" {line['connection_ratio']:9.2f} {line['connection_ratio_p90']:5.2f} {line['probes_to_95']:6.0f}"
+        f" {line['seconds_to_95']:8.1f} {line['think_ms']:8.1f}"
+    )
+
+
+def probes_to_good(regrets: list[float]) -> int:
+    """Probes until the recommendation is within 5 % and stays so; one more than were made when it never does."""
+    bad = [i for i, regret in enumerate(regrets) if regret > GOOD]
+    return bad[-1] + 2 if bad else 1
+
+
+def cost_to_good(row: Row) -> tuple[float, float]:
+    """Seconds and bytes until then; all that was spent where it never came (a lower bound)."""
+    at = min(probes_to_good(row.regrets), len(row.regrets)) - 1
+    return row.seconds[at], float(row.bytes[at])
+
+
+def targets(rows: list[Row], grid: Mapping[str, GridCost]) -> list[Figure]:
+    """Everything that the product has promised."""
+    cold = [row for row in rows if row.kind == "cold"]
+    own = [row for row in cold if row.tuner == OWN]
+    figures = [*_cold_targets("", [r for r in own if is_on_model(r)])]
+    figures += _cold_targets(" (held out)", [r for r in own if is_on_model(r) and r.split == Split.HELD_OUT])
+    figures += _connection_targets([r for r in own if r.group == Group.FLAT])
+    figures += _off_model_targets([r for r in cold if not is_on_model(r)])
+    figures += _cost_targets([r for r in cold if is_on_model(r)], grid)
+    figures += _coverage_targets(own)
+    figures += _warm_targets(rows)
+    return [*figures, *_drift_targets(rows)]
+
+
+def _cold_targets(suffix: str, rows: list[Row]) -> list[Figure]:
+    def at(probes: int) -> list[float]:
+        return [100 * row.regrets[probes - 1] for row in rows]
+
+    fraction = [100 - regret for regret in at(6)]
+    return [
+        Figure(f"regret after 10 probes, median{suffix}", _median(at(10)), high=0.8, unit="%"),
+        Figure(f"regret after 10 probes, p90{suffix}", _quantile(at(10), 0.9), high=6, unit="%"),
+        Figure(f"regret after 20 probes, median{suffix}", _median(at(20)), high=0.5, unit="%"),
+        Figure(f"regret after 20 probes, p90{suffix}", _quantile(at(20), 0.9), high=4, unit="%"),
+        Figure(
+            f"runs within 5 % after 20 probes{suffix}",
+            _mean([100.0 * (r <= 5) for r in at(20)]),
+            low=95,
+            unit="%",
+        ),
+        Figure(f"fraction of best after 6 cold probes, mean{suffix}", _mean(fraction), low=97, unit="%"),
+        Figure(
+            f"fraction of best after 6 cold probes, worst 5 %{suffix}",
+            _quantile(fraction, 0.05),
+            low=93,
+            unit="%",
+        ),
+    ]
+
+
+def _connection_targets(rows: list[Row]) -> list[Figure]:
+    ratios = [row.connection_ratios[-1] for row in rows]
+    return [
+        Figure("connections used / needed for 95 %, flat-topped, median", _median(ratios), high=1.15),
+        Figure("connections used / needed for 95 %, flat-topped, mean", _mean(ratios), high=1.15),
+    ]
+
+
+def _off_model_targets(rows: list[Row]) -> list[Figure]:
+    own, rival = ([100 * r.regrets[19] for r in rows if r.tuner == name] for name in (OWN, RIVAL))
+    return [
+        Figure(
+            "off-model: regret after 20, median, at most scikit-optimize's",
+            _median(own),
+            high=_median(rival),
+            unit="%",
+        ),
+        Figure(
+            "off-model: regret after 20, p90, at most scikit-optimize's",
+            _quantile(own, 0.9),
+            high=_quantile(rival, 0.9),
+            unit="%",
+        ),
+    ]
+
+
+def _cost_targets(rows: list[Row], grid: Mapping[str, GridCost]) -> list[Figure]:
+    """Sums over paired runs (same surface, same seed), so that a slow surface counts for what it costs."""
+    rival = {(r.place, r.seed): cost_to_good(r) for r in rows if r.tuner == RIVAL}
+    own = {(r.place, r.seed): cost_to_good(r) for r in rows if r.tuner == OWN}
+    pairs = [key for key in own if key in rival]
+    figures = []
+    for index, word in enumerate(("seconds", "bytes")):
+        ours = sum(own[key][index] for key in pairs)
+        theirs = sum(rival[key][index] for key in pairs)
+        whole = sum(getattr(grid[place], word) for place, _ in pairs)
+        medians = [own[key][index] / rival[key][index] for key in pairs]
+        figures += [
+            Figure(
+                f"{word} of probing to 95 %, in sum, over scikit-optimize's",
+                ours / theirs if theirs else None,
+                high=0.5,
+            ),
+            Figure(f"{word} of probing to 95 %, median of ratios", _median(medians), high=0.5),
+            Figure(
+                f"{word} of probing to 95 %, in sum, over the whole grid's",
+                ours / whole if whole else None,
+                high=0.2,
+            ),
+        ]
+    return figures
+
+
+def _coverage_targets(rows: list[Row]) -> list[Figure]:
+    figures = []
+    held_out = [row for row in rows if row.split == Split.HELD_OUT]
+    for title, chosen in (
+        ("S3 held out", [r for r in held_out if is_on_model(r)]),
+        ("off-model held out", [r for r in held_out if not is_on_model(r)]),
+    ):
+        for probes in (10, 20):
+            covered = [100.0 * inside for row in chosen for inside in row.covered.get(probes, [])]
+            figures.append(
+                Figure(
+                    f"90 % intervals cover, after {probes} probes, {title}",
+                    _mean(covered),
+                    low=85,
+                    high=95,
+                    unit="%",
+                )
+            )
+    return figures
+
+
+def _warm_targets(rows: list[Row]) -> list[Figure]:
+    warm = [row for row in rows if row.kind == "warm" and row.tuner == OWN]
+    right = [100 * row.regrets[2] for row in warm if row.neighbour in ("size", "instance")]
+    region = [100 * row.regrets[2] for row in warm if row.neighbour == "region"]
+    cold = {
+        (r.place, r.seed): probes_to_good(r.regrets) for r in rows if r.kind == "warm-cold" and r.tuner == OWN
+    }
+    extra = [float(probes_to_good(r.regrets) - cold[r.place, r.seed]) for r in warm if r.neighbour == "wrong"]
+    return [
+        Figure(
+            "warm from a size or instance: regret after 3 probes, median", _median(right), high=0.5, unit="%"
+        ),
+        Figure(
+            "warm from a size or instance: regret after 3 probes, p90",
+            _quantile(right, 0.9),
+            high=5,
+            unit="%",
+        ),
+        Figure("warm from another region: regret after 3 probes, median", _median(region), unit="%"),
+        Figure("wrong neighbour: probes more than cold to stay at 95 %, mean", _mean(extra), high=2),
+        Figure("wrong neighbour: probes more than cold to stay at 95 %, median", _median(extra), high=2),
+    ]
+
+
+def detection_delay(row: Row) -> float:
+    """Probes from the change to the first alarm; past the horizon when there was none."""
+    after = [alarm - DRIFT_AT for alarm in row.alarms if alarm > DRIFT_AT]
+    return float(after[0]) if after else float(len(row.regrets) - DRIFT_AT + 1)
+
+
+def recovery(row: Row) -> float:
+    """Probes from the change until three recommendations in a row are within 5 % of the new optimum."""
+    after = row.regrets[DRIFT_AT:]
+    held = [i + 1 for i in range(len(after) - HOLDS + 1) if max(after[i : i + HOLDS]) <= GOOD]
+    return float(held[0]) if held else float(len(after) + 1)
+
+
+def _drift_targets(rows: list[Row]) -> list[Figure]:
+    drifted = [row for row in rows if row.kind == "drift" and row.tuner == OWN]
+    steady = [row for row in rows if row.kind == "steady" and row.tuner == OWN]
+    return [
+        Figure("drift: probes until noticed, median", _median([detection_delay(r) for r in drifted]), high=3),
+        Figure(
+            "drift: probes until back within 5 %, median", _median([recovery(r) for r in drifted]), high=8
+        ),
+        Figure(
+            "drift: regret 8 probes after, median",
+            _median([100 * r.regrets[DRIFT_AT + 7] for r in drifted]),
+            high=5,
+            unit="%",
+        ),
+        Figure("false alarms in 200 probes, mean", _mean([float(len(r.alarms)) for r in steady]), high=1),
+        Figure(
+            "false alarms in 200 probes, most",
+            max((float(len(r.alarms)) for r in steady), default=None),
+            high=1,
+        ),
+    ]
+
+
+def _details(rows: list[Row]) -> Iterable[str]:
+    """Where the figures come from: each pair, each change, each surface that was hard."""
+    yield from _warm_details([r for r in rows if r.kind in ("warm", "warm-cold")])
+    yield from _drift_details([r for r in rows if r.kind == "drift"])
+    yield from _hard_details([r for r in rows if r.kind == "cold" and r.tuner == OWN])
+
+
+def _warm_details(rows: list[Row]) -> Iterable[str]:
+    if rows:
+        yield "\nWarm starts: median regret % after 1, 2, 3, 5, 10 probes"
+    for place in dict.fromkeys(row.place for row in rows):
+        for kind, tuner in dict.fromkeys((r.kind, r.tuner) for r in rows):
+            chosen = [r for r in rows if (r.place, r.kind, r.tuner) == (place, kind, tuner)]
+            at = " ".join(
+                f"{100 * float(np.median([r.regrets[p - 1] for r in chosen])):6.1f}" for p in (1, 2, 3, 5, 10)
+            )
+            yield f"  {place:22s} {tuner:10s} {'cold' if kind == 'warm-cold' else 'warm':5s} {at}"
+
+
+def _drift_details(rows: list[Row]) -> Iterable[str]:
+    if rows:
+        yield "\nDrift: median probes until noticed, until back; median regret % 3, 8, 20 probes after"
+    for change in dict.fromkeys(row.place.split("-", 1)[1] for row in rows):
+        for tuner in dict.fromkeys(row.tuner for row in rows):
+            chosen = [r for r in rows if r.place.split("-", 1)[1] == change and r.tuner == tuner]
+            noticed = np.median([detection_delay(r) for r in chosen]) if tuner == OWN else np.nan
+            back = np.median([recovery(r) for r in chosen])
+            at = " ".join(
+                f"{100 * float(np.median([r.regrets[DRIFT_AT + p - 1] for r in chosen])):6.1f}"
+                for p in (3, 8, 20)
+            )
+            yield f"  {change:14s} {tuner:10s} {noticed:5.1f} {back:5.1f}   {at}"
+
+
+def _hard_details(rows: list[Row]) -> Iterable[str]:
+    if rows:
+        yield "\nHardest surfaces for penstock: mean regret % after 6, 10, 20 probes; connections / n95"
+    by_place = {
+        place: [r for r in rows if r.place == place] for place in dict.fromkeys(r.place for r in rows)
+    }
+    hard = sorted(
+        by_place.items(), key=lambda item: -float(np.mean([r.regrets[19] + r.regrets[9] for r in item[1]]))
+    )
+    for place, chosen in hard[:12]:
+        at = " ".join(f"{100 * float(np.mean([r.regrets[p - 1] for r in chosen])):6.1f}" for p in (6, 10, 20))
+        ratio = float(np.mean([r.connection_ratios[-1] for r in chosen]))
+        yield f"  {place:28s} {chosen[0].split:12s} {at} {ratio:6.2f}"
+
+
+def _median(values: list[float]) -> float | None:
+    return float(np.median(values)) if values else None
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _quantile(values: list[float], q: float) -> float | None:
+    return float(np.quantile(values, q)) if values else None

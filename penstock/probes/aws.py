@@ -1,0 +1,500 @@
+"""Knows aiobotocore: the one file that speaks to S3 and SQS, or to whatever answers like them.
+
+Every option that could hide what is measured is explicit: one attempt for a call, a pool that never queues,
+no checksums and no payload hashes (both would stall the event loop: 83 ms for 8 MiB, measured), no silent
+redirect to another region. Errors become the tree of `outside.py`, each with a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiobotocore.config import AioConfig
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.session import AioSession
+from aiohttp.abc import AbstractStreamWriter
+from botocore import exceptions as botocore_errors
+
+from penstock.probes.outside import (
+    Denied,
+    Missing,
+    ReceivedMessage,
+    Refused,
+    RequestError,
+    Throttled,
+    Unreachable,
+)
+from penstock.units import KiB
+
+# aiohttp opens connections as they are needed and closes them when idle, so that a large pool costs nothing;
+# a small one would make requests wait inside the client, and the wait would be read as S3's latency.
+CONNECTION_COUNT_MAX = 4096
+CONNECT_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 60.0  # above the longest poll of SQS, 20 s
+KEEPALIVE_SECONDS = 15.0  # S3 closes idle connections after about 20 s
+DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other addresses
+BODY_CHUNK_BYTES = 64 * KiB
+
+_FEWER = "the service asked for fewer requests"
+_EXPIRED = "the session token has expired: renew the credentials"
+_UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
+_NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
+_NO_QUEUE = "the queue does not exist"
+_OTHER_REGION = "the bucket is in another region: correct the region"
+
+# What the services answer, by the code of the answer.
+_ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
+    "BandwidthLimitExceeded": (Throttled, _FEWER),
+    "KmsThrottled": (Throttled, _FEWER),
+    "OverLimit": (Throttled, "too many messages are received and not deleted"),
+    "RequestLimitExceeded": (Throttled, _FEWER),
+    "RequestThrottled": (Throttled, _FEWER),
+    "ServiceUnavailable": (Throttled, _FEWER),
+    "SlowDown": (Throttled, _FEWER),
+    "Throttling": (Throttled, _FEWER),
+    "ThrottlingException": (Throttled, _FEWER),
+    "TooManyRequests": (Throttled, _FEWER),
+    "TooManyRequestsException": (Throttled, _FEWER),
+    "ExpiredToken": (Denied, _EXPIRED),
+    "ExpiredTokenException": (Denied, _EXPIRED),
+    "TokenRefreshRequired": (Denied, _EXPIRED),
+    "InvalidAccessKeyId": (Denied, _UNKNOWN_KEY),
+    "InvalidClientTokenId": (Denied, _UNKNOWN_KEY),
+    "UnrecognizedClientException": (Denied, _UNKNOWN_KEY),
+    "InvalidToken": (Denied, "the session token is not valid: renew the credentials"),
+    "SignatureDoesNotMatch": (
+        Denied,
+        "the secret key does not belong to the access key: check the credentials",
+    ),
+    "InvalidSignatureException": (Denied, "the secret key does not belong to the access key: check both"),
+    "RequestTimeTooSkewed": (Denied, "this host's clock is wrong by 15 minutes or more: synchronise it"),
+    "AccessDenied": (Denied, _NOT_ALLOWED),
+    "AccessDeniedException": (Denied, _NOT_ALLOWED),
+    "AllAccessDisabled": (Denied, "all access to the bucket has been disabled by its provider"),
+    "OptInRequired": (Denied, "the account is not signed up for this region or service: enable it"),
+    "NoSuchBucket": (Missing, "the bucket does not exist: create it in this region, or configure another"),
+    "NoSuchKey": (Missing, "the object is not there"),
+    "NoSuchUpload": (Missing, "the unfinished upload is not there: it was completed or aborted"),
+    "NonExistentQueue": (Missing, _NO_QUEUE),
+    "QueueDoesNotExist": (Missing, _NO_QUEUE),
+    "AuthorizationHeaderMalformed": (Refused, _OTHER_REGION),
+    "IllegalLocationConstraintException": (Refused, _OTHER_REGION),
+    "PermanentRedirect": (Refused, _OTHER_REGION),
+    "301": (Refused, _OTHER_REGION),
+    "307": (Refused, _OTHER_REGION),
+    "QueueDeletedRecently": (Refused, "a queue of this name was deleted less than 60 s ago: wait a minute"),
+}
+# What the services answer with a code that is not listed, by the status.
+_STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
+    401: (Denied, _NOT_ALLOWED),
+    403: (Denied, _NOT_ALLOWED),
+    404: (Missing, "it is not there"),
+    429: (Throttled, _FEWER),
+    503: (Throttled, _FEWER),
+}
+# What went wrong before there was an answer; the more special class first.
+_FAILURES: Sequence[tuple[type[Exception], type[RequestError], str]] = (
+    (botocore_errors.PartialCredentialsError, Denied, "give both the access key and the secret key"),
+    (
+        botocore_errors.NoCredentialsError,
+        Denied,
+        "no credentials found: give the instance a role, or name a profile",
+    ),
+    (
+        botocore_errors.ProfileNotFound,
+        Denied,
+        "the profile is not there: correct its name or the file of profiles",
+    ),
+    (botocore_errors.CredentialRetrievalError, Denied, "the credentials could not be fetched: renew them"),
+    (
+        botocore_errors.MetadataRetrievalError,
+        Denied,
+        "the credentials could not be fetched from the metadata service",
+    ),
+    (botocore_errors.TokenRetrievalError, Denied, "the session's token could not be fetched: log in again"),
+    (botocore_errors.NoAuthTokenError, Denied, "there is no session token: log in again"),
+    (botocore_errors.SSOError, Denied, "the single sign-on has lapsed: log in again"),
+    (botocore_errors.LoginError, Denied, "the login has lapsed: log in again"),
+    (
+        botocore_errors.SSLError,
+        Unreachable,
+        "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
+    ),
+    (
+        botocore_errors.ProxyConnectionError,
+        Unreachable,
+        "the proxy does not answer: check HTTPS_PROXY and NO_PROXY",
+    ),
+    (
+        botocore_errors.ConnectTimeoutError,
+        Unreachable,
+        "no connection in time: check route, firewall and endpoint",
+    ),
+    (botocore_errors.ReadTimeoutError, Unreachable, "connected, but there was no answer in time"),
+    (botocore_errors.ConnectionClosedError, Unreachable, "the connection was closed before the answer"),
+)
+# Why no connection was made, by the operating system's number.
+_CONNECTION_TROUBLES: Mapping[int | None, str] = {
+    errno.ECONNREFUSED: "{host} refused the connection: check that it runs and that the port is right",
+    errno.ENETUNREACH: "there is no route to {host}: check the route table or the VPC endpoint",
+    errno.EHOSTUNREACH: "there is no route to {host}: check the route table or the VPC endpoint",
+    errno.EMFILE: "this process has too many open files: raise LimitNOFILE, or allow fewer threads",
+    errno.ENFILE: "this host has too many open files: raise fs.file-max",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Explicit credentials; without them the usual chain is asked (environment, profile, instance role)."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@contextlib.asynccontextmanager
+async def open_object_store(
+    *,
+    region: str,
+    endpoint_url: str | None = None,
+    profile: str | None = None,
+    credentials: Credentials | None = None,
+    connection_count_max: int = CONNECTION_COUNT_MAX,
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+    read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
+) -> AsyncIterator[AwsObjectStore]:
+    """S3 in this region, or at this endpoint. Raises Denied when there are no usable credentials."""
+    config = _config(
+        connection_count_max,
+        connect_timeout_seconds,
+        read_timeout_seconds,
+        s3={
+            "addressing_style": "path" if endpoint_url else "auto",
+            "payload_signing_enabled": False,
+            "us_east_1_regional_endpoint": "regional",
+        },
+    )
+    async with _open_client(
+        "s3",
+        region=region,
+        endpoint_url=endpoint_url,
+        profile=profile,
+        credentials=credentials,
+        config=config,
+    ) as client:
+        client.meta.events.register_last("before-parameter-build.s3", _stay_in_region)
+        yield AwsObjectStore(client)
+
+
+@contextlib.asynccontextmanager
+async def open_message_queues(
+    *,
+    region: str,
+    endpoint_url: str | None = None,
+    profile: str | None = None,
+    credentials: Credentials | None = None,
+    connection_count_max: int = CONNECTION_COUNT_MAX,
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+    read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
+) -> AsyncIterator[AwsMessageQueues]:
+    """SQS in this region, or at this endpoint. Raises Denied when there are no usable credentials."""
+    config = _config(connection_count_max, connect_timeout_seconds, read_timeout_seconds, s3=None)
+    async with _open_client(
+        "sqs",
+        region=region,
+        endpoint_url=endpoint_url,
+        profile=profile,
+        credentials=credentials,
+        config=config,
+    ) as client:
+        yield AwsMessageQueues(client)
+
+
+class AwsObjectStore:
+    """S3 as probes use it, over one aiobotocore client."""
+
+    def __init__(self, client: Any) -> None:  # Any: aiobotocore makes its clients at run time
+        self._client = client
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+        """PutObject."""
+        with _told(f"putting {key} into {bucket}"):
+            await self._client.put_object(Bucket=bucket, Key=key, Body=body)
+
+    async def create_multipart_upload(self, bucket: str, key: str) -> str:
+        """The upload id."""
+        with _told(f"starting an upload into {bucket}"):
+            answer = await self._client.create_multipart_upload(Bucket=bucket, Key=key)
+        return str(answer["UploadId"])
+
+    async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
+        """The part's ETag."""
+        with _told(f"uploading part {part_number} into {bucket}"):
+            answer = await self._client.upload_part(
+                Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=part_number, Body=body
+            )
+        return str(answer["ETag"])
+
+    async def complete_multipart_upload(
+        self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
+    ) -> None:
+        """CompleteMultipartUpload; `etags` in the order of part numbers, from 1."""
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
+        with _told(f"completing an upload into {bucket}"):
+            await self._client.complete_multipart_upload(
+                Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": parts}
+            )
+
+    async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
+        """AbortMultipartUpload; raises Missing when it is already gone."""
+        with _told(f"aborting an upload into {bucket}"):
+            await self._client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+
+    async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
+        """(key, upload id) of the unfinished uploads below the prefix."""
+        pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
+        with _told(f"listing the unfinished uploads of {bucket}"):
+            return [(u["Key"], u["UploadId"]) async for page in pages for u in page.get("Uploads", [])]
+
+    async def list_objects(self, bucket: str, prefix: str) -> list[str]:
+        """Keys below the prefix."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        with _told(f"listing the objects of {bucket}"):
+            return [entry["Key"] async for page in pages for entry in page.get("Contents", [])]
+
+    async def delete_object(self, bucket: str, key: str) -> None:
+        """DeleteObject; succeeds also when the key is not there."""
+        with _told(f"deleting {key} from {bucket}"):
+            await self._client.delete_object(Bucket=bucket, Key=key)
+
+
+class AwsMessageQueues:
+    """SQS as probes use it, over one aiobotocore client."""
+
+    def __init__(self, client: Any) -> None:  # Any: aiobotocore makes its clients at run time
+        self._client = client
+
+    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
+        """The queue's URL."""
+        with _told(f"creating the queue {name}"):
+            answer = await self._client.create_queue(QueueName=name, Attributes=dict(attributes))
+        return str(answer["QueueUrl"])
+
+    async def find_queue(self, name: str) -> str:
+        """The queue's URL; raises Missing."""
+        with _told(f"looking for the queue {name}"):
+            answer = await self._client.get_queue_url(QueueName=name)
+        return str(answer["QueueUrl"])
+
+    async def list_queues(self, prefix: str) -> list[str]:
+        """Names of the queues that begin with the prefix."""
+        pages = self._client.get_paginator("list_queues").paginate(QueueNamePrefix=prefix, MaxResults=1000)
+        with _told("listing the queues"):
+            return [url.rsplit("/", 1)[-1] async for page in pages for url in page.get("QueueUrls", [])]
+
+    async def delete_queue(self, url: str) -> None:
+        """DeleteQueue; the name cannot be used again for 60 s."""
+        with _told("deleting the queue"):
+            await self._client.delete_queue(QueueUrl=url)
+
+    async def queue_attributes(self, url: str) -> dict[str, str]:
+        """All attributes, as SQS spells them."""
+        with _told("reading the queue's attributes"):
+            answer = await self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+        return dict(answer.get("Attributes", {}))
+
+    async def send(self, url: str, bodies: Sequence[str]) -> int:
+        """How many messages the service accepted."""
+        with _told("sending to the queue"):
+            if len(bodies) == 1:
+                await self._client.send_message(QueueUrl=url, MessageBody=bodies[0])
+                return 1
+            entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(bodies)]
+            answer = await self._client.send_message_batch(QueueUrl=url, Entries=entries)
+        return _accepted_count(answer, "sending to the queue")
+
+    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
+        """At most `message_count_max` messages; none after `wait_seconds` without any."""
+        with _told("receiving from the queue"):
+            answer = await self._client.receive_message(
+                QueueUrl=url, MaxNumberOfMessages=message_count_max, WaitTimeSeconds=wait_seconds
+            )
+        return [
+            ReceivedMessage(message_id=m["MessageId"], receipt_handle=m["ReceiptHandle"], body=m["Body"])
+            for m in answer.get("Messages", [])
+        ]
+
+    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
+        """How many deletions the service accepted."""
+        with _told("deleting messages"):
+            if len(receipt_handles) == 1:
+                await self._client.delete_message(QueueUrl=url, ReceiptHandle=receipt_handles[0])
+                return 1
+            entries = [
+                {"Id": str(index), "ReceiptHandle": handle} for index, handle in enumerate(receipt_handles)
+            ]
+            answer = await self._client.delete_message_batch(QueueUrl=url, Entries=entries)
+        return _accepted_count(answer, "deleting messages")
+
+
+def _config(
+    connection_count_max: int,
+    connect_timeout_seconds: float,
+    read_timeout_seconds: float,
+    s3: dict[str, Any] | None,
+) -> AioConfig:
+    return AioConfig(
+        connect_timeout=connect_timeout_seconds,
+        read_timeout=read_timeout_seconds,
+        max_pool_connections=connection_count_max,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        tcp_keepalive=True,
+        s3=s3,
+        http_session_cls=_PacedBodySession,
+        connector_args={
+            "keepalive_timeout": KEEPALIVE_SECONDS,
+            "use_dns_cache": True,
+            "ttl_dns_cache": DNS_CACHE_SECONDS,
+        },
+        warm_up_loader_caches=True,  # reads botocore's large JSON outside the event loop
+    )
+
+
+@contextlib.asynccontextmanager
+async def _open_client(
+    service: str,
+    *,
+    region: str,
+    endpoint_url: str | None,
+    profile: str | None,
+    credentials: Credentials | None,
+    config: AioConfig,
+) -> AsyncIterator[Any]:
+    explicit = (
+        {
+            "aws_access_key_id": credentials.access_key,
+            "aws_secret_access_key": credentials.secret_key,
+            "aws_session_token": credentials.session_token,
+        }
+        if credentials
+        else {}
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        with _told(f"setting up the client for {service}"):
+            opening = AioSession(profile=profile).create_client(
+                service, region_name=region, endpoint_url=endpoint_url, config=config, **explicit
+            )
+            client = await stack.enter_async_context(opening)
+        yield client
+
+
+def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
+    """Call the request redirected already: botocore would follow silently, and measure another region."""
+    context.setdefault("s3_redirect", {})["redirected"] = True
+
+
+class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore has no types
+    """Sends large bodies in slices that all share the caller's bytes.
+
+    Plain bytes would be buffered whole by the transport (the memory of one part for each connection) and hold
+    the loop; a file object would make botocore add `Expect: 100-continue` and with it a round trip. So the
+    body is replaced after botocore is done with the request.
+    """
+
+    async def send(self, request: Any) -> Any:  # Any: botocore has no types
+        if isinstance(request.body, bytes) and len(request.body) > BODY_CHUNK_BYTES:
+            request.body = _SharedBytes(request.body)
+        return await super().send(request)
+
+
+class _SharedBytes(aiohttp.Payload):
+    """A body that is written in slices, without a copy."""
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value)
+        self._size = len(value)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The body as text, which aiohttp asks for in no case that happens here."""
+        return str(self._value, encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Slice by slice; each waits until the transport has room."""
+        view = memoryview(self._value)
+        for start in range(0, len(view), BODY_CHUNK_BYTES):
+            await writer.write(view[start : start + BODY_CHUNK_BYTES])
+
+
+@contextlib.contextmanager
+def _told(doing: str) -> Iterator[None]:
+    """Turn what the library raises into the tree of `outside.py`."""
+    try:
+        yield
+    except botocore_errors.ClientError as error:
+        raise _from_answer(error, doing) from error
+    except (botocore_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
+        raise _from_failure(error, doing) from error
+
+
+def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError:
+    """What the service said, by its code first and by its status second."""
+    told = error.response.get("Error", {})
+    code = str(told.get("Code", "unknown")).removeprefix("AWS.SimpleQueueService.").split("#")[-1]
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    known = _ANSWERS.get(code) or _STATUSES.get(status)
+    if known is None:
+        return Refused(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
+    kind, sentence = known
+    return kind(f"{doing}: {sentence} ({code}{_named_region(error) if sentence is _OTHER_REGION else ''})")
+
+
+def _named_region(error: botocore_errors.ClientError) -> str:
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
+    return f", it is in {region}" if region else ""
+
+
+def _from_failure(error: Exception, doing: str) -> RequestError:
+    """What went wrong before there was an answer."""
+    for failure, kind, sentence in _FAILURES:
+        if isinstance(error, failure):
+            return kind(f"{doing}: {sentence}")
+    if isinstance(error, botocore_errors.EndpointConnectionError):
+        return Unreachable(f"{doing}: {_connection_trouble(error)}")
+    if isinstance(error, (botocore_errors.HTTPClientError, aiohttp.ClientError, OSError)):
+        return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")
+    return Refused(f"{doing}: the request could not be made: {_one_line(error)}")
+
+
+def _connection_trouble(error: botocore_errors.EndpointConnectionError) -> str:
+    """Why the connection was not made, as the operating system tells it."""
+    cause = error.kwargs.get("error")
+    cause = getattr(cause, "os_error", cause)
+    host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
+    if isinstance(cause, socket.gaierror):
+        return f"the name {host} cannot be resolved: check the region, the endpoint and DNS"
+    sentence = _CONNECTION_TROUBLES.get(getattr(cause, "errno", None))
+    return sentence.format(host=host) if sentence else f"no connection to {host} ({_one_line(cause)})"
+
+
+def _accepted_count(answer: Mapping[str, Any], doing: str) -> int:
+    """How many entries of a batch were accepted; a batch of which none was raises what the first one says."""
+    accepted_count, failures = len(answer.get("Successful", [])), answer.get("Failed", [])
+    if accepted_count == 0 and failures:
+        status = 400 if failures[0].get("SenderFault") else 500
+        first = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise _from_answer(botocore_errors.ClientError(first, "batch"), doing)
+    return accepted_count
+
+
+def _one_line(trouble: object) -> str:
+    return " ".join(str(trouble).split())[:200]

@@ -1,0 +1,130 @@
+"""Knows how a measurement judges itself: latencies, the loop's lateness, the CPU it burnt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+
+LOOP_TICK_SECONDS = 0.005
+LATENESS_FRACTION_MAX = 0.25  # of a typical latency: past this the numbers describe the loop, not the service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencySummary:
+    """The moments and percentiles of latencies; all 0 for none."""
+
+    count: int = 0
+    mean_seconds: float = 0.0
+    p50_seconds: float = 0.0
+    p90_seconds: float = 0.0
+    p99_seconds: float = 0.0
+    variation: float = 0.0  # standard deviation over mean
+
+
+def summarize(latencies_seconds: Sequence[float]) -> LatencySummary:
+    """Summary of latencies in any order."""
+    if not latencies_seconds:
+        return LatencySummary()
+    ordered = sorted(latencies_seconds)
+    mean = math.fsum(ordered) / len(ordered)
+    variance = math.fsum((value - mean) ** 2 for value in ordered) / len(ordered)
+    return LatencySummary(
+        count=len(ordered),
+        mean_seconds=mean,
+        p50_seconds=percentile(ordered, 0.50),
+        p90_seconds=percentile(ordered, 0.90),
+        p99_seconds=percentile(ordered, 0.99),
+        variation=math.sqrt(variance) / mean if mean > 0 else 0.0,
+    )
+
+
+def percentile(ordered: Sequence[float], fraction: float) -> float:
+    """The smallest value that at least `fraction` of the values do not exceed; `ordered` ascends."""
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+
+
+class LoopLagMeter:
+    """How late the event loop wakes a task that asked for a tick: what the measurer adds to every latency."""
+
+    def __init__(self, clock: Clock, *, tick_seconds: float = LOOP_TICK_SECONDS) -> None:
+        self._clock = clock
+        self._tick_seconds = tick_seconds
+        self._lag_seconds_total = 0.0
+        self._tick_count = 0
+        self.lag_seconds_max = 0.0
+
+    @property
+    def lag_seconds_mean(self) -> float:
+        """Over all ticks so far; 0 before the first."""
+        return self._lag_seconds_total / self._tick_count if self._tick_count else 0.0
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Tick in a task of its own until the block ends."""
+        ticking = asyncio.create_task(self._tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            await asyncio.wait({ticking})
+
+    async def _tick(self) -> None:
+        due = self._clock.monotonic_seconds()
+        while True:
+            due += self._tick_seconds
+            await asyncio.sleep(self._tick_seconds)
+            now = self._clock.monotonic_seconds()
+            lag_seconds = max(0.0, now - due)
+            self._lag_seconds_total += lag_seconds
+            self._tick_count += 1
+            self.lag_seconds_max = max(self.lag_seconds_max, lag_seconds)
+            due = now
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a measured block took, filled in when the block ends."""
+
+    duration_seconds: float = 0.0
+    client_cpu_fraction: float = 0.0
+    loop_lag_seconds_mean: float = 0.0
+    loop_lag_seconds_max: float = 0.0
+
+    def disturbance(self, latency_seconds_typical: float) -> str | None:
+        """Why the numbers of this block mean nothing, as a sentence; None when they do."""
+        if self.loop_lag_seconds_max > LATENESS_FRACTION_MAX * self.duration_seconds:
+            return (
+                f"this process stood still for {self.loop_lag_seconds_max:.3f} s of the probe's "
+                f"{self.duration_seconds:.3f} s: find what else keeps this host busy"
+            )
+        if self.loop_lag_seconds_mean > LATENESS_FRACTION_MAX * latency_seconds_typical:
+            return (
+                f"the event loop was late by {self.loop_lag_seconds_mean * 1e3:.1f} ms on average, too much "
+                f"for requests of {latency_seconds_typical * 1e3:.1f} ms: the host is busy, or short of CPU"
+            )
+        return None
+
+
+@contextlib.asynccontextmanager
+async def effort_of_block(clock: Clock, *, tick_seconds: float = LOOP_TICK_SECONDS) -> AsyncIterator[Effort]:
+    """Measure what the block takes; the numbers are there also when it raises."""
+    effort = Effort()
+    meter = LoopLagMeter(clock, tick_seconds=tick_seconds)
+    started_seconds, cpu_started_seconds = clock.monotonic_seconds(), time.process_time()
+    try:
+        async with meter.running():
+            yield effort
+    finally:
+        effort.duration_seconds = clock.monotonic_seconds() - started_seconds
+        cpu_seconds = time.process_time() - cpu_started_seconds
+        effort.client_cpu_fraction = (
+            cpu_seconds / effort.duration_seconds if effort.duration_seconds > 0 else 0.0
+        )
+        effort.loop_lag_seconds_mean = meter.lag_seconds_mean
+        effort.loop_lag_seconds_max = meter.lag_seconds_max

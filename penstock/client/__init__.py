@@ -1,1 +1,4 @@
-"""What applications import to ask: standard library only, and nothing of the rest of penstock."""
+"""What applications import: the standard library only, and never an exception because of penstock.
+
+``penstock.client.advice`` asks; ``penstock.client.boto3`` turns the answer into what boto3 understands.
+"""

@@ -122,6 +122,7 @@ class Api:
         self._control_gid = control_gid
         self._is_closing = False
         self._changed = asyncio.Event()
+        self._standing = advisor.standing()
         self._state = b""
         self._etag = ""
 
@@ -144,12 +145,14 @@ class Api:
                 web.post("/-/reload", self._post_reload),
             ]
         )
+        application.on_startup.append(self._open)
         application.on_shutdown.append(self._close)
         return application
 
     def publish(self) -> None:
-        """Make the advice that stands public: call it once before serving, and after each change."""
-        self._state = encode(standing_document(self._advisor.standing()))
+        """Make the advice that stands public: at the start by itself, and to be called after each change."""
+        self._standing = self._advisor.standing()
+        self._state = encode(standing_document(self._standing))
         self._etag = _etag_of(self._state)
         self._wake_watchers()
         if self._snapshot_path is not None:
@@ -166,8 +169,7 @@ class Api:
 
     async def _get_recommendation(self, request: web.Request) -> web.StreamResponse:
         recommendation = self._advisor.recommend(self._question(request))
-        generation = self._advisor.standing().generation
-        body = encode(recommendation_document(recommendation, generation=generation))
+        body = encode(recommendation_document(recommendation, generation=self._standing.generation))
         return _conditional(request, body, _etag_of(body))
 
     async def _get_recommendations(self, request: web.Request) -> web.StreamResponse:
@@ -258,7 +260,7 @@ class Api:
         now = self._clock.now()
         ready = {
             recommendation.context.operation
-            for recommendation in self._advisor.standing().recommendations
+            for recommendation in self._standing.recommendations
             if recommendation.basis in _LEARNED
             and not recommendation.has_expired(now)
             and recommendation.newest_observation_at is not None
@@ -269,6 +271,9 @@ class Api:
     def _wake_watchers(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def _open(self, _application: web.Application) -> None:
+        self.publish()
 
     async def _close(self, _application: web.Application) -> None:
         self._is_closing = True

@@ -1,0 +1,243 @@
+"""Knows how an application gets advice: from the snapshot, else the socket, else as the SDK would do.
+
+    from penstock.client.advice import advise
+
+    advice = advise("s3_upload", 1 << 30)
+    advice.setting["thread_count"], advice.setting["part_size_bytes"], advice.basis
+
+`advise` never raises because of penstock. Without a daemon, or with a damaged or old snapshot, it returns what
+the SDK would do anyway, marked ``basis="default"``, and logs one line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime, timezone
+
+from penstock.client.connection import NoDaemonError, ask, snapshot_path, socket_path
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+MiB = 1 << 20
+SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
+    "s3_upload": {
+        "setting": {"thread_count": 10, "part_size_bytes": 8 * MiB},
+        "derived": {"multipart_threshold_bytes": 8 * MiB, "connection_pool_count": 10},
+    },
+    "sqs_delivery": {
+        "setting": {
+            "sender_thread_count": 1,
+            "receiver_thread_count": 1,
+            "deleter_thread_count": 1,
+            "batch_message_count": 1,
+            "send_rate_limit_messages_per_second": 0.0,
+            "send_window_message_count": 0,
+            "receive_window_message_count": 0,
+        },
+        "derived": {"connection_pool_count": 10},
+    },
+}
+"""What boto3 does when nobody advises it."""
+
+_SIZE_RATIO_MAX = 2.0  # between the size asked for and the size advised on, before the daemon is asked itself
+_SOCKET_TIMEOUT_SECONDS = (
+    0.5  # an answer takes a millisecond; a transfer is never held up for longer than this
+)
+_ANSWER_AGE_SECONDS_MAX = 60.0
+_DEFAULT_AGE_SECONDS_MAX = 5.0  # a daemon that hangs holds an application up once in this time
+_ANSWER_COUNT_MAX = 256
+
+
+class Advice:
+    """What to use for one operation, and what it rests on.
+
+    `setting` and `derived` are plain mappings whose names carry their units. `payload_size_bytes` is what the
+    advice is for, within a factor of two of what was asked. `document` is the whole answer, with the
+    prediction and its interval; ignore keys that you do not know.
+    """
+
+    __slots__ = (
+        "basis",
+        "derived",
+        "document",
+        "expires_at",
+        "explanation",
+        "operation",
+        "payload_size_bytes",
+        "setting",
+    )
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.operation: str = document["operation"]
+        self.payload_size_bytes: int = document["payload_size_bytes"]
+        self.setting: Mapping[str, Any] = document["setting"]
+        self.derived: Mapping[str, Any] = document["derived"]
+        self.basis: str = document["basis"]
+        self.explanation: str = document["explanation"]
+        self.expires_at: datetime | None = _moment(document.get("expires_at"))
+
+    def has_expired(self) -> bool:
+        """Whether its time is over; the SDK's defaults are valid for ever."""
+        return self.expires_at is not None and datetime.now(timezone.utc) >= self.expires_at  # noqa: UP017 - Python 3.9
+
+    def __repr__(self) -> str:
+        return (
+            f"Advice({self.operation}, {self.payload_size_bytes} bytes, {self.basis}: {dict(self.setting)})"
+        )
+
+
+class Adviser:
+    """Reads one snapshot and asks one socket; remembers what it read. Safe to share between threads."""
+
+    def __init__(self, *, socket: str | None = None, snapshot: str | None = None) -> None:
+        self._socket_path = socket or socket_path()
+        self._snapshot_path = snapshot or snapshot_path()
+        self._snapshot_identity: object = None
+        self._standing: tuple[Advice, ...] = ()
+        self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
+        self._has_complained = False
+
+    def advise(self, operation: str, payload_size_bytes: int, **demand: object) -> Advice:
+        """The advice for this operation, payload size and demand; the SDK's defaults when there is none.
+
+        `demand` takes the names of the socket's query: region, objective, memory_bytes_max, ...
+        """
+        self._refresh()
+        question = (operation, payload_size_bytes, *sorted(demand.items()))
+        remembered = self._answers.get(question)
+        if remembered is not None and time.monotonic() < remembered[0] and not remembered[1].has_expired():
+            return remembered[1]
+        try:
+            standing = None if demand else self._nearest(operation, payload_size_bytes)
+            advice = standing or self._ask(operation, payload_size_bytes, demand)
+        except (NoDaemonError, ValueError) as trouble:
+            advice = self._default(operation, payload_size_bytes, trouble)
+            self._remember(question, advice, _DEFAULT_AGE_SECONDS_MAX)
+            return advice
+        self._has_complained = False
+        self._remember(question, advice, _ANSWER_AGE_SECONDS_MAX)
+        return advice
+
+    def _refresh(self) -> None:
+        """Read the snapshot again if it is another one: else this is one stat."""
+        try:
+            status = os.stat(self._snapshot_path)  # noqa: PTH116 - pathlib costs the application an import
+            identity: object = (status.st_ino, status.st_mtime_ns, status.st_size)
+        except OSError:
+            identity = None
+        if identity != self._snapshot_identity:
+            self._standing = _read_snapshot(self._snapshot_path)
+            self._answers = {}
+            self._snapshot_identity = identity
+
+    def _nearest(self, operation: str, payload_size_bytes: int) -> Advice | None:
+        """The advice that stands for about this size, if there is any that has not expired."""
+
+        def ratio(advice: Advice) -> float:
+            small, large = sorted((advice.payload_size_bytes, payload_size_bytes))
+            return large / max(1, small)
+
+        near = [
+            advice
+            for advice in self._standing
+            if advice.operation == operation and ratio(advice) <= _SIZE_RATIO_MAX and not advice.has_expired()
+        ]
+        return min(near, key=ratio, default=None)
+
+    def _ask(self, operation: str, payload_size_bytes: int, demand: Mapping[str, object]) -> Advice:
+        import json
+
+        parameters = {"operation": operation, "payload_size_bytes": payload_size_bytes, **demand}
+        answer = ask(
+            self._socket_path,
+            "GET",
+            "/v1/recommendation",
+            parameters={name: str(value) for name, value in parameters.items() if value is not None},
+            timeout_seconds=_SOCKET_TIMEOUT_SECONDS,
+        )
+        document = json.loads(answer.body)
+        if answer.status == 200 and _is_advice(document):
+            return Advice(document)
+        detail = document.get("detail") if isinstance(document, dict) else None
+        raise ValueError(detail or f"the daemon answered with status {answer.status}")
+
+    def _remember(self, question: tuple[object, ...], advice: Advice, age_seconds_max: float) -> None:
+        if len(self._answers) >= _ANSWER_COUNT_MAX:
+            self._answers = {}
+        self._answers[question] = (time.monotonic() + age_seconds_max, advice)
+
+    def _default(self, operation: str, payload_size_bytes: int, trouble: Exception) -> Advice:
+        if not self._has_complained:
+            import logging
+
+            logging.getLogger("penstock.client").warning(
+                "no advice, so the SDK's defaults serve: %s", trouble
+            )
+            self._has_complained = True
+        known = SDK_DEFAULTS.get(operation, {"setting": {}, "derived": {}})
+        return Advice(
+            {
+                "operation": operation,
+                "payload_size_bytes": payload_size_bytes,
+                "setting": known["setting"],
+                "derived": known["derived"],
+                "basis": "default",
+                "explanation": f"what the SDK does by itself, because there is no advice: {trouble}",
+            }
+        )
+
+
+_advisers: dict[tuple[str, str], Adviser] = {}
+
+
+def advise(operation: str, payload_size_bytes: int, **demand: object) -> Advice:
+    """The advice for an operation ("s3_upload", "sqs_delivery") and a payload size; there is always some.
+
+    Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT, or are the usual ones under /run/penstock.
+    """
+    paths = (socket_path(), snapshot_path())
+    adviser = _advisers.get(paths)
+    if adviser is None:
+        adviser = _advisers[paths] = Adviser(socket=paths[0], snapshot=paths[1])
+    return adviser.advise(operation, payload_size_bytes, **demand)
+
+
+def _read_snapshot(path: str) -> tuple[Advice, ...]:
+    """The advice in the file; nothing when it is missing or damaged."""
+    import json
+
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - as above
+            documents = json.load(file)["recommendations"]
+        return tuple(Advice(document) for document in documents if _is_advice(document))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ()
+
+
+def _is_advice(document: Any) -> bool:
+    """Whether it has all that is used of it: a damaged file must not become a damaged transfer."""
+    return (
+        isinstance(document, dict)
+        and all(isinstance(document.get(name), str) for name in ("operation", "basis", "explanation"))
+        and isinstance(document.get("payload_size_bytes"), int)
+        and _are_numbers(document.get("setting"))
+        and _are_numbers(document.get("derived"))
+        and _moment(document.get("expires_at")) is not None
+    )
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, (int, float)) for value in values.values())
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))  # noqa: FURB162 - not read before Python 3.11
+    except (ValueError, AttributeError, TypeError):
+        return None
+    return moment if moment.tzinfo else None

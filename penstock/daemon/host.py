@@ -1,0 +1,241 @@
+"""Knows this machine: what EC2 calls it, how busy it is beside penstock, what its network moved and was denied."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from penstock.daemon.config import AUTO, HostSection
+from penstock.vocabulary import UNKNOWN
+
+IMDS_SECONDS_MAX = 1.0
+IMDS_BYTES_MAX = 64 * 1024
+STATISTIC_COUNT_MAX = 4096
+_SIOCETHTOOL = 0x8946
+_GET_DRIVER, _GET_STRINGS, _GET_STATISTICS = 0x03, 0x1B, 0x1D
+_STATISTIC_NAMES = 1  # which set of strings
+_STRING_LENGTH = 32
+
+Statistics = Callable[[str], Mapping[str, int]]
+"""The driver's counters of one interface."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostIdentity:
+    """Where this is and what it is; `unknown` where nobody says."""
+
+    region: str
+    instance_type: str
+    sentence: str  # for the log: who said so, or why nobody did
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """Counters since the machine started; all zero where they cannot be read."""
+
+    total_ticks: int = 0
+    busy_ticks: int = 0
+    own_ticks: int = 0  # of this process and its finished children
+    received_bytes: int = 0
+    transmitted_bytes: int = 0
+    allowance_exceeded: Mapping[str, int] = field(default_factory=dict)  # ENA: by counter name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUsage:
+    """What happened between two samples. Fractions are of all processors together."""
+
+    busy_fraction: float
+    others_busy_fraction: float  # without this process
+    received_bytes: int
+    transmitted_bytes: int
+    allowance_exceeded: Mapping[str, int]  # only counters that moved: the host's own limit was met
+
+
+async def identify(section: HostSection, environment: Mapping[str, str] = os.environ) -> HostIdentity:
+    """Ask the configuration, the instance metadata, the environment, in this order; takes at most a second."""
+    configured = HostIdentity(
+        region=_stated(section.region), instance_type=_stated(section.instance_type), sentence="configured"
+    )
+    if UNKNOWN not in {configured.region, configured.instance_type}:
+        return configured
+    if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        told, sentence = dict[str, str](), "the environment disables the instance metadata"
+    else:
+        told, sentence = await _instance_identity(section.imds_endpoint_url)
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or UNKNOWN
+    return HostIdentity(
+        region=_first_known(configured.region, told.get("region", UNKNOWN), region),
+        instance_type=_first_known(configured.instance_type, told.get("instanceType", UNKNOWN)),
+        sentence=sentence,
+    )
+
+
+def machine_seed(root: Path = Path("/")) -> int:
+    """A seed that differs between machines and stays on each: hosts of a fleet must not probe in step."""
+    identity = _text(root / "etc/machine-id").strip() or platform.node()
+    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8, person=b"penstock").digest()) >> 1
+
+
+def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> HostSample:
+    """The counters now. Takes well under a millisecond."""
+    total, busy = _processor_ticks(_text(root / "proc/stat"))
+    interfaces = _interfaces(root / "sys/class/net")
+    exceeded: dict[str, int] = {}
+    for interface in interfaces:
+        for name, count in (statistics or driver_statistics)(interface.name).items():
+            if name.endswith("_allowance_exceeded"):
+                exceeded[name] = exceeded.get(name, 0) + count
+    return HostSample(
+        total_ticks=total,
+        busy_ticks=busy,
+        own_ticks=_own_ticks(_text(root / "proc/self/stat")),
+        received_bytes=sum(_number(interface / "statistics/rx_bytes") for interface in interfaces),
+        transmitted_bytes=sum(_number(interface / "statistics/tx_bytes") for interface in interfaces),
+        allowance_exceeded=exceeded,
+    )
+
+
+def usage(before: HostSample, after: HostSample) -> HostUsage:
+    """What happened in between; a counter that went back (a driver was loaded again) counts as still."""
+    ticks = after.total_ticks - before.total_ticks
+    busy = max(0, after.busy_ticks - before.busy_ticks)
+    others = max(0, busy - max(0, after.own_ticks - before.own_ticks))
+    moved = {
+        name: count - before.allowance_exceeded.get(name, 0)
+        for name, count in after.allowance_exceeded.items()
+    }
+    return HostUsage(
+        busy_fraction=min(1.0, busy / ticks) if ticks > 0 else 0.0,
+        others_busy_fraction=min(1.0, others / ticks) if ticks > 0 else 0.0,
+        received_bytes=max(0, after.received_bytes - before.received_bytes),
+        transmitted_bytes=max(0, after.transmitted_bytes - before.transmitted_bytes),
+        allowance_exceeded={name: count for name, count in moved.items() if count > 0},
+    )
+
+
+def driver_statistics(interface: str) -> dict[str, int]:
+    """What `ethtool -S` shows, asked of the kernel without privileges; empty where the driver has none."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            information = _ethtool(channel, interface, struct.pack("=I192x", _GET_DRIVER))
+            (count,) = struct.unpack_from("=I", information, 180)  # ethtool_drvinfo.n_stats
+            count = min(count, STATISTIC_COUNT_MAX)
+            request = struct.pack("=III", _GET_STRINGS, _STATISTIC_NAMES, count)
+            names = _ethtool(channel, interface, request + bytes(_STRING_LENGTH * count))[len(request) :]
+            request = struct.pack("=II", _GET_STATISTICS, count)
+            values = _ethtool(channel, interface, request + bytes(8 * count))[len(request) :]
+    except OSError:
+        return {}
+    labels = (
+        names[i * _STRING_LENGTH : (i + 1) * _STRING_LENGTH].split(b"\0")[0].decode("ascii", "replace")
+        for i in range(count)
+    )
+    return dict(zip(labels, struct.unpack(f"={count}Q", values), strict=True))
+
+
+def _ethtool(channel: socket.socket, interface: str, request: bytes) -> bytes:
+    """One question: an ifreq that holds the interface's name and the address of the request, which is overwritten."""
+    data = ctypes.create_string_buffer(request, len(request))
+    fcntl.ioctl(
+        channel, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(data))
+    )
+    return data.raw
+
+
+async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str]:
+    """The identity document by IMDSv2, and a sentence."""
+    limit = aiohttp.ClientTimeout(total=IMDS_SECONDS_MAX)
+    try:
+        async with (
+            asyncio.timeout(IMDS_SECONDS_MAX),
+            aiohttp.ClientSession(endpoint_url, timeout=limit) as session,
+        ):
+            lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+            token = await _answer(session, "PUT", "/latest/api/token", lifetime)
+            path = "/latest/dynamic/instance-identity/document"
+            text = await _answer(session, "GET", path, {"X-aws-ec2-metadata-token": token})
+        return _identity(text), "told by the instance metadata"
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        reason = str(error) or "no answer within a second"
+        return (
+            {},
+            f"no instance metadata ({reason}); outside EC2, set host.region and host.instance_type",
+        )
+
+
+async def _answer(session: aiohttp.ClientSession, method: str, path: str, headers: Mapping[str, str]) -> str:
+    async with session.request(method, path, headers=headers, allow_redirects=False) as response:
+        if response.status != 200:
+            raise ValueError(f"{method} {path} was answered with {response.status}")
+        body = bytearray()
+        async for chunk in response.content.iter_chunked(4096):
+            body += chunk
+            if len(body) > IMDS_BYTES_MAX:
+                raise ValueError(f"{method} {path} has an endless answer")
+        return body.decode("utf-8").strip()
+
+
+def _identity(text: str) -> dict[str, str]:
+    document = json.loads(text)
+    fields = document if isinstance(document, dict) else {}
+    names = {name: str(fields.get(name, "")) for name in ("region", "instanceType")}
+    return {name: value for name, value in names.items() if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,63}", value)}
+
+
+def _stated(value: str) -> str:
+    return UNKNOWN if value == AUTO else value
+
+
+def _first_known(*values: str) -> str:
+    return next((value for value in values if value != UNKNOWN), UNKNOWN)
+
+
+def _processor_ticks(stat: str) -> tuple[int, int]:
+    """Total and busy ticks. Waiting for a disk is idle; what a hypervisor stole is neither ours nor idle."""
+    match = re.match(r"cpu +((?:\d+ ?){8})", stat)
+    if match is None:
+        return 0, 0
+    user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = map(int, match.group(1).split())
+    busy = user + nice + system + interrupts + soft_interrupts
+    return busy + idle + waiting + stolen, busy
+
+
+def _own_ticks(stat: str) -> int:
+    """User and system time of the process and of children that ended; the name in brackets may hold anything."""
+    fields = stat.rpartition(")")[2].split()
+    return sum(map(int, fields[11:15]))
+
+
+def _interfaces(directory: Path) -> list[Path]:
+    """Interfaces with a device behind them; where there are none (a container), all but the loopback."""
+    with suppress(OSError):
+        interfaces = sorted(path for path in directory.iterdir() if path.name != "lo" and path.is_dir())
+        return [path for path in interfaces if (path / "device").exists()] or interfaces
+    return []
+
+
+def _number(path: Path) -> int:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

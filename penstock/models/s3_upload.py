@@ -1,20 +1,949 @@
-"""Knows how fast one S3 upload goes: its knobs, the settings that S3 accepts, and the physics of the transfer."""
+"""Knows how fast one S3 upload goes: its knobs, the settings that S3 accepts, and the physics of the transfer.
+
+One request of s bytes on a warm connection takes L + s/B, so n connections move n s / (L + s/B) until something gives:
+
+    T(n, s)  = softmin_p( n s / (L + s/B),  H,  R s ) / overload / throttling
+    H        = softmin_p( C,  s / (a + b s) )             the host: its network C, its CPU per request and per byte
+    overload = 1 + beta max(0, q - k),    q = n s / (L + s/B) / H     past about twice the knee throughput falls
+    throttling = 1 + gamma max(0, demanded requests / R - 1)          503s cost more than the requests they refuse
+
+A path with a window of W bytes and a round trip of RTT holds one connection to W/RTT: that is B, whichever of
+the two is smaller, and no measurement of throughput can tell them apart.
+
+One object of S bytes has k = ceil(S/s) parts. They go in floor(k/n) full waves of n and a last one of what remains,
+
+    seconds = D + full n s / T(n, s) + rest s / T(rest, s),           D: create and complete, nothing for a single PUT
+
+which is a step for connections (an almost empty wave takes as long as a full one) and smooth where the host is full.
+A payload of at most 5 MiB cannot be split: then n counts objects in flight and T(n, S) is what many of them reach.
+
+Measures of an observation that are used when they are there: `part_count`, `part_seconds_mean`,
+`steady_throughput_bytes_per_second`, `create_seconds`, `complete_seconds`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, inf, log
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models import burst, drift
+from penstock.models.model import Appraisal, Fit
+from penstock.models.prices import upload_usd
+from penstock.models.regression import (
+    MISFIT_AMPLITUDE_MAX,
+    Gaussian,
+    Measurements,
+    Misfit,
+    Peak,
+    learn_misfit,
+    matern,
+    maximise,
+    noise_covariance,
+    refine,
+    sample,
+)
 from penstock.units import GiB, MiB
-from penstock.vocabulary import knob
+from penstock.vocabulary import (
+    UNKNOWN,
+    Context,
+    Cost,
+    Demand,
+    Estimate,
+    Observation,
+    Place,
+    Prediction,
+    Regime,
+    knob,
+)
+
+Array = NDArray[np.float64]
 
 PART_COUNT_MAX = 10_000
 PART_SIZE_BYTES_MIN = 5 * MiB  # the last part may be smaller
 PART_SIZE_BYTES_MAX = 5 * GiB
+THREAD_COUNT_MAX = 1024
+
+DRAW_COUNT = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3UploadSetting:
     """How one object is uploaded. A part size at or above the object's size means a single PUT."""
 
-    thread_count: int = knob(1, 1024)
+    thread_count: int = knob(1, THREAD_COUNT_MAX)
     part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
+
+
+PARAMETERS = (
+    "request_seconds",  # L
+    "connection_bytes_per_second",  # B
+    "host_bytes_per_second",  # C, sustained
+    "burst_factor",  # C while there are credits, over C
+    "prefix_requests_per_second",  # R
+    "cpu_seconds_per_request",  # a
+    "cpu_seconds_per_byte",  # b
+    "knee_sharpness",  # p
+    "overload_slope",  # beta
+    "overload_onset",  # k
+    "throttling_slope",  # gamma
+    "object_seconds",  # D
+)
+_L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D = range(len(PARAMETERS))
+
+# Typical value and spread of its logarithm. S3: 30 ms and 20 MB/s for PUT are what AWS's own transfer manager assumes
+# (Express One Zone: 7.3 ms, 110 MB/s); paths out of the region are slower by up to a hundred.
+_TYPICAL: dict[str, tuple[float, float]] = {
+    "request_seconds": (0.030, 0.8),
+    "connection_bytes_per_second": (20e6, 0.9),
+    "host_bytes_per_second": (500e6, 1.8),
+    "burst_factor": (1.0, 0.01),
+    "prefix_requests_per_second": (3500.0, 0.5),
+    "cpu_seconds_per_request": (2e-4, 1.0),
+    "cpu_seconds_per_byte": (1 / 3e9, 1.0),
+    "knee_sharpness": (8.0, 0.5),
+    "overload_slope": (0.03, 1.2),
+    "overload_onset": (2.0, 0.3),
+    "throttling_slope": (0.5, 0.8),
+    "object_seconds": (0.10, 0.8),
+}
+_TYPICAL_EXPRESS = {
+    "request_seconds": (0.0073, 0.7),
+    "connection_bytes_per_second": (110e6, 0.7),
+    "prefix_requests_per_second": (200_000.0, 0.5),
+    "object_seconds": (0.03, 0.8),
+}
+_KNOWN_HOST_SPREAD = 0.25
+
+
+def _table_prior(place: Place) -> Gaussian:
+    """What tables say about a place that nobody measured."""
+    typical = dict(_TYPICAL)
+    if place.service_class == "express":
+        typical |= _TYPICAL_EXPRESS
+    limits = burst.ceiling(place.instance_type)
+    if limits is not None:
+        typical["host_bytes_per_second"] = (limits.baseline_bytes_per_second, _KNOWN_HOST_SPREAD)
+    if limits is not None and limits.is_burstable:
+        factor = limits.burst_bytes_per_second / limits.baseline_bytes_per_second
+        typical["burst_factor"] = (factor, _KNOWN_HOST_SPREAD)
+    mean = np.log([typical[name][0] for name in PARAMETERS])
+    return Gaussian(mean=mean, covariance=np.diag([typical[name][1] ** 2 for name in PARAMETERS]))
+
+
+# --- The law, for arrays: parameters (draws, 12) and settings (settings,) give (draws, settings). ---
+
+
+def _column(theta: Array, index: int) -> Array:
+    return theta[:, index][:, None]
+
+
+def _softmin(p: Array, *logs: Array) -> Array:
+    lowest = logs[0]
+    for other in logs[1:]:
+        lowest = np.minimum(lowest, other)
+    total = sum(np.exp(np.minimum(p * (lowest - x), 0.0)) for x in logs)
+    return np.asarray(lowest - np.log(total) / p, dtype=np.float64)
+
+
+def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
+    """Logarithm of T(n, s), bytes per second with n connections busy."""
+    log_s, p = np.log(s), np.exp(_column(theta, _P))
+    connections = np.log(n) + log_s - np.logaddexp(_column(theta, _L), log_s - _column(theta, _B))
+    network = _column(theta, _C) + is_burst * _column(theta, _G)
+    cpu = log_s - np.logaddexp(_column(theta, _CPU_REQUEST), _column(theta, _CPU_BYTE) + log_s)
+    host = _softmin(p, network, cpu)
+    prefix = _column(theta, _R) + log_s
+    reached = _softmin(p, connections, host)
+    excess = np.exp(np.minimum(connections - host, 7.0)) - np.exp(_column(theta, _ONSET))
+    overload = np.log1p(np.exp(_column(theta, _BETA)) * np.maximum(excess, 0.0))
+    refused = np.exp(np.minimum(reached - prefix, 7.0)) - 1.0
+    throttling = np.log1p(np.exp(_column(theta, _GAMMA)) * np.maximum(refused, 0.0))
+    return np.asarray(_softmin(p, reached, prefix) - overload - throttling, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Transfers:
+    """Arrays that say how bytes are split: `full` waves of n requests of s bytes, then `rest` requests.
+
+    Without waves (a share of a large object, or a stream of small ones) only the steady rate counts.
+    """
+
+    n: Array
+    s: Array
+    full: Array
+    rest: Array
+    transferred: Array
+    objects: Array  # times D
+    is_burst: Array
+    is_steady: NDArray[np.bool_]
+
+    def log_throughput(self, theta: Array) -> Array:
+        steady = _log_rate(theta, self.n, self.s, self.is_burst)
+        if self.is_steady.all():
+            return steady
+        rest = np.maximum(self.rest, 1.0)
+        last = np.where(
+            self.rest > 0, rest * self.s * np.exp(-_log_rate(theta, rest, self.s, self.is_burst)), 0.0
+        )
+        waves = self.full * self.n * self.s * np.exp(-steady) + last
+        seconds = waves + self.objects * np.exp(_column(theta, _D))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            whole = np.log(self.transferred) - np.log(seconds)
+        return np.where(self.is_steady, steady, whole)
+
+
+def _planned(
+    context: Context, thread_count: Array, part_size_bytes: Array, *, object_count: int, is_burst: bool
+) -> _Transfers:
+    """Whole objects of a context, `object_count` of them at a time."""
+    size = float(max(context.payload_size_bytes, 1))
+    s = np.minimum(part_size_bytes, size)
+    parts = np.ceil(size / s)
+    requests = parts * max(object_count, 1)
+    stream = np.full(s.shape, size <= PART_SIZE_BYTES_MIN)
+    n = np.where(stream, thread_count, np.minimum(thread_count, requests))
+    full = np.floor(requests / n)
+    rest = requests - full * n
+    return _Transfers(
+        n=n,
+        s=size / parts,  # the last part may be short: the mean is what moves
+        full=full,
+        rest=rest,
+        transferred=np.full(s.shape, size * max(object_count, 1)),
+        objects=np.where(parts > 1, 1.0, 0.0),
+        is_burst=np.full(s.shape, float(is_burst)),
+        is_steady=stream,
+    )
+
+
+# --- Evidence: what observations say about the law. ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence:
+    """Rows of numbers, as they are kept in `Fit.state`; each is one equation for the parameters."""
+
+    rows: tuple[tuple[float, ...], ...]
+
+    @property
+    def table(self) -> Array:
+        return np.array(self.rows, dtype=np.float64).reshape(-1, len(_ROW))
+
+    def column(self, name: str) -> Array:
+        return self.table[:, _ROW.index(name)]
+
+    def law(self) -> Law:
+        return Law(self)
+
+    def measurements(self) -> Measurements:
+        return Measurements(
+            log_values=self.column("log_value"),
+            noise_scale=self.column("noise_scale"),
+            is_trusted=self.column("is_trusted") > 0,
+            coordinates=np.stack([np.log2(self.column("n")), np.log2(self.column("s"))], axis=1),
+            has_misfit=self.column("kind") <= _STEADY,
+            group=self.column("client").astype(np.int64),
+        )
+
+
+_ROW = (
+    "kind",
+    "log_value",
+    "noise_scale",
+    "is_trusted",
+    "client",
+    "n",
+    "s",
+    "full",
+    "rest",
+    "transferred",
+    "objects",
+    "is_burst",
+    "observation",
+)
+_WHOLE, _STEADY, _OBJECT, _THROTTLED = range(4)
+
+
+class Law:
+    """The logarithm of each row of evidence, for `regression`."""
+
+    def __init__(self, evidence: _Evidence) -> None:
+        self._kind = evidence.column("kind")
+        self._transfers = _Transfers(
+            n=evidence.column("n"),
+            s=evidence.column("s"),
+            full=evidence.column("full"),
+            rest=evidence.column("rest"),
+            transferred=evidence.column("transferred"),
+            objects=evidence.column("objects"),
+            is_burst=evidence.column("is_burst"),
+            is_steady=self._kind != _WHOLE,
+        )
+
+    def __call__(self, theta: Array) -> Array:
+        values = self._transfers.log_throughput(theta)
+        values = np.where(self._kind == _OBJECT, _column(theta, _D), values)
+        return np.where(self._kind == _THROTTLED, _column(theta, _R), values)
+
+
+def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]) -> _Evidence:
+    limits = burst.ceiling(place.instance_type)
+    bursts = _burst_flags(limits, observations)
+    clients = sorted({o.client for o in observations} - {"penstock"})
+    rows: list[tuple[float, ...]] = []
+    for index, (observation, is_burst) in enumerate(zip(observations, bursts, strict=True)):
+        client = clients.index(observation.client) if observation.client in clients else -1
+        rows += _rows(observation, float(is_burst), client, index)
+    return _Evidence(rows=tuple(rows))
+
+
+def _burst_flags(
+    limits: burst.Ceiling | None, observations: Sequence[Observation[S3UploadSetting]]
+) -> list[bool]:
+    """Whether each observation was made on credits: by the account of the bytes reported, or because it was so fast."""
+    if limits is None or not limits.is_burstable or not observations:
+        return [False] * len(observations)
+    start = observations[0].started_at
+    transfers = [
+        ((o.started_at - start).total_seconds(), o.duration_seconds, float(o.transferred_bytes))
+        for o in observations
+    ]
+    fast = 1.3 * limits.baseline_bytes_per_second
+    return [
+        o.throughput_bytes_per_second > fast
+        or burst.credits_at(limits, transfers[:i], at_seconds=transfers[i][0]) > 0
+        for i, o in enumerate(observations)
+    ]
+
+
+def _rows(
+    observation: Observation[S3UploadSetting], is_burst: float, client: int, index: int
+) -> list[tuple[float, ...]]:
+    """The equations of one observation; none when nothing arrived."""
+    if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
+        return []
+    throttled = observation.throttled_count > 0
+    trusted = float(throttled or observation.failed_count > 0)
+    kind, log_value, n, s, full, rest, objects = _throughput_equation(observation)
+    rows = [
+        (float(kind), log_value, 1.0, trusted, float(client), n, s, full, rest,
+         float(observation.transferred_bytes), objects, is_burst, float(index))
+    ]  # fmt: skip
+    seconds = _object_seconds(observation)
+    if seconds > 0:
+        rows.append((_OBJECT, log(seconds), 3.0, 0.0, -1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, float(index)))
+    if throttled:
+        accepted = max(observation.request_count, 1) / observation.duration_seconds
+        rows.append(
+            (_THROTTLED, log(accepted), 2.0, 1.0, -1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, float(index))
+        )
+    return rows
+
+
+def _throughput_equation(
+    observation: Observation[S3UploadSetting],
+) -> tuple[int, float, float, float, float, float, float]:
+    measures, size = observation.measures, max(observation.context.payload_size_bytes, 1)
+    s = float(min(observation.setting.part_size_bytes, size))
+    parts = max(1.0, measures.get("part_count", ceil(observation.transferred_bytes / s)))
+    n = min(float(observation.setting.thread_count), parts)
+    mean_size = observation.transferred_bytes / parts
+    steady = measures.get("steady_throughput_bytes_per_second", 0.0)
+    if steady > 0:
+        return _STEADY, log(steady), n, mean_size, 0.0, 0.0, 0.0
+    objects = 1.0 if s < size else 0.0
+    full = float(parts // n)
+    value = log(observation.throughput_bytes_per_second)
+    return _WHOLE, value, n, mean_size, full, parts - full * n, objects
+
+
+def _object_seconds(observation: Observation[S3UploadSetting]) -> float:
+    measures = observation.measures
+    return measures.get("create_seconds", 0.0) + measures.get("complete_seconds", 0.0)
+
+
+# --- What a fit remembers. ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Posterior:
+    """Draws of the parameters, and the evidence around them: enough to predict."""
+
+    draws: Array
+    sigma: float
+    misfit: Misfit
+    evidence: _Evidence
+    weights: Array
+    credit_bytes: float | None
+
+    def to_state(self) -> dict[str, Any]:
+        return {
+            "draws": self.draws.tolist(),
+            "sigma": self.sigma,
+            "misfit_amplitude": self.misfit.amplitude,
+            "misfit_length_octaves": list(self.misfit.length_octaves),
+            "rows": [list(row) for row in self.evidence.rows],
+            "weights": self.weights.tolist(),
+            "credit_bytes": self.credit_bytes,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> _Posterior:
+        first, second = state["misfit_length_octaves"]
+        return cls(
+            draws=np.array(state["draws"], dtype=np.float64),
+            sigma=state["sigma"],
+            misfit=Misfit(amplitude=state["misfit_amplitude"], length_octaves=(first, second)),
+            evidence=_Evidence(rows=tuple(tuple(row) for row in state["rows"])),
+            weights=np.array(state["weights"], dtype=np.float64),
+            credit_bytes=state["credit_bytes"],
+        )
+
+    def log_throughput(self, transfers: _Transfers) -> tuple[Array, Array]:
+        """Draws of the logarithm (draws, settings), and the variance that the misfit adds (settings,)."""
+        values = transfers.log_throughput(self.draws)
+        if self.misfit.amplitude == 0 or not self.evidence.rows:
+            return values, np.zeros(values.shape[1])
+        data = self.evidence.measurements()
+        here = np.stack([np.log2(transfers.n), np.log2(transfers.s)], axis=1)
+        reach = self.misfit.amplitude**2 * matern(here, data.coordinates, self.misfit.length_octaves)
+        reach = reach * data.has_misfit
+        residual = data.log_values - self.evidence.law()(self.draws)
+        gain = np.linalg.solve(noise_covariance(data, self.misfit, self.sigma, self.weights), reach.T)
+        variance = self.misfit.amplitude**2 - np.einsum("sn,ns->s", reach, gain)
+        return values + residual @ gain, np.maximum(variance, 0.0)
+
+
+# --- The model. ---
+
+_THREADS = (1, 2, 3, 4, 5, 6, 7, 8)
+_THREAD_RATIO = 1.13
+_PART_SIZES_MIB = (5, 6, 8, 11, 16, 23, 32, 45, 64, 128, 256, 512, 1024, 2048, 5120)
+_WAVE_COUNT_MAX = 4  # part sizes that make so many full waves are always considered
+_SINGLE_PUT_BYTES_MAX = 64 * MiB
+_RAMP_THREADS = (4, 16, 64, 256)
+_RAMP_PART_BYTES = 8 * MiB
+_OBSERVATION_COUNT_MAX = 100
+_PROBE_WAVES = 3
+_PROBE_SECONDS = 2.0
+_INTERVAL = 1.645  # standard deviations: 90 %
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3UploadModel:
+    """The mechanistic law with priors, a Gaussian process on its residual, and a watch for change.
+
+    The limits narrow what is ever considered, for a client that has only one of the knobs.
+    """
+
+    thread_count_max: int = THREAD_COUNT_MAX
+    part_size_bytes_min: int = PART_SIZE_BYTES_MIN
+    part_size_bytes_max: int = PART_SIZE_BYTES_MAX
+
+    @property
+    def operation(self) -> str:
+        """The key in the table of services."""
+        return "s3_upload"
+
+    @property
+    def setting_type(self) -> type[S3UploadSetting]:
+        """Threads and part size."""
+        return S3UploadSetting
+
+    @property
+    def value_metric(self) -> str:
+        """Bytes of the object over the seconds from its first request to its last."""
+        return "throughput_bytes_per_second"
+
+    def default_setting(self, context: Context) -> S3UploadSetting:
+        """What boto3 does: ten threads, 8 MiB, doubled until there are at most 10,000 parts."""
+        part_size_bytes = 8 * MiB
+        while ceil(context.payload_size_bytes / part_size_bytes) > PART_COUNT_MAX:
+            part_size_bytes *= 2
+        return self.legal(context, S3UploadSetting(thread_count=10, part_size_bytes=part_size_bytes))
+
+    def legal(self, context: Context, setting: S3UploadSetting) -> S3UploadSetting:
+        """Within 5 MiB to 5 GiB and 10,000 parts; no part larger than the object needs."""
+        low = max(PART_SIZE_BYTES_MIN, ceil(context.payload_size_bytes / PART_COUNT_MAX))
+        high = max(low, min(PART_SIZE_BYTES_MAX, context.payload_size_bytes))
+        return S3UploadSetting(
+            thread_count=round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
+            part_size_bytes=round(min(max(setting.part_size_bytes, low), high)),
+        )
+
+    def ramp(self, context: Context) -> Sequence[S3UploadSetting]:
+        """Four threads, then four times as many each time."""
+        part = min(max(_RAMP_PART_BYTES, self.part_size_bytes_min), self.part_size_bytes_max)
+        threads = [n for n in _RAMP_THREADS if n <= self.thread_count_max] or [self.thread_count_max]
+        return [self.legal(context, S3UploadSetting(thread_count=n, part_size_bytes=part)) for n in threads]
+
+    def probe_cost(self, fit: Fit, context: Context, setting: S3UploadSetting) -> Cost:
+        """Three waves or two seconds, whichever is more, but at most the object; small objects go in a stream."""
+        posterior = _Posterior.from_state(fit.state)
+        size = max(context.payload_size_bytes, 1)
+        s = min(setting.part_size_bytes, size)
+        transfers = self._transfers(context, [setting], Demand())
+        rate = float(
+            np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))[0]).mean()
+        )
+        wanted = max(_PROBE_WAVES * setting.thread_count * s, rate * _PROBE_SECONDS)
+        transferred = wanted if size <= PART_SIZE_BYTES_MIN else min(wanted, size)
+        transferred = ceil(transferred / s) * s
+        requests = ceil(transferred / s) + 4  # create, complete, and cleaning up
+        seconds = transferred / rate + 1.0
+        limits = burst.ceiling(context.place.instance_type)
+        spare = limits.baseline_bytes_per_second * seconds if limits and limits.is_burstable else inf
+        return Cost(
+            transferred_bytes=int(transferred),
+            request_count=requests,
+            usd=upload_usd(
+                context.place.service_class, request_count=requests, transferred_bytes=transferred
+            ),
+            credit_bytes=int(max(0.0, transferred - spare)),
+            duration_seconds=5.0 * seconds,  # a dip must not end the probe
+        )
+
+    def measured_value(self, observation: Observation[S3UploadSetting]) -> float:
+        """Throughput of a whole object, extended from the share of it that was sent."""
+        size = observation.context.payload_size_bytes
+        steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
+        if steady <= 0 or observation.transferred_bytes >= size:
+            return observation.throughput_bytes_per_second
+        return size / (_object_seconds(observation) + size / steady)
+
+    def fit(
+        self,
+        place: Place,
+        observations: Sequence[Observation[S3UploadSetting]],
+        *,
+        prior: Fit | None,
+        seed: int,
+    ) -> Fit:
+        """The posterior since the place last changed, from the neighbour's parameters where they fit and tables else."""
+        ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
+        learned = _learn(place, _evidence(place, ordered), prior, seed)
+        return Fit(
+            place=place,
+            parameters=_parameters(learned.draws),
+            observation_count=len(ordered),
+            newest_observation_at=max((o.started_at for o in ordered), default=None),
+            residual_fraction_p50=learned.residual_fraction_p50,
+            is_off_model=learned.is_off_model,
+            drift_count=learned.drift_count,
+            state=learned.posterior(_credits(place, ordered)).to_state() | {"cusum": learned.cusum_level},
+        )
+
+    def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3UploadSetting]:
+        """A grid of ratios, with part sizes that divide the object evenly and waves that come out full."""
+        del fit
+        size = max(context.payload_size_bytes, 1)
+        threads = self._thread_ladder(demand)
+        sizes = self._part_ladder(context)
+        pairs = {(n, s) for n in threads for s in sizes}
+        pairs |= {(n, ceil(size / (n * m))) for n in threads for m in range(1, _WAVE_COUNT_MAX + 1)}
+        low, high = max(sizes[0], self.part_size_bytes_min), max(sizes[-1], self.part_size_bytes_min)
+        settings = {
+            self.legal(context, S3UploadSetting(thread_count=_useful(n, s, size, demand), part_size_bytes=s))
+            for n, s in pairs
+            if low <= s <= high
+        }
+        allowed = [x for x in settings if _memory_bytes(x, size) <= (demand.memory_bytes_max or inf)]
+        least = self.legal(context, S3UploadSetting(thread_count=1, part_size_bytes=low))
+        return sorted(allowed or [least], key=lambda x: (x.thread_count, x.part_size_bytes))
+
+    def appraise(
+        self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand
+    ) -> Appraisal:
+        """Posterior means; a stated bandwidth limit caps the value."""
+        values = np.exp(self.draws(fit, context, settings, demand))
+        value = values.mean(axis=0)
+        if demand.bandwidth_bytes_per_second_max is not None:
+            value = np.minimum(value, demand.bandwidth_bytes_per_second_max)
+        transfers = self._transfers(context, settings, demand)
+        return Appraisal(
+            value=value,
+            latency_seconds=self._object_latency(fit, context, settings, demand),
+            connection_count=transfers.n,
+            memory_bytes=transfers.n * transfers.s,
+            request_rate_per_second=value / transfers.s,
+        )
+
+    def draws(self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> Array:
+        """Draws of the logarithm of the value, (draws, settings): what is believed about all settings together."""
+        posterior = _Posterior.from_state(fit.state)
+        return posterior.log_throughput(self._transfers(context, settings, demand))[0]
+
+    def predict(self, fit: Fit, context: Context, setting: S3UploadSetting, demand: Demand) -> Prediction:
+        """Throughput, seconds of one object, requests per second: each for one future measurement."""
+        posterior = _Posterior.from_state(fit.state)
+        throughput = _interval(posterior, self._transfers(context, [setting], demand))
+        size = max(context.payload_size_bytes, 1)
+        alone = _interval(
+            posterior, self._transfers(context, [setting], replace(demand, object_count=1)), is_single=True
+        )
+        s = size / ceil(size / min(setting.part_size_bytes, size))
+        return {
+            "throughput_bytes_per_second": throughput,
+            "latency_seconds": Estimate(size / alone.high, size / alone.expected, size / alone.low),
+            "request_rate_per_second": Estimate(
+                throughput.low / s, throughput.expected / s, throughput.high / s
+            ),
+        }
+
+    def derive(
+        self, fit: Fit, context: Context, setting: S3UploadSetting, demand: Demand
+    ) -> Mapping[str, float]:
+        """Pool, threshold, limits and time-outs that follow from threads and part size."""
+        posterior = _Posterior.from_state(fit.state)
+        transfers = self._transfers(context, [setting], demand)
+        n, s = float(transfers.n[0]), float(transfers.s[0])
+        rate = float(np.exp(posterior.log_throughput(transfers)[0]).mean())
+        derived = {
+            "connection_pool_count": float(setting.thread_count + 1),
+            "multipart_threshold_bytes": float(_threshold_bytes(fit, self, context, setting, demand)),
+            "memory_bytes": n * s,
+            "crt_target_gbps": 0.4 * setting.thread_count,
+            "request_rate_per_second": rate / s,
+            "hedge_timeout_seconds": _hedge_seconds(posterior, transfers),
+        }
+        if demand.bandwidth_bytes_per_second_max is not None:
+            derived["rate_limit_bytes_per_second"] = demand.bandwidth_bytes_per_second_max
+        return derived | _burst_bundle(posterior, context, transfers)
+
+    def bottleneck(self, fit: Fit, context: Context, setting: S3UploadSetting, demand: Demand) -> str:
+        """The term of the soft minimum that is smallest at the posterior mean."""
+        if not fit.observation_count:
+            return "unknown"
+        posterior = _Posterior.from_state(fit.state)
+        return _bottleneck(posterior, self._transfers(context, [setting], demand), demand)
+
+    def _transfers(self, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> _Transfers:
+        threads = np.array([x.thread_count for x in settings], dtype=np.float64)
+        parts = np.array([x.part_size_bytes for x in settings], dtype=np.float64)
+        is_burst = demand.regime is Regime.BURST
+        return _planned(context, threads, parts, object_count=demand.object_count, is_burst=is_burst)
+
+    def _object_latency(
+        self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand
+    ) -> Array:
+        posterior = _Posterior.from_state(fit.state)
+        transfers = self._transfers(context, settings, replace(demand, object_count=1))
+        values = _single(transfers).log_throughput(posterior.draws)
+        return np.asarray(max(context.payload_size_bytes, 1) * np.exp(-values).mean(axis=0), dtype=np.float64)
+
+    def _thread_ladder(self, demand: Demand) -> list[int]:
+        most = min(self.thread_count_max, demand.thread_count_max or THREAD_COUNT_MAX)
+        ladder = [n for n in _THREADS if n <= most]
+        while ladder[-1] < most:
+            ladder.append(min(most, max(ladder[-1] + 1, round(ladder[-1] * _THREAD_RATIO))))
+        return ladder
+
+    def _part_ladder(self, context: Context) -> list[int]:
+        """Part sizes that cut the object evenly; the object itself where a single PUT is worth a thought."""
+        size = max(context.payload_size_bytes, 1)
+        low = max(self.part_size_bytes_min, ceil(size / PART_COUNT_MAX))
+        high = max(low, min(self.part_size_bytes_max, size))
+        wanted = [min(max(x * MiB, low), high) for x in _PART_SIZES_MIB]
+        even = {max(low, ceil(size / ceil(size / s))) for s in wanted}
+        if size <= min(_SINGLE_PUT_BYTES_MAX, self.part_size_bytes_max):
+            even.add(max(size, low))
+        return sorted(even)
+
+
+def _useful(n: int, s: int, size: int, demand: Demand) -> int:
+    """No more threads than there are requests to make."""
+    if size <= PART_SIZE_BYTES_MIN:
+        return n
+    return min(n, ceil(size / s) * max(demand.object_count, 1))
+
+
+def _memory_bytes(setting: S3UploadSetting, size: int) -> int:
+    """One buffer of one part for each connection: what a client that holds parts in memory needs at least."""
+    return setting.thread_count * min(setting.part_size_bytes, size)
+
+
+def _single(transfers: _Transfers) -> _Transfers:
+    """The same settings for exactly one object, also where a stream of small ones is meant."""
+    one = transfers.is_steady
+    return replace(
+        transfers,
+        full=np.where(one, 0.0, transfers.full),
+        rest=np.where(one, 1.0, transfers.rest),
+        is_steady=np.zeros_like(one),
+    )
+
+
+# --- Learning. ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learned:
+    draws: Array
+    evidence: _Evidence
+    peak: Peak
+    misfit: Misfit
+    residual_fraction_p50: float
+    is_off_model: bool
+    drift_count: int
+    cusum_level: float
+
+    def posterior(self, credit_bytes: float | None) -> _Posterior:
+        return _Posterior(
+            draws=self.draws,
+            sigma=self.peak.sigma,
+            misfit=self.misfit,
+            evidence=self.evidence,
+            weights=self.peak.weights,
+            credit_bytes=credit_bytes,
+        )
+
+
+def _learn(place: Place, evidence: _Evidence, neighbour: Fit | None, seed: int) -> _Learned:
+    prior = _choose_prior(place, evidence, neighbour)
+    drift_count = 0
+    while (changed := _find_change(evidence, prior)).observation is not None:
+        before, evidence = _split(evidence, changed.observation)
+        prior = _loosen(_posterior_gaussian(before, prior))
+        drift_count += 1
+    law, data = evidence.law(), evidence.measurements()
+    peak = maximise(law, data, prior, Misfit(), _starts(evidence, prior))
+    misfit = learn_misfit(law, data, prior, peak)
+    if misfit.amplitude > 0:
+        peak = refine(law, data, prior, misfit, peak)
+    residual = _residual_fraction(law, data, peak)
+    return _Learned(
+        draws=sample(law, data, prior, misfit, peak, count=DRAW_COUNT, seed=seed),
+        evidence=evidence,
+        peak=peak,
+        misfit=misfit,
+        residual_fraction_p50=residual,
+        is_off_model=misfit.amplitude >= MISFIT_AMPLITUDE_MAX
+        or (residual > _OFF_MODEL_RESIDUAL and len(data) >= 8),
+        drift_count=drift_count,
+        cusum_level=changed.level,
+    )
+
+
+_OFF_MODEL_RESIDUAL = 0.25
+_NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the measurements speak against it
+
+
+def _choose_prior(place: Place, evidence: _Evidence, neighbour: Fit | None) -> Gaussian:
+    """The neighbour's posterior, widened, unless what was measured here is likelier from tables alone."""
+    table = _table_prior(place)
+    if neighbour is None:
+        return table
+    inherited = _inherit(neighbour, place, table)
+    if not evidence.rows:
+        return inherited
+    law, data = evidence.law(), evidence.measurements()
+    fits = [maximise(law, data, prior, Misfit(), _starts(evidence, prior)) for prior in (inherited, table)]
+    return inherited if fits[0].log_evidence + _NEIGHBOUR_FAVOUR >= fits[1].log_evidence else table
+
+
+_OF_THE_SERVICE = (_L, _B, _R, _D)
+_OF_THE_HOST = (_C, _G, _CPU_REQUEST, _CPU_BYTE)
+
+
+def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
+    """A neighbour's posterior with what differs between the places let loose.
+
+    Latency and rate of one connection belong to the region and class; the ceiling belongs to the instance type.
+    """
+    draws = np.array(neighbour.state["draws"], dtype=np.float64)
+    mean, covariance = draws.mean(axis=0), 1.5 * np.cov(draws.T) + 1e-6 * np.eye(len(PARAMETERS))
+    there = neighbour.place
+    is_same_service = (there.region, there.service_class) == (place.region, place.service_class)
+    is_same_host = there.instance_type == place.instance_type
+    extra = np.full(len(PARAMETERS), 0.1)
+    extra[list(_OF_THE_SERVICE)] = 0.15 if is_same_service else 0.6
+    extra[list(_OF_THE_HOST)] = 0.15 if is_same_host else 0.8
+    if not is_same_host and place.instance_type != UNKNOWN and burst.ceiling(place.instance_type) is not None:
+        for index in (_C, _G):
+            mean[index] = table.mean[index]
+            covariance[index, :] = covariance[:, index] = 0.0
+            extra[index] = table.covariance[index, index] ** 0.5
+    return Gaussian(mean=mean, covariance=covariance + np.diag(extra**2))
+
+
+def _loosen(belief: Gaussian) -> Gaussian:
+    """After a change: everything may have moved, ceilings most."""
+    extra = np.full(len(PARAMETERS), 0.2)
+    extra[[_L, _B, _D]] = 0.6
+    extra[_C] = 1.0
+    return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))
+
+
+def _posterior_gaussian(evidence: _Evidence, prior: Gaussian) -> Gaussian:
+    law, data = evidence.law(), evidence.measurements()
+    peak = maximise(law, data, prior, Misfit(), _starts(evidence, prior))
+    return Gaussian(mean=peak.theta, covariance=peak.covariance)
+
+
+def _starts(evidence: _Evidence, prior: Gaussian) -> Array:
+    """The prior mean, and the explanations that the measurements suggest: slow connections, costly requests, a ceiling."""
+    rates = evidence.table[evidence.column("kind") <= _STEADY]
+    starts = np.repeat(prior.mean[None], 4, axis=0)
+    if not len(rates):
+        return starts[:1]
+    log_value, n, s = rates[:, 1], rates[:, _ROW.index("n")], rates[:, _ROW.index("s")]
+    best = int(np.argmax(log_value - np.log(n)))
+    single = float(log_value[best] - np.log(n[best]))
+    starts[1:, _C] = np.maximum(log_value.max() + 0.02, prior.mean[_C] - 4.0)
+    starts[1, _B], starts[1, _L] = single + 0.1, prior.mean[_L] - 1.0
+    starts[2, _B], starts[2, _L] = single + 0.7, np.log(s[best]) - single - 0.7
+    starts[3, _B] = max(single + 0.2, float(prior.mean[_B]))
+    return starts
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    observation: int | None
+    level: float
+
+
+_WATCH_AFTER = 4  # observations
+_REFIT_EVERY = 4  # observations, once there are many
+_MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
+
+
+def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
+    """Follow the measurements one by one; the first observation after a change, when the sums raise the alarm."""
+    observation = evidence.column("observation")
+    throughput_rows = np.flatnonzero(evidence.column("kind") <= _STEADY)
+    if len(throughput_rows) <= _WATCH_AFTER:
+        return _Change(None, 0.0)
+    state, peak, law_seen = drift.Cusum(), None, 0
+    for count in range(_WATCH_AFTER, len(throughput_rows)):
+        row = int(throughput_rows[count])
+        if peak is None or count < 12 or count - law_seen >= _REFIT_EVERY:
+            seen = _Evidence(rows=evidence.rows[:row])
+            start = peak or maximise(seen.law(), seen.measurements(), prior, Misfit(), _starts(seen, prior))
+            peak = refine(seen.law(), seen.measurements(), prior, Misfit(), _resized(start), iterations=2)
+            law_seen = count
+        state = state.after(_surprise(_Evidence(rows=evidence.rows[row : row + 1]), peak))
+        if state.is_alarm:
+            first = int(throughput_rows[max(count - state.run + 1, 1)])
+            return _Change(int(observation[first]), state.level)
+    return _Change(None, state.level)
+
+
+def _resized(peak: Peak) -> Peak:
+    return replace(peak, weights=np.ones(0))
+
+
+def _surprise(one: _Evidence, peak: Peak) -> float:
+    law, data = one.law(), one.measurements()
+    moved = np.concatenate([peak.theta[None], peak.theta + 1e-4 * np.eye(len(PARAMETERS))])
+    values = law(moved)[:, 0]
+    slope = (values[1:] - values[0]) / 1e-4
+    variance = (peak.sigma * data.noise_scale[0]) ** 2 + slope @ peak.covariance @ slope + _MODEL_SPREAD**2
+    return float((data.log_values[0] - values[0]) / np.sqrt(variance))
+
+
+def _split(evidence: _Evidence, first: int) -> tuple[_Evidence, _Evidence]:
+    index = _ROW.index("observation")
+    before = tuple(row for row in evidence.rows if row[index] < first)
+    return _Evidence(rows=before), _Evidence(rows=evidence.rows[len(before) :])
+
+
+def _residual_fraction(law: Law, data: Measurements, peak: Peak) -> float:
+    if not data.has_misfit.any():
+        return 0.0
+    residual = (data.log_values - law(peak.theta[None])[0])[data.has_misfit]
+    return float(np.median(np.abs(np.expm1(np.clip(residual, -5.0, 5.0)))))
+
+
+def _parameters(draws: Array) -> dict[str, Estimate]:
+    low, middle, high = np.exp(np.quantile(draws, [0.05, 0.5, 0.95], axis=0))
+    return {
+        name: Estimate(float(low[i]), float(middle[i]), float(high[i])) for i, name in enumerate(PARAMETERS)
+    }
+
+
+def _credits(place: Place, observations: Sequence[Observation[S3UploadSetting]]) -> float | None:
+    limits = burst.ceiling(place.instance_type)
+    if limits is None or not limits.is_burstable:
+        return None
+    if not observations:
+        return limits.credit_bytes_max
+    start = observations[0].started_at
+    transfers = [
+        ((o.started_at - start).total_seconds(), o.duration_seconds, float(o.transferred_bytes))
+        for o in observations
+    ]
+    return burst.credits_at(limits, transfers, at_seconds=transfers[-1][0] + transfers[-1][1])
+
+
+# --- Answering. ---
+
+
+def _interval(posterior: _Posterior, transfers: _Transfers, *, is_single: bool = False) -> Estimate:
+    """The 90 % interval of one future measurement, with the dips that it may meet."""
+    logs, extra = posterior.log_throughput(_single(transfers) if is_single else transfers)
+    values = logs[:, 0]
+    spread = float(np.sqrt(values.var() + extra[0] + posterior.sigma**2))
+    count = float(posterior.weights.sum())
+    reach = _INTERVAL * spread * (1.0 + 1.5 / (3.0 + count))
+    dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
+    middle = float(values.mean())
+    dip_reach = 0.35 * log(dips / 0.05) if dips > 0.05 else 0.0
+    return Estimate(exp(middle - max(reach, dip_reach)), exp(middle), exp(middle + reach))
+
+
+def _bottleneck(posterior: _Posterior, transfers: _Transfers, demand: Demand) -> str:
+    theta = posterior.draws.mean(axis=0)[None]
+    n, s = transfers.n, transfers.s
+    limits = {
+        "connections": np.log(n) + np.log(s) - np.logaddexp(theta[0, _L], np.log(s) - theta[0, _B]),
+        "host-ceiling": theta[0, _C] + transfers.is_burst * theta[0, _G],
+        "client-cpu": np.log(s) - np.logaddexp(theta[0, _CPU_REQUEST], theta[0, _CPU_BYTE] + np.log(s)),
+        "request-rate": theta[0, _R] + np.log(s),
+    }
+    if demand.bandwidth_bytes_per_second_max is not None:
+        limits["demand"] = np.log([demand.bandwidth_bytes_per_second_max])
+    name = min(limits, key=lambda key: float(np.asarray(limits[key]).reshape(-1)[0]))
+    if (
+        name == "connections"
+        and demand.memory_bytes_max is not None
+        and n[0] * s[0] > 0.85 * demand.memory_bytes_max
+    ):
+        return "memory"
+    return name
+
+
+def _hedge_seconds(posterior: _Posterior, transfers: _Transfers) -> float:
+    """When to send a part again: three times its usual time, which about one part in a thousand exceeds."""
+    steady = replace(transfers, is_steady=np.ones_like(transfers.is_steady))
+    rate = float(np.exp(steady.log_throughput(posterior.draws)).mean())
+    return max(1.0, 3.0 * float(transfers.n[0] * transfers.s[0]) / rate)
+
+
+def _threshold_bytes(
+    fit: Fit, model: S3UploadModel, context: Context, setting: S3UploadSetting, demand: Demand
+) -> int:
+    """The size from which parts beat a single PUT for one object alone."""
+    del fit, model, context, demand
+    return max(PART_SIZE_BYTES_MIN, setting.part_size_bytes)
+
+
+def _burst_bundle(posterior: _Posterior, context: Context, transfers: _Transfers) -> dict[str, float]:
+    """What a burstable host reaches with credits and without, and how long the credits last."""
+    limits = burst.ceiling(context.place.instance_type)
+    if limits is None or not limits.is_burstable:
+        return {}
+    both = {}
+    for name, flag in (("sustained", 0.0), ("burst", 1.0)):
+        at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
+        both[f"{name}_throughput_bytes_per_second"] = float(np.exp(at.log_throughput(posterior.draws)).mean())
+    if posterior.credit_bytes is not None:
+        rate = both["burst_throughput_bytes_per_second"]
+        spending = rate - limits.baseline_bytes_per_second
+        if spending > 0:
+            both["burst_seconds_left"] = posterior.credit_bytes / spending
+    return both

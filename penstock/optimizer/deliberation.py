@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from penstock.models.model import Fit, PerformanceModel
+from penstock.optimizer import evidence
+from penstock.optimizer.proposal import propose
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, SettingT
 
 
@@ -40,4 +42,19 @@ class Conclusion(Generic[SettingT]):
 
 def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
     """Fit the model to the history and propose the next probe."""
-    raise NotImplementedError
+    history = tuple(sorted(question.observations, key=lambda o: o.started_at))
+    learned = model.fit(question.place, history, prior=question.prior, seed=question.seed)
+    fit = evidence.attach(learned, model, history)
+    if question.next_context is None:
+        return Conclusion(fit=fit, plan=None)
+    plan = propose(
+        model,
+        fit,
+        history,
+        context=question.next_context,
+        demand=question.demand,
+        cost_max=question.cost_max,
+        seed=question.seed,
+        has_prior=question.prior is not None,
+    )
+    return Conclusion(fit=fit, plan=plan)

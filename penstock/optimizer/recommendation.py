@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.models.model import Fit, PerformanceModel
-from penstock.vocabulary import Context, Demand, Observation, Recommendation
+import numpy as np
+
+from penstock.models.model import Appraisal, Fit, PerformanceModel
+from penstock.optimizer import evidence, objective
+from penstock.units import format_rate, format_seconds
+from penstock.vocabulary import (
+    Basis,
+    Context,
+    Demand,
+    Estimate,
+    Prediction,
+    Recommendation,
+    setting_values,
+)
+
+_KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
+_KEEP_PRICE = 0.15  # of the logarithm of connections: advice that stands may take so much more
 
 
 def recommend(
@@ -24,4 +39,132 @@ def recommend(
     `previous` is the advice that stands: it is kept while it is as good as the new one (hysteresis). Runs in the
     daemon's own process for every new question on the socket: milliseconds, NumPy only.
     """
-    raise NotImplementedError
+    expires_at = now + timedelta(seconds=validity_seconds)
+    if fit is None:
+        return _default(model, context, demand, now, expires_at)
+    setting = _choose(model, fit, context, demand, previous)
+    prediction = model.predict(fit, context, setting, demand)
+    basis = _basis(fit, context, setting)
+    bottleneck = model.bottleneck(fit, context, setting, demand)
+    return Recommendation(
+        context=context,
+        setting=setting,
+        derived=model.derive(fit, context, setting, demand),
+        prediction=prediction,
+        demand=demand,
+        basis=basis,
+        bottleneck=bottleneck,
+        explanation=_explain(model.value_metric, prediction, demand, basis, bottleneck),
+        observation_count=fit.observation_count,
+        newest_observation_at=fit.newest_observation_at,
+        issued_at=now,
+        expires_at=expires_at,
+    )
+
+
+def _default(
+    model: PerformanceModel[Any], context: Context, demand: Demand, now: datetime, expires_at: datetime
+) -> Recommendation[Any]:
+    return Recommendation(
+        context=context,
+        setting=model.default_setting(context),
+        derived={},
+        prediction={},
+        demand=demand,
+        basis=Basis.DEFAULT,
+        bottleneck="unknown",
+        explanation="Nothing is known about this place yet: this is what the SDK does by itself.",
+        observation_count=0,
+        newest_observation_at=None,
+        issued_at=now,
+        expires_at=expires_at,
+    )
+
+
+def _choose(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    context: Context,
+    demand: Demand,
+    previous: Recommendation[Any] | None,
+) -> Any:  # a setting of the model's own type
+    settings = list(model.candidates(fit, context, demand))
+    standing = _standing(previous, context, demand)
+    if standing is not None and standing not in settings:
+        settings.append(standing)
+    appraisal = model.appraise(fit, context, settings, demand)
+    best = objective.choose(appraisal, demand.objective)
+    if standing is not None and _is_as_good(appraisal, demand, settings.index(standing), best):
+        return standing
+    return settings[best]
+
+
+def _standing(previous: Recommendation[Any] | None, context: Context, demand: Demand) -> Any:
+    """The setting of advice that answers the same question and rests on something."""
+    if previous is None or previous.basis is Basis.DEFAULT:
+        return None
+    return previous.setting if (previous.context, previous.demand) == (context, demand) else None
+
+
+def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) -> bool:
+    useful = objective.utility(appraisal, demand.objective)
+    cost = objective.price(appraisal, demand.objective)
+    enough = (objective.required_share(demand.objective) - _KEEP_WITHIN) * float(useful.max())
+    return bool(useful[standing] >= enough and cost[standing] <= cost[best] + _KEEP_PRICE)
+
+
+def _basis(fit: Fit, context: Context, setting: Any) -> Basis:
+    if fit.observation_count == 0:
+        return Basis.PRIOR
+    values = {name: float(value) for name, value in setting_values(setting).items()}
+    measured = any(cell.is_about(context) and _is_near(cell.setting, values) for cell in evidence.cells(fit))
+    return Basis.MEASURED if measured else Basis.MODEL
+
+
+def _is_near(measured: Any, advised: Any) -> bool:
+    """Within a tenth, knob by knob: closer than any measurement can tell apart."""
+    pairs = [(measured[name], value) for name, value in advised.items()]
+    return all(abs(a - b) <= 0.1 * max(abs(a), abs(b)) for a, b in pairs)
+
+
+_LIMITS = {
+    "connections": "more connections would help but for the limit on them",
+    "host-ceiling": "the host's network is full",
+    "request-rate": "the service's request rate is reached",
+    "client-cpu": "the client's CPU is the limit",
+    "memory": "memory is the limit",
+    "demand": "this carries what was asked for",
+}
+
+
+def _explain(metric: str, prediction: Prediction, demand: Demand, basis: Basis, bottleneck: str) -> str:
+    expected = prediction.get(metric)
+    reached = f"Expects {_range(metric, expected)}" if expected is not None else "Follows the model"
+    limit = _LIMITS.get(bottleneck, "what limits it is not known yet")
+    rest = {
+        Basis.PRIOR: "from tables and neighbours, nothing was measured here",
+        Basis.MODEL: "from what was measured at other settings here",
+        Basis.MEASURED: "measured at this setting",
+        Basis.DEFAULT: "by default",
+    }[basis]
+    return f"{reached} with the {_aim(demand)}, {rest}; {limit}."
+
+
+def _aim(demand: Demand) -> str:
+    return {
+        "throughput": "fewest connections within 2 % of the best",
+        "latency": "shortest time for one",
+        "frugal": "least memory, connections and requests that reach 80 % of the best",
+    }[demand.objective.value]
+
+
+def _range(metric: str, estimate: Estimate) -> str:
+    return f"{_quantity(metric, estimate.expected)} (90 %: {_quantity(metric, estimate.low)} to {_quantity(metric, estimate.high)})"
+
+
+def _quantity(metric: str, value: float) -> str:
+    if metric.endswith("bytes_per_second"):
+        return format_rate(value)
+    if "_seconds" in metric:
+        return format_seconds(value)
+    return f"{np.format_float_positional(value, precision=3, fractional=False, trim='-')}/s"

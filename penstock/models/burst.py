@@ -1,0 +1,172 @@
+"""Knows the two network ceilings of EC2 instances and the credits that lie between them.
+
+Small instances may send at a burst rate while they have credits and fall to their baseline afterwards. Credits are
+bytes above the baseline; an idle hour refills them:
+
+    0 <= q <= Q,    dq/dt = baseline - rate,    ceiling = burst if q > 0 else baseline
+
+Q was measured as half an hour to one hour of baseline (Skyrise traces of c6g and c6gd, 2024: 0.5 to 1.1 h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+GBPS = 1e9 / 8  # bytes per second
+_BUCKET_SECONDS = 3000.0  # of baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What the network of one instance type carries, in one direction."""
+
+    baseline_bytes_per_second: float
+    burst_bytes_per_second: float
+
+    @property
+    def is_burstable(self) -> bool:
+        """Whether there is more than the baseline to be had for a while."""
+        return self.burst_bytes_per_second > 1.05 * self.baseline_bytes_per_second
+
+    @property
+    def credit_bytes_max(self) -> float:
+        """A full bucket."""
+        return _BUCKET_SECONDS * self.baseline_bytes_per_second if self.is_burstable else 0.0
+
+    def credits_after(self, credit_bytes: float, *, rate_bytes_per_second: float, seconds: float) -> float:
+        """What is left after sending at a rate for a while; a rate below the baseline refills."""
+        gained = (self.baseline_bytes_per_second - rate_bytes_per_second) * seconds
+        return min(self.credit_bytes_max, max(0.0, credit_bytes + gained))
+
+    def burst_seconds_left(self, credit_bytes: float) -> float:
+        """How long the burst rate can be kept up from here."""
+        spent = self.burst_bytes_per_second - self.baseline_bytes_per_second
+        return credit_bytes / spent if spent > 0 else 0.0
+
+
+def ceiling(instance_type: str) -> Ceiling | None:
+    """What the table says; None for a type that is not in it."""
+    family, _, size = instance_type.partition(".")
+    baseline = _BASELINE_MBPS.get(family, {}).get(size)
+    if baseline is None:
+        return None
+    peak = max(baseline, _PEAK_MBPS[family]) if size in _BURSTABLE_SIZES else baseline
+    return Ceiling(baseline * 1e6 / 8, peak * 1e6 / 8)
+
+
+def credits_at(
+    limits: Ceiling, transfers: Iterable[tuple[float, float, float]], *, at_seconds: float
+) -> float:
+    """Credits left at a moment after transfers (start seconds, duration seconds, bytes), oldest first.
+
+    The bucket is taken to be full before the first; traffic that nobody reported is not in it.
+    """
+    left, clock = limits.credit_bytes_max, None
+    for started, duration, transferred in transfers:
+        if clock is not None and started > clock:
+            left = limits.credits_after(left, rate_bytes_per_second=0.0, seconds=started - clock)
+        seconds = max(duration, 1e-9)
+        left = limits.credits_after(left, rate_bytes_per_second=transferred / seconds, seconds=seconds)
+        clock = started + duration
+    if clock is not None and at_seconds > clock:
+        left = limits.credits_after(left, rate_bytes_per_second=0.0, seconds=at_seconds - clock)
+    return left
+
+
+# Baselines in Mbit/s as EC2's DescribeInstanceTypes gives them (as collected by Karpenter, 2026), by family and size.
+# Peaks are the "up to" of the product pages. Both are priors: what is measured replaces them.
+_FIVE = {"large": 750, "xlarge": 1250, "2xlarge": 2500, "4xlarge": 5000}
+_FIVE_LARGE = {
+    **_FIVE,
+    "8xlarge": 10000,
+    "12xlarge": 12000,
+    "16xlarge": 20000,
+    "24xlarge": 25000,
+    "metal": 25000,
+}
+_FIVE_COMPUTE = {
+    **_FIVE,
+    "9xlarge": 12000,
+    "12xlarge": 12000,
+    "18xlarge": 25000,
+    "24xlarge": 25000,
+    "metal": 25000,
+}
+_FIVE_AMD = {**_FIVE, "8xlarge": 7500, "12xlarge": 10000, "16xlarge": 12000, "24xlarge": 20000}
+_GRAVITON_TWO = {
+    **_FIVE,
+    "medium": 500,
+    "8xlarge": 12000,
+    "12xlarge": 20000,
+    "16xlarge": 25000,
+    "metal": 25000,
+}
+_SIX = {
+    "large": 781,
+    "xlarge": 1562,
+    "2xlarge": 3125,
+    "4xlarge": 6250,
+    "8xlarge": 12500,
+    "12xlarge": 18750,
+    "16xlarge": 25000,
+    "24xlarge": 37500,
+}
+_SEVEN_GRAVITON = {
+    "medium": 520,
+    "large": 937,
+    "xlarge": 1876,
+    "2xlarge": 3750,
+    "4xlarge": 7500,
+    "8xlarge": 15000,
+    "12xlarge": 22500,
+    "16xlarge": 30000,
+}
+_NETWORK_FIVE = {"large": 2100, "xlarge": 4100, "2xlarge": 8125, "4xlarge": 16250, "8xlarge": 25000}
+_NETWORK_FIVE_COMPUTE = {
+    "large": 3000,
+    "xlarge": 5000,
+    "2xlarge": 10000,
+    "4xlarge": 15000,
+    "9xlarge": 50000,
+    "18xlarge": 100000,
+}
+_NETWORK_SIX = {"large": 3125, "xlarge": 6250, "2xlarge": 12500, "4xlarge": 25000, "8xlarge": 50000}
+_NETWORK_GRAVITON = {"medium": 3125, "large": 6250, "xlarge": 12500, "2xlarge": 25000, "4xlarge": 50000}
+_TINY = {
+    "nano": 32,
+    "micro": 64,
+    "small": 128,
+    "medium": 256,
+    "large": 512,
+    "xlarge": 1024,
+    "2xlarge": 2048,
+}
+_GROUPS: tuple[tuple[str, int, dict[str, int]], ...] = (  # families, peak in Mbit/s, baselines
+    ("m5 m5d r5 r5d r5b", 10000, _FIVE_LARGE),
+    ("c5 c5d", 10000, _FIVE_COMPUTE),
+    ("m5a m5ad r5a r5ad", 10000, _FIVE_AMD),
+    ("c6g c6gd m6g m6gd r6g r6gd x2gd", 10000, _GRAVITON_TWO),
+    ("c6i c6id c6a m6i m6id m6a r6i r6id r6a c7i c7a m7i m7a r7i r7a", 12500, _SIX),
+    ("c7g c7gd m7g m7gd r7g r7gd c8g c8gd m8g m8gd r8g r8gd", 12500, _SEVEN_GRAVITON),
+    ("c8i c8id c8a m8i m8id m8a r8i r8id r8a", 12500, _SEVEN_GRAVITON),
+    ("m5n m5dn r5n r5dn", 25000, _NETWORK_FIVE),
+    ("c5n", 25000, _NETWORK_FIVE_COMPUTE),
+    ("c6in m6in m6idn r6in r6idn c8in m8in r8in", 25000, _NETWORK_SIX),
+    ("c7gn c8gn m8gn r8gn", 30000, _NETWORK_GRAVITON),
+    ("t3 t3a t4g", 5000, _TINY),
+    ("i3", 10000, {**_FIVE, "8xlarge": 10000, "16xlarge": 25000}),
+    ("i4i i4g", 10000, {"large": 781, "xlarge": 1875, "2xlarge": 4687, "4xlarge": 9375, "8xlarge": 18750}),
+    ("i3en", 25000, {"large": 2100, "xlarge": 4200, "2xlarge": 8400, "6xlarge": 25000}),
+    ("g4dn", 25000, {"xlarge": 5000, "2xlarge": 10000, "4xlarge": 20000}),
+    (
+        "g5 g6",
+        10000,
+        {"xlarge": 2500, "2xlarge": 5000, "4xlarge": 10000, "8xlarge": 25000, "16xlarge": 25000},
+    ),
+    ("p3", 10000, {"2xlarge": 2500, "8xlarge": 10000, "16xlarge": 25000}),
+    ("p4d", 400000, {"24xlarge": 400000}),
+)
+_BURSTABLE_SIZES = frozenset({"nano", "micro", "small", "medium", "large", "xlarge", "2xlarge", "4xlarge"})
+_BASELINE_MBPS = {family: sizes for families, _, sizes in _GROUPS for family in families.split()}
+_PEAK_MBPS = {family: peak for families, peak, _ in _GROUPS for family in families.split()}

@@ -1,0 +1,326 @@
+"""Knows how to learn the parameters of a physical law from few, one-sided noisy measurements; NumPy alone.
+
+The measurements are logarithms of positive quantities. With the law f, parameters theta (logarithms as well),
+a Gaussian prior and a Gaussian process g for what the law does not say:
+
+    y_i = f_i(theta) + g(x_i) + e_i,        theta ~ N(mean, covariance),    g ~ GP(0, amplitude^2 Matern-5/2)
+    e_i ~ (1 - d) N(0, (c_i sigma)^2) + d Dip,                       a dip lowers y_i by an exponential amount
+
+Transfers are disturbed downwards and hardly ever upwards, so a low measurement may be a dip while a high one is
+not: each measurement gets the probability of not being a dip as its weight (EM), while sigma comes down from 1 to
+its own size. Evidence that must not be explained away (throttling, failures) is `trusted` and keeps its weight.
+
+Draws from the posterior are made by solving the same problem for disturbed measurements and disturbed prior means
+("randomised maximum likelihood"): exact for a linear law, and right about ceilings that were never reached, where a
+quadratic approximation at the peak is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Law = Callable[[Array], Array]
+"""From parameters (problems, parameters) to the logarithm of each measurement (problems, measurements)."""
+
+_DIP_FRACTION = 0.08  # of probes; 0.07 was counted on published S3 curves
+_DIP_SCALE = 0.35  # of the logarithm: dips to 0.6-0.9 and the odd one far below
+_RISE_FRACTION = 0.01
+_SIGMA_TYPICAL = 0.08
+_SIGMA_MIN = 0.015
+_SIGMA_FREEDOM = 3.0  # the typical sigma counts as this many measurements
+_STEP_MAX = 1.5  # of a logarithm, in one step
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaussian:
+    """A belief about the parameters."""
+
+    mean: Array
+    covariance: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """What was measured, as arrays of shape (measurements,); `coordinates` is (measurements, 2)."""
+
+    log_values: Array
+    noise_scale: Array  # c_i: 1 for an ordinary probe, less where many requests were averaged
+    is_trusted: NDArray[np.bool_]
+    coordinates: Array  # where the Gaussian process sees it, in octaves
+    has_misfit: NDArray[np.bool_]  # whether the Gaussian process applies at all
+    group: NDArray[np.int64]  # the client that measured; -1 is penstock itself
+
+    def __len__(self) -> int:
+        return len(self.log_values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """The Gaussian process of what the law does not say."""
+
+    amplitude: float = 0.0
+    length_octaves: tuple[float, float] = (1.5, 3.0)
+    group_spread: float = 0.2  # how far another client may be off, as a whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The most probable parameters, with what the search learned about the noise."""
+
+    theta: Array
+    sigma: float
+    weights: Array
+    covariance: Array
+    log_evidence: float
+
+
+def maximise(law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, starts: Array) -> Peak:
+    """The best peak that is found from the starts (starts, parameters)."""
+    if not len(data):
+        return Peak(
+            theta=prior.mean,
+            sigma=_SIGMA_TYPICAL,
+            weights=np.ones(0),
+            covariance=prior.covariance,
+            log_evidence=0.0,
+        )
+    theta, sigma, weights = starts, np.ones(len(starts)), np.ones((len(starts), len(data)))
+    for cap in (1.0, 0.4, 0.2, np.inf, np.inf, np.inf):
+        theta = _descend(law, data, prior, misfit, theta, sigma, weights, iterations=5)
+        residual = data.log_values - law(theta)
+        sigma = (
+            np.minimum(_sigma(residual, weights, data), cap) if np.isinf(cap) else np.full(len(theta), cap)
+        )
+        weights = _weights(residual, sigma, data)
+    scores = [_log_evidence(law, data, prior, misfit, t, s) for t, s in zip(theta, sigma, strict=True)]
+    best = int(np.argmax(scores))
+    return peak_at(law, data, prior, misfit, theta[best], float(sigma[best]), weights[best], scores[best])
+
+
+def refine(
+    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, peak: Peak, *, iterations: int = 4
+) -> Peak:
+    """Follow a peak to new data, a new prior or a new misfit from where it was; cheap, for one step at a time."""
+    theta, sigma = peak.theta[None], np.array([peak.sigma])
+    for _ in range(2):
+        weights = _weights(data.log_values - law(theta), sigma, data)
+        theta = _descend(law, data, prior, misfit, theta, sigma, weights, iterations=iterations)
+        sigma = _sigma(data.log_values - law(theta), weights, data)
+    return peak_at(law, data, prior, misfit, theta[0], float(sigma[0]), weights[0], 0.0)
+
+
+def peak_at(
+    law: Law,
+    data: Measurements,
+    prior: Gaussian,
+    misfit: Misfit,
+    theta: Array,
+    sigma: float,
+    weights: Array,
+    log_evidence: float,
+) -> Peak:
+    """The peak at parameters that were found, with the covariance of its neighbourhood."""
+    jacobian = _jacobian(law, theta[None])[0]
+    noise = noise_covariance(data, misfit, sigma, weights)
+    information = jacobian.T @ np.linalg.solve(noise, jacobian) + np.linalg.inv(prior.covariance)
+    return Peak(
+        theta=theta,
+        sigma=sigma,
+        weights=weights,
+        covariance=np.linalg.inv(information),
+        log_evidence=log_evidence,
+    )
+
+
+def sample(
+    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, peak: Peak, *, count: int, seed: int
+) -> Array:
+    """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet."""
+    rng = np.random.default_rng(seed)
+    half = rng.standard_normal((count // 2, len(prior.mean)))
+    directions = np.concatenate([half, -half])
+    means = prior.mean + directions @ np.linalg.cholesky(prior.covariance).T
+    if not len(data):
+        return means
+    noise = np.linalg.cholesky(noise_covariance(data, misfit, peak.sigma, peak.weights))
+    half_noise = rng.standard_normal((count // 2, len(data)))
+    targets = data.log_values + np.concatenate([half_noise, -half_noise]) @ noise.T
+    start = np.repeat(peak.theta[None], count, axis=0)
+    whiten = np.broadcast_to(np.linalg.inv(noise), (count, len(data), len(data)))
+    return _levenberg(law, targets, whiten, means, np.linalg.inv(prior.covariance), start, iterations=8)
+
+
+def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
+    """Covariance of the measurements around the law."""
+    own = np.diag((sigma * data.noise_scale) ** 2 / np.maximum(weights, 1e-3))
+    return np.asarray(own + structure(data, misfit), dtype=np.float64)
+
+
+def structure(data: Measurements, misfit: Misfit) -> Array:
+    """The part of the covariance that measurements share: the misfit where they are near, and the client."""
+    same_client = (data.group[:, None] == data.group[None, :]) & (data.group[:, None] >= 0)
+    shared = misfit.group_spread**2 * same_client.astype(np.float64)
+    if misfit.amplitude > 0:
+        both = data.has_misfit[:, None] & data.has_misfit[None, :]
+        shared += (
+            both * misfit.amplitude**2 * matern(data.coordinates, data.coordinates, misfit.length_octaves)
+        )
+    return shared
+
+
+def matern(left: Array, right: Array, lengths: tuple[float, float]) -> Array:
+    """Matern-5/2 correlation between coordinates (a, 2) and (b, 2)."""
+    scaled = (left[:, None, :] - right[None, :, :]) / np.array(lengths)
+    distance = np.sqrt(5.0 * np.einsum("abk,abk->ab", scaled, scaled))
+    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance), dtype=np.float64)
+
+
+_AMPLITUDES = (0.0, 0.05, 0.1, 0.2, 0.4)
+_LENGTHS = ((1.0, 2.0), (1.0, 8.0), (2.5, 4.0))
+_SIGMAS = (0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.32)
+
+
+def learn_misfit(law: Law, data: Measurements, prior: Gaussian, peak: Peak) -> Misfit:
+    """The misfit with the highest marginal likelihood around the peak; none when there is too little to tell."""
+    if int(data.has_misfit.sum()) < MISFIT_MEASUREMENT_COUNT_MIN:
+        return Misfit()
+    jacobian = _jacobian(law, peak.theta[None])[0]
+    explained = jacobian @ prior.covariance @ jacobian.T
+    residual = data.log_values - law(peak.theta[None])[0]
+    scored = [
+        (
+            _marginal(residual, explained, data, misfit, sigma, peak.weights) + _log_prior(misfit, sigma),
+            misfit,
+        )
+        for misfit in _misfits()
+        for sigma in _SIGMAS
+    ]
+    return max(scored, key=lambda pair: pair[0])[1]
+
+
+MISFIT_MEASUREMENT_COUNT_MIN = 5
+MISFIT_AMPLITUDE_MAX = _AMPLITUDES[-1]
+
+
+def _misfits() -> list[Misfit]:
+    shapes = [Misfit(amplitude=a, length_octaves=lengths) for a in _AMPLITUDES[1:] for lengths in _LENGTHS]
+    return [Misfit(), *shapes]
+
+
+def _log_prior(misfit: Misfit, sigma: float) -> float:
+    """Small misfits before large ones; the noise near its typical size."""
+    return (
+        -4.0 * misfit.amplitude
+        - 0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.8) ** 2
+        - 0.5 * (misfit.amplitude > 0)
+    )
+
+
+def _marginal(
+    residual: Array, explained: Array, data: Measurements, misfit: Misfit, sigma: float, weights: Array
+) -> float:
+    covariance = explained + noise_covariance(data, misfit, sigma, weights)
+    factor = np.linalg.cholesky(covariance)
+    white = np.linalg.solve(factor, residual)
+    return float(-0.5 * white @ white - np.log(np.diag(factor)).sum())
+
+
+def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
+    """Probability that each measurement is no dip."""
+    scale = sigma[:, None] * data.noise_scale
+    core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
+    stray = _stray_density(residual)
+    weights = core / (core + stray + 1e-300)
+    return np.where(data.is_trusted, 1.0, np.maximum(weights, 1e-3))
+
+
+def _stray_density(residual: Array) -> Array:
+    fraction = np.where(residual < 0, _DIP_FRACTION, _RISE_FRACTION)
+    return np.asarray(fraction * np.exp(-np.abs(residual) / _DIP_SCALE) / _DIP_SCALE, dtype=np.float64)
+
+
+def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
+    squares = (weights * (residual / data.noise_scale) ** 2).sum(axis=-1)
+    effective = weights.sum(axis=-1)
+    lost = np.minimum(3.0, effective / 2)  # what the parameters have taken up
+    variance = (_SIGMA_FREEDOM * _SIGMA_TYPICAL**2 + squares) / (_SIGMA_FREEDOM + effective - lost)
+    return np.asarray(np.maximum(np.sqrt(variance), _SIGMA_MIN), dtype=np.float64)
+
+
+def _log_evidence(
+    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, theta: Array, sigma: float
+) -> float:
+    """Laplace's approximation, with the dips in the likelihood."""
+    residual = data.log_values - law(theta[None])[0]
+    scale = sigma * data.noise_scale
+    core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
+    likelihood = np.log(core + np.where(data.is_trusted, 0.0, _stray_density(residual)) + 1e-300).sum()
+    away = theta - prior.mean
+    peak = peak_at(
+        law, data, prior, misfit, theta, sigma, _weights(residual[None], np.array([sigma]), data)[0], 0.0
+    )
+    volume = np.linalg.slogdet(peak.covariance)[1] - np.linalg.slogdet(prior.covariance)[1]
+    return float(likelihood - 0.5 * away @ np.linalg.solve(prior.covariance, away) + 0.5 * volume)
+
+
+def _descend(
+    law: Law,
+    data: Measurements,
+    prior: Gaussian,
+    misfit: Misfit,
+    theta: Array,
+    sigma: Array,
+    weights: Array,
+    *,
+    iterations: int,
+) -> Array:
+    shared = structure(data, misfit)
+    own = (sigma[:, None] * data.noise_scale) ** 2 / np.maximum(weights, 1e-3)
+    covariance = shared + own[:, :, None] * np.eye(len(data))
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+    targets = np.broadcast_to(data.log_values, weights.shape)
+    means = np.broadcast_to(prior.mean, theta.shape)
+    return _levenberg(
+        law, targets, whiten, means, np.linalg.inv(prior.covariance), theta, iterations=iterations
+    )
+
+
+def _levenberg(
+    law: Law, targets: Array, whiten: Array, means: Array, precision: Array, theta: Array, *, iterations: int
+) -> Array:
+    """Levenberg-Marquardt for many problems at once."""
+
+    def cost(at: Array) -> tuple[Array, Array]:
+        residual = np.einsum("mij,mj->mi", whiten, targets - law(at))
+        away = means - at
+        return (residual**2).sum(axis=1) + np.einsum("mi,ij,mj->m", away, precision, away), residual
+
+    damping = np.full(len(theta), 1e-2)
+    current, residual = cost(theta)
+    for _ in range(iterations):
+        jacobian = whiten @ _jacobian(law, theta)
+        slope = np.einsum("mni,mn->mi", jacobian, residual) + (means - theta) @ precision
+        curve = np.einsum("mni,mnj->mij", jacobian, jacobian) + precision
+        curve += damping[:, None, None] * np.einsum("mii->mi", curve)[:, :, None] * np.eye(theta.shape[1])
+        step = np.clip(np.linalg.solve(curve, slope[:, :, None])[:, :, 0], -_STEP_MAX, _STEP_MAX)
+        tried, tried_residual = cost(theta + step)
+        better = tried < current
+        theta = np.where(better[:, None], theta + step, theta)
+        residual = np.where(better[:, None], tried_residual, residual)
+        current = np.where(better, tried, current)
+        damping = np.where(better, damping * 0.2, damping * 8.0)
+    return theta
+
+
+def _jacobian(law: Law, theta: Array) -> Array:
+    """Derivatives of the law, (problems, measurements, parameters)."""
+    problems, parameters = theta.shape
+    moved = theta[:, None, :] + np.concatenate([np.zeros((1, parameters)), _DIFFERENCE * np.eye(parameters)])
+    values = law(moved.reshape(-1, parameters)).reshape(problems, parameters + 1, -1)
+    return np.swapaxes((values[:, 1:] - values[:, :1]) / _DIFFERENCE, 1, 2)

@@ -1,0 +1,63 @@
+"""Knows what an application's aim means in numbers: which settings serve it well enough, and what they cost it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.model import Appraisal
+from penstock.vocabulary import Objective, Scale, knobs
+
+Array = NDArray[np.float64]
+
+THROUGHPUT_WITHIN = 0.02  # of the best: what fewer connections may cost
+LATENCY_WITHIN = 0.02
+FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach
+_MEMORY_SHARE = 0.25  # how much a halving of memory counts against a halving of connections
+
+
+def utility(appraisal: Appraisal, objective: Objective) -> Array:
+    """What is to be maximised; always positive."""
+    if objective is Objective.LATENCY:
+        return 1.0 / np.maximum(appraisal.latency_seconds, 1e-12)
+    return np.maximum(appraisal.value, 1e-12)
+
+
+def required_share(objective: Objective) -> float:
+    """The share of the best utility that is good enough."""
+    if objective is Objective.FRUGAL:
+        return FRUGAL_SHARE
+    return 1.0 - (LATENCY_WITHIN if objective is Objective.LATENCY else THROUGHPUT_WITHIN)
+
+
+def price(appraisal: Appraisal, objective: Objective) -> Array:
+    """The logarithm of what a setting takes: connections first, then memory; for the frugal requests count as well."""
+    connections = np.log(np.maximum(appraisal.connection_count, 1e-12))
+    memory = np.log(np.maximum(appraisal.memory_bytes, 1.0))
+    if objective is Objective.FRUGAL:
+        requests = np.log(
+            np.maximum(appraisal.request_rate_per_second / np.maximum(appraisal.value, 1e-12), 1e-30)
+        )
+        return np.asarray(connections + memory + 0.5 * requests, dtype=np.float64)
+    return np.asarray(connections + _MEMORY_SHARE * memory, dtype=np.float64)
+
+
+def choose(appraisal: Appraisal, objective: Objective) -> int:
+    """The index of the setting to advise: the cheapest of those that are good enough, then the better of equals."""
+    useful = utility(appraisal, objective)
+    good = useful >= required_share(objective) * useful.max()
+    cost = np.where(good, price(appraisal, objective), np.inf)
+    nearly = cost <= cost.min() + 1e-9
+    return int(np.argmax(np.where(nearly, useful, -np.inf)))
+
+
+def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:
+    """Settings as points: octaves for knobs that are searched by ratios (0 counts as a half), plain numbers else."""
+    columns = []
+    for name, knob in knobs(setting_type).items():
+        values = np.array([getattr(s, name) for s in settings], dtype=np.float64)
+        columns.append(np.log2(np.maximum(values, 0.5)) if knob.scale is Scale.LOG else values)
+    return np.stack(columns, axis=1)

@@ -1,0 +1,121 @@
+"""Knows scikit-optimize: the only file that does, and it imports it no earlier than a question needs it.
+
+Two uses. A model without draws of its own gets them here: a Gaussian process learns the logarithm of measured over
+expected value, with the model as prior mean. And where the physics is found not to describe the place, the same
+Gaussian process is asked without the physics, as a second opinion.
+
+scikit-optimize is called the way that was found to work: knobs in octaves, the logarithm of the value, the points
+that were really measured (clipped into the space), one model kept, no NaN ever. `tell` does the fitting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.model import Fit, PerformanceModel
+from penstock.optimizer.objective import coordinates
+from penstock.vocabulary import Context, Demand, Observation, knobs
+
+Array = NDArray[np.float64]
+
+_DRAW_COUNT = 48
+_TOLD_COUNT_MAX = 60
+_TOLD_COUNT_MIN = 3
+_FLOOR = 3.5  # of the logarithm below the best: a collapse need not be modelled to its depth
+_TILT = 0.15  # per octave: what is believed before there is anything to learn from
+_LEVEL = 0.3
+
+
+def draws(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    history: Sequence[Observation[Any]],
+    settings: Sequence[Any],
+    *,
+    context: Context,
+    demand: Demand,
+    seed: int,
+) -> Array:
+    """Draws of the logarithm of the value of each setting, (draws, settings)."""
+    points = coordinates(model.setting_type, settings)
+    told = _usable(model, history, context)
+    mean = _log_mean(model, fit, context, settings, demand)
+    if len(told) < _TOLD_COUNT_MIN:
+        return mean + _tilted(points, seed)
+    measured_at = coordinates(model.setting_type, [o.setting for o in told])
+    measured = np.log([model.measured_value(o) for o in told])
+    measured = np.maximum(measured, measured.max() - _FLOOR)
+    if fit.is_off_model:
+        return _gaussian_process_draws(model, points, measured_at, measured, seed)
+    expected = _log_mean(model, fit, context, [o.setting for o in told], demand)
+    return mean + _gaussian_process_draws(model, points, measured_at, measured - expected, seed)
+
+
+def _usable(
+    model: PerformanceModel[Any], history: Sequence[Observation[Any]], context: Context
+) -> list[Observation[Any]]:
+    def is_same(observation: Observation[Any]) -> bool:
+        low, high = sorted(
+            (max(observation.context.payload_size_bytes, 1), max(context.payload_size_bytes, 1))
+        )
+        return high <= 1.5 * low
+
+    usable = [o for o in history if is_same(o) and model.measured_value(o) > 0]
+    return usable[-_TOLD_COUNT_MAX:]
+
+
+def _log_mean(
+    model: PerformanceModel[Any], fit: Fit, context: Context, settings: Sequence[Any], demand: Demand
+) -> Array:
+    return np.log(np.maximum(model.appraise(fit, context, settings, demand).value, 1e-12))
+
+
+def _tilted(points: Array, seed: int) -> Array:
+    """Straight lines of random slope and level: enough to want to see both ends."""
+    rng = np.random.default_rng(seed)
+    slopes = _TILT * rng.standard_normal((_DRAW_COUNT, points.shape[1]))
+    return slopes @ (points - points.mean(axis=0)).T + _LEVEL * rng.standard_normal((_DRAW_COUNT, 1))
+
+
+def _gaussian_process_draws(
+    model: PerformanceModel[Any], points: Array, measured_at: Array, measured: Array, seed: int
+) -> Array:
+    optimizer = _told(model, points, measured_at, measured, seed)
+    clipped = np.clip(points, _low(points, measured_at), _high(points, measured_at))
+    transformed = optimizer.space.transform(clipped.tolist())
+    sampled = optimizer.models[-1].sample_y(transformed, n_samples=_DRAW_COUNT, random_state=seed)
+    return np.asarray(-sampled.T, dtype=np.float64)  # scikit-optimize minimises
+
+
+def _told(
+    model: PerformanceModel[Any], points: Array, measured_at: Array, measured: Array, seed: int
+) -> Any:  # skopt.Optimizer, which has no types
+    from skopt import Optimizer
+    from skopt.space import Real
+
+    low, high = _low(points, measured_at), _high(points, measured_at)
+    names = list(knobs(model.setting_type))
+    optimizer = Optimizer(
+        [Real(a, max(b, a + 1e-3), name=name) for a, b, name in zip(low, high, names, strict=True)],
+        base_estimator="GP",
+        acq_func="EI",
+        acq_optimizer="sampling",
+        acq_optimizer_kwargs={"n_points": 200, "n_restarts_optimizer": 2},
+        n_initial_points=1,
+        model_queue_size=1,
+        random_state=seed % 2**32,
+    )
+    optimizer.tell(measured_at.tolist(), (-measured).tolist())
+    return optimizer
+
+
+def _low(points: Array, measured_at: Array) -> Array:
+    return np.asarray(np.minimum(points.min(axis=0), measured_at.min(axis=0)), dtype=np.float64)
+
+
+def _high(points: Array, measured_at: Array) -> Array:
+    return np.asarray(np.maximum(points.max(axis=0), measured_at.max(axis=0)), dtype=np.float64)

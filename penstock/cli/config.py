@@ -1,0 +1,94 @@
+"""Knows `penstock config`: is it right, and what is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json, print_table
+from penstock.cli.trouble import TroubleError
+from penstock.daemon.config import ConfigError, LoadedConfiguration, load
+
+_file_option = click.option(
+    "--config",
+    "main_file",
+    type=click.Path(path_type=Path),
+    help="The main file; without it, the files of /usr/lib/penstock and /etc/penstock.",
+)
+
+
+@click.group(
+    epilog=examples(
+        "penstock config check",
+        "penstock config show --effective",
+        "penstock config check --config ./penstock.toml",
+    )
+)
+def config() -> None:
+    """Check or show the configuration; no daemon is needed."""
+
+
+@config.command()
+@_file_option
+@json_option
+def check(*, main_file: Path | None, as_json: bool) -> None:
+    """Report every mistake with its file and key; ends with 1 if there is any."""
+    try:
+        loaded = load(main_file)
+    except ConfigError as trouble:
+        if not as_json:
+            raise TroubleError(_complaint(trouble)) from trouble
+        problems = [{"file": p.file, "key": p.key, "detail": p.sentence} for p in trouble.problems]
+        print_json({"valid": False, "problems": problems})
+        raise click.exceptions.Exit(TroubleError.exit_code) from trouble
+    files = [str(file) for file in loaded.files]
+    if as_json:
+        print_json({"valid": True, "problems": [], "files": files})
+    else:
+        click.echo(f"The configuration is valid ({', '.join(files) or 'no files: defaults alone'}).")
+
+
+@config.command()
+@click.option("--effective", is_flag=True, help="All keys with defaults, not only those that a file sets.")
+@_file_option
+@json_option
+def show(*, effective: bool, main_file: Path | None, as_json: bool) -> None:
+    """Show what the files set and where, or with --effective all that is in force."""
+    loaded = _load(main_file)
+    rows = [row for row in _rows(loaded.effective()) if effective or row[0] in loaded.origins]
+    if as_json:
+        print_json({key: {"value": value, "origin": origin} for key, value, origin in rows})
+    elif rows:
+        print_table(("key", "value", "from"), [(key, _shown(value), origin) for key, value, origin in rows])
+    else:
+        click.echo("No file sets anything: the defaults are in force. See them with --effective.")
+
+
+def _load(main_file: Path | None) -> LoadedConfiguration:
+    try:
+        return load(main_file)
+    except ConfigError as trouble:
+        raise TroubleError(_complaint(trouble)) from trouble
+
+
+def _complaint(trouble: ConfigError) -> str:
+    return "the configuration cannot be used:\n" + "\n".join(f"  {problem}" for problem in trouble.problems)
+
+
+def _rows(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Dotted key, value and origin of each leaf of an effective configuration."""
+    for name, entry in table.items():
+        if set(entry) == {"value", "origin"}:
+            yield f"{prefix}{name}", entry["value"], entry["origin"]
+        else:
+            yield from _rows(entry, f"{prefix}{name}.")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value) or "-"
+    return "-" if value is None else str(value)

@@ -1,0 +1,76 @@
+"""Knows how a command asks the daemon, and which exit code each refusal is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError, WrongUsageError
+from penstock.client import connection
+
+socket_option = click.option(
+    "--socket",
+    "socket_path",
+    metavar="PATH",
+    envvar="PENSTOCK_SOCKET",
+    default=connection.SOCKET_PATH,
+    help=f"The daemon's socket [default: $PENSTOCK_SOCKET, else {connection.SOCKET_PATH}].",
+)
+
+_TROUBLES: Mapping[int, type[TroubleError]] = {400: WrongUsageError, 503: NotReadyError}
+
+
+def call(
+    socket_path: str,
+    method: str,
+    target: str,
+    *,
+    parameters: Mapping[str, str] | None = None,
+    document: Mapping[str, Any] | None = None,
+    timeout_seconds: float = 10.0,
+) -> dict[str, Any]:
+    """The document that the daemon answers with. Raises TroubleError with the daemon's own sentence."""
+    body = None if document is None else json.dumps(document).encode()
+    if method == "POST" and body is None:
+        body = b""
+    try:
+        answer = connection.ask(
+            socket_path, method, target, parameters=parameters, body=body, timeout_seconds=timeout_seconds
+        )
+    except connection.NoDaemonError as trouble:
+        raise NoDaemonError(str(trouble)) from trouble
+    received = _document(answer.body, socket_path)
+    if answer.status >= 400:
+        raise _TROUBLES.get(answer.status, TroubleError)(_sentence(received, answer.status))
+    return received
+
+
+def states(socket_path: str) -> Iterator[dict[str, Any]]:
+    """The state of all advice now, and again after each change. Raises TroubleError when the daemon goes away."""
+    try:
+        for line in connection.stream(socket_path, "/v1/watch"):
+            yield _document(line, socket_path)
+    except connection.NoDaemonError as trouble:
+        raise NoDaemonError(str(trouble)) from trouble
+
+
+def _document(body: bytes, socket_path: str) -> dict[str, Any]:
+    try:
+        received = json.loads(body)
+    except ValueError:
+        received = None
+    if not isinstance(received, dict):
+        raise TroubleError(
+            f"what answers on {socket_path} is not penstockd: name another socket with --socket"
+        )
+    return received
+
+
+def _sentence(problem: Mapping[str, Any], status: int) -> str:
+    errors = problem.get("errors")
+    if isinstance(errors, list) and errors:
+        return "; ".join(f"{error['where']} {error['detail']}" for error in errors)
+    return str(problem.get("detail") or f"the daemon answered with status {status}")

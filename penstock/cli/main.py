@@ -1,0 +1,92 @@
+"""Knows the commands of `penstock` by name; each is imported only when it is called, so that help comes at once."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from penstock.cli.examples import examples
+from penstock.cli.trouble import INTERRUPTED, TroubleError
+
+_EPILOG = (
+    examples(
+        "penstock demo                                  see all of it in three minutes",
+        "penstock query s3-upload --object-size 1GiB    threads and part size for one upload",
+        "penstock query sqs-delivery --rate 500         how to drive a queue at 500 messages/s",
+        "penstock wait && ./nightly-backup              start when there is advice",
+        "penstock COMMAND --help                        more, with examples",
+    )
+    + "\n\n\b\nExit codes:\n  0 done   1 failed   2 wrong usage   3 no daemon   4 stale or not ready"
+    + "\n\n\b\nShell completion (bash; for zsh and fish name that shell instead):"
+    + '\n  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"'
+)
+
+# Name: module, attribute, short help. The short help stands here so that `penstock --help` imports nothing more.
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "demo": ("penstock.cli.demo", "demo", "Watch it measure, decide and advise; no AWS account needed."),
+    "query": ("penstock.cli.query", "query", "Ask how to transfer something."),
+    "explain": ("penstock.cli.query", "explain", "Ask why that is the advice."),
+    "status": ("penstock.cli.status", "status", "Show what the daemon does, knows and has spent."),
+    "watch": ("penstock.cli.watch", "watch", "Print the advice whenever it changes."),
+    "wait": ("penstock.cli.status", "wait", "Wait until there is advice from measurements."),
+    "probe": ("penstock.cli.control", "probe", "Have the daemon measure something now."),
+    "reload": ("penstock.cli.control", "reload", "Have the daemon read its configuration again."),
+    "config": ("penstock.cli.config", "config", "Check or show the configuration."),
+    "run": ("penstock.cli.run", "run", "Measure and advise in the foreground, without a daemon."),
+    "report": ("penstock.cli.report", "report", "Write a page about what was learned and advised."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, _, short_help) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_LazyGroup,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="penstock", message="penstock %(version)s")
+def cli() -> None:
+    """Ask penstock how this host should talk to S3 and SQS.
+
+    A daemon, penstockd, measures the way from here to S3 and SQS within a budget, and learns. These commands ask it.
+    """
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `penstock` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns its exit code."""
+    try:
+        code = cli.main(arguments, prog_name="penstock", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as trouble:
+        trouble.show()
+        return trouble.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has enough. Python would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return TroubleError.exit_code
+    return code if isinstance(code, int) else 0

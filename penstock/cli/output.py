@@ -1,0 +1,154 @@
+"""Knows how a document is shown: as JSON, as a table on a terminal, or as plain aligned text in a pipe.
+
+Names carry their units, so a value is shown by the ending of its name: ``part_size_bytes`` 8388608 is "8 MiB".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from penstock.units import format_bytes, format_rate, format_seconds
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One document, indented on a terminal and on one line elsewhere; dates as text."""
+    indent = 2 if sys.stdout.isatty() else None
+    click.echo(json.dumps(document, indent=indent, default=_jsonable))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+    """Aligned columns: by rich on a terminal, else by spaces."""
+    if sys.stdout.isatty():
+        _print_rich_table(headings, rows, title)
+    else:
+        _print_plain_table(headings, rows, title)
+
+
+def print_mapping(document: Mapping[str, Any], *, title: str = "") -> None:
+    """A document whose names carry their units: plain values first, then each section, then each list."""
+    plain = [(label(name), text(name, value)) for name, value in document.items() if not _is_nested(value)]
+    if plain:
+        print_table(("", ""), plain, title=title)
+    for name, value in document.items():
+        if isinstance(value, Mapping) and value:
+            click.echo()
+            print_mapping(value, title=_title(title, name))
+        elif _is_list_of_mappings(value):
+            click.echo()
+            _print_list(value, title=_title(title, name))
+
+
+def label(name: str) -> str:
+    """``part_size_bytes`` as a person says it: "part size". What is counted keeps its noun."""
+    for ending in _ENDINGS:
+        stem = name.removesuffix(ending)
+        if stem not in {name, ""}:
+            return stem.replace("_", " ")
+    return name.replace("_", " ")
+
+
+def text(name: str, value: Any) -> str:
+    """A value as its name says: bytes, seconds, a rate, a fraction, money, a date, a count."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(text("", item) for item in value) or "-"
+    if isinstance(value, (int, float)):
+        return next(
+            (show(value) for ending, show in _ENDINGS.items() if name.endswith(ending)), _number(value)
+        )
+    return str(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+
+
+_ENDINGS: Mapping[str, Callable[[float], str]] = {
+    "_bytes_per_second": format_rate,
+    "_bytes_per_second_max": format_rate,
+    "_messages_per_second": lambda value: f"{_number(value)}/s",
+    "_per_second": lambda value: f"{_number(value)}/s",
+    "_bytes": format_bytes,
+    "_bytes_max": format_bytes,
+    "_seconds": format_seconds,
+    "_seconds_p50": format_seconds,
+    "_seconds_p99": format_seconds,
+    "_fraction": lambda value: f"{100 * value:.3g} %",
+    "_usd": lambda value: f"${value:,.4f}",
+    "_gbps": lambda value: f"{_number(value)} Gbit/s",
+    "_count": _number,
+}
+
+
+def _print_list(items: Sequence[Mapping[str, Any]], *, title: str) -> None:
+    names = list(
+        dict.fromkeys(name for item in items for name, value in item.items() if not _is_nested(value))
+    )
+    rows = [[text(name, item.get(name)) for name in names] for item in items]
+    print_table([label(name) for name in names], rows, title=title)
+
+
+def _print_plain_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> None:
+    lines = [list(row) for row in rows]
+    if any(headings):
+        lines.insert(0, list(headings))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))] if lines else []
+    if title:
+        click.echo(title)
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _print_rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        box=box.SIMPLE,
+        show_header=any(headings),
+        title_style="bold",
+    )
+    for heading in headings:
+        table.add_column(Text(heading))
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: brackets in a value are not markup
+    Console(no_color="NO_COLOR" in os.environ).print(table)
+
+
+def _title(outer: str, name: str) -> str:
+    return f"{outer}: {label(name)}" if outer else label(name)
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping) or _is_list_of_mappings(value)
+
+
+def _is_list_of_mappings(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple)) and bool(value) and all(isinstance(item, Mapping) for item in value)
+    )
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")

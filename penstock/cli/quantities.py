@@ -1,0 +1,29 @@
+"""Knows how sizes, rates and durations are given on the command line: with their units, as everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from penstock.units import UnitError, parse_bytes, parse_bytes_per_second, parse_seconds
+
+
+class Quantity(click.ParamType[float]):
+    """Text with a unit, read by one of the functions of `penstock.units`."""
+
+    def __init__(self, name: str, read: Callable[[str], float]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number of bytes, bytes per second or seconds; a usage error says what is expected."""
+        try:
+            return self._read(str(value))
+        except (UnitError, OverflowError) as trouble:
+            self.fail(str(trouble), param, ctx)
+
+
+BYTES = Quantity("size", parse_bytes)
+RATE = Quantity("rate", parse_bytes_per_second)
+SECONDS = Quantity("duration", parse_seconds)

@@ -1,0 +1,60 @@
+"""Knows `penstock status` and `penstock wait`: what the daemon does, and when it has something to say."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from penstock.cli.daemon import call, socket_option
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json, print_mapping
+from penstock.cli.quantities import SECONDS
+from penstock.cli.trouble import NoDaemonError, NotReadyError
+
+_PAUSE_SECONDS = 0.5
+
+
+@click.command(epilog=examples("penstock status", "penstock status --json | jq .budget"))
+@json_option
+@socket_option
+def status(*, as_json: bool, socket_path: str) -> None:
+    """Show what the daemon does, knows and has spent."""
+    document = call(socket_path, "GET", "/v1/status")
+    print_json(document) if as_json else print_mapping(document)
+
+
+@click.command(
+    epilog=examples(
+        "penstock wait --timeout 5m && ./nightly-backup",
+        "penstock wait --timeout 0s --max-age 1h           only look",
+    )
+)
+@click.option(
+    "--timeout", "timeout_seconds", type=SECONDS, default="5m", show_default=True, help="Give up after this."
+)
+@click.option(
+    "--max-age", "age_seconds_max", type=SECONDS, help="Advice on older measurements does not count."
+)
+@json_option
+@socket_option
+def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool, socket_path: str) -> None:
+    """Wait until there is advice from measurements for every operation.
+
+    Ends with 0 when there is, with 4 when it was not in time, with 3 when no daemon answered in all that time.
+    """
+    parameters = {} if age_seconds_max is None else {"max_age_seconds": str(age_seconds_max)}
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            document = call(socket_path, "GET", "/v1/ready", parameters=parameters)
+            break
+        except (NoDaemonError, NotReadyError):
+            left_seconds = deadline - time.monotonic()
+            if left_seconds <= 0:
+                raise
+            time.sleep(min(_PAUSE_SECONDS, left_seconds))
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(document["detail"])

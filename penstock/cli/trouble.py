@@ -1,0 +1,40 @@
+"""Knows the exit codes, and how expected trouble ends a command: with a sentence, never with a traceback.
+
+0 done    1 failed    2 wrong usage    3 no daemon    4 stale or not ready    130 interrupted
+
+click.ClickException
+  TroubleError        1
+    WrongUsageError   2
+    NoDaemonError     3
+    NotReadyError     4
+"""
+
+from __future__ import annotations
+
+import click
+
+INTERRUPTED = 130
+
+
+class TroubleError(click.ClickException):
+    """It did not work; the message says why and what to do."""
+
+    exit_code = 1
+
+
+class WrongUsageError(TroubleError):
+    """The question itself is wrong."""
+
+    exit_code = 2
+
+
+class NoDaemonError(TroubleError):
+    """Nobody answers."""
+
+    exit_code = 3
+
+
+class NotReadyError(TroubleError):
+    """The daemon has nothing fresh to say."""
+
+    exit_code = 4

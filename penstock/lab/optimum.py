@@ -151,7 +151,7 @@ async def _upload_part_until_accepted(
 
 
 def best_goodput_messages_per_second(truth: QueueTruth, *, in_service_max: int = 256) -> float:
-    """Return the most messages a second that can be sent, received and deleted in steady state, in full batches.
+    """Return the most messages a second that can be carried (sent, received, deleted) in full batches.
 
     A message needs a tenth of a send, of a receive and of a delete. With n requests in service, each taking
     its time stretched by the universal scalability law, X = 10 n / ((l_send + l_receive + l_delete) *

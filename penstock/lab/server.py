@@ -1,0 +1,117 @@
+"""Knows how to put a lab service behind a real socket, in this process or as a process of its own.
+
+    python -m penstock.lab.server s3|sqs --truth truth.json [--port 0] [--seed 0]
+
+prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM, on SIGINT and
+with its parent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from penstock.clock import SystemClock
+from penstock.lab.http_s3 import s3_application
+from penstock.lab.http_sqs import sqs_application
+from penstock.lab.link import LinkTruth
+from penstock.lab.s3 import S3Service
+from penstock.lab.sqs import QueueTruth, SqsService
+from penstock.units import KiB
+
+_HOST = "127.0.0.1"
+# A client may have this much under way that the link has not carried: little against a part, so that the client
+# feels the rate of the link and not that of the loopback interface.
+_RECEIVE_BUFFER_BYTES = 128 * KiB
+_PR_SET_PDEATHSIG = 1
+
+
+@asynccontextmanager
+async def serving(application: web.Application, *, port: int = 0) -> AsyncIterator[str]:
+    """Serve on a socket of the loopback interface for as long as the context lasts; the endpoint's URL."""
+    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
+    await runner.setup()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES
+        )  # connections inherit it
+        listener.bind((_HOST, port))
+        await web.SockSite(runner, listener, backlog=1024).start()
+        yield f"http://{_HOST}:{listener.getsockname()[1]}"
+    finally:
+        await runner.cleanup()
+        listener.close()
+
+
+def truth_json(truth: LinkTruth | QueueTruth) -> str:
+    """Write a truth as the file that `--truth` reads."""
+    return msgspec.json.encode(truth).decode()
+
+
+def make_application(service: str, truth: bytes, *, seed: int) -> web.Application:
+    """Make the application of one service from the JSON of its truth. Raises msgspec.ValidationError."""
+    if service == "s3":
+        link_truth = msgspec.json.decode(truth, type=LinkTruth)
+        return s3_application(S3Service(link_truth, clock=SystemClock(), seed=seed))
+    queue_truth = msgspec.json.decode(truth, type=QueueTruth)
+    return sqs_application(SqsService(queue_truth, clock=SystemClock(), seed=seed))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.lab.server", description="A service of known truth."
+    )
+    parser.add_argument("service", choices=("s3", "sqs"))
+    parser.add_argument(
+        "--truth", type=Path, required=True, help="JSON: the fields of LinkTruth or QueueTruth"
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 is any that is free")
+    parser.add_argument("--seed", type=int, default=0)
+    parsed = parser.parse_args(arguments)
+    try:
+        application = make_application(parsed.service, parsed.truth.read_bytes(), seed=parsed.seed)
+    except (OSError, msgspec.DecodeError) as error:
+        parser.error(f"the truth cannot be read: {error}")
+    _end_with_parent()
+    try:
+        asyncio.run(_serve(application, parsed.port))
+    except OSError as error:
+        parser.error(f"port {parsed.port} cannot be used: {error}")
+    return 0
+
+
+async def _serve(application: web.Application, port: int) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with serving(application, port=port) as endpoint_url:
+        sys.stdout.write(json.dumps({"endpoint_url": endpoint_url}) + "\n")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+def _end_with_parent() -> None:
+    """Have Linux send SIGTERM when the thread that started this process ends."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it ended just before
+        raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -3,7 +3,8 @@
 The physics itself is in `sqs_physics`, the duplicate loop in `duplicate_loop`. A fit reads these `measures`:
 
 - `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean`: of one request, at the batch it carried;
-  `*_request_count` beside them says how full the batches were, and without it they are taken from the rates
+  `*_request_count` beside them says how full the batches were, and without it they are taken from the rates.
+  Receives that waited for a message are in an application's mean but not in a probe's
 - `goodput_messages_per_second`: unique messages received and deleted
 - `sent_count`, `received_count`, `deleted_count`, `duplicate_count`, `visibility_timeout_seconds`
 """
@@ -39,7 +40,7 @@ SERVICE_LOAD_MAX = 0.92  # of a request rate that throttling taught
 RATE_HEADROOM = 1.05  # so that an application can catch up after a pause
 MEMORY_BYTES_PER_THREAD = 256 * KiB
 Indices = NDArray[np.int_]
-_PROBE_SECONDS = 4.0
+_PROBE_SECONDS = 6.0  # most of it sending, the rest draining
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 _STEP_FACTOR_MAX = 3
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)

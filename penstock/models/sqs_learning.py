@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.models.model import Array, Fit
 from penstock.models.sqs_physics import Drive, QueueCosts, forecast, request_seconds
-from penstock.vocabulary import Estimate, Observation, Place
+from penstock.vocabulary import Estimate, Observation, Origin, Place
 
 _DRAW_COUNT = 64
 _NORMAL_90 = 1.6449
@@ -69,6 +70,7 @@ class _Evidence:
     filled: dict[str, Array]  # messages in a request, by action
     seconds: dict[str, Array]  # of a request, by action
     received_rate: Array
+    has_idle_receives: NDArray[np.bool_]  # receives that waited for a message are in their mean
     goodput: Array
     latency_seconds: Array
     request_rate_max: float
@@ -242,6 +244,7 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
         filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
         seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
         received_rate=measured("received_count") / durations,
+        has_idle_receives=np.array([o.origin is Origin.APPLICATION for o in observations]),
         goodput=np.maximum([measured_goodput(o) for o in observations], 1e-3),
         latency_seconds=latency,
         request_rate_max=caps[0],
@@ -309,7 +312,7 @@ def _misfits(theta: Array, evidence: _Evidence) -> tuple[dict[str, Array], Array
             per_byte = float(costs.payload_seconds_per_byte[0, 0])
             expected = expected + (evidence.payload_size_bytes - 1.0) * per_byte * evidence.filled[action]
         if action == "receive":
-            expected = _with_idle_wait(expected, evidence)
+            expected = np.where(evidence.has_idle_receives, _with_idle_wait(expected, evidence), expected)
         seconds[action] = np.log(observed / expected)
     outcome = forecast(costs, drive)
     goodput = np.log(evidence.goodput / outcome.goodput[0])

@@ -13,7 +13,7 @@ from penstock.cli.output import json_option, print_json, print_table
 from penstock.cli.trouble import TroubleError
 from penstock.daemon.config import ConfigError, LoadedConfiguration, load
 
-_file_option = click.option(
+file_option = click.option(
     "--config",
     "main_file",
     type=click.Path(path_type=Path),
@@ -33,7 +33,7 @@ def config() -> None:
 
 
 @config.command()
-@_file_option
+@file_option
 @json_option
 def check(*, main_file: Path | None, as_json: bool) -> None:
     """Report every mistake with its file and key; ends with 1 if there is any."""
@@ -54,11 +54,11 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
 
 @config.command()
 @click.option("--effective", is_flag=True, help="All keys with defaults, not only those that a file sets.")
-@_file_option
+@file_option
 @json_option
 def show(*, effective: bool, main_file: Path | None, as_json: bool) -> None:
     """Show what the files set and where, or with --effective all that is in force."""
-    loaded = _load(main_file)
+    loaded = load_configuration(main_file)
     rows = [row for row in _rows(loaded.effective()) if effective or row[0] in loaded.origins]
     if as_json:
         print_json({key: {"value": value, "origin": origin} for key, value, origin in rows})
@@ -68,7 +68,8 @@ def show(*, effective: bool, main_file: Path | None, as_json: bool) -> None:
         click.echo("No file sets anything: the defaults are in force. See them with --effective.")
 
 
-def _load(main_file: Path | None) -> LoadedConfiguration:
+def load_configuration(main_file: Path | None) -> LoadedConfiguration:
+    """The configuration; a TroubleError lists every mistake."""
     try:
         return load(main_file)
     except ConfigError as trouble:

@@ -34,21 +34,25 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, title
 
 
 def print_mapping(document: Mapping[str, Any], *, title: str = "") -> None:
-    """A document whose names carry their units: plain values first, then each section, then each list."""
+    """A document whose names carry their units: plain values first, then its sections and lists, each a table."""
     plain = [(label(name), text(name, value)) for name, value in document.items() if not _is_nested(value)]
     if plain:
         print_table(("", ""), plain, title=title)
     for name, value in document.items():
-        if isinstance(value, Mapping) and value:
+        inner_title = f"{title}: {label(name)}" if title else label(name)
+        if _is_table(value):
             click.echo()
-            print_mapping(value, title=_title(title, name))
+            _print_rows([{"": key} | dict(row) for key, row in value.items()], title=inner_title)
+        elif isinstance(value, Mapping) and value:
+            click.echo()
+            print_mapping(value, title=inner_title)
         elif _is_list_of_mappings(value):
             click.echo()
-            _print_list(value, title=_title(title, name))
+            _print_rows([_flat(item) for item in value], title=inner_title)
 
 
 def label(name: str) -> str:
-    """``part_size_bytes`` as a person says it: "part size". What is counted keeps its noun."""
+    """``part_size_bytes`` as a person says it: "part size", since its value shows the unit."""
     for ending in _ENDINGS:
         stem = name.removesuffix(ending)
         if stem not in {name, ""}:
@@ -88,16 +92,29 @@ _ENDINGS: Mapping[str, Callable[[float], str]] = {
     "_fraction": lambda value: f"{100 * value:.3g} %",
     "_usd": lambda value: f"${value:,.4f}",
     "_gbps": lambda value: f"{_number(value)} Gbit/s",
-    "_count": _number,
 }
 
 
-def _print_list(items: Sequence[Mapping[str, Any]], *, title: str) -> None:
-    names = list(
-        dict.fromkeys(name for item in items for name, value in item.items() if not _is_nested(value))
-    )
-    rows = [[text(name, item.get(name)) for name in names] for item in items]
-    print_table([label(name) for name in names], rows, title=title)
+def _print_rows(rows: Sequence[Mapping[str, Any]], *, title: str) -> None:
+    """One line for each row. A column without a unit of its own takes that of the name in the first column."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_cell(name, row) for name in names] for row in rows]
+    print_table([label(name) for name in names], cells, title=title)
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> str:
+    if name == "":
+        return label(str(row[name]))
+    has_unit = any(name.endswith(ending) for ending in _ENDINGS)
+    return text(name if has_unit else str(row.get("", name)), row.get(name))
+
+
+def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The item with the values of its sections among its own."""
+    flat: dict[str, Any] = {}
+    for name, value in item.items():
+        flat.update(value if isinstance(value, Mapping) else {name: value})
+    return flat
 
 
 def _print_plain_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> None:
@@ -132,12 +149,16 @@ def _print_rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]], ti
     Console(no_color="NO_COLOR" in os.environ).print(table)
 
 
-def _title(outer: str, name: str) -> str:
-    return f"{outer}: {label(name)}" if outer else label(name)
-
-
 def _is_nested(value: Any) -> bool:
     return isinstance(value, Mapping) or _is_list_of_mappings(value)
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is a mapping of alike mappings: a table by name."""
+    if not isinstance(value, Mapping) or not value:
+        return False
+    rows = list(value.values())
+    return all(isinstance(row, Mapping) and row and list(row) == list(rows[0]) for row in rows)
 
 
 def _is_list_of_mappings(value: Any) -> bool:

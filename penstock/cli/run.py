@@ -1,0 +1,44 @@
+"""Knows `penstock run`: measuring and advising in the foreground, without a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.config import file_option, load_configuration
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json, print_mapping
+from penstock.cli.trouble import TroubleError, WrongUsageError
+from penstock.daemon.config import Configuration
+
+
+@click.command(
+    epilog=examples(
+        "penstock run --once --config ./penstock.toml", "penstock run --once --json | jq .recommendations"
+    )
+)
+@click.option("--once", is_flag=True, help="One cycle: probe what is due, learn, advise, end.")
+@file_option
+@json_option
+def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
+    """Measure and advise in the foreground, without a daemon.
+
+    It uses the database of the daemon, which must not run meanwhile, and its budget.
+    """
+    if not once:
+        raise WrongUsageError("say --once for one cycle in the foreground; `penstockd` runs for good")
+    document = asyncio.run(_one_cycle(load_configuration(main_file).configuration))
+    print_json(document) if as_json else print_mapping(document)
+
+
+async def _one_cycle(configuration: Configuration) -> Mapping[str, Any]:
+    from penstock.daemon.app import CannotStartError, run_once
+
+    try:
+        return await run_once(configuration)
+    except CannotStartError as trouble:
+        raise TroubleError(str(trouble)) from trouble

@@ -21,6 +21,7 @@ from penstock.clock import Clock
 from penstock.daemon import schedule
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.budget import Ledger, Verdict
+from penstock.daemon.database import DiskTrouble
 from penstock.daemon.services import Plan, Service
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.thinker import Thinker
@@ -98,7 +99,7 @@ class Conductor:
         self._watches = {watch.context: watch for watch in watches}
         self._board = board
         self._store = store
-        self._ledger = ledger
+        self.ledger = ledger
         self._thinker = thinker
         self._clock = clock
         self._host_verdict = host_verdict
@@ -114,8 +115,19 @@ class Conductor:
         self._news = asyncio.Event()
         self._tidy_at = clock.now()
         self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
+        self.cycle_count = 0
         self.activity = "starting"
         self.next_due_at: datetime | None = None
+
+    @property
+    def contexts(self) -> list[Context]:
+        """What is watched."""
+        return list(self._watches)
+
+    @property
+    def standings(self) -> list[schedule.Standing]:
+        """What the schedule knows of each context."""
+        return list(self._standings.values())
 
     # --- What others may ask for
 
@@ -174,9 +186,14 @@ class Conductor:
         """Do one cycle for this context and say in one sentence what was done."""
         watch = self._watches[context]
         self.activity = f"thinking about {_describe(context)}"
-        sentence, outcome = await self._try(watch, reason)
+        try:
+            sentence, outcome = await self._try(watch, reason)
+        except DiskTrouble as trouble:
+            verdict = Verdict(is_allowed=False, sentence=f"nothing can be written down: {trouble}")
+            sentence, outcome = self._postpone(watch, verdict), None
         cycle = Cycle(at=self._clock.now(), context=context, sentence=sentence, outcome=outcome)
         self.cycles.append(cycle)
+        self.cycle_count += 1
         self.activity = "idle"
         log.info("%s", sentence)
         return cycle
@@ -188,9 +205,9 @@ class Conductor:
         host = self._host_verdict(now)
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host), None
-        allowance = _smaller(watch.plan.cost_max, self._ledger.affordable(now))
+        allowance = _smaller(watch.plan.cost_max, self.ledger.affordable(now))
         plan = (await self._deliberate(watch.context.place, watch.context, allowance)).plan
-        verdict = self._ledger.allows(plan.cost_max if plan else watch.plan.cost_max, now)
+        verdict = self.ledger.allows(plan.cost_max if plan else watch.plan.cost_max, now)
         if plan is None or not verdict.is_allowed:
             return self._postpone(watch, verdict), None
         outcome = await self._probe(watch, dataclasses.replace(plan, reason=reason or plan.reason))
@@ -206,14 +223,14 @@ class Conductor:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
         context, started_at = watch.context, self._clock.now()
         self.activity = f"probing {_describe(context)} with {_describe_setting(plan.setting)}"
-        self._ledger, reserved = self._ledger.reserve(context.operation, plan.cost_max, started_at)
+        self.ledger, reserved = self.ledger.reserve(context.operation, plan.cost_max, started_at)
         await self._store.run(lambda store: store.add_spend(reserved))
         await self._store.run(lambda store: store.add_attempt(context, at=started_at))
         self._note_attempt(context, started_at)
         start_seconds = self._clock.monotonic_seconds()
         outcome = await watch.probe.run(plan)
         cost = _true_cost(plan, outcome, self._clock.monotonic_seconds() - start_seconds)
-        self._ledger, correction = self._ledger.settle(reserved, cost, self._clock.now())
+        self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
         await self._store.run(lambda store: store.add_spend(correction))
         if isinstance(outcome, Inconclusive):
             await self._store.run(lambda store: store.add_inconclusive(outcome))

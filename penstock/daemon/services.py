@@ -11,12 +11,12 @@ from penstock.daemon.config import Configuration, S3UploadSection, SqsDeliverySe
 from penstock.models.model import PerformanceModel
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
-from penstock.probes.outside import MessageQueues, ObjectStore
+from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
 from penstock.probes.probe import Journal, Probe
 from penstock.probes.s3_upload import S3UploadProbe
 from penstock.probes.sqs_delivery import SqsDeliveryProbe
 from penstock.units import GiB, KiB, MiB, TiB
-from penstock.vocabulary import Cost, SettingT
+from penstock.vocabulary import Cost, Inconclusive, Outcome, ProbePlan, SettingT
 
 
 class Outside(Protocol):
@@ -69,6 +69,37 @@ class Service(Generic[SettingT]):
     payload_ladder_bytes: tuple[
         int, ...
     ]  # the sizes that standing advice covers, besides those that are probed
+
+
+class ProbeOnDemand:
+    """A probe that is made when it is first needed, and again after that failed.
+
+    A daemon without usable credentials or network still starts, serves what it knows, and says what is wrong.
+    """
+
+    def __init__(self, service: Service[Any], equipment: Equipment) -> None:
+        self._service = service
+        self._equipment = equipment
+        self._probe: Probe[Any] | None = None
+
+    async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Make the probe if need be, and run it."""
+        if self._probe is None:
+            try:
+                self._probe = await self._service.make_probe(self._equipment)
+            except RequestError as trouble:
+                return Inconclusive(
+                    context=plan.context,
+                    setting=plan.setting,
+                    started_at=self._equipment.clock.now(),
+                    reason=str(trouble),
+                )
+        return await self._probe.run(plan)
+
+    async def close(self) -> None:
+        """Close what was made."""
+        if self._probe is not None:
+            await self._probe.close()
 
 
 async def _s3_upload_probe(equipment: Equipment) -> Probe[S3UploadSetting]:

@@ -59,14 +59,17 @@ class SpawnedThinker:
     async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
         """Ask the child, starting one when none is there. Raises ThinkerError when it dies on the way."""
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _settle_in, (os.getpid(),))
+            self._pool = ProcessPoolExecutor(
+                1, multiprocessing.get_context("spawn"), _settle_in, (os.getpid(),)
+            )
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._pool, deliberate, model, question)
         except BrokenProcessPool as trouble:
             self.rest()
             raise ThinkerError(
-                "the fitting process was killed (out of memory?); raise MemoryMax or lower advice.fit_observation_count_max"
+                "the fitting process was killed (out of memory?): raise MemoryMax, "
+                "or lower advice.fit_observation_count_max"
             ) from trouble
 
     def rest(self) -> None:

@@ -19,6 +19,10 @@ class Probe(Protocol[SettingT]):
         """
         ...
 
+    async def close(self) -> None:
+        """Remove what was kept outside between two runs."""
+        ...
+
 
 class LeftoverKind(StrEnum):
     """What a probe may create outside this process."""

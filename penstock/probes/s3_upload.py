@@ -50,7 +50,7 @@ OBJECT_COUNT_ENOUGH_MIN = 64
 FAILURE_COUNT_MAX = 8  # and two for each thread: past this the service is not measured but molested
 THROTTLE_PAUSE_SECONDS = 0.1  # after the first throttle in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
-MULTIPART_OVERHEAD_REQUEST_COUNT = 6  # create, complete; at worst abort, look, abort again, delete
+MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
 CLEAN_UP_SECONDS_MAX = 30.0
 _RANDOM_BLOCK_BYTES = MiB  # no compressor on the way looks back as far as this
 
@@ -109,6 +109,9 @@ class S3UploadProbe:
         finally:
             await clean_up_shielded(self._remove(upload, leftover), seconds_max=CLEAN_UP_SECONDS_MAX)
         return upload.outcome(started_at, effort)
+
+    async def close(self) -> None:
+        """Nothing is kept between two runs."""
 
     async def _remove(self, upload: _Upload, leftover: Leftover) -> None:
         """Strike the entry only when everything is gone; otherwise the next sweep finds it."""
@@ -361,9 +364,11 @@ class _Upload:
             await self._delete(key)
 
     async def _abort(self) -> None:
-        """A part on its way may outlive an abort, so look again; without an upload id, look first."""
+        """Abort; look again when a part that was on its way may outlive that, or when no id is known."""
         if self._upload_id is not None:
             await self._abort_one(self._object_key, self._upload_id)
+        if self._object_key in self._keys:  # it was to be completed: nothing was on its way any more
+            return
         self.request_count += 1
         for key, upload_id in await self.store.list_multipart_uploads(self.bucket, self.key_prefix):
             await self._abort_one(key, upload_id)

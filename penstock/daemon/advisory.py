@@ -1,0 +1,277 @@
+"""Knows how the socket's questions are answered from the board, the conductor and the ledger. Nothing here waits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.clock import Clock
+from penstock.daemon.api import RefusedError
+from penstock.daemon.board import Board
+from penstock.daemon.conductor import Conductor, Cycle
+from penstock.daemon.services import Service
+from penstock.daemon.store import AsyncStore
+from penstock.daemon.wire import Question, Standing, recommendation_document
+from penstock.models.model import Fit
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Inconclusive,
+    Observation,
+    Place,
+    Recommendation,
+    Setting,
+    setting_values,
+)
+
+ALTERNATIVE_COUNT = 8
+CYCLE_COUNT_SHOWN = 20
+
+
+class Advisory:
+    """`penstock.daemon.api.Advisor` of a living daemon."""
+
+    def __init__(
+        self,
+        *,
+        services: Mapping[str, Service[Any]],
+        board: Board,
+        conductor: Conductor,
+        store: AsyncStore,
+        clock: Clock,
+        home: Place,
+        started_at: datetime,
+        reload: Callable[[], Awaitable[str]],
+    ) -> None:
+        self._services = services
+        self._board = board
+        self._conductor = conductor
+        self._store = store
+        self._clock = clock
+        self._home = home
+        self._started_at = started_at
+        self._reload = reload
+
+    @property
+    def region(self) -> str:
+        """Of this host."""
+        return self._home.region
+
+    @property
+    def instance_type(self) -> str:
+        """Of this host."""
+        return self._home.instance_type
+
+    @property
+    def setting_types(self) -> Mapping[str, type[Setting]]:
+        """The operations that are advised here, each with its setting."""
+        return {operation: service.setting_type for operation, service in self._services.items()}
+
+    # --- Reading
+
+    def standing(self) -> Standing:
+        """All the advice that stands."""
+        return self._board.standing(self._clock.now())
+
+    def recommend(self, question: Question) -> Recommendation[Any]:
+        """The advice for this question; always some."""
+        return self._board.recommend(self._context(question), question.demand, self._clock.now())
+
+    def explain(self, question: Question) -> Mapping[str, Any]:
+        """Why that is the advice: the physics that were learned, and what else was considered."""
+        context = self._context(question)
+        recommendation = self._board.recommend(context, question.demand, self._clock.now())
+        fit = self._board.fit(context.place)
+        return {
+            "recommendation": recommendation_document(recommendation, generation=self._board.generation),
+            "fit": None if fit is None else _fit_document(fit),
+            "alternatives": [] if fit is None else self._alternatives(fit, recommendation),
+        }
+
+    def status(self) -> Mapping[str, Any]:
+        """What the daemon does, has done and has spent."""
+        now, ledger = self._clock.now(), self._conductor.ledger
+        cycles = list(self._conductor.cycles)
+        return {
+            "version": version("penstock"),
+            "region": self.region,
+            "instance_type": self.instance_type,
+            "started_at": self._started_at,
+            "activity": self._conductor.activity,
+            "next_probe_due_at": self._conductor.next_due_at,
+            "generation": self._board.generation,
+            "trouble": self._store.trouble,
+            "budget_per_day": dataclasses.asdict(ledger.limit),
+            "spent_per_day": dataclasses.asdict(ledger.spent(now)),
+            "contexts": [
+                {
+                    "operation": standing.context.operation,
+                    "region": standing.context.place.region,
+                    "payload_size_bytes": standing.context.payload_size_bytes,
+                    "observation_count": standing.observation_count,
+                    "attempt_count": standing.attempt_count,
+                    "last_attempt_at": standing.last_attempt_at,
+                    "postponed_until": standing.postponed_until,
+                }
+                for standing in self._conductor.standings
+            ],
+            "cycle_count": self._conductor.cycle_count,
+            "cycles": [_cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
+        }
+
+    def metrics(self) -> bytes:
+        """The same for Prometheus."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Snapshot(self._metric_families()))
+        return generate_latest(registry)
+
+    # --- Acting
+
+    async def record(self, observations: Sequence[Observation[Any]]) -> None:
+        """Keep what an application measured, and learn from it soon."""
+        for observation in observations:
+            try:
+                await self._store.add_observation(observation)
+            except ValueError as trouble:
+                raise RefusedError(f"this observation cannot be kept: {trouble}") from trouble
+        self._conductor.note_reports(observations)
+
+    async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
+        """Probe this out of turn, within the budget."""
+        context = Context(
+            place=dataclasses.replace(self._home, operation=operation), payload_size_bytes=payload_size_bytes
+        )
+        watched = [c for c in self._conductor.contexts if c.operation == operation]
+        match = next((c for c in watched if c == context), None)
+        if match is None:
+            sizes = (
+                ", ".join(str(c.payload_size_bytes) for c in watched) or "none: its probes are not enabled"
+            )
+            raise RefusedError(
+                f"{operation} is not probed at {payload_size_bytes} bytes here; the configured sizes are {sizes}"
+            )
+        self._conductor.request(match)
+        return f"a probe of {operation} at {payload_size_bytes} bytes comes next, within the budget"
+
+    async def reload(self) -> str:
+        """Read the configuration again."""
+        return await self._reload()
+
+    # --- Documents
+
+    def _context(self, question: Question) -> Context:
+        place = Place(
+            operation=question.operation,
+            region=question.region or self.region,
+            instance_type=question.instance_type or self.instance_type,
+            service_class=question.service_class,
+        )
+        return Context(place=place, payload_size_bytes=question.payload_size_bytes)
+
+    def _alternatives(self, fit: Fit, recommendation: Recommendation[Any]) -> list[dict[str, Any]]:
+        """The best settings by expected value, and what each would take."""
+        context, demand = recommendation.context, recommendation.demand
+        model = self._services[context.operation].model
+        settings = model.candidates(fit, context, demand)
+        appraisal = model.appraise(fit, context, settings, demand)
+        order = sorted(range(len(settings)), key=lambda i: -appraisal.value[i])[:ALTERNATIVE_COUNT]
+        return [
+            {
+                "setting": setting_values(settings[i]),
+                model.value_metric: float(appraisal.value[i]),
+                "latency_seconds": float(appraisal.latency_seconds[i]),
+                "connection_count": float(appraisal.connection_count[i]),
+                "memory_bytes": float(appraisal.memory_bytes[i]),
+            }
+            for i in order
+        ]
+
+    def _metric_families(self) -> list[Metric]:
+        now = self._clock.now()
+        info = GaugeMetricFamily("penstock_build_info", "The version that runs.", labels=["version"])
+        info.add_metric([version("penstock")], 1)
+        cycles = CounterMetricFamily("penstock_cycles", "Cycles done since the start.")
+        cycles.add_metric([], self._conductor.cycle_count)
+        families: list[Metric] = [info, cycles]
+        families += _spend_families(self._conductor.ledger.spent(now), self._conductor.ledger.limit)
+        advised = GaugeMetricFamily(
+            "penstock_recommended_setting", "Each knob of the standing advice.", labels=[*_LABELS, "knob"]
+        )
+        expected = GaugeMetricFamily(
+            "penstock_predicted_value", "What the advice is expected to reach.", labels=[*_LABELS, "metric"]
+        )
+        age = GaugeMetricFamily(
+            "penstock_newest_observation_age_seconds", "How old the newest evidence is.", labels=_LABELS
+        )
+        for recommendation in self.standing().recommendations:
+            labels = _labels(recommendation.context)
+            for knob, value in setting_values(recommendation.setting).items():
+                advised.add_metric([*labels, knob], value)
+            for metric, estimate in recommendation.prediction.items():
+                expected.add_metric([*labels, metric], estimate.expected)
+            if recommendation.newest_observation_at is not None:
+                age.add_metric(labels, (now - recommendation.newest_observation_at).total_seconds())
+        return [*families, advised, expected, age]
+
+
+_LABELS = ["operation", "region", "instance_type", "payload_size_bytes"]
+
+
+class _Snapshot(Collector):
+    """Families that were worked out beforehand."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def _labels(context: Context) -> list[str]:
+    return [
+        context.operation,
+        context.place.region,
+        context.place.instance_type,
+        str(context.payload_size_bytes),
+    ]
+
+
+def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
+    families: list[Metric] = []
+    for name, cost, text in (
+        ("penstock_spent_per_day", spent, "What probes cost in the last 24 hours."),
+        ("penstock_budget_per_day", limit, "What probes may cost in any 24 hours."),
+    ):
+        family = GaugeMetricFamily(name, text, labels=["resource"])
+        for resource, value in dataclasses.asdict(cost).items():
+            family.add_metric([resource], value)
+        families.append(family)
+    return families
+
+
+def _fit_document(fit: Fit) -> dict[str, Any]:
+    return {
+        "parameters": {name: dataclasses.asdict(estimate) for name, estimate in fit.parameters.items()},
+        "observation_count": fit.observation_count,
+        "newest_observation_at": fit.newest_observation_at,
+        "residual_fraction_p50": fit.residual_fraction_p50,
+        "is_off_model": fit.is_off_model,
+        "drift_count": fit.drift_count,
+    }
+
+
+def _cycle_document(cycle: Cycle) -> dict[str, Any]:
+    return {
+        "at": cycle.at,
+        "operation": cycle.context.operation,
+        "payload_size_bytes": cycle.context.payload_size_bytes,
+        "sentence": cycle.sentence,
+        "is_conclusive": cycle.outcome is not None and not isinstance(cycle.outcome, Inconclusive),
+    }

@@ -1,0 +1,78 @@
+"""Knows how `penstockd` begins: its options, its environment, and how it ends when it cannot go on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the daemon until it is told to stop; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    for name in _ONE_THREAD:  # read when NumPy is first imported, here and in the child that fits
+        os.environ.setdefault(name, "1")
+    return _run(options.config)
+
+
+def _run(config_file: Path | None) -> int:
+    # Imported here: after the environment is set, and not for `--help`.
+    import uvloop
+
+    from penstock.daemon import log
+    from penstock.daemon.app import serve
+    from penstock.daemon.conductor import ConductorError
+    from penstock.daemon.config import ConfigError, Configuration, load
+    from penstock.daemon.database import StoreError
+    from penstock.daemon.listener import SocketPathError
+
+    def read() -> Configuration:
+        return load(config_file).configuration
+
+    status = 0
+    try:
+        configuration = read()
+        log.configure(configuration.daemon.log_level, configuration.daemon.log_format)
+        uvloop.run(serve(read))
+    except* ConfigError as group:
+        status = _complain(EXIT_USAGE, group)
+    except* (StoreError, SocketPathError, ConductorError) as group:
+        status = _complain(EXIT_FAILED, group)
+    return status
+
+
+def _complain(status: int, group: BaseExceptionGroup[Exception]) -> int:
+    """One line for each expected trouble, whichever task it came from; no traceback."""
+    for trouble in group.exceptions:
+        if isinstance(trouble, BaseExceptionGroup):
+            _complain(status, trouble)
+        else:
+            sys.stderr.write(f"penstockd: {trouble}\n")
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstockd",
+        description="Measures how this host should talk to S3 and SQS, and tells the applications on it.",
+        epilog="It runs in the foreground; under systemd use the unit. "
+        "Ask it with `penstock query` and `penstock status`.",
+    )
+    parser.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="read this file, and FILE's *.d folder, in place of /etc/penstock/penstock.toml",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

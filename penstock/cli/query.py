@@ -133,7 +133,7 @@ def _parameters(operation: str, stated: Mapping[str, object]) -> dict[str, str]:
 
 def _add(group: click.Group, name: str, options: Callable[[Command], Command], purpose: str) -> None:
     """One question of a group. The options carry the names of the socket's own query parameters."""
-    target, show = ("/v1/recommendation", _show_advice) if group is query else ("/v1/explain", _show_reasons)
+    target, show = ("/v1/recommendation", show_advice) if group is query else ("/v1/explain", print_mapping)
 
     @group.command(name, help=purpose)
     @options
@@ -144,7 +144,8 @@ def _add(group: click.Group, name: str, options: Callable[[Command], Command], p
         print_json(document) if as_json else show(document)
 
 
-def _show_advice(document: Mapping[str, Any]) -> None:
+def show_advice(document: Mapping[str, Any]) -> None:
+    """One recommendation for people: what to use, what to expect, what it rests on."""
     place = f"{document['region']}, {document['instance_type']}"
     size = text("_bytes", document["payload_size_bytes"])
     bundle = {**document["setting"], **document["derived"]}
@@ -176,10 +177,6 @@ def _evidence(document: Mapping[str, Any]) -> str:
         f"Basis: {document['basis']}, {document['observation_count']} observations, the newest {age} old "
         f"when this was issued. Limited by: {document['bottleneck']}."
     )
-
-
-def _show_reasons(document: Mapping[str, Any]) -> None:
-    print_mapping(document)
 
 
 _add(

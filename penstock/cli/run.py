@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import click
 
 from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json, print_mapping
+from penstock.cli.output import json_option, print_json, text
+from penstock.cli.query import show_advice
 from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.daemon.config import Configuration
 
@@ -32,13 +34,40 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
     if not once:
         raise WrongUsageError("say --once for one cycle in the foreground; `penstockd` runs for good")
     document = asyncio.run(_one_cycle(load_configuration(main_file).configuration))
-    print_json(document) if as_json else print_mapping(document)
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
 
 
-async def _one_cycle(configuration: Configuration) -> Mapping[str, Any]:
-    from penstock.daemon.app import CannotStartError, run_once
+async def _one_cycle(configuration: Configuration) -> dict[str, Any]:
+    """What was done and what is advised now, as one document."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
+    from penstock.daemon.app import run_once
+    from penstock.daemon.conductor import ConductorError
+    from penstock.daemon.database import StoreError
+    from penstock.daemon.wire import standing_document
 
     try:
-        return await run_once(configuration)
-    except CannotStartError as trouble:
+        cycles, standing = await run_once(configuration)
+    except (StoreError, ConductorError) as trouble:
         raise TroubleError(str(trouble)) from trouble
+    done = [
+        {
+            "at": cycle.at,
+            "operation": cycle.context.operation,
+            "payload_size_bytes": cycle.context.payload_size_bytes,
+            "sentence": cycle.sentence,
+        }
+        for cycle in cycles
+    ]
+    return {"cycles": done, **standing_document(standing)}
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    for cycle in document["cycles"]:
+        size = text("payload_size_bytes", cycle["payload_size_bytes"])
+        click.echo(f"{cycle['operation']} of {size}: {cycle['sentence']}")
+    for recommendation in document["recommendations"]:
+        click.echo()
+        show_advice(recommendation)

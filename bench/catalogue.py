@@ -4,6 +4,7 @@ Groups are shaped after: published tables (`calibrated`), hosts as they are sold
 (`generic`), ceilings that are reached early (`flat`), and shapes that no law of uploads would give (`off-model`).
 """
 
+# ruff: noqa: E501  (the rows of its tables are read across)
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from math import pi
+from typing import Any
 
 import numpy as np
 
@@ -48,13 +50,13 @@ def noise(
     )
 
 
-def uploading(name: str, group: Group, link: Link, size: int, chance: Noise, **rest: object) -> Surface:
+def uploading(name: str, group: Group, link: Link, size: int, chance: Noise, **rest: Any) -> Surface:
     """A surface of the simulation. A link's memory limit is told to the tuner."""
     known = int(link.memory_bytes) if np.isfinite(link.memory_bytes) else None
     fields = {"memory_bytes_max": known, **rest}
     return Surface(
         name=name, group=group, object_size_bytes=size, field=Upload(link, size), noise=chance, **fields
-    )  # type: ignore[arg-type]
+    )
 
 
 @cache
@@ -124,8 +126,8 @@ def _generic() -> list[Surface]:
     near = IN_REGION
     return [
         uploading("gen-10gbps", g, near, GiB, noise(0.05, 0.12, 0.04), instance_type="c5n.2xlarge", nominal_nic_bytes_per_second=1.25e9),
-        uploading("gen-25gbps", g, replace(near, nic_bytes_per_second=2.9e9, burstiness=0.6), 4 * GiB, noise(0.05, 0.15, 0.05), instance_type="c5n.4xlarge", nominal_nic_bytes_per_second=3.125e9),
-        uploading("gen-cpu-bound", g, replace(near, core_count=2, cpu_seconds_per_byte=6e-9, switch_fraction=0.03, burstiness=0.7), GiB, noise(0.06, 0.18, 0.04)),
+        uploading("gen-25gbps", g, replace(near, nic_bytes_per_second=2.9e9, burstiness=0.8, gust_part_count=20), 4 * GiB, noise(0.05, 0.15, 0.05), instance_type="c5n.4xlarge", nominal_nic_bytes_per_second=3.125e9),
+        uploading("gen-cpu-bound", g, replace(near, core_count=2, cpu_seconds_per_byte=6e-9, switch_fraction=0.03, burstiness=0.7, gust_part_count=5), GiB, noise(0.06, 0.18, 0.04)),
         uploading("gen-requests-cost-cpu", g, replace(near, core_count=1, cpu_seconds_per_request=0.030, cpu_seconds_per_byte=1.5e-9), 2 * GiB, noise(0.06, 0.15, 0.03)),
         uploading("gen-far", g, FAR, GiB, noise(0.10, 0.20, 0.05, slow_sigma=0.15), region="ap-southeast-2"),
         uploading("gen-far-lossy", g, replace(FAR, overload_loss=0.35, overload_slack=1.2, window_bytes=0.8 * MB), 512 * MiB, noise(0.12, 0.28, 0.08), region="sa-east-1"),
@@ -135,7 +137,7 @@ def _generic() -> list[Surface]:
         uploading("gen-small-memory", g, replace(near, memory_bytes=512 * MiB), 2 * GiB, noise(0.05, 0.14, 0.04)),
         uploading("gen-tiny-memory-far", g, replace(FAR, memory_bytes=256 * MiB), GiB, noise(0.08, 0.18, 0.05), region="ap-southeast-2"),
         uploading("gen-seeking-disk", g, replace(near, disk_bytes_per_second=160 * MB, seek_fraction=0.02), 2 * GiB, noise(0.08, 0.20, 0.05)),
-        uploading("gen-small-object", g, replace(near, nic_bytes_per_second=600 * MB), 64 * MiB, noise(0.08, 0.20, 0.06)),
+        uploading("gen-small-object", g, replace(near, nic_bytes_per_second=600 * MB, burstiness=0.7, gust_part_count=3), 64 * MiB, noise(0.08, 0.20, 0.06)),
         uploading("gen-slow-complete", g, replace(near, complete_seconds=0.3, complete_seconds_per_part=0.01, nic_bytes_per_second=500 * MB), 512 * MiB, noise(0.06, 0.16, 0.04)),
     ]  # fmt: skip
 
@@ -145,7 +147,7 @@ def _flat() -> list[Surface]:
     near = replace(IN_REGION, overload_loss=0.0, burstiness=0.05, mixing=0.9, cpu_seconds_per_byte=2e-10)
     return [
         uploading("flat-early-knee", g, replace(near, nic_bytes_per_second=90 * MB), GiB, noise(0.05, 0.10, 0.03), instance_type="c6i.large"),
-        uploading("flat-baseline-0.78gbps", g, replace(near, nic_bytes_per_second=97 * MB, burstiness=0.3), 2 * GiB, noise(0.06, 0.12, 0.05), instance_type="m6i.large"),
+        uploading("flat-baseline-0.78gbps", g, replace(near, nic_bytes_per_second=97 * MB, burstiness=0.5, gust_part_count=2), 2 * GiB, noise(0.06, 0.12, 0.05), instance_type="m6i.large"),
         uploading("flat-5gbps", g, replace(near, nic_bytes_per_second=620 * MB), 4 * GiB, noise(0.05, 0.12, 0.07), nominal_nic_bytes_per_second=625e6),
         uploading("flat-threads-only", g, replace(near, nic_bytes_per_second=300 * MB), 2 * GiB, noise(0.05, 0.15, 0.05), part_size_bytes=8 * MiB),
         uploading("flat-far", g, replace(FAR, overload_loss=0.0, burstiness=0.1, nic_bytes_per_second=60 * MB, mixing=0.8), 2 * GiB, noise(0.08, 0.16, 0.06), region="ap-southeast-2"),
@@ -186,10 +188,10 @@ def _off_model() -> list[Surface]:
     ]  # fmt: skip
 
 
-def _off(name: str, size: int, field: Field, chance: Noise, **rest: int) -> Surface:
+def _off(name: str, size: int, field: Field, chance: Noise, **rest: Any) -> Surface:
     return Surface(
         name=name, group=Group.OFF_MODEL, object_size_bytes=size, field=field, noise=chance, **rest
-    )  # type: ignore[arg-type]
+    )
 
 
 def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Flow:
@@ -327,7 +329,7 @@ Change = Callable[[Link], Link]
 CHANGES: dict[str, Change] = {
     "nic-10x-down": lambda link: replace(link, nic_bytes_per_second=link.nic_bytes_per_second / 10),
     "nic-2x-down": lambda link: replace(link, nic_bytes_per_second=link.nic_bytes_per_second / 2),
-    "new-tenant": lambda link: replace(link, nic_bytes_per_second=link.nic_bytes_per_second * 0.6, burstiness=0.8, contention=link.contention + 0.004),
+    "new-tenant": lambda link: replace(link, nic_bytes_per_second=link.nic_bytes_per_second * 0.6, burstiness=0.8, gust_part_count=10, contention=link.contention + 0.004),
     "latency-3x": lambda link: replace(link, rtt_seconds=link.rtt_seconds * 3, service_seconds=link.service_seconds * 3),
     "new-throttle": lambda link: replace(link, request_rate_max=15.0, retry_loss=0.7),
     "knee-doubled": lambda link: replace(link, nic_bytes_per_second=link.nic_bytes_per_second * 2),
@@ -339,7 +341,10 @@ def drifts() -> tuple[Drift, ...]:
     """Six changes of each of three hosts."""
     hosts = {
         "near": (IN_REGION, GiB),
-        "slow": (replace(IN_REGION, nic_bytes_per_second=310 * MB, burstiness=0.6), 2 * GiB),
+        "slow": (
+            replace(IN_REGION, nic_bytes_per_second=310 * MB, burstiness=0.7, gust_part_count=6),
+            2 * GiB,
+        ),
         "far": (FAR, GiB),
     }
     chance = noise(0.05, 0.12, 0.04)

@@ -21,23 +21,21 @@ from typing import Any
 
 import numpy as np
 
-from bench.catalogue import catalogue, drifts, steady_surfaces, warm_pairs
+from bench.catalogue import Drift, catalogue, drifts, steady_surfaces, warm_pairs
 from bench.surfaces import Session, Surface
 from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
+from bench.verdict import DRIFT_AT, GOOD, verdict
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.units import MiB
 
 RESULTS = Path(__file__).parent / "results"
 WORKERS = 2
 COLD_PROBES = 20
-COST_PROBES_MAX = COLD_PROBES
-DRIFT_AT, DRIFT_PROBES_AFTER = 20, 30
+DRIFT_PROBES_AFTER = 30
 STEADY_PROBES = 200
 PRIOR_PROBES = 20
 COVERAGE_AT = (10, 20)
 COVERAGE_SETTINGS = 10
-GOOD = 0.05  # regret of what counts as reached
-HOLDS = 3  # recommendations in a row that must be good before a recovery counts
 SLOW = {"penstock", "skopt-gp", "falcon-bo", "optuna-tpe"}  # a probe of these costs tens of milliseconds
 RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule"}
 MEASURED_WARM = ("penstock", "skopt-gp")
@@ -73,12 +71,13 @@ class Row:
     interval_widths: dict[int, list[float]] = field(default_factory=dict)  # high / low
     alarms: list[int] = field(default_factory=list)  # probes, from 1, after which drift was reported
     neighbour: str = ""
+    is_felt: bool = (
+        True  # a drift: whether the old optimum changed its speed by a tenth, or is no longer good
+    )
 
 
 def run(*, long: bool = False) -> dict[str, Any]:
     """Carry out every job, print the verdict, and keep rows and verdict under `results/`."""
-    from bench.verdict import verdict
-
     began = perf_counter()
     rows = carry_out(jobs(long=long))
     seconds = perf_counter() - began
@@ -164,7 +163,8 @@ def _warm(job: Job) -> Row:
     row = _row(job, pair.name, pair.target)
     row.neighbour = pair.kind
     if job.kind == "warm":
-        assert isinstance(tuner, Warmable), "only a tuner that can start from a neighbour is given one"
+        if not isinstance(tuner, Warmable):
+            raise TypeError(f"{job.tuner} cannot start from a neighbour: give it a `warm` method")
         tuner.warm(prior_observations(pair.source, job.seed), pair.source.description)
     _probe(row, tuner, Session(pair.target, job.seed), pair.target, COLD_PROBES)
     return row
@@ -196,11 +196,18 @@ def _drift(job: Job) -> Row:
     drift = drifts()[job.index]
     tuner = tuners()[job.tuner](drift.before.description)
     row = _row(job, drift.name, drift.before)
+    row.is_felt = _is_felt(drift)
     session = Session(drift.before, job.seed)
     _probe(row, tuner, session, drift.before, DRIFT_AT)
     session.surface = drift.after
     _probe(row, tuner, session, drift.after, DRIFT_PROBES_AFTER)
     return row
+
+
+def _is_felt(drift: Drift) -> bool:
+    stale = drift.before.optimum.setting
+    ratio = drift.after.truth(stale) / drift.before.truth(stale)
+    return abs(ratio - 1.0) > 0.1 or drift.after.regret(stale) > GOOD
 
 
 def _steady(job: Job) -> Row:

@@ -1,13 +1,14 @@
 """Knows how the judge computes an upload: a closed network of stations, solved for its throughput, wave by wave.
 
-This is deliberately not the law that the product fits. There a soft minimum joins ceilings; here connections queue:
-the rate X of parts solves
+This is deliberately not the law that the product fits. There a soft minimum joins ceilings; here
+connections queue: the rate X of parts solves
 
-    X * (Z + sum_i W_i(X)) = n,    W_i = D_i * v U_i / (1 - v U_i),    U_i = X D_i <= 1
+    X * (Z + sum_i W_i(X)) = n,    W_i = D_i * g v U_i / (1 - v U_i),    U_i = X D_i <= 1
 
-where Z is the time of a part without rivals (round trips, service, pacing, client CPU), D_i what a part asks of a shared
-station (NIC, CPU, disk) and v the burstiness: 0 makes the knee hard, near 1 as soft as a random queue. An upload
-is its first wave on cold connections, full waves, and a last wave that may be almost empty.
+where Z is the time of a part without rivals (round trips, service, pacing, client CPU), D_i what a part asks
+of a shared station (NIC, CPU, disk), v the burstiness and g how many parts come in one gust: v = 0 makes the
+knee hard, gusts make it soft also where connections are many. An upload is its first wave on cold
+connections, full waves, and a last wave that may be almost empty.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Link:
     nic_bytes_per_second: float
     window_bytes: float = inf
     burstiness: float = 0.3
+    gust_part_count: float = 1.0
     setup_round_trips: float = 3.0  # TCP and TLS
     keeps_connections: bool = True
     contention: float = 0.0  # universal scalability law: on the time of a part
@@ -124,7 +126,8 @@ def part_rate(link: Link, n: Array, s: Array, *, cold: bool) -> tuple[Array, Arr
     for _ in range(BISECTIONS):
         rate = 0.5 * (low + high)
         used = link.burstiness * np.minimum(rate * demands, 1.0)
-        asked = rate * (alone + np.sum(demands * used / (1.0 - used), axis=0))
+        waiting = link.gust_part_count * demands * used / (1.0 - used)
+        asked = rate * (alone + np.sum(waiting, axis=0))
         low, high = np.where(asked < n, rate, low), np.where(asked < n, high, rate)
     rate = np.minimum(high, ceiling)
     excess = np.maximum(rate / link.request_rate_max - 1.0, 0.0)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -63,6 +63,12 @@ class Limits:
             s = max(self.memory_bytes_max // n, self.part_size_bytes_min)
             n = max(1, min(n, self.memory_bytes_max // s))
         return S3UploadSetting(thread_count=n, part_size_bytes=s)
+
+    def even(self, thread_count: float, part_size_bytes: float) -> S3UploadSetting:
+        """The same, with the smallest part that makes as many parts: none of them is then a mere rest."""
+        setting = self.clip(thread_count, part_size_bytes)
+        part_count = -(-self.object_size_bytes // setting.part_size_bytes)
+        return self.clip(setting.thread_count, -(-self.object_size_bytes // part_count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +131,7 @@ class Surface:
     instance_type: str = UNKNOWN
     nominal_nic_bytes_per_second: float | None = None
     memory_bytes_max: int | None = None
-    split: Split = field(default=Split.DEVELOPMENT)
+    split: Split = Split.DEVELOPMENT
 
     @cached_property
     def limits(self) -> Limits:
@@ -191,7 +197,7 @@ class Surface:
         return n[legal], s[legal]
 
     def _part_sizes(self) -> Array:
-        """The smallest part for each part count: any other size sends more for the same count."""
+        """The smallest part for each part count, and as many sizes that leave a smaller last part."""
         low, high = self.limits.part_size_bytes_min, self.limits.part_size_bytes_max
         if low == high:
             return np.array([float(low)])
@@ -199,7 +205,8 @@ class Surface:
         counts = np.arange(fewest, most + 1)
         if counts.size > PART_SIZES_ENUMERATED:
             counts = np.unique(np.round(np.geomspace(fewest, most, PART_SIZES_ENUMERATED)).astype(int))
-        return np.clip(np.ceil(self.object_size_bytes / counts), low, high).astype(float)
+        even = np.clip(np.ceil(self.object_size_bytes / counts), low, high)
+        return np.unique(np.concatenate([even, np.round(np.geomspace(low, high, PART_SIZES_ENUMERATED))]))
 
     @cached_property
     def optimum(self) -> Optimum:
@@ -294,9 +301,8 @@ def main() -> None:
 
     print("Calibrated surfaces against the published figures")
     print(calibration_table())
-    print(
-        f"\n{'surface':34s} {'group':11s} {'split':12s} {'object':>9s} {'best MB/s':>9s} {'threads':>7s} {'part MiB':>8s} {'n95':>5s}"
-    )
+    print(f"\n{'surface':34s} {'group':11s} {'split':12s} {'object':>9s}", end=" ")
+    print(f"{'best MB/s':>9s} {'threads':>7s} {'part MiB':>8s} {'n95':>5s}")
     for surface in catalogue():
         best = surface.optimum
         print(

@@ -142,7 +142,7 @@ class Boto3Default(_Rule):
 
 
 class CrtRule(_Rule):
-    """The Common Runtime's: a connection for each 0.4 Gbit/s of the target, at least 10; the target is 10 when unknown."""
+    """The Common Runtime's: a connection for each 0.4 Gbit/s of the target, at least 10; unknown is 10."""
 
     knows_the_instance = True
 
@@ -162,7 +162,7 @@ class CrtRuleUnknownInstance(CrtRule):
 
 
 class AwsRequestRule(_Rule):
-    """The guideline: a request for each 85-90 MB/s of the NIC, in parts of 8-16 MB; 10 Gbit/s where the NIC is unknown."""
+    """The guideline: a request for each 85-90 MB/s of the NIC, parts of 8-16 MB; unknown is 10 Gbit/s."""
 
     def recommend(self) -> S3UploadSetting:
         """One request for each 87.5 MB/s."""
@@ -200,30 +200,29 @@ class AzCopyClimb:
         speed = observation.throughput_bytes_per_second
         if self.last is None:  # the start, or the re-measuring after a step back
             self.last = speed
-            self._climb()
+            self._climb(speed)
         elif speed > self.wanted:
             self.last = speed
             self.is_locked = self.is_at_ceiling
             if not self.is_locked:
-                self._climb()
+                self._climb(speed)
         else:
             self._back_off()
 
-    def _climb(self) -> None:
-        assert self.last is not None
+    def _climb(self, speed: float) -> None:
         if self.thread_count >= 256:
             self.multiplier = min(self.multiplier, 2.0)
         if self.thread_count * self.multiplier >= self.ceiling:
             self.multiplier, self.is_at_ceiling = self.ceiling / self.thread_count, True
         self.before = self.thread_count
-        self.wanted = self.last + 0.2 * self.last * (self.multiplier - 1)
+        self.wanted = speed + 0.2 * speed * (self.multiplier - 1)
         self.thread_count = round(self.thread_count * self.multiplier)
         self.is_locked = self.thread_count == self.before
 
     def _back_off(self) -> None:
         self.thread_count, self.is_at_ceiling = self.before, False
         self.multiplier = 2.0 if self.multiplier > 2 else 1 + (self.multiplier - 1) / 5
-        while 1.19 <= self.multiplier and round(self.thread_count * self.multiplier) == self.thread_count:
+        while self.multiplier >= 1.19 and round(self.thread_count * self.multiplier) == self.thread_count:
             self.multiplier += 0.1
         self.is_locked = self.multiplier < 1.19
         self.last = None
@@ -298,7 +297,7 @@ class FalconGradient:
 
 
 class Gradient2:
-    """Netflix's limiter by latency: threads follow the ratio of the long to the short mean of a part's time."""
+    """Netflix's limiter by latency: threads follow the long over the short mean of a part's time."""
 
     def __init__(self, description: SurfaceDescription) -> None:
         self.limits = description.limits
@@ -327,7 +326,7 @@ class Gradient2:
 
 
 class FalconBayes(_BestObserved):
-    """Falcon's Bayesian search: threads alone, Gaussian process with gp_hedge, the last twenty probes, its utility."""
+    """Falcon's Bayesian search: threads alone, GP with gp_hedge, the last twenty probes, its utility."""
 
     def ask(self, seed: int) -> S3UploadSetting:
         """A fresh optimiser over the window, as its own window makes it."""
@@ -358,7 +357,7 @@ WINSOR_LOG = 3.5  # what is worse than the best by more than this teaches nothin
 
 
 class SkoptGaussianProcess(_BestObserved):
-    """scikit-optimize set up well: logarithms on both sides, EI, five Latin hypercube points, posterior-mean advice."""
+    """scikit-optimize set up well: logarithms, EI, five Latin hypercube points, posterior-mean advice."""
 
     optimizer: Any = None
 
@@ -421,11 +420,11 @@ class SkoptGaussianProcess(_BestObserved):
 
 
 def _candidates(limits: Limits) -> list[S3UploadSetting]:
-    """A grid of quarter octaves of threads and half octaves of parts."""
-    threads = np.unique(np.round(2 ** np.arange(0, log2(limits.thread_count_max) + 0.01, 0.25)))
+    """A grid of eighths of an octave of threads and quarter octaves of parts."""
+    threads = np.unique(np.round(2 ** np.arange(0, log2(limits.thread_count_max) + 0.01, 0.125)))
     low, high = log2(limits.part_size_bytes_min), log2(limits.part_size_bytes_max)
-    parts = 2 ** np.linspace(low, high, 1 + ceil((high - low) * 2))
-    return list(dict.fromkeys(limits.clip(float(n), float(s)) for n in threads for s in parts))
+    parts = 2 ** np.linspace(low, high, 1 + ceil((high - low) * 4))
+    return list(dict.fromkeys(limits.even(float(n), float(s)) for n in threads for s in parts))
 
 
 class OptunaTpe(_BestObserved):
@@ -450,7 +449,7 @@ class OptunaTpe(_BestObserved):
         s = self.trial.suggest_float(
             "part_size_bytes", limits.part_size_bytes_min, limits.part_size_bytes_max, log=True
         )
-        return limits.clip(n, s)
+        return limits.even(n, s)
 
     def tell(self, observation: S3Observation) -> None:
         """The logarithm, so that slow settings do not flatten the rest."""
@@ -476,7 +475,7 @@ BASELINES: dict[str, TunerFactory] = {
 
 
 def penstock_factory() -> TunerFactory | None:
-    """The product's own tuner, `bench.penstock_tuner.PenstockTuner(context, limits)`; None while there is none."""
+    """`PenstockTuner(context, limits)` of `bench.penstock_tuner`; None while there is none."""
     import importlib
 
     try:
@@ -485,7 +484,7 @@ def penstock_factory() -> TunerFactory | None:
         if error.name != "bench.penstock_tuner":
             raise
         return None
-    return lambda description: module.PenstockTuner(description.context, description.limits)  # type: ignore[no-any-return]
+    return lambda description: module.PenstockTuner(description.context, description.limits)
 
 
 def tuners() -> dict[str, TunerFactory]:

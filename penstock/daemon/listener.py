@@ -190,7 +190,8 @@ class _Gate(asyncio.Protocol):
         self._uid: int | None = None  # None while outside
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports are no subclasses of asyncio's, though they do the same.
+        transport = cast(asyncio.Transport, transport)
         uid = peer_of(transport).uid
         if not self._keeper.enter(self, uid):
             _refuse(transport)

@@ -372,6 +372,11 @@ class SqsService:
         self._in_service_count = 0
         self._allowances: dict[str, RequestAllowance] = {}
 
+    def become(self, truth: QueueTruth) -> None:
+        """From now on requests cost something else; queues stay as they are."""
+        self.truth = truth
+        self._allowances.clear()
+
     def queue(self, name: str) -> Queue:
         """Return the queue itself, at once."""
         queue = self._queues.get(name)
@@ -425,7 +430,7 @@ class SqsService:
         size_bytes = sum(len(body.encode()) for body in bodies)
         if size_bytes > queue.number("MaximumMessageSize"):
             raise SqsError("BatchRequestTooLong", f"{size_bytes} bytes are more than the queue takes at once")
-        rest_seconds = await self._begin("send", self.truth.send, len(bodies), size_bytes)
+        half_at, half_seconds = await self._begin("send", self.truth.send, len(bodies), size_bytes)
         numbers = []
         for index, body in enumerate(bodies):
             delay = delay_seconds[index] if index < len(delay_seconds) else None
@@ -436,7 +441,7 @@ class SqsService:
                     queue.number("DelaySeconds") if delay is None else delay,
                 )
             )
-        await self._end(rest_seconds)
+        await self._end(half_at + half_seconds)
         return numbers
 
     async def receive(
@@ -451,25 +456,24 @@ class SqsService:
         queue = self.queue(name)
         wait = queue.number("ReceiveMessageWaitTimeSeconds") if wait_seconds is None else wait_seconds
         hide = queue.number("VisibilityTimeout") if visibility_seconds is None else visibility_seconds
-        rest_seconds = await self._begin("receive", self.truth.receive, 0, 0)
+        half_at, half_seconds = await self._begin("receive", self.truth.receive, 0, 0)
         if queue.in_flight_count >= self.truth.in_flight_max:
-            await self._end(rest_seconds)
+            await self._end(half_at + half_seconds)
             raise SqsError(
                 "OverLimit", f"{self.truth.in_flight_max} messages are in flight: delete some first"
             )
         self._in_service_count -= 1  # a parked receive is no load
-        copies = await self._take(queue, message_count_max, wait, hide)
+        copies, taken_at = await self._take(queue, message_count_max, wait, hide, half_at)
         self._in_service_count += 1
-        size_bytes = sum(len(copy.body) for copy in copies)
-        await self._end(
-            rest_seconds + len(copies) * self.truth.receive.message_seconds + self._wire_seconds(size_bytes)
-        )
+        fill_seconds = len(copies) * self.truth.receive.message_seconds
+        fill_seconds += self._wire_seconds(sum(len(copy.body) for copy in copies))
+        await self._end(taken_at + half_seconds + fill_seconds)
         return copies
 
     async def delete(self, name: str, receipt_handles: Sequence[str]) -> list[SqsError | None]:
         """DeleteMessage or DeleteMessageBatch; for each handle what was wrong with it."""
         queue = self.queue(name)
-        rest_seconds = await self._begin("delete", self.truth.delete, len(receipt_handles), 0)
+        half_at, half_seconds = await self._begin("delete", self.truth.delete, len(receipt_handles), 0)
         results: list[SqsError | None] = []
         for handle in receipt_handles:
             try:
@@ -477,7 +481,7 @@ class SqsService:
                 results.append(None)
             except SqsError as error:
                 results.append(error)
-        await self._end(rest_seconds)
+        await self._end(half_at + half_seconds)
         return results
 
     async def change_visibility(self, name: str, receipt_handle: str, seconds: float) -> None:
@@ -497,48 +501,48 @@ class SqsService:
         await asyncio.sleep(truth.request_seconds * self._variation(truth.variation))
 
     async def _take(
-        self, queue: Queue, count_max: int, wait_seconds: float, hide_seconds: float
-    ) -> list[Copy]:
+        self, queue: Queue, count_max: int, wait_seconds: float, hide_seconds: float, at: float
+    ) -> tuple[list[Copy], float]:
+        """Take what can be found, after a wait if need be; the copies, and when they were found."""
         if wait_seconds <= 0:
-            return queue.take(count_max, hide_seconds, every_shard=False)
-        until = asyncio.get_running_loop().time() + wait_seconds
+            return queue.take(count_max, hide_seconds, every_shard=False), at
+        until = at + wait_seconds
         while True:
             copies = queue.take(count_max, hide_seconds, every_shard=True)
-            if copies or asyncio.get_running_loop().time() >= until:
-                return copies
+            if copies or at >= until:
+                return copies, at
             await queue.wait_for_message(until)
+            at = asyncio.get_running_loop().time()
 
-    async def _begin(self, action: str, truth: ActionTruth, message_count: int, size_bytes: int) -> float:
-        """Pass the first half of a request, or all of it and refuse; the seconds of the second half."""
+    async def _begin(
+        self, action: str, truth: ActionTruth, message_count: int, size_bytes: int
+    ) -> tuple[float, float]:
+        """Pass the first half of a request, or all of it and refuse; when that was due, and the other half.
+
+        What follows is timed from when it was due, so that a late timer delays an answer once and not twice.
+        """
         self.counts.request_count += 1
         self.counts.by_action[action] = self.counts.by_action.get(action, 0) + 1
-        body_seconds = truth.request_seconds + truth.message_seconds * message_count
-        seconds = (
-            body_seconds
-            * self._variation(truth.variation)
-            * usl_stretch(self.truth, self._in_service_count + 1)
-        )
-        seconds += self._straggle() + self._wire_seconds(size_bytes)
-        if not self._allowances.setdefault(
-            action, RequestAllowance(truth.request_rate_per_second_max)
-        ).take():
+        started_at = asyncio.get_running_loop().time()
+        allowance = self._allowances.setdefault(action, RequestAllowance(truth.request_rate_per_second_max))
+        if not allowance.take():
             self.counts.throttled_count += 1
             await asyncio.sleep(truth.request_seconds)
-            raise SqsError(
-                "RequestThrottled",
-                f"more than {truth.request_rate_per_second_max:g} {action} requests a second",
-            )
+            raise SqsError("RequestThrottled", f"too many {action} requests a second: ask for less")
+        seconds = truth.request_seconds + truth.message_seconds * message_count
+        seconds *= self._variation(truth.variation) * usl_stretch(self.truth, self._in_service_count + 1)
+        seconds += self._straggle() + self._wire_seconds(size_bytes)
         self._in_service_count += 1
         try:
             await asyncio.sleep(seconds / 2)
         except BaseException:
             self._in_service_count -= 1
             raise
-        return seconds / 2
+        return started_at + seconds / 2, seconds / 2
 
-    async def _end(self, seconds: float) -> None:
+    async def _end(self, at: float) -> None:
         try:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
         finally:
             self._in_service_count -= 1
 

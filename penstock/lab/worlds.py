@@ -45,13 +45,13 @@ DEMO = World(
     ),
     queue=QueueTruth(
         send=ActionTruth(
-            request_seconds=0.0190, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
+            request_seconds=0.0170, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
         ),
         receive=ActionTruth(
-            request_seconds=0.0160, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
+            request_seconds=0.0150, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
         ),
         delete=ActionTruth(
-            request_seconds=0.0196, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
+            request_seconds=0.0176, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
         ),
         spread_seconds_median=0.005,
         spread_sigma=0.3,

@@ -41,16 +41,16 @@ class QueueWorld:
     send: RequestTime = RequestTime(fixed_seconds=0.020)
     receive: RequestTime = RequestTime(fixed_seconds=0.020, message_seconds=0.004)
     delete: RequestTime = RequestTime(fixed_seconds=0.020286)
-    variation: float = 0.85  # standard deviation of a request's time over its mean (gamma)
+    variation: float = 0.8  # standard deviation of a request's time over its mean (gamma)
     visibility_timeout_seconds: float = 30.0
     shard_count: int = 16
     sampled_shard_count: int = 5  # by one short poll
-    propagation_seconds: tuple[float, float] = (0.041, 0.049)
+    propagation_seconds: tuple[float, float] = (0.043, 0.051)
     redelivered_fraction: float = 8e-7  # of messages, for no reason: at least once is not exactly once
     old_handle_deletes: bool = False
     in_flight_message_count_max: int = 120_000
     client_seconds_per_request: float = 0.0  # one core makes all requests, one after the other
-    heap_entry_count_max: int = 320_000  # 1.3 KB each fill a micro instance
+    heap_entry_count_max: int = 350_000  # 1.2 KB each fill a micro instance
     collection_slowdown: float = 0.15  # r/(1-r) times this, at a heap filled to r
     deleter_outages: tuple[tuple[float, float], ...] = ()  # (start, end) in seconds
 

@@ -158,15 +158,19 @@ class SqsDeliveryModel:
         costs = learning.mean_costs(fit)
         timeout_seconds = _visibility_timeout_seconds(fit, demand)
         drafts = [
-            self.legal(
-                context,
-                _complete(
-                    costs, context, demand, batch=batch, sender_count=count, timeout_seconds=timeout_seconds
-                ),
+            complete_setting(
+                costs,
+                context.payload_size_bytes,
+                demand,
+                batch=batch,
+                sender_count=count,
+                visibility_timeout_seconds=timeout_seconds,
             )
             for batch in _BATCHES
             if batch <= _batch_max(context)
-            for count in _sender_counts(costs, context, demand, batch, learning.sender_count_tried(fit))
+            for count in _sender_counts(
+                costs, context.payload_size_bytes, demand, batch, count_tried=learning.sender_count_tried(fit)
+            )
         ]
         return self._within_limits(fit, context, demand, list(dict.fromkeys(drafts)))
 
@@ -289,7 +293,7 @@ def drive_of(settings: Sequence[SqsDeliverySetting], payload_size_bytes: float, 
 
 
 def _sender_counts(
-    costs: QueueCosts, context: Context, demand: Demand, batch: int, count_tried: int
+    costs: QueueCosts, size_bytes: int, demand: Demand, batch: int, *, count_tried: int
 ) -> list[int]:
     """How many senders are worth a thought: around the demand, or all up to the service's limit.
 
@@ -298,8 +302,7 @@ def _sender_counts(
     """
     rate = demand.message_rate_per_second
     if rate is not None:
-        seconds = _seconds(costs, "send", batch, context, thread_count=4.0)
-        enough = min(max(1, math.ceil(rate * seconds / (batch * SENDER_LOAD_MAX))), 256)
+        enough = enough_senders(costs, size_bytes, rate, batch)
         return sorted({enough, min(enough + 1, 256), min(math.ceil(enough * 1.5), 256)})
     ceiling = _action_rate_max(costs, batch)
     counts: list[int] = []
@@ -307,19 +310,26 @@ def _sender_counts(
         if count > max(_STEP_FACTOR_MAX * count_tried, _SENDER_COUNTS[3]):
             break
         counts.append(count)
-        if count * batch / _seconds(costs, "send", batch, context, thread_count=3.0 * count) > ceiling:
+        if count * batch / _seconds(costs, "send", batch, size_bytes, thread_count=3.0 * count) > ceiling:
             break
     return counts
 
 
-def _complete(
+def enough_senders(costs: QueueCosts, size_bytes: int, rate_per_second: float, batch: int) -> int:
+    """Senders that carry this rate in batches and are not always busy."""
+    seconds = _seconds(costs, "send", batch, size_bytes, thread_count=4.0)
+    return min(max(1, math.ceil(rate_per_second * seconds / (batch * SENDER_LOAD_MAX))), 256)
+
+
+def complete_setting(
     costs: QueueCosts,
-    context: Context,
+    size_bytes: int,
     demand: Demand,
     *,
     batch: int,
     sender_count: int,
-    timeout_seconds: float,
+    visibility_timeout_seconds: float,
+    deleter_count_max: int = 256,
 ) -> SqsDeliverySetting:
     """Receivers, deleters, windows and the limit that belong to so many senders of such batches."""
     receivers, deleters = sender_count + 1, sender_count + 1
@@ -327,31 +337,37 @@ def _complete(
     for _ in range(3):  # threads slow each other down, so their number and their times settle together
         busy = float(sender_count + receivers + deleters)
         send, receive, delete = (
-            _seconds(costs, a, batch, context, busy) for a in ("send", "receive", "delete")
+            _seconds(costs, a, batch, size_bytes, busy) for a in ("send", "receive", "delete")
         )
         receive += batch * demand.work_seconds
         rate = min(sender_count * batch / send, _action_rate_max(costs, batch))
         if demand.message_rate_per_second is not None:
             rate = min(rate, demand.message_rate_per_second * RATE_HEADROOM)
         receivers = min(math.ceil(rate * receive / (batch * RECEIVER_LOAD_MAX)) + 1, 256)
-        deleters = min(max(math.ceil(rate * delete / (batch * DELETER_LOAD_MAX)), 1), 256)
-    delete_rate = deleters * batch / delete
+        deleters = min(max(math.ceil(rate * delete / (batch * DELETER_LOAD_MAX)), 1), deleter_count_max)
+    delete_rate = min(deleters * batch / delete, float(costs.request_rate_max_per_second[0, 0]) * batch)
     rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
     latency_seconds = send + float(costs.delivery_seconds[0, 0]) + receive / 2.0
     loop = DeleteLoop(
         arrival_rate_per_second=rate,
         delete_rate_per_second=delete_rate,
-        visibility_timeout_seconds=timeout_seconds,
+        visibility_timeout_seconds=visibility_timeout_seconds,
     )
     return SqsDeliverySetting(
         sender_thread_count=sender_count,
         receiver_thread_count=receivers,
         deleter_thread_count=deleters,
         batch_message_count=batch,
-        send_rate_limit_messages_per_second=float(f"{rate:.4g}"),
+        send_rate_limit_messages_per_second=_rounded_down(rate, 3),
         send_window_message_count=send_window(rate, latency_seconds, batch, sender_count),
-        receive_window_message_count=loop.receive_window_message_count(),
+        receive_window_message_count=int(_rounded_down(loop.receive_window_message_count(), 2)),
     )
+
+
+def _rounded_down(value: float, digits: int) -> float:
+    """To so many digits: advice that changes with every fit could never be measured twice."""
+    unit = 10.0 ** (math.floor(math.log10(max(value, 1e-9))) + 1 - digits)
+    return math.floor(value / unit + 1e-9) * unit
 
 
 def send_window(rate_per_second: float, latency_seconds: float, batch: int, sender_count: int) -> int:
@@ -360,11 +376,9 @@ def send_window(rate_per_second: float, latency_seconds: float, batch: int, send
     return min(batch * max(batches, sender_count + 1), WINDOW_MAX)
 
 
-def _seconds(costs: QueueCosts, action: str, batch: int, context: Context, thread_count: float) -> float:
+def _seconds(costs: QueueCosts, action: str, batch: int, size_bytes: int, thread_count: float) -> float:
     threads = np.array([thread_count])
-    return float(
-        request_seconds(costs, action, np.array([float(batch)]), context.payload_size_bytes, threads)[0, 0]
-    )
+    return float(request_seconds(costs, action, np.array([float(batch)]), size_bytes, threads)[0, 0])
 
 
 def _action_rate_max(costs: QueueCosts, batch: int) -> float:

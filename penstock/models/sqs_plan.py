@@ -1,0 +1,283 @@
+"""Knows what to advise for stated conditions, with no queue to measure: planning, and the rescue of a queue.
+
+    ConditionsError     conditions that cannot be; the message has one line for each mistake
+
+The same physics and rules as for a fitted place. What is stated is taken as the mean; request times not stated for
+batches are taken to grow by a fifth of a single message's time for each further message (the AWS guide's own figures
+imply 0.18).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.models.duplicate_loop import DeleteLoop, Rescue, rescue
+from penstock.models.model import Array
+from penstock.models.sqs_delivery import (
+    BATCH_MESSAGE_COUNT_MAX,
+    VISIBILITY_TIMEOUT_SECONDS,
+    WAIT_TIME_SECONDS,
+    SqsDeliverySetting,
+    complete_setting,
+    drive_of,
+    enough_senders,
+)
+from penstock.models.sqs_physics import Forecast, QueueCosts, forecast
+from penstock.vocabulary import Demand, Estimate, setting_values
+
+MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
+_DRAW_COUNT = 200
+_STATED_SPREAD = 0.03  # of a stated mean: what somebody wrote down is about right
+_LATENCY_SPREAD = 0.08
+_AVERAGED_SECONDS = 60.0  # the predicted intervals are for means over a minute
+_UNLIMITED = 1e9
+_FIFO_REQUESTS_PER_SECOND = 300.0
+
+
+class ConditionsError(ValueError):
+    """Conditions that cannot be; one line for each mistake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What is known about a queue and its client. Seconds are means for one message in a request."""
+
+    message_rate_per_second: float
+    send_seconds: float
+    receive_seconds: float
+    delete_seconds: float
+    delivery_latency_seconds: float | None = None  # start of the send to the receive
+    visibility_timeout_seconds: float = VISIBILITY_TIMEOUT_SECONDS
+    send_seconds_per_message: float | None = None
+    receive_seconds_per_message: float | None = None
+    delete_seconds_per_message: float | None = None
+    send_seconds_variation: float = 0.6  # standard deviation over mean
+    receive_seconds_variation: float = 0.6
+    delete_seconds_variation: float = 0.6
+    deleter_count_max: int | None = None
+    work_seconds: float = 0.0  # the consumer's own, for one message
+    latency_objective_seconds: float | None = None
+    payload_size_bytes: int = 1024  # only its price and the size of a batch depend on it
+    service_class: str = "standard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqsPlan:
+    """The advice for stated conditions, what it will do, and what would happen without it."""
+
+    setting: SqsDeliverySetting
+    batch_linger_seconds: float
+    wait_time_seconds: float
+    connection_pool_count: int
+    visibility_timeout_seconds: float
+    goodput_messages_per_second: Estimate
+    delivery_latency_seconds_mean: Estimate
+    deleter_outage_seconds_max: float  # that heals by itself even with no receive window
+    collapse_after_seconds: (
+        Estimate | None
+    )  # with a deleter for each sender and nothing bounded; None is never
+    explanation: str
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: the knobs on top, each estimate with its 90 % interval."""
+        values: dict[str, Any] = dict(setting_values(self.setting))
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if entry.name != "setting":
+                values[entry.name] = dataclasses.asdict(value) if isinstance(value, Estimate) else value
+        return values
+
+
+def read_conditions(document: Mapping[str, Any]) -> Conditions:
+    """Conditions from a decoded JSON document. Raises ConditionsError with every mistake at once."""
+    fields = {entry.name: entry for entry in dataclasses.fields(Conditions)}
+    mistakes = [
+        f"{name}: not known; known are {', '.join(fields)}" for name in document if name not in fields
+    ]
+    for name, entry in fields.items():
+        if name in document:
+            mistakes += _mistakes(name, document[name])
+        elif entry.default is dataclasses.MISSING:
+            mistakes.append(f"{name}: missing; say how many, as a number")
+    if mistakes:
+        raise ConditionsError("\n".join(mistakes))
+    stated = {name: value for name, value in document.items() if value is not None}
+    conditions = Conditions(**stated)
+    for action in ("send", "receive", "delete"):
+        per_message = getattr(conditions, f"{action}_seconds_per_message")
+        if per_message is not None and per_message > getattr(conditions, f"{action}_seconds"):
+            raise ConditionsError(
+                f"{action}_seconds_per_message: more than {action}_seconds, which includes one"
+            )
+    return conditions
+
+
+def plan(conditions: Conditions) -> SqsPlan:
+    """The fewest threads and the smallest batches that carry the rate within the latency objective, and stay stable."""
+    costs = _costs(conditions, np.ones((1, 3)), 1.0)
+    timeout_seconds = max(conditions.visibility_timeout_seconds, math.ceil(6.0 * conditions.work_seconds))
+    demand = Demand(
+        message_rate_per_second=conditions.message_rate_per_second, work_seconds=conditions.work_seconds
+    )
+    settings = [
+        complete_setting(
+            costs,
+            0,
+            demand,
+            batch=batch,
+            sender_count=enough_senders(costs, 0, conditions.message_rate_per_second, batch),
+            visibility_timeout_seconds=timeout_seconds,
+            deleter_count_max=conditions.deleter_count_max or 256,
+        )
+        for batch in range(
+            1, min(BATCH_MESSAGE_COUNT_MAX, 2**20 // max(conditions.payload_size_bytes, 1)) + 1
+        )
+    ]
+    outcome = forecast(costs, drive_of(settings, 0, conditions.work_seconds))
+    best = _choose(conditions, settings, outcome)
+    return _plan(conditions, settings[best], timeout_seconds)
+
+
+def plan_rescue(
+    conditions: Conditions, *, undeleted_message_count: float, visible_message_count: float
+) -> Rescue:
+    """What to apply to a queue under these conditions that is in the duplicate loop already."""
+    fixed, each = _split(conditions, "delete")
+    return rescue(
+        _loop(conditions),
+        undeleted_message_count=undeleted_message_count,
+        visible_message_count=visible_message_count,
+        delete_request_seconds=fixed,
+        delete_message_seconds=each,
+        deleter_count_max=conditions.deleter_count_max,
+    )
+
+
+def _choose(conditions: Conditions, settings: list[SqsDeliverySetting], outcome: Forecast) -> int:
+    """Goodput first, then the objective, then few threads, then what comes soonest."""
+    wanted = conditions.message_rate_per_second
+    objective = conditions.latency_objective_seconds
+
+    def order(index: int) -> tuple[float, ...]:
+        short = max(0.0, 0.99 * wanted - float(outcome.goodput[0, index]))
+        latency = float(outcome.latency_seconds[0, index])
+        late = 0.0 if objective is None else max(0.0, latency - objective)
+        setting = settings[index]
+        threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
+        return (round(short, 3), round(late, 4), float(threads), latency)
+
+    return min(range(len(settings)), key=order)
+
+
+def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: float) -> SqsPlan:
+    rng = np.random.default_rng(0)
+    scatter = np.exp(rng.normal(0.0, _STATED_SPREAD, (_DRAW_COUNT, 3)))
+    delivery = np.exp(rng.normal(0.0, _LATENCY_SPREAD, (_DRAW_COUNT, 1)))
+    outcome = forecast(_costs(conditions, scatter, delivery), drive_of([setting], 0, conditions.work_seconds))
+    rate = np.minimum(outcome.goodput[:, 0], conditions.message_rate_per_second)
+    counted = conditions.send_seconds_variation / math.sqrt(max(rate.mean() * _AVERAGED_SECONDS, 1.0))
+    rate = rate * np.exp(rng.normal(0.0, counted, _DRAW_COUNT))
+    linger_seconds = _linger_seconds(conditions, setting, float(outcome.latency_seconds.mean()))
+    loop = _loop(conditions)
+    collapse = loop.collapse_after_interval(variation=conditions.delete_seconds_variation)
+    threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
+    return SqsPlan(
+        setting=setting,
+        batch_linger_seconds=linger_seconds,
+        wait_time_seconds=WAIT_TIME_SECONDS,
+        connection_pool_count=threads + 2,
+        visibility_timeout_seconds=timeout_seconds,
+        goodput_messages_per_second=_estimate(rate),
+        delivery_latency_seconds_mean=_estimate(outcome.latency_seconds[:, 0] + linger_seconds / 2.0),
+        deleter_outage_seconds_max=loop.outage_seconds_max(),
+        collapse_after_seconds=None if math.isinf(collapse.expected) else collapse,
+        explanation=_explanation(conditions, setting, loop),
+    )
+
+
+def _explanation(conditions: Conditions, setting: SqsDeliverySetting, loop: DeleteLoop) -> str:
+    goal = f"{conditions.message_rate_per_second:.4g} messages/s"
+    if setting.send_rate_limit_messages_per_second < 0.99 * conditions.message_rate_per_second:
+        short = "; more deleters would carry it" if conditions.deleter_count_max else ""
+        return f"{setting.send_rate_limit_messages_per_second:.4g} of {goal} can be carried{short}"
+    danger = (
+        "without the receive window the queue collapses by itself"
+        if loop.load > 1.0
+        else f"without the receive window a deleter stopped for {loop.outage_seconds_max():.0f} s collapses the queue"
+    )
+    return f"carries {goal} with deleters at most 70 % busy; {danger}"
+
+
+def _linger_seconds(conditions: Conditions, setting: SqsDeliverySetting, latency_seconds: float) -> float:
+    until_full = (setting.batch_message_count - 1) / conditions.message_rate_per_second
+    if conditions.latency_objective_seconds is None:
+        return min(until_full, 1.0)
+    return max(0.0, min(until_full, 2.0 * (conditions.latency_objective_seconds - latency_seconds)))
+
+
+def _loop(conditions: Conditions) -> DeleteLoop:
+    """The application as it is mostly written: a deleter for each sender, one message in a request."""
+    pairs = max(1, math.ceil(conditions.message_rate_per_second * conditions.send_seconds - 1e-9))
+    return DeleteLoop(
+        arrival_rate_per_second=min(conditions.message_rate_per_second, pairs / conditions.send_seconds),
+        delete_rate_per_second=pairs / conditions.delete_seconds,
+        visibility_timeout_seconds=conditions.visibility_timeout_seconds,
+    )
+
+
+def _costs(conditions: Conditions, scatter: Array, delivery: Array | float) -> QueueCosts:
+    """The stated physics, a row for each of the scattered times; crowding is not stated, so there is none."""
+    columns: dict[str, Array] = {}
+    for index, action in enumerate(("send", "receive", "delete")):
+        fixed, each = _split(conditions, action)
+        columns[f"{action}_request_seconds"] = fixed * scatter[:, index : index + 1]
+        columns[f"{action}_message_seconds"] = each * scatter[:, index : index + 1]
+    latency = conditions.delivery_latency_seconds
+    if latency is None:
+        latency = conditions.send_seconds + conditions.receive_seconds
+    count = len(scatter)
+    columns["delivery_seconds"] = np.full((count, 1), max(latency - conditions.send_seconds, 1e-3)) * delivery
+    fifo = conditions.service_class == "fifo"
+    return QueueCosts(
+        **columns,
+        payload_seconds_per_byte=np.zeros((count, 1)),
+        contention_fraction=np.zeros((count, 1)),
+        coherence_fraction=np.zeros((count, 1)),
+        efficiency_fraction=np.ones((count, 1)),
+        request_rate_max_per_second=np.full((count, 1), _FIFO_REQUESTS_PER_SECOND if fifo else _UNLIMITED),
+        client_request_rate_max_per_second=np.full((count, 1), _UNLIMITED),
+    )
+
+
+def _split(conditions: Conditions, action: str) -> tuple[float, float]:
+    """Seconds for the request itself and for each message."""
+    single = getattr(conditions, f"{action}_seconds")
+    each = getattr(conditions, f"{action}_seconds_per_message")
+    each = MESSAGE_SHARE * single if each is None else each
+    return single - each, each
+
+
+def _estimate(drawn: Array) -> Estimate:
+    low, high = np.quantile(drawn, [0.05, 0.95])
+    return Estimate(float(low), float(drawn.mean()), float(high))
+
+
+def _mistakes(name: str, value: object) -> list[str]:
+    if name == "service_class":
+        return [] if value in {"standard", "fifo"} else [f'{name}: {value!r}; say "standard" or "fifo"']
+    if value is None:
+        return []
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return [f"{name}: {value!r} is not a number"]
+    if name in {"deleter_count_max", "payload_size_bytes"} and (value != int(value) or value < 1):
+        return [f"{name}: {value!r} is not a whole number of at least 1"]
+    may_be_zero = name == "work_seconds" or name.endswith(("_per_message", "_variation"))
+    if value < 0 or (value == 0 and not may_be_zero):
+        return [f"{name}: {value!r} must be {'at least' if may_be_zero else 'more than'} 0"]
+    return []

@@ -45,7 +45,7 @@ class Journal(Protocol):
     """The book of leftovers: written durably before a thing is created, struck out after it is gone."""
 
     async def record(self, leftover: Leftover) -> None:
-        """Return only when the entry would survive `kill -9`."""
+        """Return only when the entry would survive `kill -9`. Twice is once."""
         ...
 
     async def strike(self, leftover: Leftover) -> None:

@@ -142,33 +142,46 @@ class Allotment:
     def of(plan: ProbePlan[S3UploadSetting]) -> Allotment:
         """The most that the plan pays for, and no more than a steady state needs."""
         payload, part = plan.context.payload_size_bytes, plan.setting.part_size_bytes
-        threads = plan.setting.thread_count
         is_multipart = payload > part
         object_part_count = math.ceil(payload / part) if is_multipart else 1
-        body = part if is_multipart else payload
-        enough_min = PART_COUNT_ENOUGH_MIN if is_multipart else OBJECT_COUNT_ENOUGH_MIN
-        enough = max(WAVE_COUNT_ENOUGH * threads, enough_min)
-        # A single PUT is deleted by a request of its own for each key, and there is a key for each thread.
-        requests = plan.cost_max.request_count
-        requests -= MULTIPART_OVERHEAD_REQUEST_COUNT if is_multipart else min(threads, max(1, requests // 2))
-        affordable = min(requests, plan.cost_max.transferred_bytes // body if body else requests)
-        wanted = min(object_part_count, enough) if is_multipart else enough
+        affordable = _affordable_part_count(plan, min(payload, part), is_multipart=is_multipart)
+        part_count = min(affordable, _part_count_enough(plan.setting.thread_count, object_part_count))
+        around = (
+            MULTIPART_OVERHEAD_REQUEST_COUNT if is_multipart else min(plan.setting.thread_count, part_count)
+        )
         return Allotment(
             is_multipart=is_multipart,
             object_part_count=object_part_count,
-            part_count=max(0, min(wanted, affordable)),
-            body_bytes=body,
-            tail_bytes=payload - (object_part_count - 1) * part if is_multipart else body,
-            attempt_count_max=max(0, requests),
+            part_count=part_count,
+            body_bytes=min(payload, part),
+            tail_bytes=payload - (object_part_count - 1) * part,
+            attempt_count_max=plan.cost_max.request_count - around,
             transferred_bytes_max=plan.cost_max.transferred_bytes,
-            refusal=_refusal(plan.cost_max, body, affordable),
+            refusal=_refusal(plan.cost_max, min(payload, part), part_count),
         )
 
 
-def _refusal(cost_max: Cost, body_bytes: int, affordable_count: int) -> str | None:
+def _part_count_enough(thread_count: int, object_part_count: int) -> int:
+    if object_part_count == 1:
+        return max(WAVE_COUNT_ENOUGH * thread_count, OBJECT_COUNT_ENOUGH_MIN)
+    return min(max(WAVE_COUNT_ENOUGH * thread_count, PART_COUNT_ENOUGH_MIN), object_part_count)
+
+
+def _affordable_part_count(plan: ProbePlan[S3UploadSetting], body_bytes: int, *, is_multipart: bool) -> int:
+    """How many bodies the plan pays for, with the requests that create, complete and remove."""
+    requests, threads = plan.cost_max.request_count, plan.setting.thread_count
+    if is_multipart:
+        requests -= MULTIPART_OVERHEAD_REQUEST_COUNT
+    else:  # each thread has a key of its own, which takes a request to delete
+        requests = max(min(requests // 2, threads), requests - threads)
+    affordable = min(requests, plan.cost_max.transferred_bytes // body_bytes) if body_bytes else requests
+    return max(0, affordable)
+
+
+def _refusal(cost_max: Cost, body_bytes: int, part_count: int) -> str | None:
     if cost_max.duration_seconds <= 0:
         return "the plan allows no time: raise the time that a probe may take"
-    if affordable_count < 1:
+    if part_count < 1:
         return (
             f"the plan allows {format_bytes(cost_max.transferred_bytes)} in {cost_max.request_count} requests, too "
             f"little for one part of {format_bytes(body_bytes)}: raise the budget or probe smaller parts"

@@ -78,12 +78,12 @@ class SqsDeliveryProbe:
         journal: Journal,
         *,
         queue_name: str,
-        region: str,
+        visibility_timeout_seconds: int = VISIBILITY_TIMEOUT_SECONDS,
         loop_tick_seconds: float = LOOP_TICK_SECONDS,
     ) -> None:
         self._clock = clock
         self._queues = queues
-        self._own_queue = _OwnQueue(queues, journal, queue_name, region)
+        self._own_queue = _OwnQueue(queues, journal, queue_name, _attributes(visibility_timeout_seconds))
         self._loop_tick_seconds = loop_tick_seconds
 
     async def run(self, plan: ProbePlan[SqsDeliverySetting]) -> Outcome[SqsDeliverySetting]:
@@ -95,7 +95,7 @@ class SqsDeliveryProbe:
             )
         try:
             async with asyncio.timeout(plan.cost_max.duration_seconds):
-                url = await self._own_queue.url()
+                url = await self._own_queue.url(plan.context.place.region)
                 attributes = await self._queues.queue_attributes(url)
         except RequestError as error:
             self._own_queue.forget(error)
@@ -119,22 +119,24 @@ class SqsDeliveryProbe:
 class _OwnQueue:
     """The probe's queue: found or made once, and removed only when the journal knows it as ours."""
 
-    def __init__(self, queues: MessageQueues, journal: Journal, name: str, region: str) -> None:
+    def __init__(
+        self, queues: MessageQueues, journal: Journal, name: str, attributes: Mapping[str, str]
+    ) -> None:
         self._queues = queues
         self._journal = journal
         self._name = name
-        self._region = region
+        self._attributes = attributes
         self._url: str | None = None
         self._leftover: Leftover | None = None
 
-    async def url(self) -> str:
+    async def url(self, region: str) -> str:
         """The queue's URL, made when it is not there. Raises RequestError."""
         if self._url is None:
             try:
-                self._url = await self._find_or_create(self._name)
+                self._url = await self._find_or_create(self._name, region)
             except Refused:
                 # A name cannot be used again for 60 s after its deletion.
-                self._url = await self._find_or_create(f"{self._name}-{uuid.uuid4().hex[:8]}")
+                self._url = await self._find_or_create(f"{self._name}-{uuid.uuid4().hex[:8]}", region)
         return self._url
 
     def forget(self, trouble: RequestError) -> None:
@@ -157,8 +159,8 @@ class _OwnQueue:
         await self._journal.strike(self._leftover)
         self._url, self._leftover = None, None
 
-    async def _find_or_create(self, name: str) -> str:
-        leftover = Leftover(kind=LeftoverKind.SQS_QUEUE, service=OPERATION, container=self._region, name=name)
+    async def _find_or_create(self, name: str, region: str) -> str:
+        leftover = Leftover(kind=LeftoverKind.SQS_QUEUE, service=OPERATION, container=region, name=name)
         with contextlib.suppress(Missing):
             url = await self._queues.find_queue(name)
             if leftover in await self._journal.open_entries():
@@ -166,7 +168,7 @@ class _OwnQueue:
             return url
         await self._journal.record(leftover)
         try:
-            url = await self._queues.create_queue(name, _attributes())
+            url = await self._queues.create_queue(name, self._attributes)
         except RequestError as error:
             if not isinstance(error, Unreachable):  # then it may have been made all the same
                 await self._journal.strike(leftover)
@@ -175,9 +177,9 @@ class _OwnQueue:
         return url
 
 
-def _attributes() -> dict[str, str]:
+def _attributes(visibility_timeout_seconds: int) -> dict[str, str]:
     return {
-        "VisibilityTimeout": str(VISIBILITY_TIMEOUT_SECONDS),
+        "VisibilityTimeout": str(visibility_timeout_seconds),
         "MessageRetentionPeriod": str(RETENTION_SECONDS),
     }
 

@@ -1,0 +1,291 @@
+"""Knows the outside of the probes as a page of memory: scripted trouble, virtual time, and a log of what was asked."""
+
+# ruff: noqa: ARG002  # a fake takes what its seam is given
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.probes.outside import Missing, ReceivedMessage, RequestError
+from penstock.probes.probe import Leftover
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Context, Cost, Place, ProbePlan, Reason
+
+START_AT = datetime(2026, 1, 1, tzinfo=UTC)
+AMPLE = Cost(transferred_bytes=100 * GiB, request_count=100_000, duration_seconds=600.0)
+Trouble = Callable[[str, int], RequestError | None]  # by action and how many of it there were before
+ResultT = TypeVar("ResultT")
+
+
+def virtually(story: Callable[[VirtualClock], Awaitable[ResultT]]) -> ResultT:
+    """Run a story in virtual time."""
+
+    async def main(clock: VirtualClock) -> ResultT:
+        return await story(clock)
+
+    return run_virtually(main, start_at=START_AT)
+
+
+def no_trouble(_action: str, _count: int) -> RequestError | None:
+    """All goes well."""
+    return None
+
+
+def an_upload_plan(
+    *, size: int = 64 * MiB, threads: int = 4, part: int = 8 * MiB, cost_max: Cost = AMPLE
+) -> ProbePlan[S3UploadSetting]:
+    """A plan of which a test names what it is about."""
+    return ProbePlan(
+        context=Context(
+            place=Place(operation="s3_upload", region="eu-west-1", instance_type="c6i.large"),
+            payload_size_bytes=size,
+        ),
+        setting=S3UploadSetting(thread_count=threads, part_size_bytes=part),
+        reason=Reason.EXPLORE,
+        cost_max=cost_max,
+    )
+
+
+def a_delivery_plan(
+    *, size: int = 100, cost_max: Cost | None = None, **setting: float
+) -> ProbePlan[SqsDeliverySetting]:
+    """A plan of which a test names what it is about."""
+    values: dict[str, float] = {
+        "sender_thread_count": 2,
+        "receiver_thread_count": 2,
+        "deleter_thread_count": 2,
+        "batch_message_count": 1,
+    }
+    return ProbePlan(
+        context=Context(
+            place=Place(operation="sqs_delivery", region="eu-west-1", instance_type="c6i.large"),
+            payload_size_bytes=size,
+        ),
+        setting=SqsDeliverySetting(**(values | setting)),  # type: ignore[arg-type]  # whole numbers, by test
+        reason=Reason.EXPLORE,
+        cost_max=cost_max or Cost(transferred_bytes=100 * MiB, request_count=100_000, duration_seconds=4.0),
+    )
+
+
+class MemoryJournal:
+    """A journal that also says in which order things happened."""
+
+    def __init__(self, log: list[str] | None = None) -> None:
+        self.entries: list[Leftover] = []
+        self.log = log if log is not None else []
+
+    async def record(self, leftover: Leftover) -> None:
+        if leftover not in self.entries:
+            self.entries.append(leftover)
+        self.log.append("record")
+
+    async def strike(self, leftover: Leftover) -> None:
+        self.entries.remove(leftover)
+        self.log.append("strike")
+
+    async def open_entries(self) -> list[Leftover]:
+        return list(self.entries)
+
+
+class MemoryStore:
+    """S3 whose every upload request takes the same time, unless told otherwise."""
+
+    def __init__(
+        self, *, upload_seconds: float = 0.5, small_seconds: float = 0.05, trouble: Trouble = no_trouble
+    ) -> None:
+        self.upload_seconds = upload_seconds
+        self.small_seconds = small_seconds
+        self.trouble = trouble
+        self.objects: set[str] = set()
+        self.uploads: dict[str, str] = {}  # id to key
+        self.log: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.uploaded_sizes: list[int] = []  # of every attempt
+        self.bodies: set[int] = set()  # by identity
+        self.in_flight_count_max = 0
+        self._in_flight_count = 0
+        self._ids = itertools.count(1)
+
+    @property
+    def request_count(self) -> int:
+        return self.counts.total()
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+        await self._upload("put", body)
+        self.objects.add(key)
+
+    async def create_multipart_upload(self, bucket: str, key: str) -> str:
+        upload_id = f"id-{next(self._ids)}"
+        self._refuse("create")
+        self.uploads[upload_id] = key  # before the answer, which may be lost
+        await asyncio.sleep(self.small_seconds)
+        return upload_id
+
+    async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
+        await self._upload("part", body)
+        self._known(upload_id)
+        return f"etag-{part_number}"
+
+    async def complete_multipart_upload(
+        self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
+    ) -> None:
+        await self._small("complete")
+        self._known(upload_id)
+        assert list(etags) == [f"etag-{number}" for number in range(1, len(etags) + 1)]
+        del self.uploads[upload_id]
+        self.objects.add(key)
+
+    async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
+        await self._small("abort")
+        self._known(upload_id)
+        del self.uploads[upload_id]
+
+    async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
+        await self._small("list")
+        return [(key, upload_id) for upload_id, key in self.uploads.items() if key.startswith(prefix)]
+
+    async def list_objects(self, bucket: str, prefix: str) -> list[str]:
+        await self._small("list")
+        return sorted(key for key in self.objects if key.startswith(prefix))
+
+    async def delete_object(self, bucket: str, key: str) -> None:
+        await self._small("delete")
+        self.objects.discard(key)
+
+    def _known(self, upload_id: str) -> None:
+        if upload_id not in self.uploads:
+            raise Missing("no such upload")
+
+    def _refuse(self, action: str) -> None:
+        self.log.append(action)
+        count = self.counts[action]
+        self.counts[action] += 1
+        if (error := self.trouble(action, count)) is not None:
+            raise error
+
+    async def _small(self, action: str) -> None:
+        await asyncio.sleep(self.small_seconds)
+        self._refuse(action)
+
+    async def _upload(self, action: str, body: bytes) -> None:
+        self.uploaded_sizes.append(len(body))
+        self.bodies.add(id(body))
+        self._in_flight_count += 1
+        self.in_flight_count_max = max(self.in_flight_count_max, self._in_flight_count)
+        try:
+            await asyncio.sleep(self.upload_seconds)
+        finally:
+            self._in_flight_count -= 1
+        self._refuse(action)
+
+
+class MemoryQueues:
+    """SQS with one shard, whose every request takes the same time; a receive waits for the first message."""
+
+    def __init__(
+        self,
+        *,
+        send_seconds: float = 0.02,
+        receive_seconds: float = 0.02,
+        delete_seconds: float = 0.02,
+        trouble: Trouble = no_trouble,
+    ) -> None:
+        self.seconds = {"send": send_seconds, "receive": receive_seconds, "delete": delete_seconds}
+        self.trouble = trouble
+        self.attributes: dict[str, dict[str, str]] = {}  # by name of the queue
+        self.log: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.visible: list[str] = []
+        self.in_flight: dict[str, str] = {}  # handle to body
+        self.sent_bytes = 0
+        self.unreceived_count_max = 0
+        self.undeleted_count_max = 0
+        self.send_times: list[float] = []
+        self.deliver_twice = False
+        self._ids = itertools.count(1)
+        self._arrival = asyncio.Event()
+
+    @property
+    def request_count(self) -> int:
+        return self.counts.total()
+
+    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
+        self._refuse("create")
+        self.attributes[name] = dict(attributes)
+        return name
+
+    async def find_queue(self, name: str) -> str:
+        self._refuse("find")
+        self._known(name)
+        return name
+
+    async def list_queues(self, prefix: str) -> list[str]:
+        return [name for name in self.attributes if name.startswith(prefix)]
+
+    async def delete_queue(self, url: str) -> None:
+        self._refuse("remove")
+        self._known(url)
+        del self.attributes[url]
+
+    async def queue_attributes(self, url: str) -> dict[str, str]:
+        self._refuse("attributes")
+        self._known(url)
+        return self.attributes[url]
+
+    async def send(self, url: str, bodies: Sequence[str]) -> int:
+        self.send_times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self.seconds["send"])
+        self._refuse("send")
+        self._known(url)
+        self.visible += bodies
+        self.sent_bytes += sum(len(body) for body in bodies)
+        self.unreceived_count_max = max(self.unreceived_count_max, len(self.visible))
+        self._arrival.set()
+        return len(bodies)
+
+    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
+        if not self.visible:
+            self._arrival.clear()
+            try:
+                await asyncio.wait_for(self._arrival.wait(), wait_seconds)
+            except TimeoutError:
+                return []
+        await asyncio.sleep(self.seconds["receive"])
+        self._refuse("receive")
+        self._known(url)
+        taken = self.visible[:message_count_max]
+        del self.visible[: 0 if self.deliver_twice else message_count_max]
+        self.deliver_twice = False
+        return [self._handed_out(body) for body in taken]
+
+    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
+        await asyncio.sleep(self.seconds["delete"])
+        self._refuse("delete")
+        for handle in receipt_handles:
+            del self.in_flight[handle]
+        return len(receipt_handles)
+
+    def _handed_out(self, body: str) -> ReceivedMessage:
+        handle = f"handle-{next(self._ids)}"
+        self.in_flight[handle] = body
+        self.undeleted_count_max = max(self.undeleted_count_max, len(self.in_flight))
+        return ReceivedMessage(message_id=body[:21], receipt_handle=handle, body=body)
+
+    def _known(self, name: str) -> None:
+        if name not in self.attributes:
+            raise Missing("no such queue")
+
+    def _refuse(self, action: str) -> None:
+        self.log.append(action)
+        count = self.counts[action]
+        self.counts[action] += 1
+        if (error := self.trouble(action, count)) is not None:
+            raise error

@@ -1,0 +1,137 @@
+"""What a killed process left outside is removed by the next start."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from penstock.probes.leftovers import find_orphan_objects, find_orphan_queues, run_name, sweep
+from penstock.probes.outside import MessageQueues, ObjectStore, Unreachable
+from penstock.probes.probe import Leftover, LeftoverKind
+from tests.unit.probes.fakes import START_AT, MemoryJournal, MemoryQueues, MemoryStore
+
+RUN = "penstock/20260101T000000Z-a/"
+
+
+def an_object(name: str = RUN) -> Leftover:
+    """Below the prefix of one run, unless told otherwise."""
+    return Leftover(kind=LeftoverKind.S3_OBJECT, service="s3_upload", container="bucket", name=name)
+
+
+def a_queue(name: str) -> Leftover:
+    """A queue of the probe's region."""
+    return Leftover(kind=LeftoverKind.SQS_QUEUE, service="sqs_delivery", container="eu-west-1", name=name)
+
+
+class World:
+    """Everything a sweep touches."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore(small_seconds=0.0)
+        self.queues = MemoryQueues()
+        self.journal = MemoryJournal()
+
+    async def store_for(self, _: Leftover) -> ObjectStore:
+        return self.store
+
+    async def queues_for(self, _: Leftover) -> MessageQueues:
+        return self.queues
+
+
+async def test_sweep_removes_what_is_listed_and_nothing_else() -> None:
+    """Objects, unfinished uploads and queues of the journal go; their neighbours stay."""
+    world = World()
+    world.journal.entries = [an_object(), a_queue("mine")]
+    world.store.objects = {f"{RUN}0000", f"{RUN}object", "penstock/20260101T000000Z-ab/object", "other"}
+    world.store.uploads = {"1": f"{RUN}object", "2": "penstock/20260101T000000Z-b/object"}
+    world.queues.attributes = {"mine": {}, "mine-too": {}}
+    summary = await sweep(world.journal, world.store_for, world.queues_for)
+    assert world.store.objects == {"penstock/20260101T000000Z-ab/object", "other"}
+    assert list(world.store.uploads) == ["2"]
+    assert list(world.queues.attributes) == ["mine-too"]
+    assert (len(summary.removed), summary.kept, world.journal.entries) == (2, (), [])
+
+
+async def test_a_key_is_no_prefix() -> None:
+    """An entry that names one key removes that key alone."""
+    world = World()
+    world.journal.entries = [an_object("a/b")]
+    world.store.objects = {"a/b", "a/bc"}
+    await sweep(world.journal, world.store_for, world.queues_for)
+    assert world.store.objects == {"a/bc"}
+
+
+async def test_what_cannot_be_reached_is_kept_with_its_reason() -> None:
+    """One unreachable thing neither is struck nor stops the sweep of the others."""
+    world = World()
+    world.store.trouble = lambda _action, _count: Unreachable("no route to the bucket")
+    world.journal.entries = [an_object(), a_queue("mine")]
+    world.queues.attributes = {"mine": {}}
+    summary = await sweep(world.journal, world.store_for, world.queues_for)
+    assert world.journal.entries == [an_object()]
+    assert [(kept.leftover, kept.reason) for kept in summary.kept] == [
+        (an_object(), "no route to the bucket")
+    ]
+    assert world.queues.attributes == {}
+
+
+async def test_what_is_gone_already_is_struck() -> None:
+    """Sweeping twice is no trouble."""
+    world = World()
+    world.journal.entries = [an_object(), a_queue("gone")]
+    summary = await sweep(world.journal, world.store_for, world.queues_for)
+    assert (len(summary.removed), world.journal.entries) == (2, [])
+
+
+async def test_sweep_that_is_cut_short_goes_on_next_time() -> None:
+    """An entry is struck only after the removal, so that a kill in between forgets nothing."""
+    world = World()
+    world.store.small_seconds = 1.0
+    world.journal.entries = [an_object()]
+    world.store.objects = {f"{RUN}object"}
+    sweeping = asyncio.create_task(sweep(world.journal, world.store_for, world.queues_for))
+    await asyncio.sleep(0)
+    sweeping.cancel()
+    await asyncio.wait({sweeping})
+    assert world.journal.entries == [an_object()]
+
+
+async def test_orphan_objects_are_old_ours_and_unknown() -> None:
+    """Only runs older than a day that no journal knows are called orphans, and they are not touched."""
+    world = World()
+    old, young, known = (run_name(START_AT - timedelta(hours=h), "x") for h in (30, 3, 40))
+    world.journal.entries = [an_object(f"penstock/{known}")]
+    world.store.objects = {
+        f"penstock/{old}0001",
+        f"penstock/{young}0001",
+        "penstock/readme",
+        "penstock/a-b/c",
+    }
+    world.store.uploads = {"1": f"penstock/{known}object", "2": f"penstock/{old}object"}
+    orphans = await find_orphan_objects(
+        world.journal, world.store, service="s3_upload", bucket="bucket", key_prefix="penstock/", now=START_AT
+    )
+    assert orphans == (an_object(f"penstock/{old}"),)
+    assert world.store.counts["delete"] == 0
+
+
+async def test_orphan_queues_are_old_and_unknown() -> None:
+    """The age of a queue is what the service says; a queue without one is young."""
+    world = World()
+    created = {"CreatedTimestamp": str((START_AT - timedelta(days=2)).timestamp())}
+    world.queues.attributes = {
+        "penstock-a": created,
+        "penstock-b": created,
+        "penstock-c": {},
+        "other": created,
+    }
+    world.journal.entries = [a_queue("penstock-b")]
+    orphans = await find_orphan_queues(
+        world.journal,
+        world.queues,
+        service="sqs_delivery",
+        region="eu-west-1",
+        name_prefix="penstock-",
+        now=START_AT,
+    )
+    assert orphans == (a_queue("penstock-a"),)

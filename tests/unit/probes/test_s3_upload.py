@@ -1,0 +1,241 @@
+"""The S3 probe measures what it says, pays no more than it may, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from penstock.lab.virtual_time import VirtualClock
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable
+from penstock.probes.s3_upload import S3UploadProbe, incompressible_payload, steady_window
+from penstock.units import KiB, MiB
+from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
+from tests.unit.probes.fakes import AMPLE, MemoryJournal, MemoryStore, an_upload_plan, virtually
+
+
+def blank_payload(size_bytes: int, seed: int) -> bytes:
+    """Zeros: quick to make."""
+    return bytes(size_bytes)
+
+
+def a_probe(store: MemoryStore, clock: VirtualClock, journal: MemoryJournal) -> S3UploadProbe:
+    """On a bucket of its own."""
+    return S3UploadProbe(
+        store, clock, journal, bucket="bucket", payload_source=blank_payload, loop_tick_seconds=0.1
+    )
+
+
+def outcome_of(
+    plan: ProbePlan[S3UploadSetting], store: MemoryStore, journal: MemoryJournal | None = None
+) -> Outcome[S3UploadSetting]:
+    """Run one probe in virtual time."""
+    return virtually(lambda clock: a_probe(store, clock, journal or MemoryJournal()).run(plan))
+
+
+def observed(plan: ProbePlan[S3UploadSetting], store: MemoryStore) -> Observation[S3UploadSetting]:
+    """Run one probe that must measure."""
+    outcome = outcome_of(plan, store)
+    assert isinstance(outcome, Observation), outcome
+    return outcome
+
+
+def test_whole_object_is_uploaded_in_parts() -> None:
+    """An object that the plan pays for is uploaded whole, the last part being what remains."""
+    store = MemoryStore()
+    observation = observed(an_upload_plan(size=20 * MiB, threads=2), store)
+    assert sorted(store.uploaded_sizes) == [4 * MiB, 8 * MiB, 8 * MiB]
+    assert observation.transferred_bytes == 20 * MiB
+    assert observation.measures["part_count"] == observation.measures["object_part_count"] == 3
+
+
+def test_all_whole_parts_share_one_body() -> None:
+    """The memory of a probe is one part, however many threads it has."""
+    store = MemoryStore()
+    observed(an_upload_plan(size=128 * MiB, threads=8), store)
+    assert len(store.bodies) == 1
+
+
+def test_only_a_share_of_a_large_object_is_uploaded() -> None:
+    """Of a large object no more is uploaded than the plan pays for, and it is completed all the same."""
+    store = MemoryStore()
+    cost_max = replace(AMPLE, transferred_bytes=100 * MiB)
+    observation = observed(an_upload_plan(size=1024 * MiB, cost_max=cost_max), store)
+    assert observation.measures["part_count"] == 12
+    assert observation.measures["object_part_count"] == 128
+    assert store.counts["complete"] == 1
+
+
+def test_more_than_a_steady_state_needs_is_not_uploaded() -> None:
+    """An ample budget is no reason to spend it."""
+    observation = observed(an_upload_plan(size=8192 * MiB, threads=4), MemoryStore())
+    assert observation.measures["part_count"] == 32
+
+
+def test_small_objects_move_side_by_side() -> None:
+    """A part size above the object's is a single PUT, and then threads move objects."""
+    store = MemoryStore()
+    observation = observed(an_upload_plan(size=64 * KiB, threads=16), store)
+    assert store.in_flight_count_max == observation.measures["connection_count"] == 16
+    assert store.counts["create"] == 0
+    assert observation.measures["part_count"] == 128
+
+
+def test_steady_throughput_knows_no_ramp_and_no_last_wave() -> None:
+    """With every part taking as long, the steady throughput is exactly threads x size / time."""
+    observation = observed(an_upload_plan(size=7 * 8 * MiB, threads=3), MemoryStore())
+    expected = 3 * 8 * MiB / 0.5
+    assert observation.measures["steady_throughput_bytes_per_second"] == pytest.approx(expected)
+    assert observation.throughput_bytes_per_second < expected
+
+
+def test_threads_beyond_the_parts_are_not_counted() -> None:
+    """The effective concurrency is what was in flight, not what was asked for."""
+    observation = observed(an_upload_plan(size=24 * MiB, threads=64), MemoryStore())
+    assert observation.measures["connection_count"] == 3
+
+
+def test_journal_before_create_and_strike_after_delete() -> None:
+    """What a probe creates is written down before, and struck out when it is gone."""
+    store = MemoryStore()
+    journal = MemoryJournal(store.log)
+    outcome_of(an_upload_plan(), store, journal)
+    assert store.log[:2] == ["record", "create"]
+    assert store.log[-2:] == ["delete", "strike"]
+    assert (store.objects, store.uploads, journal.entries) == (set(), {}, [])
+
+
+def test_what_cannot_be_deleted_stays_in_the_journal() -> None:
+    """A measurement counts although its clean-up failed; the entry stays for the next sweep."""
+    journal = MemoryJournal()
+    store = MemoryStore(trouble=lambda action, _: Unreachable("gone") if action == "delete" else None)
+    assert isinstance(outcome_of(an_upload_plan(), store, journal), Observation)
+    assert [entry.name.startswith("penstock/20260101T000000Z-") for entry in journal.entries] == [True]
+
+
+@pytest.mark.parametrize("size", [64 * KiB, 512 * MiB])
+@pytest.mark.parametrize("after_seconds", [0.0, 0.02, 0.3, 0.6, 1.2])
+def test_cancelled_probe_leaves_nothing(size: int, after_seconds: float) -> None:
+    """A cancellation at any moment still aborts, deletes and strikes."""
+    store, journal = MemoryStore(), MemoryJournal()
+
+    async def story(clock: VirtualClock) -> None:
+        running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan(size=size)))
+        await asyncio.sleep(after_seconds)
+        running.cancel()
+        await asyncio.sleep(0.01)
+        running.cancel()  # an impatient second time
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    virtually(story)
+    assert (store.objects, store.uploads, journal.entries) == (set(), {}, [])
+
+
+def test_clean_up_that_hangs_ends() -> None:
+    """A service that stops answering does not hold the daemon's shutdown for ever."""
+    store, journal = MemoryStore(), MemoryJournal()
+
+    async def story(clock: VirtualClock) -> float:
+        running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan()))
+        await asyncio.sleep(0.3)
+        store.small_seconds = 1e6
+        running.cancel()
+        await asyncio.wait({running})
+        return clock.monotonic_seconds()
+
+    assert virtually(story) < 31
+    assert len(journal.entries) == 1
+
+
+def test_throttled_parts_are_counted_and_sent_again() -> None:
+    """A throttle is evidence, not the end: it is counted and the part is tried again."""
+    store = MemoryStore(
+        trouble=lambda action, n: Throttled("slow") if action == "part" and n in {1, 4} else None
+    )
+    observation = observed(an_upload_plan(), store)
+    assert (observation.throttled_count, observation.failed_count) == (2, 0)
+    assert observation.transferred_bytes == 64 * MiB
+    assert observation.measures["attempted_bytes"] == 80 * MiB
+
+
+@pytest.mark.parametrize("error", [Denied("key refused"), Missing("no bucket"), Unreachable("no route")])
+@pytest.mark.parametrize("size", [64 * KiB, 64 * MiB])
+def test_nothing_succeeded(error: RequestError, size: int) -> None:
+    """When nothing succeeds the outcome repeats the operator's sentence, and the probe does not hammer."""
+    store = MemoryStore(trouble=lambda action, _: error if action in {"put", "create", "part"} else None)
+    journal = MemoryJournal()
+    outcome = outcome_of(an_upload_plan(size=size), store, journal)
+    assert isinstance(outcome, Inconclusive)
+    assert str(error) in outcome.reason
+    assert store.request_count < 40
+    assert (store.uploads, journal.entries) == ({}, [])
+
+
+def test_lost_answer_to_create_is_looked_up() -> None:
+    """An upload whose id never arrived is found by listing, and aborted."""
+    store = MemoryStore(small_seconds=0.05)
+
+    async def story(clock: VirtualClock) -> None:
+        plan = an_upload_plan(cost_max=replace(AMPLE, duration_seconds=0.02))
+        assert isinstance(await a_probe(store, clock, MemoryJournal()).run(plan), Inconclusive)
+
+    virtually(story)
+    assert (store.uploads, store.counts["list"], store.counts["abort"]) == ({}, 1, 1)
+
+
+def test_slow_parts_end_with_the_time() -> None:
+    """When the time ends before any part does, the outcome says so and nothing is left."""
+    store = MemoryStore(upload_seconds=60.0)
+    outcome = outcome_of(an_upload_plan(cost_max=replace(AMPLE, duration_seconds=5.0)), store)
+    assert isinstance(outcome, Inconclusive)
+    assert "within 5 s" in outcome.reason
+    assert store.uploads == {}
+
+
+def test_too_small_a_budget_does_nothing() -> None:
+    """A plan that pays for no part sends no request."""
+    store = MemoryStore()
+    outcome = outcome_of(an_upload_plan(cost_max=replace(AMPLE, transferred_bytes=MiB)), store)
+    assert isinstance(outcome, Inconclusive)
+    assert "raise the budget" in outcome.reason
+    assert store.request_count == 0
+
+
+def test_late_event_loop_is_inconclusive() -> None:
+    """Numbers that were taken by a process that stood still are thrown away, with the reason."""
+    store = MemoryStore()
+
+    class StandingStill:
+        def __init__(self, clock: VirtualClock) -> None:
+            self.now = clock.now
+            self.clock = clock
+
+        def monotonic_seconds(self) -> float:
+            seconds = self.clock.monotonic_seconds()
+            return seconds if seconds < 0.7 else seconds + 10.0
+
+    async def story(clock: VirtualClock) -> Outcome[S3UploadSetting]:
+        probe = S3UploadProbe(
+            store, StandingStill(clock), MemoryJournal(), bucket="b", payload_source=blank_payload
+        )
+        return await probe.run(an_upload_plan())
+
+    outcome = virtually(story)
+    assert isinstance(outcome, Inconclusive)
+    assert "stood still for 10.0" in outcome.reason
+
+
+def test_steady_window_of_a_single_wave_is_the_wave() -> None:
+    """With one part for each thread there is no other time when all were busy."""
+    assert steady_window([(0, 0.0, 2.0), (1, 0.5, 3.0)], 2.0) == (0.0, 2.0)
+
+
+def test_payload_is_random_and_replayable() -> None:
+    """The same seed gives the same bytes, of exactly the size."""
+    payload = incompressible_payload(3 * MiB + 7, 5)
+    assert len(payload) == 3 * MiB + 7
+    assert payload == incompressible_payload(3 * MiB + 7, 5)
+    assert len(set(payload[:4096])) > 200

@@ -1,0 +1,286 @@
+"""The SQS probe measures what it says, pays no more than it may, and empties its queue."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from penstock.lab.virtual_time import VirtualClock
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.probes.outside import Denied, Missing, Refused, RequestError, Throttled, Unreachable
+from penstock.probes.probe import Leftover, LeftoverKind
+from penstock.probes.sqs_delivery import SqsDeliveryProbe, steady_goodput
+from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
+from tests.unit.probes.fakes import MemoryJournal, MemoryQueues, a_delivery_plan, virtually
+
+NAME = "penstock-host"
+
+
+def a_probe(
+    queues: MemoryQueues, clock: VirtualClock, journal: MemoryJournal | None = None
+) -> SqsDeliveryProbe:
+    """On a queue of its own."""
+    return SqsDeliveryProbe(queues, clock, journal or MemoryJournal(), queue_name=NAME, loop_tick_seconds=0.1)
+
+
+def outcome_of(plan: ProbePlan[SqsDeliverySetting], queues: MemoryQueues) -> Outcome[SqsDeliverySetting]:
+    """Run one probe in virtual time."""
+    return virtually(lambda clock: a_probe(queues, clock).run(plan))
+
+
+def observed(plan: ProbePlan[SqsDeliverySetting], queues: MemoryQueues) -> Observation[SqsDeliverySetting]:
+    """Run one probe that must measure."""
+    outcome = outcome_of(plan, queues)
+    assert isinstance(outcome, Observation), outcome
+    return outcome
+
+
+def left_inside(queues: MemoryQueues) -> int:
+    """Messages that are still in the queue."""
+    return len(queues.visible) + len(queues.in_flight)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 10])
+def test_every_message_is_delivered_and_deleted(batch: int) -> None:
+    """After a probe the queue is empty, and every message was counted once at every step."""
+    queues = MemoryQueues()
+    measures = observed(a_delivery_plan(batch_message_count=batch), queues).measures
+    assert measures["sent_count"] == measures["received_count"] == measures["deleted_count"] > 100
+    assert measures["left_count"] == measures["duplicate_count"] == left_inside(queues) == 0
+
+
+def test_request_times_are_those_of_the_service() -> None:
+    """Each action's mean is the service's own time, however long receivers wait for messages to come."""
+    queues = MemoryQueues(send_seconds=0.03, receive_seconds=0.01, delete_seconds=0.02)
+    measures = observed(a_delivery_plan(send_rate_limit_messages_per_second=20), queues).measures
+    assert measures["send_seconds_mean"] == pytest.approx(0.03)
+    assert measures["delete_seconds_mean"] == pytest.approx(0.02)
+    assert measures.get("receive_seconds_mean", 0.01) == pytest.approx(0.01)
+    assert measures["send_seconds_variation"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_latency_is_from_send_to_receive() -> None:
+    """A message that finds a parked receiver takes the send and the receive, nothing more."""
+    observation = observed(a_delivery_plan(send_rate_limit_messages_per_second=10), MemoryQueues())
+    assert observation.latency_seconds_p50 == pytest.approx(0.04, abs=0.001)
+
+
+def test_goodput_is_the_bottleneck_of_the_loop() -> None:
+    """With deleters half as fast as the rest, goodput is theirs."""
+    queues = MemoryQueues(delete_seconds=0.04)
+    goodput = observed(a_delivery_plan(), queues).measures["goodput_messages_per_second"]
+    assert goodput == pytest.approx(2 / 0.04, rel=0.02)
+
+
+def test_rate_limit_is_kept() -> None:
+    """Senders together send no faster than the limit."""
+    queues = MemoryQueues()
+    observed(a_delivery_plan(sender_thread_count=8, send_rate_limit_messages_per_second=25), queues)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(queues.send_times)]
+    assert min(gaps) == pytest.approx(0.04, abs=1e-6)
+
+
+def test_send_window_is_kept() -> None:
+    """No more messages than the window are sent and not received, however slow the receivers."""
+    queues = MemoryQueues(receive_seconds=0.2)
+    observed(a_delivery_plan(sender_thread_count=8, send_window_message_count=5), queues)
+    assert queues.unreceived_count_max <= 5
+
+
+def test_receive_window_is_kept() -> None:
+    """No more copies than the window are received and not deleted, however slow the deleters."""
+    queues = MemoryQueues(delete_seconds=0.2)
+    observed(a_delivery_plan(receiver_thread_count=8, receive_window_message_count=6), queues)
+    assert queues.undeleted_count_max <= 6
+
+
+def test_age_of_the_oldest_undeleted() -> None:
+    """A slow deleter shows in the age, long before it shows as duplicates."""
+    slow = MemoryQueues(delete_seconds=0.1)
+    age = observed(a_delivery_plan(deleter_thread_count=1), slow).measures["oldest_undeleted_seconds_max"]
+    assert age > 0.5
+
+
+def test_duplicates_are_counted_and_deleted() -> None:
+    """A second copy is no goodput, and is deleted too."""
+    queues = MemoryQueues()
+    queues.deliver_twice = True
+    measures = observed(a_delivery_plan(), queues).measures
+    assert measures["duplicate_count"] == 1
+    assert measures["received_count"] == measures["sent_count"] + 1
+    assert left_inside(queues) == 0
+
+
+def test_messages_of_former_runs_are_deleted_and_not_counted() -> None:
+    """What a killed probe left in the queue disturbs no later one."""
+    queues = MemoryQueues()
+    queues.attributes[NAME] = {}
+    queues.visible = ["0123456789ab:00000001:000000000000001", "hello"]
+    measures = observed(a_delivery_plan(), queues).measures
+    assert measures["foreign_count"] == 2
+    assert measures["sent_count"] == measures["received_count"] == measures["deleted_count"]
+    assert left_inside(queues) == 0
+
+
+def test_bodies_have_the_size_of_the_context() -> None:
+    """A message is as large as the context says, and never smaller than what identifies it."""
+    for size, expected in ((1, 37), (1000, 1000)):
+        queues = MemoryQueues()
+        observation = observed(a_delivery_plan(size=size), queues)
+        assert queues.sent_bytes == expected * observation.measures["sent_count"]
+
+
+def test_throttles_are_counted_and_borne() -> None:
+    """A throttled request is evidence; the probe goes on and still empties the queue."""
+    queues = MemoryQueues(
+        trouble=lambda action, n: Throttled("slow") if n == 5 and action != "find" else None
+    )
+    observation = observed(a_delivery_plan(), queues)
+    assert (observation.throttled_count, observation.failed_count) == (3, 0)
+    assert left_inside(queues) == 0
+
+
+def test_sends_without_an_answer_are_looked_for() -> None:
+    """A send that got no answer may have arrived: the probe waits for an empty receive before it ends."""
+    queues = MemoryQueues(
+        trouble=lambda action, n: Unreachable("lost") if (action, n) == ("send", 3) else None
+    )
+    observation = observed(a_delivery_plan(), queues)
+    assert observation.failed_count == 1
+    assert observation.measures["empty_receive_count"] >= 1
+
+
+@pytest.mark.parametrize("action", ["create", "send", "receive", "delete"])
+def test_nothing_succeeded(action: str) -> None:
+    """When nothing goes all the way the outcome repeats the operator's sentence, and nobody hammers."""
+    queues = MemoryQueues(
+        trouble=lambda asked, _: Denied("not allowed: see the policy") if asked == action else None
+    )
+    outcome = outcome_of(a_delivery_plan(), queues)
+    assert isinstance(outcome, Inconclusive)
+    assert "not allowed: see the policy" in outcome.reason
+    assert queues.counts[action] <= 2
+
+
+def test_budget_too_small_sends_nothing() -> None:
+    """What cannot be taken out again is not sent."""
+    queues = MemoryQueues()
+    plan = a_delivery_plan(cost_max=Cost(transferred_bytes=10_000, request_count=4, duration_seconds=4.0))
+    outcome = outcome_of(plan, queues)
+    assert isinstance(outcome, Inconclusive)
+    assert "raise the budget" in outcome.reason
+    assert queues.counts["send"] == 0
+
+
+def lifetime(
+    queues: MemoryQueues, journal: MemoryJournal, story: Callable[[SqsDeliveryProbe], Awaitable[None]]
+) -> None:
+    """Let a probe live through a story."""
+    virtually(lambda clock: story(a_probe(queues, clock, journal)))
+
+
+async def run_twice_and_close(probe: SqsDeliveryProbe) -> None:
+    """Do what a daemon does in its life."""
+    await probe.run(a_delivery_plan())
+    await probe.run(a_delivery_plan())
+    await probe.close()
+
+
+def test_queue_is_made_once_and_removed_in_the_end() -> None:
+    """The queue is journalled before it is made, reused, and struck out after it is gone."""
+    queues = MemoryQueues()
+    journal = MemoryJournal(queues.log)
+    lifetime(queues, journal, run_twice_and_close)
+    assert queues.log.index("record") < queues.log.index("create")
+    assert queues.counts["create"] == 1
+    assert queues.log[-2:] == ["remove", "strike"]
+    assert (queues.attributes, journal.entries) == ({}, [])
+
+
+def test_queue_of_somebody_else_stays() -> None:
+    """A queue that the operator made, and no journal knows, is used and not removed."""
+    queues = MemoryQueues()
+    queues.attributes[NAME] = {"VisibilityTimeout": "45"}
+    lifetime(queues, MemoryJournal(), run_twice_and_close)
+    assert list(queues.attributes) == [NAME]
+
+
+def test_queue_of_a_former_life_is_ours() -> None:
+    """A queue that the journal still lists is used again, and removed in the end."""
+    queues, journal = MemoryQueues(), MemoryJournal()
+    queues.attributes[NAME] = {}
+    journal.entries.append(
+        Leftover(kind=LeftoverKind.SQS_QUEUE, service="sqs_delivery", container="eu-west-1", name=NAME)
+    )
+    lifetime(queues, journal, run_twice_and_close)
+    assert (queues.attributes, journal.entries, queues.counts["create"]) == ({}, [], 0)
+
+
+def test_name_that_was_just_deleted_gets_a_suffix() -> None:
+    """SQS refuses a name for 60 s after its deletion: the probe takes another one and journals that."""
+    cooling = Refused("deleted less than 60 s ago")
+    queues = MemoryQueues(trouble=lambda action, n: cooling if (action, n) == ("create", 0) else None)
+    journal = MemoryJournal()
+
+    async def story(probe: SqsDeliveryProbe) -> None:
+        assert isinstance(await probe.run(a_delivery_plan()), Observation)
+
+    lifetime(queues, journal, story)
+    (name,) = queues.attributes
+    assert name.startswith(f"{NAME}-")
+    assert [entry.name for entry in journal.entries] == [name]
+
+
+def test_queue_that_vanished_is_made_again() -> None:
+    """When somebody deletes the queue under the probe, one run is lost and the next has a new queue."""
+    queues, journal = MemoryQueues(), MemoryJournal()
+
+    async def story(probe: SqsDeliveryProbe) -> None:
+        assert isinstance(await probe.run(a_delivery_plan()), Observation)
+        queues.attributes.clear()
+        assert isinstance(await probe.run(a_delivery_plan()), Inconclusive)
+        assert isinstance(await probe.run(a_delivery_plan()), Observation)
+
+    lifetime(queues, journal, story)
+    assert len(journal.entries) == 1
+
+
+@pytest.mark.parametrize(("error", "is_kept"), [(Denied("no"), False), (Unreachable("no"), True)])
+def test_journal_of_a_queue_that_was_not_made(error: RequestError, is_kept: bool) -> None:
+    """Only a queue that may have been made all the same stays in the journal."""
+    journal = MemoryJournal()
+    queues = MemoryQueues(trouble=lambda action, _: error if action == "create" else None)
+    virtually(lambda clock: a_probe(queues, clock, journal).run(a_delivery_plan()))
+    assert bool(journal.entries) is is_kept
+
+
+def test_queue_that_cannot_be_removed_stays_in_the_journal() -> None:
+    """Shutting down without a network leaves the entry for the next start."""
+    journal = MemoryJournal()
+    queues = MemoryQueues(trouble=lambda action, _: Unreachable("no route") if action == "remove" else None)
+    lifetime(queues, journal, run_twice_and_close)
+    assert len(journal.entries) == 1
+
+
+def test_visibility_timeout_is_the_queues_own() -> None:
+    """What the queue says is reported, not what was asked for."""
+    queues = MemoryQueues()
+    queues.attributes[NAME] = {"VisibilityTimeout": "45"}
+    assert observed(a_delivery_plan(), queues).measures["visibility_timeout_seconds"] == 45.0
+
+
+def test_steady_goodput_leaves_out_ramp_and_drain() -> None:
+    """Only what was deleted after the first deletion and during the sending counts."""
+    deletions = [(2.0, 1)] + [(2.0 + 0.1 * k, 1) for k in range(1, 21)] + [(9.0, 100)]
+    assert steady_goodput(deletions, 4.05) == pytest.approx(10.0)
+    assert steady_goodput([(1.0, 5)], 4.0) is None
+
+
+def test_missing_queue_is_said() -> None:
+    """A refusal while looking for the queue is the reason of the outcome."""
+    queues = MemoryQueues(trouble=lambda action, _: Missing("vanished") if action == "attributes" else None)
+    outcome = outcome_of(a_delivery_plan(), queues)
+    assert isinstance(outcome, Inconclusive)
+    assert "no queue to measure with; vanished" in outcome.reason

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -191,7 +192,7 @@ class _Gate(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's, though they do the same.
-        transport = cast(asyncio.Transport, transport)
+        transport = cast("asyncio.Transport", transport)
         uid = peer_of(transport).uid
         if not self._keeper.enter(self, uid):
             _refuse(transport)

@@ -290,13 +290,13 @@ def load(main_file: Path | None = None, *, root: Path = Path("/")) -> LoadedConf
     return LoadedConfiguration(configuration, origins, tuple(files))
 
 
-def keys(section: type[Struct] = Configuration, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+def all_keys(section: type[Struct] = Configuration, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Every dotted path with its default and its type, in the order of declaration (Any: each its own)."""
     hints = get_type_hints(section, include_extras=True)
     for field in msgspec.structs.fields(section):
         hint = hints[field.name]
         if _is_section(hint):
-            yield from keys(hint, f"{prefix}{field.name}.")
+            yield from all_keys(hint, f"{prefix}{field.name}.")
         else:
             yield prefix + field.name, field.default, hint
 
@@ -377,7 +377,7 @@ def _unknown_key(key: str, section: type[Struct]) -> str:
     )
     if close:
         return f"unknown key; did you mean {close[0]}?"
-    elsewhere = [path for path, _, _ in keys() if path.rpartition(".")[2] == key]
+    elsewhere = [path for path, _, _ in all_keys() if path.rpartition(".")[2] == key]
     if elsewhere:
         return f"unknown key here; did you mean {elsewhere[0]}?"
     return f"unknown key; expected one of {', '.join(names)}"

@@ -25,13 +25,13 @@ def _rows() -> dict[str, tuple[str, str]]:
 
 def test_every_key_is_documented_and_every_documented_key_exists() -> None:
     """A key without a row, or a row without a key, fails."""
-    assert list(_rows()) == [path for path, _, _ in config.keys()]
+    assert list(_rows()) == [path for path, _, _ in config.all_keys()]
 
 
 def test_documented_defaults_are_the_defaults() -> None:
     """What the page shows as default is valid TOML and means the default."""
     rows = _rows()
-    for path, default, hint in config.keys():
+    for path, default, hint in config.all_keys():
         shown: Any = tomllib.loads(f"value = {rows[path][0]}")["value"]
         assert config._read_value(shown, hint) == default, path
 
@@ -39,7 +39,9 @@ def test_documented_defaults_are_the_defaults() -> None:
 def test_documented_expectations_are_those_of_the_messages() -> None:
     """The page and the error message describe a key in the same words."""
     rows = _rows()
-    assert {path: rows[path][1] for path in rows} == {path: config.expectation(hint) for path, _, hint in config.keys()}
+    assert {path: rows[path][1] for path in rows} == {
+        path: config.expectation(hint) for path, _, hint in config.all_keys()
+    }
 
 
 def test_examples_are_valid(tmp_path: Path) -> None:
@@ -47,6 +49,11 @@ def test_examples_are_valid(tmp_path: Path) -> None:
     example = re.search(r"```toml\n(.+?)```", PAGE, re.DOTALL)
     assert example is not None
     (tmp_path / "page.toml").write_text(example.group(1), encoding="utf-8")
-    (tmp_path / "shipped.toml").write_text((ROOT / "systemd/penstock.toml").read_text("utf-8"), encoding="utf-8")
-    assert config.load(tmp_path / "page.toml", root=tmp_path).configuration.probes.s3_upload.bucket == "my-bucket"
+    (tmp_path / "shipped.toml").write_text(
+        (ROOT / "systemd/penstock.toml").read_text("utf-8"), encoding="utf-8"
+    )
+    assert (
+        config.load(tmp_path / "page.toml", root=tmp_path).configuration.probes.s3_upload.bucket
+        == "my-bucket"
+    )
     assert config.load(tmp_path / "shipped.toml", root=tmp_path).configuration == config.Configuration()

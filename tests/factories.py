@@ -1,0 +1,94 @@
+"""Values for tests: each call names only what its test is about."""
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.models.model import Fit
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.probes.probe import Leftover, LeftoverKind
+from penstock.units import MiB
+from penstock.vocabulary import (
+    Basis,
+    Context,
+    Demand,
+    Estimate,
+    Inconclusive,
+    Observation,
+    Place,
+    Recommendation,
+)
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+SETTING_TYPES: dict[str, type] = {"s3_upload": S3UploadSetting, "sqs_delivery": SqsDeliverySetting}
+PLACE = Place(operation="s3_upload", region="eu-central-1", instance_type="c5.large")
+CONTEXT = Context(place=PLACE, payload_size_bytes=64 * MiB)
+SETTING = S3UploadSetting(thread_count=10, part_size_bytes=8 * MiB)
+
+_OBSERVATION: Observation[Any] = Observation(
+    context=CONTEXT,
+    setting=SETTING,
+    started_at=NOON,
+    duration_seconds=2.0,
+    transferred_bytes=64 * MiB,
+    request_count=10,
+)
+_INCONCLUSIVE: Inconclusive[Any] = Inconclusive(
+    context=CONTEXT, setting=SETTING, started_at=NOON, reason="no route to the host"
+)
+_FIT = Fit(
+    place=PLACE,
+    parameters={"rate_bytes_per_second": Estimate(1e6, 2e6, 3e6)},
+    observation_count=3,
+    newest_observation_at=NOON,
+    residual_fraction_p50=0.05,
+    state={"mean": [1.0, 2.5], "kind": "upload"},
+)
+_RECOMMENDATION: Recommendation[Any] = Recommendation(
+    context=CONTEXT,
+    setting=SETTING,
+    derived={"connection_pool_count": 10.0},
+    prediction={"throughput_bytes_per_second": Estimate(1e8, 2e8, 3e8)},
+    demand=Demand(),
+    basis=Basis.MODEL,
+    bottleneck="connections",
+    explanation="ten connections fill the link",
+    observation_count=3,
+    newest_observation_at=NOON,
+    issued_at=NOON,
+    expires_at=NOON,
+)
+_LEFTOVER = Leftover(
+    kind=LeftoverKind.S3_OBJECT, service="s3_upload", container="bucket", name="penstock-probe/1"
+)
+
+
+def a_context(**changes: Any) -> Context:
+    """One size at one place."""
+    return dataclasses.replace(CONTEXT, **changes)
+
+
+def an_observation(**changes: Any) -> Observation[Any]:
+    """One upload that went well."""
+    return dataclasses.replace(_OBSERVATION, **changes)
+
+
+def an_inconclusive(**changes: Any) -> Inconclusive[Any]:
+    """One probe that could not measure."""
+    return dataclasses.replace(_INCONCLUSIVE, **changes)
+
+
+def a_fit(**changes: Any) -> Fit:
+    """What a model learned."""
+    return dataclasses.replace(_FIT, **changes)
+
+
+def a_recommendation(**changes: Any) -> Recommendation[Any]:
+    """One piece of advice."""
+    return dataclasses.replace(_RECOMMENDATION, **changes)
+
+
+def a_leftover(**changes: Any) -> Leftover:
+    """One object outside."""
+    return dataclasses.replace(_LEFTOVER, **changes)

@@ -1,0 +1,65 @@
+"""The budget: what it refuses, what it says, when it allows again."""
+
+from datetime import timedelta
+
+from penstock.daemon.budget import ALLOWED, Ledger, daily_limit, host_verdict
+from penstock.daemon.config import BudgetSection
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Cost
+from tests.factories import NOON
+
+LIMIT = Cost(transferred_bytes=GiB, request_count=100, usd=1.0, credit_bytes=0, duration_seconds=600.0)
+HOUR = timedelta(hours=1)
+
+
+def test_an_act_within_the_limit_is_allowed() -> None:
+    """Up to the limit itself."""
+    assert Ledger(LIMIT).allows(LIMIT, NOON) == ALLOWED
+
+
+def test_a_refusal_says_why_and_until_when() -> None:
+    """The sentence names need, limit, key and what is left; `retry_at` is when the old row has aged out."""
+    ledger, _ = Ledger(LIMIT).reserve("s3_upload", Cost(transferred_bytes=900 * MiB), NOON)
+    verdict = ledger.allows(Cost(transferred_bytes=200 * MiB), NOON + HOUR)
+    assert not verdict.is_allowed
+    assert verdict.sentence == (
+        "a probe may need 200 MiB; of 1 GiB in 24 hours (budget.transferred_bytes_per_day) "
+        "124 MiB are left until 2026-03-02 13:00 UTC"
+    )
+    assert verdict.retry_at == NOON + 25 * HOUR
+    assert ledger.allows(Cost(transferred_bytes=200 * MiB), verdict.retry_at).is_allowed
+
+
+def test_what_never_fits_says_so() -> None:
+    """Waiting does not help; raising the limit does."""
+    verdict = Ledger(LIMIT).allows(Cost(credit_bytes=MiB), NOON)
+    assert verdict.retry_at is None
+    assert (
+        "budget.credit_fraction_per_day allows 0 B of burst credit in 24 hours: raise it" in verdict.sentence
+    )
+
+
+def test_settling_gives_back_what_was_not_used() -> None:
+    """The reservation is the most that an act may cost; what counts in the end is what it did cost."""
+    ledger, reserved = Ledger(LIMIT).reserve("s3_upload", Cost(request_count=90), NOON)
+    assert ledger.affordable(NOON).request_count == 10
+    ledger, correction = ledger.settle(reserved, Cost(request_count=30), NOON)
+    assert correction.cost.request_count == -60
+    assert ledger.affordable(NOON).request_count == 70
+    assert Ledger(LIMIT, (reserved, correction)).spent(NOON) == ledger.spent(NOON)
+
+
+def test_the_limit_comes_from_the_configuration() -> None:
+    """Fractions of a day become seconds and bytes."""
+    section = BudgetSection(duty_cycle_fraction=0.5, credit_fraction_per_day=0.1)
+    limit = daily_limit(section, credit_bytes_per_day=1000.0)
+    assert (limit.duration_seconds, limit.credit_bytes) == (43200.0, 100)
+
+
+def test_a_busy_host_is_left_alone_for_a_minute() -> None:
+    """Applications come first."""
+    section = BudgetSection(host_cpu_fraction_max=0.5)
+    assert host_verdict(0.5, section, NOON) == ALLOWED
+    verdict = host_verdict(0.8, section, NOON)
+    assert verdict.retry_at == NOON + timedelta(minutes=1)
+    assert verdict.sentence.startswith("the host is 80% busy with its own work")

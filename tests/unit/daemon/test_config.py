@@ -1,0 +1,173 @@
+"""The configuration: defaults, layers, and every mistake at once."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon import config
+from penstock.units import GiB, MiB
+
+
+def _problems(folder: Path, text: str) -> list[str]:
+    file = folder / "penstock.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(config.ConfigError) as caught:
+        config.load(file, root=folder)
+    return [str(problem).removeprefix(f"{file}: ") for problem in caught.value.problems]
+
+
+def _load(folder: Path, text: str) -> config.Configuration:
+    file = folder / "penstock.toml"
+    file.write_text(text, encoding="utf-8")
+    return config.load(file, root=folder).configuration
+
+
+def test_no_file_means_the_defaults(tmp_path: Path) -> None:
+    """A daemon without any configuration starts, and probes nothing."""
+    loaded = config.load(root=tmp_path)
+    assert loaded.configuration == config.Configuration()
+    assert not loaded.configuration.probes.s3_upload.is_enabled
+    assert loaded.files == ()
+
+
+def test_quantities_may_be_text_or_numbers(tmp_path: Path) -> None:
+    """A size is bytes and a duration is seconds, however it is written."""
+    text = '[probes.s3_upload]\nobject_size_bytes = ["8MiB", 1073741824]\nmean_interval_seconds = "15m"\n'
+    loaded = _load(tmp_path, text + "duration_seconds_max = 3\n").probes.s3_upload
+    assert loaded.object_size_bytes == (8 * MiB, GiB)
+    assert loaded.mean_interval_seconds == 900.0
+    assert loaded.duration_seconds_max == 3.0
+
+
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
+    """Each problem names its key, what was found and what was expected."""
+    problems = _problems(
+        tmp_path,
+        """
+        [daemon]
+        sead = 3
+        socket_mode = 666
+        [probes.s3_upload]
+        is_enabled = true
+        mean_interval_seconds = "10 parsecs"
+        object_size_bytes = []
+        [budget]
+        duty_cycle_fraction = 1.5
+        usd_per_day = nan
+        """,
+    )
+    assert problems == [
+        "daemon.sead: unknown key; did you mean seed?",
+        'daemon.socket_mode: found 666; expected octal permissions in quotes, such as "0666"',
+        "probes.s3_upload.mean_interval_seconds: '10 parsecs' is not a duration: use us, ms, s, m, h or d",
+        "probes.s3_upload.object_size_bytes: found []; expected a list with at least one size",
+        "budget.duty_cycle_fraction: found 1.5; expected a fraction between 0 and 1",
+        "budget.usd_per_day: found NaN; expected an amount in US dollars of at least 0",
+        "probes.s3_upload.bucket: missing; expected the name of a bucket, because probes.s3_upload.is_enabled is true",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("daemon = 3", "daemon: found 3; expected a table, [daemon]"),
+        ("[budgt]", "budgt: unknown key; did you mean budget?"),
+        ("[advice]\nbucket = 'b'", "advice.bucket: unknown key here; did you mean probes.s3_upload.bucket?"),
+        (
+            "[probes.sqs_delivery]\nis_enabled = 1",
+            "probes.sqs_delivery.is_enabled: found 1; expected true or false",
+        ),
+        (
+            "[probes.sqs_delivery]\nservice_class = 'express'",
+            'probes.sqs_delivery.service_class: found "express"; expected one of "standard", "fifo"',
+        ),
+        (
+            "[probes.s3_upload]\nregions = ['eu-west-1', 'eu-west-2']\nbucket = 'b-1'",
+            'probes.s3_upload.bucket: found "b-1"; expected {region} in the name, because regions lists 2',
+        ),
+        (
+            "[probes.s3_upload]\nkey_prefix = ''",
+            'probes.s3_upload.key_prefix: found ""; expected a prefix of keys that is not empty and ends with "/"',
+        ),
+        (
+            "[probes.s3_upload]\nbucket = 'probe-{zone}'",
+            'probes.s3_upload.bucket: found "probe-{zone}"; the only word in braces can be {region}',
+        ),
+    ],
+)
+def test_sentence(tmp_path: Path, text: str, expected: str) -> None:
+    """A mistake is answered with what to write instead."""
+    assert _problems(tmp_path, text) == [expected]
+
+
+def test_syntax_errors_have_line_and_column(tmp_path: Path) -> None:
+    """What is not TOML is found where it stands."""
+    (tmp_path / "penstock.toml").write_text("[daemon]\nseed = = 1\n", encoding="utf-8")
+    with pytest.raises(config.ConfigError, match=r"penstock\.toml:2:8: not TOML: Invalid value"):
+        config.load(tmp_path / "penstock.toml", root=tmp_path)
+
+
+def test_all_files_are_checked(tmp_path: Path) -> None:
+    """A file that cannot be read does not hide the mistakes of the others."""
+    folder = tmp_path / "penstock.d"
+    folder.mkdir()
+    (folder / "1.toml").write_bytes(b"\xff")
+    (folder / "2.toml").write_text("[daemon]\nseed = -1\n", encoding="utf-8")
+    problems = _problems(tmp_path, "[host]\nregion = 'EU!'")
+    assert problems[0].startswith("host.region")
+    assert problems[1].endswith("1.toml: it is not UTF-8 text (byte 0)")
+    assert problems[2].endswith("2.toml: daemon.seed: found -1; expected a whole number from 0 to 2^63 - 1")
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    """A typing mistake in --config does not start a daemon on the defaults."""
+    with pytest.raises(config.ConfigError, match="there is no such file"):
+        config.load(tmp_path / "typo.toml", root=tmp_path)
+
+
+def test_later_files_win_key_by_key(tmp_path: Path) -> None:
+    """Vendor < main < drop-ins in lexical order, and each value remembers its file."""
+    files = {
+        "usr/lib/penstock/10-image.toml": "[daemon]\nseed = 1\nlog_level = 'debug'\n[host]\nregion = 'eu-west-1'",
+        "etc/penstock/penstock.toml": "[daemon]\nseed = 2\n[aws]\nprofile = 'main'",
+        "etc/penstock/penstock.d/20-b.toml": "[aws]\nprofile = 'b'",
+        "etc/penstock/penstock.d/10-a.toml": "[aws]\nprofile = 'a'",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    loaded = config.load(root=tmp_path)
+    assert (loaded.configuration.daemon.seed, loaded.configuration.aws.profile) == (2, "b")
+    effective = loaded.effective()
+    assert effective["aws"]["profile"]["origin"].endswith("20-b.toml")
+    assert effective["daemon"]["log_level"] == {"value": "debug", "origin": str(tmp_path / next(iter(files)))}
+    assert effective["budget"]["usd_per_day"] == {"value": 0.10, "origin": "default"}
+    assert effective["probes"]["s3_upload"]["object_size_bytes"]["value"] == [64 * MiB, GiB]
+
+
+def test_a_named_file_brings_its_own_drop_ins(tmp_path: Path) -> None:
+    """`--config FILE` looks beside FILE, not in /etc."""
+    (tmp_path / "mine.d").mkdir()
+    (tmp_path / "mine.toml").write_text("[daemon]\nseed = 1", encoding="utf-8")
+    (tmp_path / "mine.d/a.toml").write_text("[daemon]\nseed = 2", encoding="utf-8")
+    assert config.load(tmp_path / "mine.toml", root=tmp_path).configuration.daemon.seed == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[aws]\nsecret_access_key = 'wJalrXUtn'",
+        "[aws]\naws_session_token = 'wJalrXUtn'",
+        "[aws]\ns3_endpoint_url = 'https://user:wJalrXUtn@host'",
+    ],
+)
+def test_a_secret_is_refused_and_never_repeated(tmp_path: Path, text: str) -> None:
+    """The message about a credential in the configuration does not spread it."""
+    (problem,) = _problems(tmp_path, text)
+    assert "wJalrXUtn" not in problem
+    assert "profile" in problem or "without a user name" in problem
+
+
+def test_bucket_name_may_depend_on_the_region() -> None:
+    """One bucket is in one region; a pattern names one for each."""
+    assert config.S3UploadSection(bucket="probe-{region}").bucket_in("eu-west-1") == "probe-eu-west-1"

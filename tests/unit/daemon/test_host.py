@@ -1,0 +1,90 @@
+"""The host's counters, read from a fake root directory."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon import host
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _fake_root(root: Path, *, cpu: str, own: int = 0, sent: int = 0) -> Path:
+    _write(root / "proc/stat", f"cpu  {cpu} 0 0\ncpu0 1 2 3\n")
+    _write(root / "proc/self/stat", f"42 (a) b) (c) S {'0 ' * 10}{own} 0 0 0 20 0\n")
+    for name in ("eth0", "docker0", "lo"):
+        _write(root / f"sys/class/net/{name}/statistics/rx_bytes", "1000\n")
+        _write(root / f"sys/class/net/{name}/statistics/tx_bytes", f"{sent}\n")
+    (root / "sys/class/net/eth0/device").mkdir(exist_ok=True)
+    return root
+
+
+def test_busy_fraction_leaves_out_the_own_share(tmp_path: Path) -> None:
+    """Of 100 ticks 60 were busy, 20 of them ours; waiting and stolen ticks are nobody's work."""
+    before = host.sample(_fake_root(tmp_path, cpu="0 0 0 0 0 0 0 0"), lambda _: {})
+    after = host.sample(_fake_root(tmp_path, cpu="40 5 10 25 10 3 2 5", own=20), lambda _: {})
+    used = host.usage(before, after)
+    assert used.busy_fraction == pytest.approx(0.6)
+    assert used.others_busy_fraction == pytest.approx(0.4)
+
+
+def test_bytes_are_those_of_real_devices(tmp_path: Path) -> None:
+    """A bridge counts the bytes of the device once more, and loopback is no network."""
+    before = host.sample(_fake_root(tmp_path, cpu="1 0 0 0 0 0 0 0"), lambda _: {})
+    after = host.sample(_fake_root(tmp_path, cpu="2 0 0 0 0 0 0 0", sent=500), lambda _: {})
+    assert (host.usage(before, after).transmitted_bytes, host.usage(before, after).received_bytes) == (500, 0)
+
+
+def test_without_devices_all_but_the_loopback_count(tmp_path: Path) -> None:
+    """A container sees only virtual interfaces."""
+    root = _fake_root(tmp_path, cpu="1 0 0 0 0 0 0 0")
+    (root / "sys/class/net/eth0/device").rmdir()
+    assert host.sample(root, lambda _: {}).received_bytes == 2000
+
+
+def test_only_allowances_that_were_exceeded_since_are_told(tmp_path: Path) -> None:
+    """The host's own limit was met when a counter moved; other counters of the driver are not ours."""
+    root = _fake_root(tmp_path, cpu="1 0 0 0 0 0 0 0")
+    counters = {"bw_out_allowance_exceeded": 5, "pps_allowance_exceeded": 1, "tx_queue_stops": 7}
+    before = host.sample(root, lambda _: counters)
+    after = host.sample(root, lambda _: {**counters, "bw_out_allowance_exceeded": 9, "tx_queue_stops": 8})
+    assert host.usage(before, after).allowance_exceeded == {"bw_out_allowance_exceeded": 4}
+
+
+def test_a_host_that_shows_nothing(tmp_path: Path) -> None:
+    """Without /proc and /sys there are zeros, not errors."""
+    empty = host.sample(tmp_path)
+    assert empty == host.HostSample()
+    assert host.usage(empty, empty).busy_fraction == 0.0
+
+
+def test_counters_that_went_back_count_as_still(tmp_path: Path) -> None:
+    """A driver that was loaded again begins at zero."""
+    before = host.HostSample(
+        total_ticks=100, busy_ticks=50, own_ticks=9, received_bytes=9, transmitted_bytes=9
+    )
+    used = host.usage(before, host.HostSample(total_ticks=200, busy_ticks=40))
+    assert (used.busy_fraction, used.received_bytes, used.transmitted_bytes) == (0.0, 0, 0)
+
+
+def test_this_very_host() -> None:
+    """The real files and the real ioctl answer with numbers, or with nothing, but do not fail."""
+    sample = host.sample()
+    assert 0 < sample.busy_ticks <= sample.total_ticks
+    assert sample.own_ticks > 0
+    for interface in Path("/sys/class/net").iterdir():
+        assert all(count >= 0 for count in host.driver_statistics(interface.name).values())
+    assert host.driver_statistics("no-such-device") == {}
+
+
+def test_machine_seed_stays_and_differs(tmp_path: Path) -> None:
+    """Each machine has its own, always the same; one without an identity goes by its name."""
+    for name in ("a", "b"):
+        _write(tmp_path / name / "etc/machine-id", f"{name * 32}\n")
+    seeds = [host.machine_seed(tmp_path / name) for name in ("a", "a", "b", "none")]
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds)) == 3
+    assert all(0 <= seed < 2**63 for seed in seeds)

@@ -1,0 +1,389 @@
+"""The store: what goes in comes out, and trouble with the disk costs as little as possible."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon import database
+from penstock.daemon.budget import Spend
+from penstock.daemon.database import DiskTrouble, StoreInUse, StoreMissing, StoreTooNew
+from penstock.daemon.store import AsyncStore, Store
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.vocabulary import Context, Cost, Demand, Objective, Origin, Place
+from tests.factories import (
+    CONTEXT,
+    NOON,
+    PLACE,
+    SETTING_TYPES,
+    a_context,
+    a_fit,
+    a_leftover,
+    a_recommendation,
+    an_inconclusive,
+    an_observation,
+)
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the database is."""
+    return tmp_path / "state" / "penstock.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    """An empty store."""
+    store = Store(path, SETTING_TYPES)
+    yield store
+    store.close()
+
+
+def _fill_disk(store: Store) -> None:
+    store._database.rows("PRAGMA max_page_count = 1")  # SQLite takes the present size as the least
+
+
+def _free_disk(store: Store) -> None:
+    store._database.rows("PRAGMA max_page_count = 1000000")
+
+
+def test_observations_come_back_as_they_were(store: Store) -> None:
+    """Every field survives, with the type of the operation's own setting."""
+    s3 = an_observation(measures={"a": 1.5}, origin=Origin.APPLICATION, client="boto3", throttled_count=3)
+    place = Place(operation="sqs_delivery", region="r", instance_type="unknown", service_class="fifo")
+    sqs = an_observation(
+        context=Context(place=place, payload_size_bytes=1024),
+        setting=SqsDeliverySetting(**dict.fromkeys(SqsDeliverySetting.__dataclass_fields__, 4)),
+    )
+    store.add_observations([s3, sqs])
+    assert store.observations(PLACE, count_max=9) == [s3]
+    assert store.observations(place, count_max=9) == [sqs]
+
+
+def test_newest_observations_oldest_first(store: Store) -> None:
+    """A fit gets the newest of a place in the order of their dates, whatever the order of arrival."""
+    early, late, later = (an_observation(started_at=NOON + n * MINUTE) for n in range(3))
+    store.add_observations([later, early, late])
+    assert store.observations(PLACE, count_max=2) == [late, later]
+    assert store.observations(PLACE, count_max=9, since=later.started_at) == [later]
+    assert store.observations(PLACE, count_max=9, payload_size_bytes=1) == []
+
+
+def test_a_number_that_is_not_finite_is_refused(store: Store) -> None:
+    """What could not be read back is refused where it comes in, and harms no other."""
+    with pytest.raises(ValueError, match="this observation cannot be stored"):
+        store.add_observations([an_observation(duration_seconds=float("nan"))])
+    assert store.summaries() == []
+
+
+def test_an_unknown_operation_is_refused(store: Store) -> None:
+    """Nobody can store what this program has no type for."""
+    context = a_context(place=Place(operation="ec2_dance", region="r", instance_type="i"))
+    with pytest.raises(ValueError, match="'ec2_dance' is not an operation"):
+        store.add_observations([an_observation(context=context)])
+
+
+def test_rows_that_this_program_cannot_read_are_left_out(store: Store) -> None:
+    """A row that another version wrote costs that row, and is counted."""
+    store.add_observations([an_observation()])
+    store._database.write(lambda c: c.execute("UPDATE observations SET document = '{}'"))
+    assert store.observations(PLACE, count_max=9) == []
+    assert store.unreadable_count == 1
+
+
+def test_newest_fit_and_advice_of_each_question(store: Store) -> None:
+    """A restart advises from the newest of each place, context and demand."""
+    frugal = a_recommendation(demand=Demand(objective=Objective.FRUGAL))
+    old, new = a_recommendation(observation_count=1), a_recommendation(observation_count=2)
+    for recommendation in (old, frugal, new):
+        store.add_recommendation(recommendation)
+    store.add_fit(a_fit(observation_count=1), fitted_at=NOON)
+    store.add_fit(a_fit(observation_count=2), fitted_at=NOON)
+    assert store.fits() == [a_fit(observation_count=2)]
+    assert sorted(store.recommendations(), key=lambda r: r.demand.objective) == [frugal, new]
+    assert store.recommendation_history(CONTEXT, Demand(), count_max=9) == [old, new]
+    assert store.recommendation_history(CONTEXT, count_max=2) == [frugal, new]
+
+
+def test_inconclusive_probes_are_kept_and_shown(store: Store) -> None:
+    """They are stored beside the observations, never among them."""
+    store.add_inconclusive(an_inconclusive())
+    assert store.inconclusives(count_max=9) == [an_inconclusive()]
+    assert store.observations(PLACE, count_max=9) == []
+
+
+def test_journal_keeps_until_struck(store: Store) -> None:
+    """An entry recorded twice is one entry, and goes once it is struck."""
+    one, other = a_leftover(name="1"), a_leftover(name="2")
+    for leftover in (one, one, other):
+        store.record_leftover(leftover, now=NOON)
+    store.strike_leftover(one)
+    assert store.open_leftovers() == [other]
+
+
+def test_spend_adds_up_by_hour(store: Store) -> None:
+    """A reservation and its settlement are one row."""
+    for usd in (0.5, -0.25):
+        store.add_spend(Spend(hour_at=NOON, operation="s3_upload", cost=Cost(usd=usd, request_count=2)))
+    (spend,) = store.spend()
+    assert spend.cost == Cost(usd=0.25, request_count=4)
+    assert store.spend(since=NOON + MINUTE) == []
+
+
+def test_attempts_are_counted_for_each_context(store: Store) -> None:
+    """The count of the schedule survives the pruning of what was measured."""
+    store.add_attempt(CONTEXT, at=NOON)
+    store.add_attempt(CONTEXT, at=NOON + MINUTE)
+    store.prune(now=NOON + timedelta(days=999), retention_seconds=1)
+    (attempts,) = store.attempts()
+    assert (attempts.context, attempts.attempt_count, attempts.last_at) == (CONTEXT, 2, NOON + MINUTE)
+
+
+def test_pruning_forgets_the_old_and_keeps_what_a_restart_needs(store: Store) -> None:
+    """The newest fit and advice of each question stay whatever their age; so does the journal."""
+    store.add_observations([an_observation(), an_observation(started_at=NOON + timedelta(days=9))])
+    for count in (1, 2):
+        store.add_fit(a_fit(observation_count=count), fitted_at=NOON)
+        store.add_recommendation(a_recommendation(observation_count=count))
+    store.record_leftover(a_leftover(), now=NOON)
+    assert store.prune(now=NOON + timedelta(days=9), retention_seconds=86400) == 3
+    assert store.prune(now=NOON + timedelta(days=9), retention_seconds=86400) == 0
+    assert len(store.observations(PLACE, count_max=9)) == 1
+    assert store.fits() == [a_fit(observation_count=2)]
+    assert store.recommendations() == [a_recommendation(observation_count=2)]
+    assert store.open_leftovers() == [a_leftover()]
+
+
+def test_pruning_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction deletes more than its share; the caller comes again."""
+    monkeypatch.setattr("penstock.daemon.store.PRUNED_COUNT_MAX", 2)
+    store.add_observations([an_observation()] * 5)
+    later = NOON + timedelta(days=1)
+    assert [store.prune(now=later, retention_seconds=1) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_summaries_count_what_is_known(store: Store) -> None:
+    """Each context with how much is known of it and how new that is."""
+    store.add_observations([an_observation(), an_observation(started_at=NOON + MINUTE)])
+    (summary,) = store.summaries()
+    assert (summary.context, summary.observation_count) == (CONTEXT, 2)
+    assert summary.newest_observation_at == NOON + MINUTE
+
+
+def test_a_full_disk_keeps_measurements_in_memory(path: Path) -> None:
+    """While the disk is full, answers include what waits; when there is room again, all of it is written."""
+    store = Store(path, SETTING_TYPES)
+    _fill_disk(store)
+    observations = [an_observation(started_at=NOON + n * MINUTE) for n in range(500)]
+    store.add_observations(observations)
+    store.add_fit(a_fit(), fitted_at=NOON)
+    store.add_recommendation(a_recommendation())
+    assert store.trouble is not None
+    assert "the disk is full: free some space" in store.trouble
+    assert store.observations(PLACE, count_max=1000) == observations
+    assert (store.fits(), store.recommendations()) == ([a_fit()], [a_recommendation()])
+    _free_disk(store)
+    assert store.flush()
+    assert store.trouble is None
+    store.close()
+    again = Store.open_read_only(path, SETTING_TYPES)
+    assert again.observations(PLACE, count_max=1000) == observations
+    again.close()
+
+
+def test_memory_for_a_full_disk_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest make room, and are counted."""
+    monkeypatch.setattr("penstock.daemon.store.PENDING_COUNT_MAX", 300)
+    _fill_disk(store)
+    store.add_observations([an_observation(started_at=NOON + n * MINUTE) for n in range(500)])
+    assert store.dropped_count == 200
+    assert store.observations(PLACE, count_max=999)[0].started_at == NOON + 200 * MINUTE
+    _free_disk(store)
+
+
+def test_a_full_disk_refuses_what_comes_before_an_act(store: Store) -> None:
+    """What cannot be written in the journal is not created."""
+    _fill_disk(store)
+    store.record_leftover(a_leftover(), now=NOON)  # there is room for it in a page that is already there
+    with pytest.raises(DiskTrouble, match="free some space"):
+        store.record_leftover(a_leftover(name="x" * 100_000), now=NOON)
+    assert store.open_leftovers() == [a_leftover()]
+    _free_disk(store)
+
+
+def test_a_second_daemon_is_refused(store: Store, path: Path) -> None:
+    """One state directory has one writer; the message names it."""
+    with pytest.raises(StoreInUse, match=r"another penstockd \(process \d+\).*daemon\.state_directory"):
+        Store(path, SETTING_TYPES)
+
+
+def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
+    """An older program does not touch what it does not understand."""
+    Store(path, SETTING_TYPES).close()
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreTooNew, match="install the newer penstock"):
+        Store(path, SETTING_TYPES)
+    with pytest.raises(StoreTooNew):
+        Store.open_read_only(path, SETTING_TYPES)
+    assert path.read_bytes() == before
+
+
+def test_reading_changes_nothing_and_runs_beside_a_daemon(store: Store, path: Path) -> None:
+    """The report reads the newest committed state, and cannot write."""
+    store.add_observations([an_observation()])
+    reader = Store.open_read_only(path, SETTING_TYPES)
+    assert reader.observations(PLACE, count_max=9) == [an_observation()]
+    store.add_fit(a_fit(), fitted_at=NOON)
+    assert reader.fits() == [a_fit()]
+    with pytest.raises(DiskTrouble, match="for reading only"):
+        reader.record_leftover(a_leftover(), now=NOON)
+    reader.close()
+
+
+def test_reading_without_a_database(path: Path) -> None:
+    """A report before the first start says what to do."""
+    with pytest.raises(StoreMissing, match="start penstockd"):
+        Store.open_read_only(path, SETTING_TYPES)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("damage", ["header", "journal page", "truncated", "noise"])
+def test_a_broken_database_is_set_aside_and_its_journal_saved(path: Path, damage: str) -> None:
+    """The daemon goes on with an empty one; whatever may be outside is still known where bytes of it are left."""
+    store = Store(path, SETTING_TYPES)
+    store.record_leftover(a_leftover(name='a "quoted" name'), now=NOON)
+    store.add_observations([an_observation()] * 200)
+    store.close()
+    content = bytearray(path.read_bytes())
+    if damage == "header":
+        content[:100] = bytes(100)
+    elif damage == "journal page":
+        content[100:4096] = b"\xff" * 3996
+    elif damage == "truncated":
+        del content[len(content) // 2 :]
+    else:
+        content = bytearray(b"nothing of it is left " * 999)
+    path.write_bytes(content)
+    again = Store(path, SETTING_TYPES)
+    (notice,) = again.take_notices()
+    assert "was broken" in notice
+    assert len(list(path.parent.glob("penstock.db.corrupt-*Z"))) == 1
+    assert again.open_leftovers() == ([] if damage == "noise" else [a_leftover(name='a "quoted" name')])
+    assert again.observations(PLACE, count_max=9) == []
+    again.add_observations([an_observation()])
+    assert (len(again.observations(PLACE, count_max=9)), again.take_notices()) == (1, [])
+    again.close()
+
+
+def test_a_database_that_breaks_while_in_use(path: Path) -> None:
+    """What is damaged under a running daemon is replaced, and the daemon goes on."""
+    store = Store(path, SETTING_TYPES)
+    store.record_leftover(a_leftover(), now=NOON)
+    store.add_observations([an_observation()] * 500)
+    store._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    store._database.rows("PRAGMA cache_size = 1")
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xaa" * (size // 2))
+    assert store.observations(PLACE, count_max=999) == []
+    store.add_observations([an_observation()])
+    assert len(store.observations(PLACE, count_max=999)) == 1
+    assert "was broken" in store.take_notices()[0]
+    store.close()
+
+
+def test_broken_files_do_not_pile_up(path: Path) -> None:
+    """The newest few are evidence; the rest is a full disk in the making."""
+    for _ in range(database.BROKEN_FILE_COUNT_MAX + 2):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"noise" * 1000)
+        Store(path, SETTING_TYPES).close()
+    assert len(list(path.parent.glob("*.corrupt-*"))) == database.BROKEN_FILE_COUNT_MAX
+
+
+def test_migration_keeps_a_copy_and_reaches_the_present(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older file is copied, then brought forward; what was in it stays."""
+    store = Store(path, SETTING_TYPES)
+    store.add_observations([an_observation()])
+    store.close()
+    steps = [*database.migrations(), "CREATE TABLE extra (x INTEGER);"]
+    monkeypatch.setattr(database, "migrations", lambda: steps)
+    older = Store.open_read_only(path, SETTING_TYPES)
+    assert older.observations(PLACE, count_max=9) == [an_observation()]
+    older.close()
+    again = Store(path, SETTING_TYPES)
+    assert "brought from version" in again.take_notices()[0]
+    assert again.observations(PLACE, count_max=9) == [an_observation()]
+    assert again._database.rows("PRAGMA user_version") == [(len(steps),)]
+    assert len(list(path.parent.glob("penstock.db.before-*"))) == 1
+    again.close()
+
+
+def test_a_migration_is_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that fails in the middle leaves the file as it was."""
+    Store(path, SETTING_TYPES).close()
+    good = database.migrations()
+    bad = [*good, "CREATE TABLE extra (x INTEGER); INSERT INTO nowhere VALUES (1);"]
+    monkeypatch.setattr(database, "migrations", lambda: bad)
+    with pytest.raises(database.StoreError):
+        Store(path, SETTING_TYPES)
+    monkeypatch.setattr(database, "migrations", lambda: good)
+    store = Store(path, SETTING_TYPES)
+    assert store._database.rows("SELECT name FROM sqlite_master WHERE name = 'extra'") == []
+    store.close()
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    """The sentence names the directory and the key."""
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskTrouble, match=r"change daemon\.state_directory"):
+        Store(tmp_path / "file" / "penstock.db", SETTING_TYPES)
+
+
+async def test_async_store_is_a_journal(path: Path) -> None:
+    """Probes record, strike and ask through it."""
+    store = AsyncStore(Store(path, SETTING_TYPES), lambda: NOON)
+    await store.record(a_leftover())
+    assert await store.open_entries() == [a_leftover()]
+    await store.strike(a_leftover())
+    assert await store.open_entries() == []
+    await store.close()
+
+
+async def test_observations_that_wait_share_a_transaction(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many applications report while the disk is busy, they cost one more commit."""
+    inner = Store(path, SETTING_TYPES)
+    store, busy, batches = AsyncStore(inner, lambda: NOON), threading.Event(), []
+    add_rows = inner.add_rows
+    monkeypatch.setattr(inner, "add_rows", lambda rows: (batches.append(len(rows)), add_rows(rows)))
+    waiting = asyncio.ensure_future(store.run(lambda _: busy.wait()))
+    reports = [asyncio.ensure_future(store.add_observation(an_observation())) for _ in range(100)]
+    await asyncio.sleep(0)
+    busy.set()
+    await asyncio.gather(waiting, *reports)
+    assert batches == [100]
+    assert len(await store.run(lambda s: s.observations(PLACE, count_max=999))) == 100
+    await store.close()
+
+
+async def test_a_bad_report_harms_no_other(path: Path) -> None:
+    """What cannot be stored is refused to its sender alone."""
+    store = AsyncStore(Store(path, SETTING_TYPES), lambda: NOON)
+    bad = store.add_observation(an_observation(duration_seconds=float("inf")))
+    good = store.add_observation(an_observation())
+    results = await asyncio.gather(bad, good, return_exceptions=True)
+    assert isinstance(results[0], ValueError)
+    assert results[1] is None
+    await store.close()

@@ -198,7 +198,8 @@ def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Fl
     """What Little's law says of parts where nothing else is known: connections are busy for nearly all the time."""
     parts = np.ceil(object_size_bytes / s)
     part_seconds = 0.95 * np.minimum(n, parts) * object_size_bytes / throughput / parts
-    return Flow(throughput, part_seconds, np.zeros_like(throughput), np.zeros_like(throughput))
+    none, unknown = np.zeros_like(throughput), np.full_like(throughput, np.nan)
+    return Flow(throughput, part_seconds, none, none, unknown, unknown, unknown)
 
 
 def two_humps(low: float, high: float, low_height: float, high_height: float) -> Field:
@@ -217,9 +218,7 @@ def proxied(inner: Field, connection_count: int, left: float) -> Field:
     """A middlebox that serves only so many connections well; past that every one suffers."""
 
     def field(n: Array, s: Array) -> Flow:
-        flow = inner(n, s)
-        hurt = np.where(n > connection_count, left, 1.0)
-        return replace(flow, throughput=flow.throughput * hurt, part_seconds=flow.part_seconds / hurt)
+        return inner(n, s).times(np.where(n > connection_count, left, 1.0))
 
     return field
 
@@ -255,10 +254,8 @@ def resonating(inner: Field, depth: float) -> Field:
     """Parts that do not end on the store's own 16 MiB block pay for the rest of it."""
 
     def field(n: Array, s: Array) -> Flow:
-        flow = inner(n, s)
         blocks = s / (16 * MiB)
-        waste = 1.0 - depth * np.sin(pi * blocks) ** 2 / np.maximum(blocks, 1.0) ** 0.5
-        return replace(flow, throughput=flow.throughput * waste, part_seconds=flow.part_seconds / waste)
+        return inner(n, s).times(1.0 - depth * np.sin(pi * blocks) ** 2 / np.maximum(blocks, 1.0) ** 0.5)
 
     return field
 

@@ -13,7 +13,7 @@ connections, full waves, and a last wave that may be almost empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -66,6 +66,19 @@ class Flow:
     part_seconds: Array  # mean time of one part
     throttled_fraction: Array  # of the requests
     cpu_fraction: Array  # of one core
+    steady_throughput: Array  # bytes per second while every connection is busy; NaN where nobody could know
+    create_seconds: Array  # the requests around the parts; NaN where there are none
+    complete_seconds: Array
+
+    def times(self, factor: ArrayLike) -> Flow:
+        """Faster or slower by a factor for each setting, the same law otherwise."""
+        by = np.asarray(factor, float)
+        return replace(
+            self,
+            throughput=self.throughput * by,
+            part_seconds=self.part_seconds / by,
+            steady_throughput=self.steady_throughput * by,
+        )
 
 
 def upload(link: Link, object_size_bytes: int, thread_count: ArrayLike, part_size_bytes: ArrayLike) -> Flow:
@@ -74,29 +87,40 @@ def upload(link: Link, object_size_bytes: int, thread_count: ArrayLike, part_siz
         np.asarray(thread_count, float), np.minimum(np.asarray(part_size_bytes, float), object_size_bytes)
     )
     k = np.ceil(object_size_bytes / s)
-    seconds, busy, throttled = _waves(link, n, s, k, object_size_bytes - (k - 1) * s)
-    overhead = np.where(
-        k > 1, link.create_seconds + link.complete_seconds + link.complete_seconds_per_part * k, 0.0
+    waves = _waves(link, n, s, k, object_size_bytes - (k - 1) * s)
+    is_multipart, connections = k > 1, np.minimum(n, k)
+    create = np.where(is_multipart, link.create_seconds, np.nan)
+    complete = np.where(is_multipart, link.complete_seconds + link.complete_seconds_per_part * k, np.nan)
+    total = waves.seconds + np.where(is_multipart, create + complete, 0.0)
+    cpu = link.cpu_seconds_per_request + link.cpu_seconds_per_byte * s
+    flow = Flow(
+        throughput=object_size_bytes / total,
+        part_seconds=waves.busy_seconds / k,
+        throttled_fraction=waves.throttled_fraction,
+        cpu_fraction=k * cpu * _switching(link, connections) / total,
+        steady_throughput=connections * np.minimum(s, object_size_bytes) / waves.wave_seconds,
+        create_seconds=create,
+        complete_seconds=complete,
     )
-    total = seconds + overhead
-    swapping = np.where(np.minimum(n, k) * s > link.memory_bytes, SWAPPING, 1.0)
-    cpu_seconds = (
-        k
-        * (link.cpu_seconds_per_request + link.cpu_seconds_per_byte * s)
-        * _switching(link, np.minimum(n, k))
-    )
-    return Flow(object_size_bytes / total * swapping, busy / k / swapping, throttled, cpu_seconds / total)
+    return flow.times(np.where(connections * s > link.memory_bytes, SWAPPING, 1.0))
 
 
 def many(link: Link, count: ArrayLike, thread_count: ArrayLike, object_size_bytes: ArrayLike) -> Array:
     """Bytes per second of `count` whole objects, each one request, as the published tables measured."""
     n, s, k = np.broadcast_arrays(*(np.asarray(a, float) for a in (thread_count, object_size_bytes, count)))
-    seconds, _, _ = _waves(link, n, s, k, s)
-    return np.asarray(k * s / seconds)
+    return np.asarray(k * s / _waves(link, n, s, k, s).seconds)
 
 
-def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> tuple[Array, Array, Array]:
-    """Seconds, connection-seconds and throttled fraction of k parts over n connections."""
+@dataclass(frozen=True, slots=True)
+class _Waves:
+    seconds: Array
+    busy_seconds: Array  # connections x seconds
+    wave_seconds: Array  # of a full wave on warm connections, or of the only one
+    throttled_fraction: Array
+
+
+def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> _Waves:
+    """What k parts over n connections take."""
     c = np.minimum(n, k)
     cold, throttled = part_rate(link, c, np.where(k == 1, last_size, s), cold=True)
     warm, throttled_warm = (
@@ -114,7 +138,8 @@ def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> tuple[
     )
     seconds = np.where(k > n, (1 - link.mixing) * in_waves + link.mixing * in_flow, in_waves)
     busy = c * first_seconds + full * n * wave_seconds + rest * last_seconds
-    return seconds, busy, np.where(k > c, throttled_warm, throttled)
+    only = np.where(k - c >= n, wave_seconds, first_seconds)
+    return _Waves(seconds, busy, only, np.where(k > c, throttled_warm, throttled))
 
 
 def part_rate(link: Link, n: Array, s: Array, *, cold: bool) -> tuple[Array, Array]:

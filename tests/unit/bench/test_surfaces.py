@@ -137,6 +137,18 @@ def test_times_of_parts_agree_with_the_upload(surface: Surface) -> None:
         assert busy <= 1.35 * min(n, parts) * observation.duration_seconds
 
 
+def test_what_a_surface_cannot_know_is_absent() -> None:
+    """A simulated link tells its steady rate, near what all its parts together do; a digitised table does not."""
+    rng = np.random.default_rng(10)
+    simulated, table = by_name("flat-5gbps"), by_name("off-table-hdd")
+    observation = simulated.measure(simulated.limits.clip(32, 16 * MiB), rng)
+    steady = observation.measures["steady_throughput_bytes_per_second"]
+    assert 0.9 < steady / observation.throughput_bytes_per_second < 1.5
+    measures = table.measure(table.limits.clip(8, 5 * MiB), rng).measures
+    assert "part_seconds_mean" in measures
+    assert "steady_throughput_bytes_per_second" not in measures
+
+
 @pytest.mark.parametrize("anchor", anchors(), ids=lambda a: f"{a.link}: {a.quantity}")
 def test_calibration_is_within_its_stated_error(anchor: Anchor) -> None:
     """Each published figure is met within the tolerance that stands beside it."""

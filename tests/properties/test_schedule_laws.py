@@ -18,7 +18,8 @@ SETTLED = Standing(context=CONTEXT, mean_interval_seconds=MEAN_SECONDS, observat
 
 def _moments(seed: int, count: int, *, uptime_seconds: float | None = None) -> list[float]:
     """When probes are made, in seconds from the start; with `uptime_seconds`, the daemon restarts that often."""
-    now, resumed_at, standing, moments = NOON, NOON, SETTLED, []
+    now, resumed_at, standing = NOON, NOON, SETTLED
+    moments: list[float] = []
     while len(moments) < count:
         due = due_at(seed, standing, resumed_at=resumed_at, now=now)
         ends_at = resumed_at + timedelta(seconds=uptime_seconds) if uptime_seconds else due

@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 
 
 def test_pace_is_faster_while_learning_and_slower_when_nothing_is_new() -> None:
-    """A context with few observations since it changed comes four times as often; a known one as seldom as an eighth."""
+    """A context with few observations since it changed comes often; a known one seldom."""
     assert pace(SETTLED) == 1.0
     assert pace(dataclasses.replace(SETTLED, observation_count=3, is_steady=True)) == 0.25
     assert pace(dataclasses.replace(SETTLED, is_steady=True)) == 2.0

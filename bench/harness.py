@@ -21,25 +21,24 @@ from typing import Any
 
 import numpy as np
 
-from bench.catalogue import Drift, catalogue, drifts, steady_surfaces, warm_pairs
+from bench.catalogue import CHANGES, Drift, Neighbour, catalogue, drifts, steady_surfaces, warm_pairs
 from bench.surfaces import Session, Surface
 from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
-from bench.verdict import DRIFT_AT, GOOD, verdict
+from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, verdict
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.units import MiB
 
 RESULTS = Path(__file__).parent / "results"
 WORKERS = 2
 COLD_PROBES = 20
+WARM_PROBES = 10
 DRIFT_PROBES_AFTER = 30
 STEADY_PROBES = 200
 PRIOR_PROBES = 20
 COVERAGE_AT = (10, 20)
 COVERAGE_SETTINGS = 10
-SLOW = {"penstock", "skopt-gp", "falcon-bo", "optuna-tpe"}  # a probe of these costs tens of milliseconds
+SLOW = {OWN, RIVAL, "optuna-tpe"}  # a probe of these costs milliseconds of thinking
 RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule"}
-MEASURED_WARM = ("penstock", "skopt-gp")
-MEASURED_DRIFT = ("penstock", "skopt-gp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Row:
 def run(*, long: bool = False) -> dict[str, Any]:
     """Carry out every job, print the verdict, and keep rows and verdict under `results/`."""
     began = perf_counter()
-    rows = carry_out(jobs(long=long))
+    rows = carry_out(jobs(LONG if long else SHORT))
     seconds = perf_counter() - began
     found = verdict(rows, probing_of_the_grid())
     found["form"], found["seconds"] = ("long" if long else "short"), seconds
@@ -90,32 +89,80 @@ def run(*, long: bool = False) -> dict[str, Any]:
     return found
 
 
-def jobs(*, long: bool, names: Iterable[str] | None = None) -> list[Job]:
-    """Every run of the short or the long form; the slowest kinds first, so that both processes end together."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How many seeds of each kind of run: a few minutes, or as long as it takes."""
+
+    cold_seeds: int
+    cold_seeds_cheap: int  # of tuners that think for less than a millisecond
+    cold_seeds_falcon: int  # the slowest of the baselines, and far from the best
+    warm_seeds: int
+    drift_seeds: int
+    drift_hosts: int
+    steady_surfaces: int
+    rival_drifts: bool
+
+
+SHORT = Form(
+    cold_seeds=2,
+    cold_seeds_cheap=4,
+    cold_seeds_falcon=1,
+    warm_seeds=1,
+    drift_seeds=1,
+    drift_hosts=2,
+    steady_surfaces=2,
+    rival_drifts=False,
+)
+LONG = Form(
+    cold_seeds=10,
+    cold_seeds_cheap=20,
+    cold_seeds_falcon=5,
+    warm_seeds=10,
+    drift_seeds=5,
+    drift_hosts=3,
+    steady_surfaces=3,
+    rival_drifts=True,
+)
+
+
+def jobs(form: Form, names: Iterable[str] | None = None) -> list[Job]:
+    """Every run of a form; the longest first, so that both processes end together."""
     present = [name for name in tuners() if names is None or name in names]
-    slow_seeds, fast_seeds, other_seeds = (10, 20, 5) if long else (2, 4, 1)
-    aware = [name for name in MEASURED_DRIFT if name in present]
-    found = [
-        Job("steady", "penstock", i, s)
-        for s in range(other_seeds)
-        for i in range(len(steady_surfaces()))
-        if "penstock" in present
+    found: list[Job] = []
+    if OWN in present:
+        found += [
+            Job("steady", OWN, i, s) for s in range(form.drift_seeds) for i in range(form.steady_surfaces)
+        ]
+        found += [Job("warm", OWN, i, s) for s in range(form.warm_seeds) for i in range(len(warm_pairs()))]
+    both = [name for name in (OWN, RIVAL) if name in present]
+    drift_count = form.drift_hosts * len(CHANGES)
+    found += [
+        Job("drift", name, i, s)
+        for name in both
+        if name == OWN or form.rival_drifts
+        for s in range(form.drift_seeds)
+        for i in range(drift_count)
     ]
     found += [
-        Job("drift", name, i, s) for name in aware for s in range(other_seeds) for i in range(len(drifts()))
-    ]
-    found += [
-        Job(kind, name, i, s)
-        for kind in ("warm", "warm-cold")
-        for name in MEASURED_WARM
-        if name in present and (kind == "warm-cold" or name == "penstock")
-        for s in range(slow_seeds)
+        Job("warm-cold", name, i, s)
+        for name in both
+        for s in range(form.warm_seeds)
         for i in range(len(warm_pairs()))
     ]
-    for name in present:
-        seeds = 1 if name in RULES else slow_seeds if name in SLOW else fast_seeds
-        found += [Job("cold", name, i, s) for s in range(seeds) for i in range(len(catalogue()))]
-    return found
+    return found + [
+        Job("cold", name, i, s)
+        for name in present
+        for s in range(_cold_seeds(form, name))
+        for i in range(len(catalogue()))
+    ]
+
+
+def _cold_seeds(form: Form, name: str) -> int:
+    if name in RULES:
+        return 1  # a rule does not listen
+    if name == "falcon-bo":
+        return form.cold_seeds_falcon
+    return form.cold_seeds if name in SLOW else form.cold_seeds_cheap
 
 
 def carry_out(work: list[Job]) -> list[Row]:
@@ -166,7 +213,8 @@ def _warm(job: Job) -> Row:
         if not isinstance(tuner, Warmable):
             raise TypeError(f"{job.tuner} cannot start from a neighbour: give it a `warm` method")
         tuner.warm(prior_observations(pair.source, job.seed), pair.source.description)
-    _probe(row, tuner, Session(pair.target, job.seed), pair.target, COLD_PROBES)
+    count = COLD_PROBES if pair.kind is Neighbour.WRONG else WARM_PROBES
+    _probe(row, tuner, Session(pair.target, job.seed), pair.target, count)
     return row
 
 

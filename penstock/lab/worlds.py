@@ -33,12 +33,12 @@ _ORDINARY_QUEUE = QueueTruth(  # end to end as published in 2022: 14, 16, 34 and
 
 DEMO = World(
     name="demo",
-    story="Slow connections and a fast host: 26 are needed, boto3 opens 10; and a queue that takes "
-    "60 requests a second of each kind and whose deletes are slightly slower than its sends.",
+    story="Slow connections and a fast host: 24 are needed, boto3 opens 10; and a queue that takes "
+    "60 requests a second of each kind and whose deletes take longer than its sends.",
     link=LinkTruth(
         round_trip_seconds=0.020,
-        connection_rate_bytes_per_second=1.6e6,
-        host_rate_bytes_per_second=40e6,
+        connection_rate_bytes_per_second=2.4e6,
+        host_rate_bytes_per_second=56e6,
         service_latency_seconds_median=0.020,
         service_latency_sigma=0.25,
         oversubscription_loss=0.1,

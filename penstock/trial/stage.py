@@ -1,0 +1,143 @@
+"""Knows how the lab and a real daemon are started as processes of their own, and ended whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from penstock.client.connection import NoDaemonError, ask
+from penstock.lab.server import truth_json
+from penstock.lab.worlds import World
+
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 10.0
+_POLL_SECONDS = 0.1
+_LOG_LINE_COUNT = 40
+
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "lab",
+    "AWS_SECRET_ACCESS_KEY": "lab",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+"""Whatever the lab accepts; it checks no signature."""
+
+
+class StageError(RuntimeError):
+    """A process of the stage did not start or died; the message holds the end of its log."""
+
+
+@contextlib.contextmanager
+def lab_endpoint(service: str, world: World, directory: Path) -> Iterator[str]:
+    """The URL of the lab's S3 (``"s3"``) or SQS (``"sqs"``), served by a process of its own."""
+    truth = directory / f"{service}-truth.json"
+    truth.write_text(truth_json(world.link if service == "s3" else world.queue))
+    command = [sys.executable, "-m", "penstock.lab.server", service, "--truth", str(truth)]
+    with process(command) as server:
+        yield json.loads(server.first_line())["endpoint_url"]
+
+
+class Process:
+    """A child that is read from, and ended with its whole group."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._name = " ".join(command[1:4])
+        self._process = subprocess.Popen(  # noqa: S603  # the commands are ours
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is ours to pass on, in order
+            env={**os.environ, **CREDENTIALS, **environment},
+        )
+        self._log: deque[str] = deque(maxlen=_LOG_LINE_COUNT)
+        assert self._process.stderr is not None
+        self._reader = threading.Thread(target=self._keep_log, args=(self._process.stderr,), daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the child."""
+        return self._process.pid
+
+    def first_line(self) -> str:
+        """The line that says it is ready. Raises StageError."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self.failure("ended before it was ready")
+        return line
+
+    def check(self) -> None:
+        """Raise StageError when it is dead."""
+        if self._process.poll() is not None:
+            raise self.failure(f"ended with status {self._process.returncode}")
+
+    def failure(self, what: str) -> StageError:
+        """The error that says what happened, with the end of the log."""
+        self._reader.join(timeout=1.0)
+        return StageError(f"{self._name} {what}; its log ends:\n" + "".join(self._log))
+
+    def stop(self) -> None:
+        """Ask it to end, then insist."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._reader.join(timeout=1.0)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _keep_log(self, stream: IO[str]) -> None:
+        with contextlib.suppress(ValueError):  # closed under our feet at the end
+            self._log.extend(stream)
+
+
+@contextlib.contextmanager
+def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Process]:
+    """A child process for as long as the context lasts."""
+    child = Process(command, environment or {})
+    try:
+        yield child
+    finally:
+        child.stop()
+
+
+@contextlib.contextmanager
+def daemon(configuration_file: Path, socket_path: Path) -> Iterator[Process]:
+    """A real `penstockd` that answers on its socket. Raises StageError when it does not start."""
+    with process(
+        [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration_file)]
+    ) as child:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while status_of(socket_path) is None:
+            child.check()
+            if time.monotonic() > deadline:
+                raise child.failure("did not answer in time")
+            time.sleep(_POLL_SECONDS)
+        yield child
+
+
+def status_of(socket_path: Path) -> dict[str, Any] | None:
+    """What the daemon says of itself; None while nobody answers (Any: JSON)."""
+    try:
+        answer = ask(str(socket_path), "GET", "/v1/status", timeout_seconds=2.0)
+    except NoDaemonError:
+        return None
+    document: dict[str, Any] = json.loads(answer.body)
+    return document

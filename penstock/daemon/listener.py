@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import resource
 import socket
@@ -119,6 +120,7 @@ async def serving(
     runner = web.AppRunner(
         application,
         access_log=None,
+        logger=_quiet_log(),
         handler_cancellation=True,  # a watcher who leaves ends its handler at once
         keepalive_timeout=limits.idle_seconds_max,
         max_line_size=limits.header_line_bytes_max,
@@ -234,6 +236,13 @@ class _Gate(asyncio.Protocol):
         self._transport = None
         self._keeper.leave(self, self._uid)
         self.handler.connection_lost(exc)
+
+
+def _quiet_log() -> logging.Logger:
+    """A log for aiohttp, which would write a traceback for every stranger's random bytes."""
+    log = logging.getLogger(f"{__name__}.requests")
+    log.setLevel(logging.CRITICAL)
+    return log
 
 
 def _refuse(transport: asyncio.Transport) -> None:

@@ -1,0 +1,182 @@
+"""What strangers do to a socket, and what they cannot do to the others on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon.listener import ConnectionLimits
+from tests.integration.scripted_advisor import served, served_in_thread
+
+STATUS = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+BRIEF = ConnectionLimits(idle_seconds_max=0.2)
+
+
+@asynccontextmanager
+async def connected(path: Path) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection that is closed in the end, whatever the other side did."""
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def status_line(path: Path, request: bytes = STATUS) -> bytes:
+    """The first line that the daemon answers on a connection of its own."""
+    async with connected(path) as (reader, writer):
+        writer.write(request)
+        return await reader.readline()
+
+
+async def ends(reader: asyncio.StreamReader) -> bool:
+    """Whether the daemon closes the connection; the test's own timeout is the other outcome."""
+    try:
+        return await reader.read(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"",
+        b"GET /v1/sta",
+        b"GET /v1/status HTTP/1.1\r\nHost: local",
+    ],
+)
+async def test_half_a_request_is_given_up(tmp_path: Path, half: bytes) -> None:
+    """Who connects and does not finish asking is let go, and others are answered meanwhile."""
+    async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (reader, writer):
+        writer.write(half)
+        assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+        assert await ends(reader)
+
+
+async def test_half_a_body_is_given_up(tmp_path: Path) -> None:
+    """A body that does not come is answered with a timeout, not waited for."""
+    request = b"POST /v1/observations HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    async with served(tmp_path, limits=BRIEF) as server:
+        assert (await status_line(server.socket_path, request)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_an_idle_connection_is_closed_after_its_answer(tmp_path: Path) -> None:
+    """Keeping a connection open without asking costs its holder the connection."""
+    async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (reader, writer):
+        writer.write(STATUS)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        assert await ends(reader)
+
+
+async def test_a_watcher_may_wait_for_longer(tmp_path: Path) -> None:
+    """Hearing nothing is what a watcher is there for: it outlives the time for idle connections."""
+    async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (watching, writer):
+        writer.write(b"GET /v1/watch HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        await watching.readuntil(b"\r\n\r\n")
+        await watching.readline()
+        async with connected(server.socket_path) as (idle, _):
+            assert await ends(idle)  # connected later than the watcher and gone before it
+        server.advisor.generation = 2
+        server.api.publish()
+        assert b'"generation":2' in await watching.readline()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+        random.Random(1).randbytes(5000) + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+)
+async def test_what_is_no_proper_request_is_turned_away(tmp_path: Path, request_bytes: bytes) -> None:
+    """Oversized lines and random bytes are answered with 400 and cost nobody else anything."""
+    async with served(tmp_path) as server:
+        assert b" 400 " in await status_line(server.socket_path, request_bytes)
+        assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        ConnectionLimits(connection_count_max=3),
+        ConnectionLimits(connection_count_max_per_uid=3),
+    ],
+)
+async def test_connections_have_a_cap(tmp_path: Path, limits: ConnectionLimits) -> None:
+    """One too many is told so; when one leaves, the next may come."""
+    async with served(tmp_path, limits=limits) as server:
+        holders = [await asyncio.open_unix_connection(str(server.socket_path)) for _ in range(3)]
+        for reader, writer in holders:
+            writer.write(STATUS)
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert await status_line(server.socket_path, b"") == b"HTTP/1.1 503 Service Unavailable\r\n"
+        holders[0][1].close()
+        await holders[0][1].wait_closed()
+        line = b""
+        while line != b"HTTP/1.1 200 OK\r\n":  # the server sees the end of a connection a moment later
+            line = await status_line(server.socket_path, STATUS)
+        for _, writer in holders:
+            writer.close()
+
+
+async def test_thousands_come_and_go(tmp_path: Path) -> None:
+    """Connections that are opened and dropped leave no trace: the cap is as free as before."""
+    limits = ConnectionLimits(connection_count_max=64)
+    async with served(tmp_path, limits=limits) as server:
+        for _ in range(60):
+            waves = [await asyncio.open_unix_connection(str(server.socket_path)) for _ in range(50)]
+            for index, (_, writer) in enumerate(waves):
+                writer.write(b"" if index % 2 else STATUS[:20])
+                writer.transport.abort()
+            await asyncio.sleep(0)
+        line = b""
+        while line != b"HTTP/1.1 200 OK\r\n":
+            line = await status_line(server.socket_path)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users may enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize(("groups", "code"), [([], b"403"), ([4242], b"200")])
+def test_the_kernel_says_who_asks(open_folder: Path, groups: list[int], code: bytes) -> None:
+    """A real process of another user is refused control, and admitted by a supplementary group."""
+    with served_in_thread(open_folder, control_gid=4242) as server:
+        curl = [
+            "curl",
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "--unix-socket",
+            str(server.socket_path),
+        ]
+        answer = subprocess.run(
+            [*curl, "-X", "POST", "http://localhost/-/reload"],
+            user=65534,
+            group=65534,
+            extra_groups=groups,
+            capture_output=True,
+            check=True,
+        )
+    assert answer.stdout == code

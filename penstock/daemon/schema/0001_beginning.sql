@@ -13,6 +13,8 @@ CREATE TABLE observations (
 );
 CREATE INDEX observations_by_place
     ON observations (operation, region, instance_type, service_class, started_at);
+CREATE INDEX observations_by_context
+    ON observations (operation, region, instance_type, service_class, payload_size_bytes, started_at);
 CREATE INDEX observations_by_age ON observations (started_at);
 
 CREATE TABLE inconclusives (

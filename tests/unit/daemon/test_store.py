@@ -161,6 +161,29 @@ def test_pruning_forgets_the_old_and_keeps_what_a_restart_needs(store: Store) ->
     assert store.open_leftovers() == [a_leftover()]
 
 
+def test_numbers_are_bounded_whatever_the_age(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applications that report without end fill no disk; the newest stay."""
+    for name in (
+        "OBSERVATION_COUNT_MAX",
+        "INCONCLUSIVE_COUNT_MAX",
+        "FIT_COUNT_MAX",
+        "RECOMMENDATION_COUNT_MAX",
+    ):
+        monkeypatch.setattr(f"penstock.daemon.store.{name}", 2)
+    for number in range(5):
+        store.add_observations([an_observation(started_at=NOON + number * MINUTE)])
+        store.add_inconclusive(an_inconclusive(started_at=NOON + number * MINUTE))
+        store.add_fit(a_fit(observation_count=number), fitted_at=NOON)
+        store.add_recommendation(a_recommendation(observation_count=number))
+    assert store.prune(now=NOON, retention_seconds=86400) == 4 * 3
+    assert [o.started_at for o in store.observations(PLACE, count_max=9)] == [
+        NOON + 3 * MINUTE,
+        NOON + 4 * MINUTE,
+    ]
+    assert store.fits() == [a_fit(observation_count=4)]
+    assert len(store.recommendation_history(CONTEXT, count_max=9)) == 2
+
+
 def test_pruning_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction deletes more than its share; the caller comes again."""
     monkeypatch.setattr("penstock.daemon.store.PRUNED_COUNT_MAX", 2)

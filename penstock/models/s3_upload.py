@@ -12,13 +12,19 @@ the two is smaller, and no measurement of throughput can tell them apart.
 
 One object of S bytes has k = ceil(S/s) parts. They go in floor(k/n) full waves of n and a last one of what remains,
 
-    seconds = D + full n s / T(n, s) + rest s / T(rest, s),           D: create and complete, nothing for a single PUT
+    lockstep = full n s / T(n, s) + rest s / T(rest, s)
 
 which is a step for connections (an almost empty wave takes as long as a full one) and smooth where the host is full.
+Parts take unequal times, so waves dissolve into a flow whose end leaves connections idle for half a part:
+
+    flow     = k s / T(n, s) + (n s / T(n, s)) / 2
+    seconds  = (1 - m) lockstep + m flow + D + d k              D, d: create and complete; nothing for a single PUT
+
 A payload of at most 5 MiB cannot be split: then n counts objects in flight and T(n, S) is what many of them reach.
 
-Measures of an observation that are used when they are there: `part_count`, `part_seconds_mean`,
-`steady_throughput_bytes_per_second`, `create_seconds`, `complete_seconds`.
+Measures of an observation that are used when they are there: `part_count`, `connection_count`, `create_seconds`,
+`complete_seconds`, `steady_throughput_bytes_per_second`, and `part_seconds_mean`: with the duration it says how long
+connections were idle, a ratio in which the noise of the day cancels.
 """
 
 from __future__ import annotations
@@ -35,12 +41,12 @@ from penstock.models import burst, drift
 from penstock.models.model import Appraisal, Fit
 from penstock.models.prices import upload_usd
 from penstock.models.regression import (
-    MISFIT_AMPLITUDE_MAX,
     Gaussian,
     Measurements,
     Misfit,
     Peak,
     learn_misfit,
+    log_evidence,
     matern,
     maximise,
     noise_covariance,
@@ -92,8 +98,12 @@ PARAMETERS = (
     "overload_onset",  # k
     "throttling_slope",  # gamma
     "object_seconds",  # D
+    "object_seconds_per_part",  # d
+    "wave_mixing",  # m / (1 - m)
 )
-_L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D = range(len(PARAMETERS))
+_L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D, _D_PART, _MIXING = range(
+    len(PARAMETERS)
+)
 
 # Typical value and spread of its logarithm. S3: 30 ms and 20 MB/s for PUT are what AWS's own transfer manager assumes
 # (Express One Zone: 7.3 ms, 110 MB/s); paths out of the region are slower by up to a hundred.
@@ -105,11 +115,13 @@ _TYPICAL: dict[str, tuple[float, float]] = {
     "prefix_requests_per_second": (3500.0, 0.5),
     "cpu_seconds_per_request": (2e-4, 1.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
-    "knee_sharpness": (8.0, 0.5),
+    "knee_sharpness": (6.0, 0.8),
     "overload_slope": (0.03, 1.2),
     "overload_onset": (2.0, 0.3),
     "throttling_slope": (0.5, 0.8),
-    "object_seconds": (0.10, 0.8),
+    "object_seconds": (0.12, 0.9),
+    "object_seconds_per_part": (3e-4, 1.2),
+    "wave_mixing": (1.0, 1.2),
 }
 _TYPICAL_EXPRESS = {
     "request_seconds": (0.0073, 0.7),
@@ -183,18 +195,32 @@ class _Transfers:
     is_steady: NDArray[np.bool_]
 
     def log_throughput(self, theta: Array) -> Array:
+        """Logarithm of bytes per second, (draws, settings)."""
+        return self._whole(theta)[0]
+
+    def idle_fraction(self, theta: Array) -> Array:
+        """Share of the connections' time that no request used, (draws, settings)."""
+        return self._whole(theta)[1]
+
+    def _whole(self, theta: Array) -> tuple[Array, Array]:
         steady = _log_rate(theta, self.n, self.s, self.is_burst)
         if self.is_steady.all():
-            return steady
-        rest = np.maximum(self.rest, 1.0)
-        last = np.where(
-            self.rest > 0, rest * self.s * np.exp(-_log_rate(theta, rest, self.s, self.is_burst)), 0.0
+            return steady, np.zeros_like(steady)
+        wave = self.n * self.s * np.exp(-steady)
+        last = (
+            self.rest * self.s * np.exp(-_log_rate(theta, np.maximum(self.rest, 1.0), self.s, self.is_burst))
         )
-        waves = self.full * self.n * self.s * np.exp(-steady) + last
-        seconds = waves + self.objects * np.exp(_column(theta, _D))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            whole = np.log(self.transferred) - np.log(seconds)
-        return np.where(self.is_steady, steady, whole)
+        lockstep = self.full * wave + last
+        parts = self.full * self.n + self.rest
+        mixing = 1.0 / (1.0 + np.exp(-_column(theta, _MIXING)))
+        flow = parts / self.n * wave + 0.5 * wave
+        moving = np.where(parts > self.n, (1.0 - mixing) * lockstep + mixing * flow, lockstep)
+        seconds = moving + self.objects * (
+            np.exp(_column(theta, _D)) + parts * np.exp(_column(theta, _D_PART))
+        )
+        idle = 1.0 - (self.full * self.n * wave + self.rest * last) / (self.n * seconds)
+        whole = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
+        return np.where(self.is_steady, steady, whole), idle
 
 
 def _planned(
@@ -266,7 +292,8 @@ _ROW = (
     "is_burst",
     "observation",
 )
-_WHOLE, _STEADY, _OBJECT, _THROTTLED = range(4)
+_WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE = range(5)
+_IDLE_FLOOR = 0.02  # idle shares below this are alike
 
 
 class Law:
@@ -282,12 +309,17 @@ class Law:
             transferred=evidence.column("transferred"),
             objects=evidence.column("objects"),
             is_burst=evidence.column("is_burst"),
-            is_steady=self._kind != _WHOLE,
+            is_steady=(self._kind != _WHOLE) & (self._kind != _IDLE),
         )
+        self._parts = self._transfers.full
 
     def __call__(self, theta: Array) -> Array:
-        values = self._transfers.log_throughput(theta)
-        values = np.where(self._kind == _OBJECT, _column(theta, _D), values)
+        values, idle = self._transfers._whole(theta)
+        values = np.where(self._kind == _IDLE, np.log(np.maximum(idle, 0.0) + _IDLE_FLOOR), values)
+        ending = np.logaddexp(
+            _column(theta, _D), _column(theta, _D_PART) + np.log(np.maximum(self._parts, 1.0))
+        )
+        values = np.where(self._kind == _OBJECT, ending, values)
         return np.where(self._kind == _THROTTLED, _column(theta, _R), values)
 
 
@@ -305,20 +337,18 @@ def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]
 def _burst_flags(
     limits: burst.Ceiling | None, observations: Sequence[Observation[S3UploadSetting]]
 ) -> list[bool]:
-    """Whether each observation was made on credits: by the account of the bytes reported, or because it was so fast."""
-    if limits is None or not limits.is_burstable or not observations:
+    """Whether each observation was made on credits. Only what was faster than the baseline says so for certain.
+
+    What was slower is as well explained without credits, whether there were some or not: nobody knows the traffic
+    that others sent.
+    """
+    if limits is None or not limits.is_burstable:
         return [False] * len(observations)
-    start = observations[0].started_at
-    transfers = [
-        ((o.started_at - start).total_seconds(), o.duration_seconds, float(o.transferred_bytes))
-        for o in observations
-    ]
-    fast = 1.3 * limits.baseline_bytes_per_second
-    return [
-        o.throughput_bytes_per_second > fast
-        or burst.credits_at(limits, transfers[:i], at_seconds=transfers[i][0]) > 0
-        for i, o in enumerate(observations)
-    ]
+    fast = _ON_CREDITS * limits.baseline_bytes_per_second
+    return [o.throughput_bytes_per_second > fast for o in observations]
+
+
+_ON_CREDITS = 1.3
 
 
 def _rows(
@@ -327,44 +357,82 @@ def _rows(
     """The equations of one observation; none when nothing arrived."""
     if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
         return []
+    shape = _shape(observation)
     throttled = observation.throttled_count > 0
     trusted = float(throttled or observation.failed_count > 0)
-    kind, log_value, n, s, full, rest, objects = _throughput_equation(observation)
-    rows = [
-        (float(kind), log_value, 1.0, trusted, float(client), n, s, full, rest,
-         float(observation.transferred_bytes), objects, is_burst, float(index))
-    ]  # fmt: skip
-    seconds = _object_seconds(observation)
-    if seconds > 0:
-        rows.append((_OBJECT, log(seconds), 3.0, 0.0, -1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, float(index)))
-    if throttled:
-        accepted = max(observation.request_count, 1) / observation.duration_seconds
-        rows.append(
-            (_THROTTLED, log(accepted), 2.0, 1.0, -1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, float(index))
+
+    def row(
+        kind: int, value: float, noise_scale: float = 1.0, *, is_trusted: float = 0.0
+    ) -> tuple[float, ...]:
+        place = (
+            shape.n,
+            shape.s,
+            shape.full,
+            shape.rest,
+            float(observation.transferred_bytes),
+            shape.objects,
         )
+        group = float(client) if kind <= _STEADY else -1.0
+        return (float(kind), value, noise_scale, is_trusted, group, *place, is_burst, float(index))
+
+    steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
+    if steady > 0:
+        rows = [row(_STEADY, log(steady), is_trusted=trusted)]
+    else:
+        rows = [row(_WHOLE, log(observation.throughput_bytes_per_second), is_trusted=trusted)]
+    if _object_seconds(observation) > 0:
+        rows.append(row(_OBJECT, log(_object_seconds(observation)), 3.0))
+    elif steady <= 0:
+        rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
+    if throttled:
+        accepted = (
+            max(observation.request_count - observation.throttled_count, 1) / observation.duration_seconds
+        )
+        rows.append(row(_THROTTLED, log(accepted), 2.0, is_trusted=1.0))
     return rows
 
 
-def _throughput_equation(
-    observation: Observation[S3UploadSetting],
-) -> tuple[int, float, float, float, float, float, float]:
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How an observation's bytes were split into waves."""
+
+    n: float
+    s: float
+    full: float
+    rest: float
+    objects: float
+
+    @property
+    def parts(self) -> float:
+        return self.full * self.n + self.rest
+
+
+def _shape(observation: Observation[S3UploadSetting]) -> _Shape:
     measures, size = observation.measures, max(observation.context.payload_size_bytes, 1)
     s = float(min(observation.setting.part_size_bytes, size))
     parts = max(1.0, measures.get("part_count", ceil(observation.transferred_bytes / s)))
-    n = min(float(observation.setting.thread_count), parts)
-    mean_size = observation.transferred_bytes / parts
-    steady = measures.get("steady_throughput_bytes_per_second", 0.0)
-    if steady > 0:
-        return _STEADY, log(steady), n, mean_size, 0.0, 0.0, 0.0
-    objects = 1.0 if s < size else 0.0
+    n = min(measures.get("connection_count", float(observation.setting.thread_count)), parts)
     full = float(parts // n)
-    value = log(observation.throughput_bytes_per_second)
-    return _WHOLE, value, n, mean_size, full, parts - full * n, objects
+    return _Shape(n, observation.transferred_bytes / parts, full, parts - full * n, 1.0 if s < size else 0.0)
 
 
 def _object_seconds(observation: Observation[S3UploadSetting]) -> float:
     measures = observation.measures
     return measures.get("create_seconds", 0.0) + measures.get("complete_seconds", 0.0)
+
+
+_PART_SPREAD = 0.3  # of the time of one part, relative: how well a mean of parts is known
+
+
+def _idle(observation: Observation[S3UploadSetting], shape: _Shape) -> list[tuple[float, float]]:
+    """The idle share of the connections' time, with its noise scale, where part times are known."""
+    mean = observation.measures.get("part_seconds_mean", 0.0)
+    if mean <= 0:
+        return []
+    idle = 1.0 - shape.parts * mean / (shape.n * observation.duration_seconds)
+    value = max(idle, 0.25 * _IDLE_FLOOR - _IDLE_FLOOR) + _IDLE_FLOOR
+    spread = _PART_SPREAD / shape.parts**0.5 / value
+    return [(log(value), max(2.0, spread / 0.08))]
 
 
 # --- What a fit remembers. ---
@@ -407,16 +475,35 @@ class _Posterior:
     def log_throughput(self, transfers: _Transfers) -> tuple[Array, Array]:
         """Draws of the logarithm (draws, settings), and the variance that the misfit adds (settings,)."""
         values = transfers.log_throughput(self.draws)
-        if self.misfit.amplitude == 0 or not self.evidence.rows:
-            return values, np.zeros(values.shape[1])
+        if not self.evidence.rows:
+            return values, np.full(values.shape[1], self.misfit.amplitude**2)
+        shift, gain, reach = self._misfit_at(transfers)
+        variance = self.misfit.amplitude**2 - np.einsum("sn,ns->s", reach, gain)
+        return values + shift, np.maximum(variance, 0.0)
+
+    def sampled(self, transfers: _Transfers) -> Array:
+        """Draws of the logarithm with the misfit drawn as well, so that settings far from any measurement differ."""
+        values = transfers.log_throughput(self.draws)
+        here = _coordinates(transfers)
+        covariance = self.misfit.amplitude**2 * matern(here, here, self.misfit.length_octaves)
+        if self.evidence.rows:
+            shift, gain, reach = self._misfit_at(transfers)
+            values, covariance = values + shift, covariance - reach @ gain
+        factor = np.linalg.cholesky(covariance + 1e-6 * np.eye(len(here)))
+        normal = np.random.default_rng(len(here)).standard_normal((len(values) // 2, len(here)))
+        return values + np.concatenate([normal, -normal])[: len(values)] @ factor.T
+
+    def _misfit_at(self, transfers: _Transfers) -> tuple[Array, Array, Array]:
         data = self.evidence.measurements()
-        here = np.stack([np.log2(transfers.n), np.log2(transfers.s)], axis=1)
-        reach = self.misfit.amplitude**2 * matern(here, data.coordinates, self.misfit.length_octaves)
-        reach = reach * data.has_misfit
+        reach = matern(_coordinates(transfers), data.coordinates, self.misfit.length_octaves)
+        reach = self.misfit.amplitude**2 * reach * data.has_misfit
         residual = data.log_values - self.evidence.law()(self.draws)
         gain = np.linalg.solve(noise_covariance(data, self.misfit, self.sigma, self.weights), reach.T)
-        variance = self.misfit.amplitude**2 - np.einsum("sn,ns->s", reach, gain)
-        return values + residual @ gain, np.maximum(variance, 0.0)
+        return residual @ gain, gain, reach
+
+
+def _coordinates(transfers: _Transfers) -> Array:
+    return np.stack([np.log2(transfers.n), np.log2(transfers.s)], axis=1)
 
 
 # --- The model. ---
@@ -560,11 +647,11 @@ class S3UploadModel:
         self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand
     ) -> Appraisal:
         """Posterior means; a stated bandwidth limit caps the value."""
-        values = np.exp(self.draws(fit, context, settings, demand))
-        value = values.mean(axis=0)
+        posterior = _Posterior.from_state(fit.state)
+        transfers = self._transfers(context, settings, demand)
+        value = np.exp(posterior.log_throughput(transfers)[0]).mean(axis=0)
         if demand.bandwidth_bytes_per_second_max is not None:
             value = np.minimum(value, demand.bandwidth_bytes_per_second_max)
-        transfers = self._transfers(context, settings, demand)
         return Appraisal(
             value=value,
             latency_seconds=self._object_latency(fit, context, settings, demand),
@@ -575,8 +662,7 @@ class S3UploadModel:
 
     def draws(self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> Array:
         """Draws of the logarithm of the value, (draws, settings): what is believed about all settings together."""
-        posterior = _Posterior.from_state(fit.state)
-        return posterior.log_throughput(self._transfers(context, settings, demand))[0]
+        return _Posterior.from_state(fit.state).sampled(self._transfers(context, settings, demand))
 
     def predict(self, fit: Fit, context: Context, setting: S3UploadSetting, demand: Demand) -> Prediction:
         """Throughput, seconds of one object, requests per second: each for one future measurement."""
@@ -722,7 +808,7 @@ def _learn(place: Place, evidence: _Evidence, neighbour: Fit | None, seed: int) 
         peak=peak,
         misfit=misfit,
         residual_fraction_p50=residual,
-        is_off_model=misfit.amplitude >= MISFIT_AMPLITUDE_MAX
+        is_off_model=misfit.amplitude >= _OFF_MODEL_AMPLITUDE
         or (residual > _OFF_MODEL_RESIDUAL and len(data) >= 8),
         drift_count=drift_count,
         cusum_level=changed.level,
@@ -730,6 +816,8 @@ def _learn(place: Place, evidence: _Evidence, neighbour: Fit | None, seed: int) 
 
 
 _OFF_MODEL_RESIDUAL = 0.25
+_OFF_MODEL_AMPLITUDE = 0.35
+_SIGMA_COMPARED = 0.12  # noise, when explanations are compared
 _NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the measurements speak against it
 
 
@@ -742,11 +830,13 @@ def _choose_prior(place: Place, evidence: _Evidence, neighbour: Fit | None) -> G
     if not evidence.rows:
         return inherited
     law, data = evidence.law(), evidence.measurements()
-    fits = [maximise(law, data, prior, Misfit(), _starts(evidence, prior)) for prior in (inherited, table)]
-    return inherited if fits[0].log_evidence + _NEIGHBOUR_FAVOUR >= fits[1].log_evidence else table
+    near, far = (
+        log_evidence(law, data, prior, _starts(evidence, prior), sigma=_SIGMA_COMPARED) for prior in (inherited, table)
+    )
+    return inherited if near + _NEIGHBOUR_FAVOUR >= far else table
 
 
-_OF_THE_SERVICE = (_L, _B, _R, _D)
+_OF_THE_SERVICE = (_L, _B, _R, _D, _D_PART)
 _OF_THE_HOST = (_C, _G, _CPU_REQUEST, _CPU_BYTE)
 
 
@@ -774,7 +864,7 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
 def _loosen(belief: Gaussian) -> Gaussian:
     """After a change: everything may have moved, ceilings most."""
     extra = np.full(len(PARAMETERS), 0.2)
-    extra[[_L, _B, _D]] = 0.6
+    extra[[_L, _B, _D, _D_PART, _MIXING]] = 0.6
     extra[_C] = 1.0
     return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))
 
@@ -828,9 +918,29 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
             law_seen = count
         state = state.after(_surprise(_Evidence(rows=evidence.rows[row : row + 1]), peak))
         if state.is_alarm:
-            first = int(throughput_rows[max(count - state.run + 1, 1)])
-            return _Change(int(observation[first]), state.level)
+            first = int(observation[int(throughput_rows[max(count - state.run + 1, 1)])])
+            if _is_change(_upto(evidence, observation[row]), first, prior):
+                return _Change(first, state.level)
     return _Change(None, state.level)
+
+
+_CHANGE_EVIDENCE = 3.0  # logarithm: twenty to one
+
+
+def _is_change(evidence: _Evidence, first: int, prior: Gaussian) -> bool:
+    """Whether two places, one after the other, explain the measurements better than one: the alarm's second look."""
+
+    def score(part: _Evidence, belief: Gaussian) -> float:
+        return log_evidence(part.law(), part.measurements(), belief, _starts(part, belief), sigma=_SIGMA_COMPARED)
+
+    before, after = _split(evidence, first)
+    loosened = _loosen(_posterior_gaussian(before, prior))
+    return score(before, prior) + score(after, loosened) - score(evidence, prior) > _CHANGE_EVIDENCE
+
+
+def _upto(evidence: _Evidence, observation: float) -> _Evidence:
+    index = _ROW.index("observation")
+    return _Evidence(rows=tuple(row for row in evidence.rows if row[index] <= observation))
 
 
 def _resized(peak: Peak) -> Peak:

@@ -24,7 +24,6 @@ _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
 _FIFO_REQUESTS_PER_SECOND = 300.0  # without high throughput
 _CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
-_CLIENT_LOAD_MAX = 0.9
 
 # name: (prior median, standard deviation of its logarithm)
 _PRIOR = {
@@ -35,10 +34,10 @@ _PRIOR = {
     "delete_request_seconds": (0.010, 0.8),
     "delete_message_seconds": (0.0008, 1.2),
     "payload_seconds_per_byte": (2e-8, 1.0),
-    "contention_fraction": (0.003, 1.2),
+    "contention_fraction": (0.001, 1.2),
     "coherence_fraction": (1e-5, 1.5),
     "delivery_seconds": (0.008, 1.0),
-    "efficiency_fraction": (0.98, 0.02),
+    "efficiency_fraction": (1.0, 0.02),
 }
 _NAMES = tuple(_PRIOR)
 # Requests of one service cost about the same whatever they do: pairs that pull at each other, and how weakly.
@@ -174,7 +173,6 @@ def _costs(rows: Array, fit: Fit) -> QueueCosts:
 
 def _costs_of(rows: Array, request_rate_max: float, client_rate_max: float) -> QueueCosts:
     columns = {name: np.exp(rows[:, index : index + 1]) for index, name in enumerate(_NAMES)}
-    columns["efficiency_fraction"] = np.minimum(columns["efficiency_fraction"], 1.0)
     return QueueCosts(
         **columns,
         request_rate_max_per_second=np.full((len(rows), 1), request_rate_max),
@@ -199,7 +197,7 @@ def _ceilings(
         if o.client_cpu_fraction > 0 and o.request_count >= 50
     ]
     seconds = float(np.median(spent)) if spent else _CLIENT_SECONDS_PER_REQUEST
-    return request_rate, _CLIENT_LOAD_MAX / seconds
+    return request_rate, 1.0 / seconds
 
 
 def _busiest_action_rate(observation: Observation[Any]) -> float:

@@ -21,6 +21,7 @@ from penstock.models.model import Array
 from penstock.models.queueing import erlang_b_blocked_fractions
 
 ACTIONS = ("send", "receive", "delete")
+MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up by then does not show
 REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
 
 
@@ -99,26 +100,28 @@ def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
     send_rate = np.minimum(np.minimum(drive.sender_count * batch / send_seconds, service), limit)
     receive_rate = np.minimum(drive.receiver_count * batch / receive_seconds, service)
     delete_rate = np.minimum(drive.deleter_count * batch / delete_seconds, service)
+    windowed = send_rate * _unblocked_fraction(drive, send_rate * costs.delivery_seconds)
+    offered = np.minimum(windowed, client)
+    carried = np.minimum(np.minimum(offered, receive_rate), delete_rate)
     base = send_seconds + costs.delivery_seconds
-    windowed = send_rate * _unblocked_fraction(drive, send_rate * base)
-    onward = np.minimum(np.minimum(receive_rate, delete_rate), client)
-    goodput = np.minimum(windowed, onward) * costs.efficiency_fraction
+    waiting = _receiver_wait_seconds(drive, carried / receive_rate, receive_seconds)
+    waiting = waiting + _held_back_seconds(drive, offered, receive_rate, delete_rate)
     return Forecast(
         send_rate=send_rate,
         receive_rate=receive_rate,
         delete_rate=delete_rate,
-        client_rate=np.broadcast_to(client, goodput.shape),
-        goodput=goodput,
-        latency_seconds=(
-            base
-            + _receiver_wait_seconds(drive, windowed / receive_rate, receive_seconds)
-            + _held_back_seconds(drive, windowed, onward, receive_rate)
-        ),
+        client_rate=np.broadcast_to(client, carried.shape),
+        goodput=carried * costs.efficiency_fraction,
+        latency_seconds=np.maximum(np.minimum(base + waiting, _window_seconds(drive, carried)), base),
     )
 
 
 def _unblocked_fraction(drive: Drive, outstanding: Array) -> Array:
-    """Erlang-B in batches: a batch leaves whole, so places and load are counted in batches."""
+    """Erlang-B in batches: a batch leaves whole, so places and load are counted in batches.
+
+    A sender and a window are a closed network: the sender rests when all places are taken by messages on their way,
+    so the load is its rate times the time from the end of a send to the receive.
+    """
     batch = drive.batch_message_count
     places = np.broadcast_to(np.maximum(np.floor(drive.send_window / batch), 1.0), outstanding.shape)
     kept = 1.0 - erlang_b_blocked_fractions(places, outstanding / batch)
@@ -134,12 +137,24 @@ def _receiver_wait_seconds(drive: Drive, load: Array, receive_seconds: Array) ->
     )
 
 
-def _held_back_seconds(drive: Drive, offered: Array, onward: Array, receive_rate: Array) -> Array:
-    """By Little's law what a full send window adds where the sender outruns the rest.
+def _held_back_seconds(drive: Drive, offered: Array, receive_rate: Array, delete_rate: Array) -> Array:
+    """The mean wait, over one measurement, of messages in a queue where the senders outrun the rest.
 
-    With no window the wait grows without end; the mean of its first ten seconds stands for that.
+    Slow receivers let it grow from the start; slow deleters from when the receive window is full.
     """
-    full_window = np.where(drive.send_window > 0, drive.send_window / onward, np.inf)
-    growing = 10.0 * (1.0 - onward / np.maximum(offered, 1e-9)) / 2.0
-    is_held_back = (offered > onward) & ((drive.receive_window > 0) | (receive_rate < offered))
-    return np.where(is_held_back, np.minimum(full_window, growing), 0.0)
+    surplus = np.maximum(np.minimum(offered, receive_rate) - delete_rate, 1e-9)
+    filled_after = np.where(drive.receive_window > 0, drive.receive_window / surplus, np.inf)
+    by_receivers = _growing_wait_seconds(offered, receive_rate, np.zeros_like(filled_after))
+    by_deleters = _growing_wait_seconds(offered, delete_rate, filled_after)
+    return np.maximum(by_receivers, by_deleters)
+
+
+def _growing_wait_seconds(offered: Array, onward: Array, from_seconds: Array) -> Array:
+    growing_for = np.maximum(MEASURED_SECONDS - from_seconds, 0.0)
+    excess = np.maximum(1.0 - onward / np.maximum(offered, 1e-9), 0.0)
+    return np.asarray(excess * growing_for**2 / (2.0 * MEASURED_SECONDS))
+
+
+def _window_seconds(drive: Drive, carried: Array) -> Array:
+    """Little's law: no message is on its way for longer than a full window lasts; inf with no window."""
+    return np.where(drive.send_window > 0, drive.send_window / np.maximum(carried, 1e-9), np.inf)

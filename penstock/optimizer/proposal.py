@@ -29,8 +29,10 @@ Array = NDArray[np.float64]
 _STEP_RATIO_MAX = 4.0  # connections of the next probe over the most that were tried
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
 _SHORTLIST_COUNT = 48
-_VERIFY_EVERY = 8
-_ALERT = 2.5  # of the change detector: look again at the incumbent
+_VERIFY_EVERY = 6
+_VERIFY_AFTER = 12
+_VERIFY_PAUSE = 3
+_ALERT = 3.0  # of the change detector: look again at the incumbent
 _NOISE_MIN = 0.04
 
 
@@ -122,12 +124,13 @@ def _field(
 
 
 def _should_verify(fit: Fit, history: Sequence[Observation[Any]], field: _Field, context: Context) -> bool:
-    """When change is in the air, and now and then."""
+    """When change is in the air, and now and then; never twice within a few probes."""
     incumbent = field.settings[field.incumbent]
-    recent = [o.setting for o in history[-2:] if _is_about(o, context)]
-    if float(fit.state.get("cusum", 0.0)) >= _ALERT:
-        return len(recent) < 2 or any(setting != incumbent for setting in recent)
-    return len(history) % _VERIFY_EVERY == _VERIFY_EVERY - 1 and incumbent not in recent
+    recent = [o.setting for o in history[-_VERIFY_PAUSE:] if _is_about(o, context)]
+    if incumbent in recent:
+        return False
+    is_alert = float(fit.state.get("cusum", 0.0)) >= _ALERT
+    return is_alert or (len(history) >= _VERIFY_AFTER and len(history) % _VERIFY_EVERY == 0)
 
 
 def _most_telling(

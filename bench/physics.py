@@ -8,7 +8,7 @@ connections queue: the rate X of parts solves
 where Z is the time of a part without rivals (round trips, service, pacing, client CPU), D_i what a part asks
 of a shared station (NIC, CPU, disk), v the burstiness and g how many parts come in one gust: v = 0 makes the
 knee hard, gusts make it soft also where connections are many. An upload is its first wave on cold
-connections, full waves, and a last wave that may be almost empty.
+connections, full waves, a last wave that may be almost empty, and the wait for its slowest part.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ class Link:
     complete_seconds: float = 0.10
     complete_seconds_per_part: float = 0.0005
     mixing: float = 0.5  # how far waves have dissolved into a steady flow
+    straggle: float = (
+        0.12  # how unequal parts are: the last of a wave is late by so much of a part's own time
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,12 @@ def upload(link: Link, object_size_bytes: int, thread_count: ArrayLike, part_siz
     is_multipart, connections = k > 1, np.minimum(n, k)
     create = np.where(is_multipart, link.create_seconds, np.nan)
     complete = np.where(is_multipart, link.complete_seconds + link.complete_seconds_per_part * k, np.nan)
-    total = waves.seconds + np.where(is_multipart, create + complete, 0.0)
+    late = (
+        link.straggle
+        * np.sqrt(2 * np.log(waves.last_count))
+        * _alone_seconds(link, np.ones_like(n), s, cold=False)
+    )
+    total = waves.seconds + late + np.where(is_multipart, create + complete, 0.0)
     cpu = link.cpu_seconds_per_request + link.cpu_seconds_per_byte * s
     flow = Flow(
         throughput=object_size_bytes / total,
@@ -117,6 +125,7 @@ class _Waves:
     busy_seconds: Array  # connections x seconds
     wave_seconds: Array  # of a full wave on warm connections, or of the only one
     throttled_fraction: Array
+    last_count: Array  # connections in the last wave
 
 
 def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> _Waves:
@@ -133,13 +142,14 @@ def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> _Waves
     )
     first_seconds, wave_seconds, last_seconds = c / cold, n / warm, np.where(rest > 0, rest / last, 0.0)
     in_waves = first_seconds + full * wave_seconds + last_seconds
-    in_flow = (
-        first_seconds + (k - c) / warm + np.where(k > n, 0.4 * np.maximum(wave_seconds, last_seconds), 0.0)
-    )
+    in_flow = first_seconds + (k - c) / warm
     seconds = np.where(k > n, (1 - link.mixing) * in_waves + link.mixing * in_flow, in_waves)
     busy = c * first_seconds + full * n * wave_seconds + rest * last_seconds
     only = np.where(k - c >= n, wave_seconds, first_seconds)
-    return _Waves(seconds, busy, only, np.where(k > c, throttled_warm, throttled))
+    last_count = np.where(rest > 0, np.maximum(rest, link.mixing * n), c)
+    return _Waves(
+        seconds, busy, only, np.where(k > c, throttled_warm, throttled), np.maximum(last_count, 1.0)
+    )
 
 
 def part_rate(link: Link, n: Array, s: Array, *, cold: bool) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from math import exp, inf, isfinite, log, log2
+from math import exp, isfinite, log, log2
 
 import numpy as np
 
@@ -189,8 +189,11 @@ class Surface:
             threads = np.concatenate([threads[:128], steps[steps > 128]])
         n, s = np.meshgrid(threads, self._part_sizes(), indexing="ij")
         n, s = n.ravel(), s.ravel()
-        used = np.minimum(n, np.ceil(self.object_size_bytes / s)) * s
-        legal = used <= (inf if self.memory_bytes_max is None else self.memory_bytes_max)
+        if self.memory_bytes_max is None:
+            return n, s
+        brim = np.clip(self.memory_bytes_max // threads, s.min(), s.max())  # as large as each count may have
+        n, s = np.concatenate([n, threads]), np.concatenate([s, brim])
+        legal = n * s <= self.memory_bytes_max
         return n[legal], s[legal]
 
     def _part_sizes(self) -> Array:

@@ -182,7 +182,7 @@ def test_throttling_costs_and_is_counted() -> None:
 
 def test_last_wave_counts() -> None:
     """Seventeen parts over sixteen threads take about two waves."""
-    link = replace(IN_REGION, nic_bytes_per_second=1e12, mixing=0.0, cpu_seconds_per_byte=0.0)
+    link = replace(IN_REGION, nic_bytes_per_second=1e12, mixing=0.0, straggle=0.0, cpu_seconds_per_byte=0.0)
     even, odd = (float(upload(link, 16 * 16 * MiB, 16, 16 * MiB / k).throughput[()]) for k in (1.0, 17 / 16))
     assert odd < 0.65 * even
 

@@ -68,7 +68,11 @@ class App:
 
 @contextlib.asynccontextmanager
 async def assembled(
-    configuration: Configuration, surroundings: Surroundings, *, on_change: Callable[[], None] = lambda: None
+    configuration: Configuration,
+    surroundings: Surroundings,
+    *,
+    on_change: Callable[[], None] = lambda: None,
+    on_cycle: Callable[[Cycle], None] = lambda _cycle: None,
 ) -> AsyncIterator[App]:
     """Everything wired together and restored from the store; on leaving, probes and store are closed.
 
@@ -103,6 +107,7 @@ async def assembled(
             observation_count_max=configuration.advice.fit_observation_count_max,
             retention_seconds=configuration.advice.observation_retention_seconds,
             on_change=on_change,
+            on_cycle=on_cycle,
         )
         yield App(conductor=conductor, board=board, store=store, home=home, started_at=clock.now())
     finally:

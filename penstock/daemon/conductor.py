@@ -95,6 +95,7 @@ class Conductor:
         observation_count_max: int,
         retention_seconds: float,
         on_change: Callable[[], None],
+        on_cycle: Callable[[Cycle], None],
     ) -> None:
         self._watches = {watch.context: watch for watch in watches}
         self._board = board
@@ -108,10 +109,12 @@ class Conductor:
         self._observation_count_max = observation_count_max
         self._retention_seconds = retention_seconds
         self._on_change = on_change
+        self._on_cycle = on_cycle
         self._standings: dict[Context, schedule.Standing] = {}
         self._requested: deque[Context] = deque(maxlen=16)
         self._reported: set[Place] = set()
         self._drift_counts: dict[Place, int] = {}
+        self._fitted: dict[Place, tuple[int, datetime | None]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
         self._tidy_at = clock.now()
         self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
@@ -194,6 +197,7 @@ class Conductor:
         cycle = Cycle(at=self._clock.now(), context=context, sentence=sentence, outcome=outcome)
         self.cycles.append(cycle)
         self.cycle_count += 1
+        self._on_cycle(cycle)
         self.activity = "idle"
         log.info("%s", sentence)
         return cycle
@@ -265,9 +269,11 @@ class Conductor:
             lambda store: store.observations(place, count_max=self._observation_count_max)
         )
         watch = self._watches.get(next_context) if next_context else None
+        evidence = (len(observations), observations[-1].started_at if observations else None)
         question = Question(
             place=place,
             observations=tuple(observations),
+            fit=self._board.fit(place) if self._fitted.get(place) == evidence else None,
             prior=nearest(place, self._board.fits()),
             next_context=next_context,
             cost_max=cost_max,
@@ -277,7 +283,10 @@ class Conductor:
             ),
             seed=_seed(self._seed, place, len(observations)),
         )
-        return await self._thinker.deliberate(self._services[place.operation].model, question)
+        conclusion = await self._thinker.deliberate(self._services[place.operation].model, question)
+        if next_context is None:
+            self._fitted[place] = evidence
+        return conclusion
 
     # --- When
 

@@ -20,7 +20,8 @@ class Question(Generic[SettingT]):
     """All that the answer depends on: the same question always has the same answer.
 
     `observations` are those of the place, oldest first, any size. `next_context` is the context that is due for a
-    probe, or None to fit only; `cost_max` is what that probe may cost at the most.
+    probe, or None to fit only; `cost_max` is what that probe may cost at the most. `fit` is the conclusion of an
+    earlier question about exactly these observations, when there was one; it saves the work of fitting again.
     """
 
     place: Place
@@ -30,6 +31,7 @@ class Question(Generic[SettingT]):
     cost_max: Cost
     demand: Demand
     seed: int
+    fit: Fit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +45,7 @@ class Conclusion(Generic[SettingT]):
 def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
     """Fit the model to the history and propose the next probe."""
     history = tuple(sorted(question.observations, key=lambda o: o.started_at))
-    learned = model.fit(question.place, history, prior=question.prior, seed=question.seed)
-    fit = evidence.attach(learned, model, history)
+    fit = question.fit or _fit(model, question, history)
     if question.next_context is None:
         return Conclusion(fit=fit, plan=None)
     plan = propose(
@@ -58,3 +59,10 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
         has_prior=question.prior is not None,
     )
     return Conclusion(fit=fit, plan=plan)
+
+
+def _fit(
+    model: PerformanceModel[Any], question: Question[Any], history: tuple[Observation[Any], ...]
+) -> Fit:
+    learned = model.fit(question.place, history, prior=question.prior, seed=question.seed)
+    return evidence.attach(learned, model, history)

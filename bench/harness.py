@@ -1,7 +1,8 @@
 """Knows how tuners are judged on S3 upload: the runs, spread over two processes, and their raw rows.
 
 Each run is a job named by plain values, so that any process can carry it out; what the rows mean is in
-`bench.verdict`. `run(long=...)` is what the table of benchmarks calls.
+`bench.verdict`. `run(long=...)` is what the table of benchmarks calls; `python -m bench.harness [--long] TUNER ...`
+judges the named tuners alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from math import exp, log
@@ -75,10 +76,10 @@ class Row:
     )
 
 
-def run(*, long: bool = False) -> dict[str, Any]:
-    """Carry out every job, print the verdict, and keep rows and verdict under `results/`."""
+def run(*, long: bool = False, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Carry out every job (of the named tuners), print the verdict, and keep rows and verdict under `results/`."""
     began = perf_counter()
-    rows = carry_out(jobs(LONG if long else SHORT))
+    rows = carry_out(jobs(LONG if long else SHORT, names))
     seconds = perf_counter() - began
     found = verdict(rows, probing_of_the_grid())
     found["form"], found["seconds"] = ("long" if long else "short"), seconds
@@ -125,7 +126,7 @@ LONG = Form(
 )
 
 
-def jobs(form: Form, names: Iterable[str] | None = None) -> list[Job]:
+def jobs(form: Form, names: Collection[str] | None = None) -> list[Job]:
     """Every run of a form; the longest first, so that both processes end together."""
     present = [name for name in tuners() if names is None or name in names]
     found: list[Job] = []
@@ -327,3 +328,7 @@ def _grid_cost(surface: Surface) -> GridCost:
         sum(surface.object_size_bytes / surface.truth(s) for s in settings),
         len(settings) * surface.object_size_bytes,
     )
+
+
+if __name__ == "__main__":
+    run(long="--long" in sys.argv, names=[name for name in sys.argv[1:] if name != "--long"] or None)

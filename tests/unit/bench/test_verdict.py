@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from bench.harness import Job, Row, perform
-from bench.verdict import DRIFT_AT, Figure, cost_to_good, detection_delay, probes_to_good, recovery
+from bench.catalogue import catalogue
+from bench.harness import LONG, SHORT, Form, GridCost, Job, Row, jobs, perform
+from bench.verdict import (
+    DRIFT_AT,
+    Figure,
+    cost_to_good,
+    detection_delay,
+    probes_to_good,
+    recovery,
+    targets,
+)
 
 
 def a_row(*, regrets: list[float], alarms: list[int] | None = None) -> Row:
@@ -72,3 +81,31 @@ def test_a_run_is_repeatable() -> None:
     assert first.regrets == second.regrets
     assert first.seconds == second.seconds
     assert len(first.regrets) == 20
+
+
+def test_rival_is_compared_on_the_same_runs() -> None:
+    """Cost counts pairs of the same place and seed alone; a run that the rival did not make is left out."""
+    own, rival, alone = (a_row(regrets=[0.5] * good + [0.0] * (20 - good)) for good in (1, 5, 19))
+    rival.tuner, alone.seed = "skopt-gp", 1
+    figures = {f.name: f for f in targets([own, rival, alone], {"somewhere": GridCost(20.0, 200)})}
+    seconds = figures["seconds of probing to 95 %, in sum, over scikit-optimize's"]
+    assert seconds.value == pytest.approx(2 / 6)
+    assert seconds.verdict == "pass"
+    assert figures["seconds of probing to 95 %, in sum, over the whole grid's"].value == pytest.approx(0.1)
+
+
+def test_changes_that_nobody_feels_do_not_count() -> None:
+    """Detection is asked only where the old setting slowed or went stale."""
+    felt, unfelt = (a_row(regrets=[0.0] * (DRIFT_AT + 10), alarms=alarms) for alarms in ([DRIFT_AT + 2], []))
+    felt.kind = unfelt.kind = "drift"
+    unfelt.is_felt = False
+    noticed = next(f for f in targets([felt, unfelt], {}) if f.name == "drift: probes until noticed, median")
+    assert noticed.value == 2
+
+
+@pytest.mark.parametrize("form", [SHORT, LONG])
+def test_every_surface_is_judged(form: Form) -> None:
+    """No form leaves a surface out, and no run is made twice."""
+    work = jobs(form, {"skopt-gp"})
+    assert {job.index for job in work if job.kind == "cold"} == set(range(len(catalogue())))
+    assert len(set(work)) == len(work)

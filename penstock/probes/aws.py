@@ -7,8 +7,10 @@ redirect to another region. Errors become the tree of `outside.py`, each with a 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import io
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +43,7 @@ READ_TIMEOUT_SECONDS = 60.0  # above the longest poll of SQS, 20 s
 KEEPALIVE_SECONDS = 15.0  # S3 closes idle connections after about 20 s
 DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other addresses
 BODY_CHUNK_BYTES = 64 * KiB
+BODY_RATE_BYTES_PER_SECOND_MIN = 64 * KiB  # a connection slower than this is called dead
 
 _FEWER = "the service asked for fewer requests"
 _EXPIRED = "the session token has expired: renew the credentials"
@@ -405,15 +408,25 @@ def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
 class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore has no types
     """Sends large bodies in slices that all share the caller's bytes.
 
-    Plain bytes would be buffered whole by the transport (the memory of one part for each connection) and hold
-    the loop; a file object would make botocore add `Expect: 100-continue` and with it a round trip. So the
-    body is replaced after botocore is done with the request.
+    aiohttp would copy the whole body first: the memory of one part for each connection. What botocore decided
+    stays, also `Expect: 100-continue`: applications on the SDKs pay that round trip as well, and it lets a
+    throttle be answered before the body is sent, not by a connection that breaks under it. But aiohttp waits for
+    that 100 without end, and for the name's address as well, so every request has a bound of its own.
     """
 
     async def send(self, request: Any) -> Any:  # Any: botocore has no types
-        if isinstance(request.body, bytes) and len(request.body) > BODY_CHUNK_BYTES:
-            request.body = _SharedBytes(request.body)
-        return await super().send(request)
+        if isinstance(request.body, io.BytesIO):
+            request.body = _SharedBytes(request.body.getvalue())  # the caller's own bytes, not a copy
+        try:
+            async with asyncio.timeout(self._seconds_max(request.body)):
+                return await super().send(request)
+        except TimeoutError as error:
+            raise botocore_errors.ReadTimeoutError(endpoint_url=request.url, error=error) from error
+
+    def _seconds_max(self, body: object) -> float:
+        size_bytes = body.size if isinstance(body, _SharedBytes) else 0
+        waiting_seconds: float = self._timeout.sock_connect + self._timeout.sock_read
+        return waiting_seconds + (size_bytes or 0) / BODY_RATE_BYTES_PER_SECOND_MIN
 
 
 class _SharedBytes(aiohttp.Payload):
@@ -478,10 +491,13 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
 def _connection_trouble(error: botocore_errors.EndpointConnectionError) -> str:
     """Why the connection was not made, as the operating system tells it."""
     cause = error.kwargs.get("error")
+    is_made = not isinstance(cause, aiohttp.ClientConnectorError)
     cause = getattr(cause, "os_error", cause)
     host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
     if isinstance(cause, socket.gaierror):
         return f"the name {host} cannot be resolved: check the region, the endpoint and DNS"
+    if is_made:
+        return f"{host} closed the connection before the answer"
     sentence = _CONNECTION_TROUBLES.get(getattr(cause, "errno", None))
     return sentence.format(host=host) if sentence else f"no connection to {host} ({_one_line(cause)})"
 

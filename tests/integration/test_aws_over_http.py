@@ -1,0 +1,378 @@
+"""The clients of S3 and SQS over real HTTP: the lab's services, and a server that answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import tracemalloc
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from penstock.clock import SystemClock
+from penstock.lab.http_s3 import s3_application
+from penstock.lab.http_sqs import sqs_application
+from penstock.lab.link import LinkTruth
+from penstock.lab.s3 import S3Service
+from penstock.lab.server import serving
+from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
+from penstock.probes.aws import (
+    AwsMessageQueues,
+    AwsObjectStore,
+    Credentials,
+    open_message_queues,
+    open_object_store,
+)
+from penstock.probes.outside import Denied, Missing, Refused, RequestError, Throttled, Unreachable
+from penstock.probes.s3_upload import S3UploadProbe
+from penstock.probes.sqs_delivery import SqsDeliveryProbe
+from penstock.units import KiB, MiB
+from penstock.vocabulary import Cost, Observation
+from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, an_upload_plan
+
+REGION = "eu-west-1"
+SECRET = "do-not-print-this-anywhere"  # noqa: S105  # it opens nothing
+CREDENTIALS = Credentials(access_key="AKIDLAB", secret_key=SECRET)
+LINK = LinkTruth(
+    round_trip_seconds=0.001,
+    connection_rate_bytes_per_second=200e6,
+    host_rate_bytes_per_second=400e6,
+    service_latency_seconds_median=0.002,
+)
+ACTION = ActionTruth(request_seconds=0.002)
+QUEUE = QueueTruth(send=ACTION, receive=ACTION, delete=ACTION)
+UNJUDGED_SECONDS = (
+    3600.0  # between ticks: a machine that is busy with other tests makes no probe inconclusive here
+)
+MODEST = Cost(transferred_bytes=64 * MiB, request_count=1000, duration_seconds=20.0)
+
+
+@contextlib.asynccontextmanager
+async def object_store() -> AsyncIterator[tuple[AwsObjectStore, S3Service]]:
+    """A client of the lab's S3 with one bucket, and that S3 itself."""
+    service = S3Service(LINK, clock=SystemClock(), seed=1)
+    service.shelf.create_bucket("bucket")
+    async with (
+        serving(s3_application(service)) as url,
+        open_object_store(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as store,
+    ):
+        yield store, service
+
+
+@contextlib.asynccontextmanager
+async def message_queues() -> AsyncIterator[AwsMessageQueues]:
+    """A client of the lab's SQS."""
+    service = SqsService(QUEUE, clock=SystemClock(), seed=1)
+    async with (
+        serving(sqs_application(service)) as url,
+        open_message_queues(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as queues,
+    ):
+        yield queues
+
+
+class Oracle:
+    """A server that gives one answer to everything and remembers what it was asked."""
+
+    def __init__(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
+        self.requests: list[web.Request] = []
+        self.received_bytes = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Give the answer."""
+        self.requests.append(request)
+        self.received_bytes += len(await request.read())
+        return web.Response(status=self.status, text=self.body, headers=self.headers)
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """The URL of it."""
+        application = web.Application(client_max_size=64 * MiB)
+        application.router.add_route("*", "/{path:.*}", self.answer)
+        async with serving(application) as url:
+            yield url
+
+
+def xml(code: str, more: str = "") -> str:
+    """An error as S3 words it."""
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>why</Message>{more}</Error>"
+
+
+async def put_at(url: str, body: bytes = b"x") -> None:
+    """Put one object with a client of its own."""
+    async with open_object_store(
+        region=REGION,
+        endpoint_url=url,
+        credentials=CREDENTIALS,
+        connect_timeout_seconds=0.5,
+        read_timeout_seconds=1.0,
+    ) as store:
+        await store.put_object("bucket", "key", body)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "says"),
+    [
+        (503, "SlowDown", Throttled, "fewer requests"),
+        (503, "Whatever", Throttled, "fewer requests"),
+        (429, "TooManyRequests", Throttled, "fewer requests"),
+        (403, "AccessDenied", Denied, "IAM policy"),
+        (403, "InvalidAccessKeyId", Denied, "access key is unknown"),
+        (403, "SignatureDoesNotMatch", Denied, "secret key"),
+        (403, "RequestTimeTooSkewed", Denied, "clock"),
+        (400, "ExpiredToken", Denied, "renew the credentials"),
+        (404, "NoSuchBucket", Missing, "create it in this region"),
+        (404, "Whatever", Missing, "not there"),
+        (301, "PermanentRedirect", Refused, "another region"),
+        (400, "AuthorizationHeaderMalformed", Refused, "another region"),
+        (500, "InternalError", Refused, "500 InternalError: why"),
+    ],
+)
+async def test_answers_of_s3(status: int, code: str, kind: type[RequestError], says: str) -> None:
+    """Every answer becomes its kind of trouble, with a sentence that says what to do, after one attempt."""
+    oracle = Oracle(status, xml(code))
+    async with oracle.serving() as url:
+        with pytest.raises(RequestError, match=says) as caught:
+            await put_at(url)
+    assert type(caught.value) is kind
+    assert len(oracle.requests) == 1
+
+
+async def test_other_region_is_named_and_not_followed() -> None:
+    """A bucket elsewhere is said to be there; botocore's own redirect would measure the wrong path."""
+    oracle = Oracle(301, xml("PermanentRedirect"), {"x-amz-bucket-region": "us-west-2"})
+    async with oracle.serving() as url:
+        with pytest.raises(Refused, match="it is in us-west-2"):
+            await put_at(url)
+    assert len(oracle.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (400, "com.amazonaws.sqs#QueueDoesNotExist", Missing),
+        (400, "com.amazonaws.sqs#QueueDeletedRecently", Refused),
+        (403, "com.amazonaws.sqs#OverLimit", Throttled),
+        (400, "com.amazonaws.sqs#RequestThrottled", Throttled),
+        (403, "com.amazon.coral.service#InvalidClientTokenId", Denied),
+    ],
+)
+@pytest.mark.parametrize("has_query_code", [True, False])
+async def test_answers_of_sqs(status: int, code: str, kind: type[RequestError], has_query_code: bool) -> None:
+    """SQS words its errors in JSON, or in the header that repeats its older names."""
+    short = code.split("#")[1]
+    old = "NonExistentQueue" if short == "QueueDoesNotExist" else short
+    headers = {"x-amzn-query-error": f"AWS.SimpleQueueService.{old};Sender"} if has_query_code else {}
+    oracle = Oracle(status, json.dumps({"__type": code, "message": "why"}), headers)
+    async with (
+        oracle.serving() as url,
+        open_message_queues(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as queues,
+    ):
+        with pytest.raises(RequestError) as caught:
+            await queues.send(url + "/1/queue", ["body"])
+    assert type(caught.value) is kind
+    assert len(oracle.requests) == 1
+
+
+async def test_refused_connection() -> None:
+    """A port where nobody listens is said to be one."""
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        with pytest.raises(Unreachable, match="refused the connection"):
+            await put_at(f"http://127.0.0.1:{unheard.getsockname()[1]}")
+
+
+async def test_name_that_cannot_be_resolved() -> None:
+    """A name without an address is said to be one."""
+    with pytest.raises(Unreachable, match=r"penstock\.invalid cannot be resolved"):
+        await put_at("http://penstock.invalid")
+
+
+async def test_plain_server_behind_https() -> None:
+    """A failing handshake points at certificate, CA bundle and clock."""
+    async with Oracle(200, "").serving() as url:
+        with pytest.raises(Unreachable, match="TLS failed"):
+            await put_at(url.replace("http:", "https:"))
+
+
+async def test_silence_and_a_closed_connection() -> None:
+    """No answer in time, and none at all, are two sentences."""
+    done = asyncio.Event()
+
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        await close(writer)
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await close(writer)
+
+    async def close(writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        await writer.wait_closed()
+        done.set()
+
+    for manner, says in ((stay_silent, "no answer in time"), (hang_up, "before the answer")):
+        done.clear()
+        async with await asyncio.start_server(manner, "127.0.0.1", 0) as server:
+            with pytest.raises(Unreachable, match=says):
+                await put_at(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await done.wait()
+
+
+async def test_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without any credentials the sentence says how to get some."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    with pytest.raises(Denied, match="give the instance a role"):
+        async with open_object_store(region=REGION, endpoint_url="http://127.0.0.1:9") as store:
+            await store.put_object("bucket", "key", b"x")
+    with pytest.raises(Denied, match="profile"):
+        async with open_object_store(region=REGION, profile="nobody"):
+            pass
+
+
+async def test_credentials_are_never_written(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a log at its most talkative, nor an error, nor a repr shows the secret key."""
+    caplog.set_level(logging.DEBUG)
+    async with Oracle(403, xml("SignatureDoesNotMatch")).serving() as url:
+        with pytest.raises(Denied) as caught:
+            await put_at(url)
+    assert SECRET not in caplog.text + str(caught.value) + repr(CREDENTIALS)
+
+
+async def test_large_bodies_go_as_they_are() -> None:
+    """No checksum, no hash of the body, a length instead of chunks; 100-continue as the SDKs have it."""
+    oracle = Oracle(200, "")
+    async with oracle.serving() as url:
+        await put_at(url, bytes(5 * MiB))
+    headers = oracle.requests[0].headers
+    assert oracle.received_bytes == 5 * MiB == int(headers["Content-Length"])
+    assert headers["X-Amz-Content-SHA256"] == "UNSIGNED-PAYLOAD"
+    assert headers["Expect"] == "100-continue"
+    assert not [name for name in headers if name.lower() in {"content-md5", "transfer-encoding"}]
+    assert not [name for name in headers if name.lower().startswith("x-amz-checksum")]
+
+
+async def test_parts_in_flight_share_their_bytes() -> None:
+    """Eight parts under way take the memory of one: nothing between the caller and the socket copies them."""
+    body = bytes(16 * MiB)
+    async with object_store() as (store, _):
+        await store.put_object("bucket", "warm", body[:MiB])
+        tracemalloc.start()
+        try:
+            await asyncio.gather(*(store.put_object("bucket", f"key {n}", body) for n in range(8)))
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak_bytes < 3 * len(body)  # what the server buffers is in the same process; copies would be 8
+
+
+async def test_connections_are_kept() -> None:
+    """Consecutive requests share one connection: a handshake in each would be read as latency."""
+    peers: set[object] = set()
+
+    async def answer(request: web.Request) -> web.Response:
+        peers.add(request.transport and request.transport.get_extra_info("peername"))
+        await request.read()
+        return web.Response()
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    async with (
+        serving(application) as url,
+        open_object_store(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as store,
+    ):
+        for _ in range(5):
+            await store.put_object("bucket", "key", bytes(100 * KiB))
+    assert len(peers) == 1
+
+
+async def test_object_store_on_the_lab() -> None:
+    """The whole seam: parts, completion, abort, lists and deletion."""
+    async with object_store() as (store, _):
+        upload_id = await store.create_multipart_upload("bucket", "a/object")
+        etags = [await store.upload_part("bucket", "a/object", upload_id, n, bytes(5 * MiB)) for n in (1, 2)]
+        unfinished = await store.create_multipart_upload("bucket", "a/unfinished")
+        assert ("a/unfinished", unfinished) in await store.list_multipart_uploads("bucket", "a/")
+        await store.complete_multipart_upload("bucket", "a/object", upload_id, etags)
+        await store.abort_multipart_upload("bucket", "a/unfinished", unfinished)
+        with pytest.raises(Missing):
+            await store.abort_multipart_upload("bucket", "a/unfinished", unfinished)
+        assert await store.list_multipart_uploads("bucket", "a/") == []
+        assert await store.list_objects("bucket", "a/") == ["a/object"]
+        await store.delete_object("bucket", "a/object")
+        await store.delete_object("bucket", "a/object")
+        assert await store.list_objects("bucket", "") == []
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_message_queues_on_the_lab(count: int) -> None:
+    """The whole seam: queues, attributes, and messages one by one and in batches."""
+    async with message_queues() as queues:
+        with pytest.raises(Missing):
+            await queues.find_queue("penstock-a")
+        url = await queues.create_queue("penstock-a", {"VisibilityTimeout": "45"})
+        assert await queues.find_queue("penstock-a") == url
+        assert await queues.list_queues("penstock-") == ["penstock-a"]
+        assert (await queues.queue_attributes(url))["VisibilityTimeout"] == "45"
+        assert await queues.send(url, [f"body {n}" for n in range(count)]) == count
+        messages = await queues.receive(url, message_count_max=10, wait_seconds=1)
+        assert {message.body for message in messages} <= {f"body {n}" for n in range(count)}
+        handles = [message.receipt_handle for message in messages]
+        assert await queues.delete(url, handles) == len(handles) >= 1
+        await queues.delete_queue(url)
+        with pytest.raises(Missing):
+            await queues.queue_attributes(url)
+
+
+@pytest.mark.parametrize("size", [64 * KiB, 24 * MiB])
+async def test_upload_probe_over_http(size: int) -> None:
+    """A real upload is measured and removed."""
+    async with object_store() as (store, service):
+        journal = MemoryJournal()
+        probe = S3UploadProbe(
+            store, SystemClock(), journal, bucket="bucket", loop_tick_seconds=UNJUDGED_SECONDS
+        )
+        plan = an_upload_plan(size=size, threads=4, part=5 * MiB, cost_max=MODEST)
+        outcome = await probe.run(plan)
+        assert isinstance(outcome, Observation), outcome
+        assert outcome.failed_count == outcome.throttled_count == 0
+        assert (
+            outcome.transferred_bytes == outcome.measures["part_count"] * size
+            or outcome.transferred_bytes == size
+        )
+        assert list(service.shelf.objects("bucket", "")) == []
+        assert list(service.shelf.uploads("bucket", "")) == []
+        assert journal.entries == []
+
+
+async def test_delivery_probe_over_http() -> None:
+    """Real messages go all the way, and the queue is removed in the end."""
+    async with message_queues() as queues:
+        journal = MemoryJournal()
+        probe = SqsDeliveryProbe(
+            queues,
+            SystemClock(),
+            journal,
+            queue_name="penstock-host",
+            loop_tick_seconds=UNJUDGED_SECONDS,
+        )
+        cost_max = Cost(transferred_bytes=MiB, request_count=200, duration_seconds=10.0)
+        outcome = await probe.run(a_delivery_plan(batch_message_count=5, cost_max=cost_max))
+        assert isinstance(outcome, Observation), outcome
+        assert outcome.measures["left_count"] == outcome.measures["duplicate_count"] == 0
+        assert outcome.request_count <= 200
+        await probe.close()
+        assert await queues.list_queues("penstock") == []
+        assert journal.entries == []

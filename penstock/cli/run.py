@@ -40,34 +40,11 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
         _show(document)
 
 
-async def _one_cycle(configuration: Configuration) -> dict[str, Any]:
-    """What was done and what is advised now, as one document."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
+async def _one_cycle(configuration: Configuration) -> Mapping[str, Any]:
     from penstock.daemon.app import run_once
-    from penstock.daemon.conductor import ConductorError
     from penstock.daemon.database import StoreError
-    from penstock.daemon.wire import standing_document
 
     try:
-        cycles, standing = await run_once(configuration)
-    except (StoreError, ConductorError) as trouble:
+        return await run_once(configuration)
+    except StoreError as trouble:
         raise TroubleError(str(trouble)) from trouble
-    done = [
-        {
-            "at": cycle.at,
-            "operation": cycle.context.operation,
-            "payload_size_bytes": cycle.context.payload_size_bytes,
-            "sentence": cycle.sentence,
-        }
-        for cycle in cycles
-    ]
-    return {"cycles": done, **standing_document(standing)}
-
-
-def _show(document: Mapping[str, Any]) -> None:
-    for cycle in document["cycles"]:
-        size = text("payload_size_bytes", cycle["payload_size_bytes"])
-        click.echo(f"{cycle['operation']} of {size}: {cycle['sentence']}")
-    for recommendation in document["recommendations"]:
-        click.echo()
-        show_advice(recommendation)

@@ -124,7 +124,7 @@ async def test_a_slow_watcher_skips_to_the_newest_state(server: Served) -> None:
         server.api.publish()
         await asyncio.sleep(0)
     writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
-    heard = []
+    heard: list[int] = []
     while not heard or heard[-1] < 501:
         heard.append(json.loads(await reader.readline())["generation"])
     assert heard == sorted(heard)

@@ -1,0 +1,264 @@
+"""The commands against a real daemon, and against none."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import cli
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Basis
+from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+
+PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    """A daemon to ask."""
+    with served_in_thread(tmp_path) as running:
+        yield running
+
+
+def penstock(server: Served, *arguments: str) -> Result:
+    """One command, asked of this daemon."""
+    return CliRunner().invoke(cli, arguments, env={"PENSTOCK_SOCKET": str(server.socket_path)})
+
+
+def test_a_query_is_a_table_for_people(server: Served) -> None:
+    """Sizes and rates have units; the last lines say why, and on what evidence."""
+    result = penstock(server, "query", "s3-upload", "--object-size", "1GiB")
+    assert result.exit_code == 0
+    assert result.output == (
+        "s3_upload of 1 GiB (eu-west-1, m7i.large)\n"
+        "use\n"
+        "thread count           32\n"
+        "part size              16 MiB\n"
+        "connection pool count  36\n"
+        "multipart threshold    16 MiB\n"
+        "\n"
+        "expect      low      expected  high\n"
+        "throughput  90 MB/s  100 MB/s  110 MB/s\n"
+        "\n"
+        "32 threads reach the ceiling of this host.\n"
+        "Basis: measured, 12 observations, the newest 5 min old when this was issued. Limited by: host-ceiling.\n"
+    )
+
+
+def test_a_query_is_a_document_for_programs(server: Served) -> None:
+    """With --json, what is printed is what the socket says."""
+    result = penstock(
+        server,
+        "query",
+        "sqs-delivery",
+        "--rate",
+        "500",
+        "--work-seconds",
+        "20ms",
+        "--objective",
+        "latency",
+        "--json",
+    )
+    document = json.loads(result.output)
+    assert document["operation"] == "sqs_delivery"
+    assert document["demand"]["message_rate_per_second"] == 500
+    demand = server.advisor.questions[-1].demand
+    assert (demand.work_seconds, demand.objective) == (0.02, "latency")
+
+
+def test_every_option_of_a_query_reaches_the_daemon(server: Served) -> None:
+    """No option is accepted and then dropped."""
+    penstock(
+        server, "query", "s3-upload", "--object-size", "1GiB", "--memory-max", "256MiB", "--bandwidth-max", "50MB/s",
+        "--threads-max", "8", "--regime", "burst", "--region", "us-east-1", "--instance-type", "c7i.xlarge",
+        "--objects", "4", "--service-class", "express",
+    )  # fmt: skip
+    question = server.advisor.questions[-1]
+    assert (question.region, question.instance_type, question.service_class) == (
+        "us-east-1",
+        "c7i.xlarge",
+        "express",
+    )
+    assert question.payload_size_bytes == GiB
+    assert question.demand.memory_bytes_max == 256 * MiB
+    assert question.demand.bandwidth_bytes_per_second_max == 50e6
+    assert question.demand.thread_count_max == 8
+    assert question.demand.regime == "burst"
+    assert question.demand.object_count == 4
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("explain", "s3-upload", "--object-size", "1GiB"),
+        ("query", "s3-upload", "--object-size", "1GiB"),
+        ("wait",),
+        ("reload",),
+        ("probe", "s3-upload", "--object-size", "1GiB"),
+        ("probe", "sqs-delivery"),
+    ],
+)
+def test_every_command_has_both_forms(server: Served, arguments: tuple[str, ...]) -> None:
+    """Text by default, one JSON document with --json."""
+    assert penstock(server, *arguments).exit_code == 0
+    result = penstock(server, *arguments, "--json")
+    assert result.exit_code == 0
+    assert isinstance(json.loads(result.output), dict)
+
+
+def test_status_shows_units(server: Served) -> None:
+    """A document with units in its names is shown with them."""
+    output = penstock(server, "status").output
+    assert "uptime         2 h" in output
+    assert "spent  3 GiB" in output
+    assert "spent  $0.0123" in output
+    assert "s3_upload  1 GiB         12" in output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("query", "s3-upload", "--object-size", "1GiB"),
+        ("status",),
+        ("watch",),
+        ("reload",),
+        ("wait", "--timeout", "0s"),
+    ],
+)
+def test_no_daemon_is_exit_code_3_and_a_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Whoever asks nobody learns how to start somebody."""
+    result = CliRunner().invoke(cli, [*arguments, "--socket", str(tmp_path / "nobody.sock")])
+    assert result.exit_code == 3
+    assert "start it with" in result.output
+    assert "--socket" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("query", "s3-upload"), "Missing option '--object-size'"),
+        (("query", "s3-upload", "--object-size", "big"), "such as 8MiB"),
+        (("query", "s3-upload", "--object-size", "1GiB", "--region", "EU"), "'EU' is not a name"),
+        (("query", "s3-upload", "--object-size", "1GiB", "--objective", "turbo"), "throughput"),
+        (("frobnicate",), "No such command"),
+        (("run",), "--once"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(server: Served, arguments: tuple[str, ...], expected: str) -> None:
+    """Whether the command line or the daemon notices it."""
+    result = penstock(server, *arguments)
+    assert result.exit_code == 2
+    assert expected in result.output
+
+
+def test_stale_advice_is_exit_code_4(tmp_path: Path) -> None:
+    """A script can tell "not yet" from "broken"."""
+    guess = a_recommendation(basis=Basis.PRIOR)
+    with served_in_thread(tmp_path, ScriptedAdvisor(recommendations=[guess])) as server:
+        result = penstock(server, "wait", "--timeout", "0s")
+    assert result.exit_code == 4
+    assert "no fresh advice from measurements" in result.output
+
+
+def test_a_refusal_is_exit_code_1(server: Served) -> None:
+    """The daemon's own sentence is what is printed."""
+    server.advisor.refusal = "the budget of today is spent"
+    result = penstock(server, "probe", "s3-upload", "--object-size", "1GiB")
+    assert result.exit_code == 1
+    assert result.output == "Error: the budget of today is spent\n"
+
+
+def test_something_else_on_the_socket_is_told(tmp_path: Path) -> None:
+    """A socket of another program does not end in a traceback."""
+    import socket
+    import threading
+
+    path = tmp_path / "other.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+
+        def answer() -> None:
+            caller, _ = other.accept()
+            with caller:
+                caller.recv(1000)
+                caller.sendall(b"220 mail.example ESMTP\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        result = CliRunner().invoke(cli, ["status", "--socket", str(path)])
+        thread.join()
+    assert result.exit_code == 3
+    assert "does not answer" in result.output
+
+
+def test_ctrl_c_is_quiet(server: Served) -> None:
+    """A watch ends with 130, the first line printed and no traceback."""
+    environment = {**os.environ, "PENSTOCK_SOCKET": str(server.socket_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*PENSTOCK, "watch"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"s3_upload 1 GiB (measured): thread count 32" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read().strip() == b""
+
+
+def test_a_reader_that_leaves_is_no_trouble(server: Served) -> None:
+    """`penstock status | head -1` prints no traceback."""
+    environment = {**os.environ, "PENSTOCK_SOCKET": str(server.socket_path)}
+    with subprocess.Popen(
+        [*PENSTOCK, "status"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(20) == 1
+        assert process.stderr.read() == b""
+
+
+def test_help_is_fast_because_it_imports_little() -> None:
+    """The heavy libraries stay out of `--help` and of the commands that only ask."""
+    program = (
+        "import sys; from penstock.cli.main import run; run(['--help']); run(['query', 's3-upload', '--help']); "
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    heavy = {"numpy", "aiobotocore", "aiohttp", "msgspec", "rich", "skopt", "asyncio", "penstock.daemon.app"}
+    assert heavy.isdisjoint(done.stderr.split())
+
+
+def test_config_commands_say_what_is_wrong(tmp_path: Path) -> None:
+    """Every mistake at once, with file and key; nothing of it needs a daemon."""
+    wrong = tmp_path / "penstock.toml"
+    wrong.write_text('[daemon]\nsed = 3\nsocket_mode = "rwx"\n', encoding="utf-8")
+    result = CliRunner().invoke(cli, ["config", "check", "--config", str(wrong)])
+    assert result.exit_code == 1
+    assert "daemon.sed" in result.output
+    assert "daemon.socket_mode" in result.output
+    result = CliRunner().invoke(cli, ["config", "check", "--config", str(wrong), "--json"])
+    assert result.exit_code == 1
+    assert len(json.loads(result.output)["problems"]) == 2
+
+
+def test_config_show_tells_where_a_value_is_from(tmp_path: Path) -> None:
+    """What a file sets is shown with the file; --effective shows the rest."""
+    right = tmp_path / "penstock.toml"
+    right.write_text("[daemon]\nseed = 3\n", encoding="utf-8")
+    command = ["config", "show", "--config", str(right), "--json"]
+    assert json.loads(CliRunner().invoke(cli, command).output) == {
+        "daemon.seed": {"value": 3, "origin": str(right)}
+    }
+    effective = json.loads(CliRunner().invoke(cli, [*command, "--effective"]).output)
+    assert effective["daemon.log_level"]["origin"] == "default"

@@ -1,0 +1,225 @@
+"""What an application hears, from a real daemon, from a file, and from nobody."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import advice as advice_module
+from penstock.client import asyncio_client
+from penstock.client.advice import SDK_DEFAULTS, Adviser, advise
+from penstock.client.boto3 import connection_pool_count, transfer_arguments
+from penstock.client.connection import NoDaemonError, ask, stream
+from penstock.units import GiB, MiB
+from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    """A daemon that runs beside the application."""
+    with served_in_thread(tmp_path) as running:
+        yield running
+
+
+def an_adviser(folder: Path) -> Adviser:
+    """An application that looks in this folder."""
+    return Adviser(socket=str(folder / "penstock.sock"), snapshot=str(folder / "recommendations.json"))
+
+
+def publish(server: Served) -> None:
+    """Let the daemon publish, from this thread: nobody watches here."""
+    server.advisor.generation += 1
+    server.api.publish()
+
+
+def test_a_standing_question_is_answered_by_the_file_alone(server: Served) -> None:
+    """The daemon is not asked for what it has published, and sizes nearby share the advice."""
+    adviser = an_adviser(server.socket_path.parent)
+    for size in (GiB, GiB + GiB // 2, GiB // 2):
+        advice = adviser.advise("s3_upload", size)
+        assert advice.setting == {"thread_count": 32, "part_size_bytes": 16 * MiB}
+        assert advice.basis == "measured"
+    assert server.advisor.questions == []
+
+
+def test_new_advice_is_noticed(server: Served) -> None:
+    """What the application remembers ends with the next snapshot."""
+    adviser = an_adviser(server.socket_path.parent)
+    assert adviser.advise("s3_upload", GiB).explanation == "32 threads reach the ceiling of this host."
+    server.advisor.recommendations = [a_recommendation(explanation="new")]
+    publish(server)
+    assert adviser.advise("s3_upload", GiB).explanation == "new"
+
+
+def test_another_question_goes_to_the_daemon_once(server: Served) -> None:
+    """A demand of one's own, or another size, is asked over the socket and then remembered."""
+    adviser = an_adviser(server.socket_path.parent)
+    for _ in range(3):
+        assert adviser.advise("s3_upload", GiB, objective="frugal", thread_count_max=8).basis == "measured"
+        assert adviser.advise("s3_upload", 8 * MiB).payload_size_bytes == 8 * MiB
+    assert len(server.advisor.questions) == 2
+    assert server.advisor.questions[0].demand.thread_count_max == 8
+
+
+def test_without_a_daemon_the_sdk_decides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No daemon is no reason to fail: the defaults, marked as such, and one line in the log."""
+    adviser = an_adviser(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        for size in (GiB, MiB):
+            advice = adviser.advise("s3_upload", size)
+            assert advice.basis == "default"
+            assert advice.setting == {"thread_count": 10, "part_size_bytes": 8 * MiB}
+    assert len(caplog.records) == 1
+    assert adviser.advise("s3_copy", 1).setting == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"recommendations": 7}',
+        b'{"recommendations": [{"operation": "s3_upload"}]}',
+        b"[" * 100_000,
+        b"\xff\xfe\x00",
+        b'{"recommendations": [{"operation": "s3_upload", "payload_size_bytes": 1073741824, "setting": []}]}',
+    ],
+)
+def test_a_damaged_snapshot_is_no_advice(tmp_path: Path, content: bytes) -> None:
+    """Whatever is in the file, the application gets something to work with."""
+    (tmp_path / "recommendations.json").write_bytes(content)
+    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
+
+
+def test_a_snapshot_that_cannot_be_read_is_no_advice(tmp_path: Path) -> None:
+    """A folder in its place, for one."""
+    (tmp_path / "recommendations.json").mkdir()
+    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
+
+
+def test_expired_advice_is_not_used(tmp_path: Path) -> None:
+    """The file outlives its daemon; the advice in it does not."""
+    expired = a_recommendation(expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    with served_in_thread(tmp_path, ScriptedAdvisor(recommendations=[expired])):
+        pass
+    assert (tmp_path / "recommendations.json").exists()
+    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
+
+
+def test_valid_advice_outlives_its_daemon(tmp_path: Path) -> None:
+    """A restart of the daemon is not noticed by who reads the file."""
+    with served_in_thread(tmp_path):
+        pass
+    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "measured"
+
+
+def test_a_refusal_is_not_the_applications_problem(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """A demand that the daemon does not understand gives the defaults, and says what was wrong."""
+    advice = an_adviser(server.socket_path.parent).advise("s3_upload", GiB, objective="turbo")
+    assert advice.basis == "default"
+    assert "'turbo' is not one of throughput" in caplog.text
+
+
+def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
+    """A newer daemon says more; an older client does not mind."""
+    with served_in_thread(tmp_path) as server:
+        document: dict[str, Any] = json.loads(server.snapshot_path.read_bytes())
+    document["novelty"] = document["recommendations"][0]["novelty"] = {"x": 1}
+    (tmp_path / "recommendations.json").write_text(json.dumps(document), encoding="utf-8")
+    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "measured"
+
+
+def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application that asks for every size does not grow by it."""
+    monkeypatch.setattr(advice_module, "_ANSWER_COUNT_MAX", 8)
+    adviser = an_adviser(tmp_path)
+    for size in range(1, 100):
+        adviser.advise("s3_upload", size)
+    assert len(adviser._answers) <= 8
+
+
+async def test_paths_come_from_the_environment(
+    server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The module-level function looks where the environment says; so does its asyncio sister."""
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(server.socket_path))
+    monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(server.snapshot_path))
+    assert advise("s3_upload", GiB).basis == "measured"
+    assert (await asyncio_client.advise("s3_upload", GiB)).basis == "measured"
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "nobody.sock"))
+    monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(tmp_path / "nothing.json"))
+    assert advise("s3_upload", GiB).basis == "default"
+
+
+def test_boto3_gets_a_connection_for_each_thread(tmp_path: Path) -> None:
+    """Advised or default, the pool is never smaller than the threads that use it."""
+    default = an_adviser(tmp_path).advise("s3_upload", GiB)
+    assert transfer_arguments(default) == {
+        "max_concurrency": 10,
+        "multipart_chunksize": 8 * MiB,
+        "multipart_threshold": 8 * MiB,
+    }
+    assert connection_pool_count(default) == 10
+    assert connection_pool_count(an_adviser(tmp_path).advise("sqs_delivery", 1024)) == 10
+
+
+def test_a_transfer_config_is_what_was_advised(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real boto3 takes the numbers as they are."""
+    pytest.importorskip("boto3")
+    from penstock.client import boto3 as advised
+
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(server.socket_path))
+    monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(server.snapshot_path))
+    config = advised.transfer_config(GiB)
+    assert (config.max_concurrency, config.multipart_chunksize) == (32, 16 * MiB)
+    assert advised.client_config(GiB).max_pool_connections == 36
+
+
+def test_defaults_name_every_knob() -> None:
+    """An application finds the same keys in the defaults as in advice."""
+    from penstock.vocabulary import knobs
+    from tests.integration.scripted_advisor import OPERATIONS
+
+    for operation, setting_type in OPERATIONS.items():
+        assert set(SDK_DEFAULTS[operation]["setting"]) == set(knobs(setting_type))
+
+
+def test_the_client_brings_little_along() -> None:
+    """Nothing but the standard library, and of that neither typing nor dataclasses nor logging nor http."""
+    program = "import sys, penstock.client.advice; print(*sys.modules)"
+    modules = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, check=True, text=True
+    )
+    loaded = set(modules.stdout.split())
+    assert loaded.isdisjoint(
+        {"typing", "dataclasses", "logging", "http.client", "asyncio", "aiohttp", "numpy"}
+    )
+    assert {name for name in loaded if name.startswith("penstock")} == {
+        "penstock",
+        "penstock.client",
+        "penstock.client.advice",
+        "penstock.client.connection",
+    }
+
+
+def test_nobody_there_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """The sentence names the path and the ways out."""
+    with pytest.raises(NoDaemonError, match=r"penstockd.*PENSTOCK_SOCKET"):
+        ask(str(tmp_path / "nobody.sock"), "GET", "/v1/status")
+
+
+def test_a_stream_gives_a_line_for_each_state(server: Served) -> None:
+    """The first line is there at once."""
+    lines = stream(str(server.socket_path), "/v1/watch")
+    assert json.loads(next(lines))["generation"] == 1
+    lines.close()  # type: ignore[attr-defined]  # it is a generator

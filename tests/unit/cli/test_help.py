@@ -1,0 +1,66 @@
+"""The help texts, as people read them.
+
+After a change, read the difference like prose:
+
+PENSTOCK_WRITE_SNAPSHOTS=1 python -m pytest tests/unit/cli/test_help.py
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from penstock.cli.main import cli
+
+PAGE = Path(__file__).with_name("help.txt")
+
+
+def commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below this one, with the words that call it."""
+    yield path, group
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def test_the_help_texts_are_those_that_were_read() -> None:
+    """No help text changes unseen."""
+    texts = []
+    for path, _ in commands(cli):
+        result = CliRunner().invoke(cli, [*path, "--help"], prog_name="penstock", terminal_width=100)
+        assert result.exit_code == 0, result.output
+        texts.append(f"$ {' '.join(('penstock', *path))} --help\n{result.output}")
+    page = "\n".join(texts)
+    if os.environ.get("PENSTOCK_WRITE_SNAPSHOTS"):
+        PAGE.write_text(page, encoding="utf-8")
+    assert page == PAGE.read_text(encoding="utf-8")
+
+
+def test_every_command_can_answer_as_json_and_teaches_by_example() -> None:
+    """The promises that hold for all commands; a subcommand is taught by its group."""
+    for path, command in commands(cli):
+        if isinstance(command, click.Group):
+            assert "Example" in (command.epilog or ""), path
+        else:
+            assert "as_json" in {parameter.name for parameter in command.params}, path
+        if len(path) == 1:
+            assert "Example" in (command.epilog or ""), path
+
+
+def test_every_option_has_its_sentence() -> None:
+    """An option without help teaches nothing."""
+    for path, command in commands(cli):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, (path, parameter.name)

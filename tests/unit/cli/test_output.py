@@ -1,0 +1,71 @@
+"""How documents are shown to people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.cli import output
+from penstock.units import MiB
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("part_size_bytes", 8 * MiB, "8 MiB"),
+        ("throughput_bytes_per_second", 37.5e6, "37.5 MB/s"),
+        ("latency_seconds_p99", 0.153, "153 ms"),
+        ("send_rate_limit_messages_per_second", 1234.5, "1,234/s"),
+        ("residual_fraction", 0.021, "2.1 %"),
+        ("spent_usd", 0.0123, "$0.0123"),
+        ("crt_target_gbps", 12.8, "12.8 Gbit/s"),
+        ("thread_count", 1024, "1,024"),
+        ("is_off_model", False, "no"),
+        ("newest_observation_age_seconds", None, "-"),
+        ("trouble", ["a", "b"], "a, b"),
+    ],
+)
+def test_a_value_is_shown_with_the_unit_of_its_name(name: str, value: Any, shown: str) -> None:
+    """Names carry units, so nobody has to tell the output what a number is."""
+    assert output.text(name, value) == shown
+
+
+def test_nested_documents_become_titled_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """Alike mappings are rows of a table, and take their unit from the row's name where the column has none."""
+    output.print_mapping(
+        {
+            "operation": "s3_upload",
+            "fit": {
+                "parameters": {
+                    "request_seconds": {"low": 0.01, "expected": 0.02},
+                    "knee_count": {"low": 8, "expected": 9},
+                }
+            },
+            "alternatives": [{"setting": {"thread_count": 16}, "memory_bytes": MiB}],
+        }
+    )
+    assert capsys.readouterr().out == (
+        "operation  s3_upload\n"
+        "\n"
+        "fit: parameters\n"
+        "            low    expected\n"
+        "request     10 ms  20 ms\n"
+        "knee count  8      9\n"
+        "\n"
+        "alternatives\n"
+        "thread count  memory\n"
+        "16            1 MiB\n"
+    )
+
+
+def test_a_terminal_gets_a_table_that_keeps_brackets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the daemon says is text, not markup of the table; NO_COLOR is honoured."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.print_table(("key", "value"), [("regions", "[bold]x[/bold]")], title="Title")
+    shown = capsys.readouterr().out
+    assert "[bold]x[/bold]" in shown
+    assert "\x1b[3" not in shown

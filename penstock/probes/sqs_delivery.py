@@ -48,7 +48,8 @@ from penstock.probes.outside import (
     Unreachable,
 )
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
-from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
+from penstock.units import format_bytes
+from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
 
 OPERATION = "sqs_delivery"
 VISIBILITY_TIMEOUT_SECONDS = 30  # SQS's default, which applications mostly keep
@@ -57,6 +58,9 @@ WAIT_SECONDS = 1  # of a receive: long enough to be cheap while idle, short enou
 SEND_SECONDS_ENOUGH = 10.0
 MESSAGE_COUNT_ENOUGH = 3000  # at a coefficient of variation of 0.6 the means are good to 1 %
 SENDING_FRACTION = 0.7  # of the plan's time; the rest is for draining
+REQUEST_COUNT_MIN = 10  # to make the queue under a second name, and to move one message
+WARM_UP_COUNT_MAX = 64
+WARM_UP_FRACTION = 0.1  # of the plan's requests
 FAILURE_COUNT_MAX = 8
 THROTTLE_PAUSE_SECONDS = 0.1  # after the first trouble in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
@@ -89,10 +93,13 @@ class SqsDeliveryProbe:
     async def run(self, plan: ProbePlan[SqsDeliverySetting]) -> Outcome[SqsDeliverySetting]:
         """Carry out the plan within its cost. The queue stays for the next run."""
         started_at = self._clock.now()
+        if plan.cost_max.request_count < REQUEST_COUNT_MIN:
+            return _inconclusive(plan, started_at, _too_little(plan.cost_max))
         if plan.cost_max.duration_seconds <= 0:
             return _inconclusive(
                 plan, started_at, "the plan allows no time: raise the time that a probe may take"
             )
+        asked_before_count = self._own_queue.request_count
         try:
             async with asyncio.timeout(plan.cost_max.duration_seconds):
                 url = await self._own_queue.url(plan.context.place.region)
@@ -104,7 +111,8 @@ class SqsDeliveryProbe:
             return _inconclusive(
                 plan, started_at, "the queue could not be made ready in time: allow more time"
             )
-        delivery = _Delivery(self._queues, self._clock, url, plan, attributes)
+        asked_count = self._own_queue.request_count - asked_before_count + 1  # and the attributes
+        delivery = _Delivery(self._queues, self._clock, url, plan, attributes, asked_count=asked_count)
         async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
             await delivery.drive()
         if delivery.trouble is not None:
@@ -128,6 +136,7 @@ class _OwnQueue:
         self._attributes = attributes
         self._url: str | None = None
         self._leftover: Leftover | None = None
+        self.request_count = 0
 
     async def url(self, region: str) -> str:
         """The queue's URL, made when it is not there. Raises RequestError."""
@@ -161,12 +170,14 @@ class _OwnQueue:
 
     async def _find_or_create(self, name: str, region: str) -> str:
         leftover = Leftover(kind=LeftoverKind.SQS_QUEUE, service=OPERATION, container=region, name=name)
+        self.request_count += 1
         with contextlib.suppress(Missing):
             url = await self._queues.find_queue(name)
             if leftover in await self._journal.open_entries():
                 self._leftover = leftover
             return url
         await self._journal.record(leftover)
+        self.request_count += 1
         try:
             url = await self._queues.create_queue(name, self._attributes)
         except RequestError as error:
@@ -233,6 +244,8 @@ class _Delivery:
         url: str,
         plan: ProbePlan[SqsDeliverySetting],
         attributes: Mapping[str, str],
+        *,
+        asked_count: int,
     ) -> None:
         self._queues = queues
         self._clock = clock
@@ -255,7 +268,7 @@ class _Delivery:
         self._received: set[int] = set()
         self._next_slot_seconds = 0.0
         self._next_sequence = 0
-        self._request_count = 1  # the queue's attributes
+        self._request_count = asked_count
         self._moved_bytes = 0
         self._sending_ended_seconds: float | None = None
         self._last_deletion_seconds = 0.0
@@ -272,10 +285,23 @@ class _Delivery:
         """All that is measured, and the draining, within the plan's time."""
         with contextlib.suppress(TimeoutError, _HopelessError):
             async with asyncio.timeout(self._plan.cost_max.duration_seconds):
+                await self._warm_up()
+                self._began_seconds = self._clock.monotonic_seconds()
                 try:
                     await self._drive_threads()
                 except* _HopelessError as group:
                     raise _HopelessError from group
+
+    async def _warm_up(self) -> None:
+        """Open the connections that the threads will use: handshakes would begin the run with a backlog."""
+        setting = self._setting
+        threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
+        count = min(threads, WARM_UP_COUNT_MAX, int(WARM_UP_FRACTION * self._plan.cost_max.request_count))
+        self._request_count += count
+        asking = [self._queues.queue_attributes(self._url) for _ in range(count)]
+        for answer in await asyncio.gather(*asking, return_exceptions=True):
+            if isinstance(answer, Exception) and not isinstance(answer, RequestError):
+                raise answer  # trouble with the service is told by the requests that are measured
 
     async def _drive_threads(self) -> None:
         setting = self._setting
@@ -535,11 +561,7 @@ class _Delivery:
         if self.trouble is not None:
             return f"no message went all the way; {self.trouble}"
         if not self._sent_count:
-            cost_max = self._plan.cost_max
-            return (
-                f"the plan allows {cost_max.request_count} requests and {cost_max.transferred_bytes} B, too little "
-                "to send a batch and take it out again: raise the budget of a probe"
-            )
+            return _too_little(self._plan.cost_max)
         return "no message went all the way in time: allow more time, or more receivers and deleters"
 
     def _measures(self) -> Mapping[str, float]:
@@ -588,6 +610,13 @@ def steady_goodput(
         steady = list(deletions[1:])
     span_seconds = steady[-1][0] - begins
     return sum(count for _, count in steady) / span_seconds if span_seconds > 0 else None
+
+
+def _too_little(cost_max: Cost) -> str:
+    return (
+        f"the plan allows {cost_max.request_count} requests and {format_bytes(cost_max.transferred_bytes)}, too "
+        "little to send a batch and take it out again: raise the budget of a probe"
+    )
 
 
 def _request_measures(action: str, request_count: int, summary: LatencySummary) -> dict[str, float]:

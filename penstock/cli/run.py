@@ -41,6 +41,7 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
 
 
 async def _one_cycle(configuration: Configuration) -> Mapping[str, Any]:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
     from penstock.daemon.app import run_once
     from penstock.daemon.database import StoreError
 
@@ -48,3 +49,12 @@ async def _one_cycle(configuration: Configuration) -> Mapping[str, Any]:
         return await run_once(configuration)
     except StoreError as trouble:
         raise TroubleError(str(trouble)) from trouble
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    for cycle in document["cycles"]:
+        size = text("payload_size_bytes", cycle["payload_size_bytes"])
+        click.echo(f"{cycle['operation']} of {size}: {cycle['sentence']}")
+    for recommendation in document["recommendations"]:
+        click.echo()
+        show_advice(recommendation)

@@ -63,7 +63,9 @@ async def _refuse(request: web.Request) -> web.Response:
 
 
 async def _redirect(request: web.Request) -> web.Response:
-    raise web.HTTPFound("http://127.0.0.1:1/elsewhere")
+    if "again" in request.query:
+        return await _document(request)
+    raise web.HTTPFound(f"{request.path}?again")
 
 
 async def _nonsense(request: web.Request) -> web.Response:

@@ -33,7 +33,7 @@ OBSERVATIONS = st.builds(
 PLACES = st.builds(Place, operation=st.just("s3_upload"), region=TEXT, instance_type=TEXT, service_class=TEXT)
 
 
-@settings(max_examples=30)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(OBSERVATIONS, max_size=20), st.integers(1, 25))
 def test_observations_come_back_in_order(
     observations: list[Observation[S3UploadSetting]], count: int
@@ -49,7 +49,7 @@ def test_observations_come_back_in_order(
     assert all(observation in observations for observation in stored)
 
 
-@settings(max_examples=30)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8, unique=True), PLACES)
 def test_the_journal_holds_any_name(names: list[tuple[str, str]], place: Place) -> None:
     """Also after the file is broken at its head: names with quotes, control characters or none at all."""

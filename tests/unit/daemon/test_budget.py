@@ -30,6 +30,12 @@ def test_a_refusal_says_why_and_until_when() -> None:
     assert ledger.allows(Cost(transferred_bytes=200 * MiB), verdict.retry_at).is_allowed
 
 
+def test_an_act_late_in_its_hour_counts_for_a_whole_day() -> None:
+    """Rows know only the hour: what was done at 12:59 still counts at 12:30 of the next day."""
+    ledger, _ = Ledger(LIMIT).reserve("s3_upload", Cost(request_count=90), NOON + 59 * HOUR / 60)
+    assert not ledger.allows(Cost(request_count=90), NOON + 24.5 * HOUR).is_allowed
+
+
 def test_what_never_fits_says_so() -> None:
     """Waiting does not help; raising the limit does."""
     verdict = Ledger(LIMIT).allows(Cost(credit_bytes=MiB), NOON)

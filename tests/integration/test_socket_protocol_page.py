@@ -1,0 +1,161 @@
+"""The page of the socket does what it says: every example on it is run against a real server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.daemon import wire
+from penstock.vocabulary import Basis
+from tests.integration.scripted_advisor import Served, served_in_thread
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "socket-protocol.md").read_text(encoding="utf-8")
+OPENAPI: dict[str, Any] = json.loads((DOCS / "openapi.json").read_text(encoding="utf-8"))
+ASK = 'ask() { curl --silent --unix-socket $PENSTOCK_SOCKET "$@"; }\n'
+
+
+def examples() -> list[tuple[str, str]]:
+    """Each command of the page with the output below it."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
+        for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = example.partition("\n")
+            found.append((command, output.strip()))
+    return found
+
+
+def shape(value: Any) -> Any:
+    """The keys and types of a document, without its values."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner) for inner in value]
+    return "number" if isinstance(value, (int, float)) else type(value).__name__
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One daemon for all examples."""
+    with served_in_thread(tmp_path_factory.mktemp("page")) as running:
+        yield running
+
+
+def run(server: Served, command: str) -> str:
+    """What an example prints."""
+    for tool in ("curl", "jq"):
+        if (tool == "curl" or tool in command) and shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    done = subprocess.run(
+        ["bash", "-c", ASK + command],
+        env={"PENSTOCK_SOCKET": str(server.socket_path), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("command", "output"), examples())
+def test_every_example_answers_as_it_is_shown(server: Served, command: str, output: str) -> None:
+    """Documents have the keys and types that are shown; anything else is the same text."""
+    answered = run(server, command)
+    if output.startswith("{"):
+        assert shape(json.loads(answered)) == shape(json.loads(output))
+    else:
+        assert answered == output
+
+
+def test_the_page_and_the_interface_name_every_parameter() -> None:
+    """A parameter that is not documented cannot be found, and one that is gone must not be promised."""
+    table = PAGE.split("being required:")[1].split("```")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert documented == set(wire.QUESTION_PARAMETERS)
+    for target in ("/v1/recommendation", "/v1/explain"):
+        listed = [resolved(parameter)["name"] for parameter in OPENAPI["paths"][target]["get"]["parameters"]]
+        assert set(listed) == set(wire.QUESTION_PARAMETERS)
+        assert len(listed) == len(set(listed))
+
+
+def resolved(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry of the interface, or what it refers to."""
+    found: Any = entry
+    if "$ref" in entry:
+        found = OPENAPI
+        for key in entry["$ref"].removeprefix("#/").split("/"):
+            found = found[key]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_interface_lists_the_routes_of_the_server(server: Served) -> None:
+    """No more, no fewer, each with its method; and the page mentions all of them."""
+    routes = {
+        (route.resource.canonical, route.method.lower())
+        for route in server.api.application().router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+    listed = {(path, method) for path, methods in OPENAPI["paths"].items() for method in methods}
+    assert listed == routes
+    assert all(path in PAGE for path, _ in routes)
+
+
+@pytest.mark.parametrize(
+    ("target", "schema"),
+    [
+        ("/v1/recommendation?operation=s3_upload&payload_size_bytes=1GiB", "Recommendation"),
+        ("/v1/recommendations", "Standing"),
+        ("/v1/ready", "Readiness"),
+        ("/v1/recommendation", "Problem"),
+    ],
+)
+def test_answers_keep_to_the_interface(server: Served, target: str, schema: str) -> None:
+    """Every key that comes is described, every key that is promised comes, and types agree."""
+    document = json.loads(run(server, f"ask 'http://localhost{target}'"))
+    agree(document, OPENAPI["components"]["schemas"][schema], schema)
+
+
+def agree(value: Any, schema: dict[str, Any], where: str) -> None:
+    """Check a value against the part of JSON Schema that the interface uses."""
+    schema = resolved(schema)
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+    name = "null" if value is None else names[type(value)]
+    assert name in types or (name == "integer" and "number" in types), (where, name, types)
+    if "enum" in schema:
+        assert value in schema["enum"], where
+    if name == "object" and "properties" in schema:
+        assert set(schema.get("required", ())) <= value.keys() <= schema["properties"].keys(), where
+        for key, inner in value.items():
+            agree(inner, schema["properties"][key], f"{where}.{key}")
+    if name == "object" and isinstance(schema.get("additionalProperties"), dict):
+        for key, inner in value.items():
+            agree(inner, schema["additionalProperties"], f"{where}.{key}")
+    if name == "array":
+        for inner in value:
+            agree(inner, schema["items"], f"{where}[]")
+
+
+def test_the_interface_knows_the_words_of_the_vocabulary() -> None:
+    """The bases of advice are listed in full, on the page too."""
+    basis = OPENAPI["components"]["schemas"]["Recommendation"]["properties"]["basis"]["enum"]
+    assert basis == [word.value for word in Basis]
+    assert all(f"`{word}`" in PAGE for word in Basis)
+
+
+def test_the_interface_says_what_a_report_must_have() -> None:
+    """Required and optional keys of a report are those that the daemon reads."""
+    import msgspec
+
+    schema = OPENAPI["components"]["schemas"]["Report"]
+    fields = msgspec.structs.fields(wire._Report)
+    assert set(schema["properties"]) == {field.name for field in fields}
+    assert set(schema["required"]) == {field.name for field in fields if field.required}

@@ -66,7 +66,7 @@ class Conduct:
     delete_batch: int = 1
     receive_batch: int = RECEIVE_MESSAGE_COUNT_MAX
     send_rate_limit_per_second: float = 0.0
-    send_window: int = 0  # in the queue: sent and not received
+    send_window: int = 0  # sent, or being sent, and not received
     receive_window: int = 0  # received and not deleted
     receive_window_ends_at_handover: bool = False  # counted until the deleter has it, as some frameworks do
     oldest_undeleted_seconds_max: float = 0.0  # the sender pauses above it
@@ -233,13 +233,13 @@ class QueueCampaign:
         self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self._event_count = 0
         self._unreceived: dict[int, float] = {}  # the message map: when each was sent
-        self._sending_count = 0
         self._undeleted: deque[tuple[float, int, int]] = deque()  # received at, message, handle
         self._deleting_count = 0
         self._requested_count = 0  # asked for by receives that are under way
         self._active = {"sender": 0, "receiver": 0, "deleter": 0}
         self._idle = {"sender": 0, "receiver": 0, "deleter": 0}
         self._parked_count = 0  # long polls
+        self._is_look_due = False
         self._message = 0
         self._send_allowed_at = 0.0
         self._core_free_at = 0.0
@@ -332,21 +332,18 @@ class QueueCampaign:
             self._send_allowed_at = max(self._send_allowed_at, self._now - 10 * spacing) + spacing
         batch = range(self._message + 1, self._message + 1 + conduct.send_batch)
         self._message += conduct.send_batch
-        self._sending_count += conduct.send_batch
         for message in batch:
             self._unreceived[message] = self._now
         seconds = self._world.send.mean_seconds(conduct.send_batch) * self._pace() + self._core_wait_seconds()
         self._after(seconds, self._end_send, batch, seconds)
 
     def _must_not_send(self, conduct: Conduct) -> bool:
-        in_the_queue = len(self._unreceived) - self._sending_count
-        if conduct.send_window and in_the_queue + conduct.send_batch > conduct.send_window:
+        if conduct.send_window and len(self._unreceived) + conduct.send_batch > conduct.send_window:
             return True
         oldest = conduct.oldest_undeleted_seconds_max
         return bool(oldest and self._oldest_undeleted_seconds() > oldest)
 
     def _end_send(self, batch: range, seconds: float) -> None:
-        self._sending_count -= len(batch)
         self._since.sent += len(batch)
         self._since.send_requests += 1
         self._since.send_seconds += seconds
@@ -369,15 +366,13 @@ class QueueCampaign:
             self._idle["receiver"] += 1
             return
         sampled = self._world.shard_count if conduct.long_polls else self._world.sampled_shard_count
-        pace, wait = self._pace(), self._core_wait_seconds()
-        looked_at = self._now + wait + self._world.receive.fixed_seconds * pace / 2.0
-        taken = self._queue.poll(looked_at, wanted, sampled)
+        pace = self._pace()
+        taken = self._queue.poll(self._now + self._world.receive.fixed_seconds * pace / 2.0, wanted, sampled)
         if conduct.long_polls and not taken:
-            self._parked_count += 1
-            self._after(_LONG_POLL_LOOK_SECONDS, self._unpark)
+            self._park()
             return
         self._requested_count += wanted
-        seconds = wait + self._world.receive.mean_seconds(len(taken)) * pace
+        seconds = self._world.receive.mean_seconds(len(taken)) * pace + self._core_wait_seconds()
         self._after(seconds, self._end_receive, taken, wanted, seconds)
 
     def _receive_room(self, conduct: Conduct) -> int:
@@ -385,6 +380,17 @@ class QueueCampaign:
             return conduct.receive_batch
         held = 0 if conduct.receive_window_ends_at_handover else len(self._undeleted) + self._deleting_count
         return conduct.receive_window - held - self._requested_count
+
+    def _park(self) -> None:
+        """Leave the long poll open; now and then it looks for messages that came back."""
+        self._parked_count += 1
+        if not self._is_look_due:
+            self._is_look_due = True
+            self._after(_LONG_POLL_LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._is_look_due = False
+        self._unpark()
 
     def _unpark(self) -> None:
         if self._parked_count:

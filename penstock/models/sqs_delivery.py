@@ -195,12 +195,14 @@ class SqsDeliveryModel:
         outcome = self._forecast(learning.drawn_costs(fit), context, [setting], demand)
         latency = outcome.latency_seconds[:, 0]
         spread = learning.spread(fit)
+        scatter = spread.latency * float(learning.latency_scale(outcome.waiting_fraction).mean())
+        goodput = _capped(outcome.goodput[:, 0], demand)
+        goodput_scatter = spread.goodput * float(learning.goodput_scale(outcome.paced_fraction).mean())
+        scatter_p99 = math.hypot(scatter, spread.latency_p99)
         return {
-            self.value_metric: learning.estimate(_capped(outcome.goodput[:, 0], demand), spread.goodput, fit),
-            "delivery_latency_seconds_mean": learning.estimate(latency, spread.latency, fit),
-            "delivery_latency_seconds_p99": learning.estimate(
-                latency * spread.p99_ratio, spread.latency_p99, fit
-            ),
+            self.value_metric: learning.estimate(goodput, goodput_scatter, fit),
+            "delivery_latency_seconds_mean": learning.estimate(latency, scatter, fit),
+            "delivery_latency_seconds_p99": learning.estimate(latency * spread.p99_ratio, scatter_p99, fit),
         }
 
     def derive(

@@ -22,6 +22,8 @@ from penstock.vocabulary import Estimate, Observation, Origin, Place
 _DRAW_COUNT = 64
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
+_WAITING_SCATTER = 6.0
+_PACED_CALM = 0.75
 _FIFO_REQUESTS_PER_SECOND = 300.0  # without high throughput
 _CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
 
@@ -54,8 +56,8 @@ class Spread:
     """How far one measurement lies from its expectation, as a standard deviation of the logarithm."""
 
     seconds: float = 0.10
-    goodput: float = 0.05
-    latency: float = 0.20
+    goodput: float = 0.035
+    latency: float = 0.05  # where nothing waits; see `latency_scale`
     latency_p99: float = 0.50
     p99_ratio: float = 3.0  # of the delivery latency over its mean
 
@@ -131,6 +133,16 @@ def spread(fit: Fit) -> Spread:
     return Spread(
         seconds=seconds, goodput=goodput, latency=latency, latency_p99=latency_p99, p99_ratio=p99_ratio
     )
+
+
+def goodput_scale(paced_fraction: Array) -> Array:
+    """How much less than at full speed a goodput scatters that is held by a rate limit (calibrated: 1 to 0.25)."""
+    return 1.0 - _PACED_CALM * paced_fraction
+
+
+def latency_scale(waiting_fraction: Array) -> Array:
+    """How much more than an undisturbed one a latency scatters that is mostly waiting (calibrated: 1 to 7)."""
+    return 1.0 + _WAITING_SCATTER * waiting_fraction
 
 
 def sender_count_tried(fit: Fit) -> int:
@@ -313,8 +325,9 @@ def _misfits(theta: Array, evidence: _Evidence) -> tuple[dict[str, Array], Array
             expected = np.where(evidence.has_idle_receives, _with_idle_wait(expected, evidence), expected)
         seconds[action] = np.log(observed / expected)
     outcome = forecast(costs, drive)
-    goodput = np.log(evidence.goodput / outcome.goodput[0])
+    goodput = np.log(evidence.goodput / outcome.goodput[0]) / goodput_scale(outcome.paced_fraction[0])
     latency = np.log(evidence.latency_seconds / outcome.latency_seconds[0])
+    latency = latency / latency_scale(outcome.waiting_fraction[0])
     return seconds, goodput, latency
 
 
@@ -351,10 +364,10 @@ def _spread(
 
 
 def _scatter(misfits: Array, usual: float) -> float:
-    """A robust deviation (from the median of absolute misfits) that six usual ones stand beside."""
+    """A robust deviation (from the median of absolute misfits) that four usual ones stand beside."""
     known = misfits[np.isfinite(misfits)]
     own = float(np.median(np.abs(known))) * 1.4826 if known.size else usual
-    return max(math.sqrt((known.size * own**2 + 6.0 * usual**2) / (known.size + 6.0)), 0.01)
+    return max(math.sqrt((known.size * own**2 + 4.0 * usual**2) / (known.size + 4.0)), 0.01)
 
 
 def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:

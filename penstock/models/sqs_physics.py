@@ -38,7 +38,7 @@ class QueueCosts:
     payload_seconds_per_byte: Array
     contention_fraction: Array  # sigma
     coherence_fraction: Array  # kappa
-    delivery_seconds: Array  # from the end of a send to the receive, with nothing in the way
+    delivery_seconds: Array  # from the end of a send to the receive of one message, with nothing in the way
     efficiency_fraction: Array  # measured goodput over the slowest action's rate
     request_rate_max_per_second: Array  # of each action, as throttling taught
     client_request_rate_max_per_second: Array  # of all actions together, as the client's CPU allows
@@ -74,6 +74,8 @@ class Forecast:
     client_rate: Array
     goodput: Array
     latency_seconds: Array  # mean, from send to receive
+    waiting_fraction: Array  # of the latency: in queues, which chance makes longer or shorter
+    paced_fraction: Array  # 1 where the rate limit alone decides, 0 where it does not matter
 
 
 def request_seconds(
@@ -97,22 +99,29 @@ def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
     service = costs.request_rate_max_per_second * batch
     client = costs.client_request_rate_max_per_second * batch / REQUESTS_PER_MESSAGE_BATCH
     limit = np.where(drive.send_rate_limit_per_second > 0, drive.send_rate_limit_per_second, np.inf)
-    send_rate = np.minimum(np.minimum(drive.sender_count * batch / send_seconds, service), limit)
+    unlimited_rate = np.minimum(drive.sender_count * batch / send_seconds, service)
+    send_rate = np.minimum(unlimited_rate, limit)
     receive_rate = np.minimum(drive.receiver_count * batch / receive_seconds, service)
     delete_rate = np.minimum(drive.deleter_count * batch / delete_seconds, service)
-    windowed = send_rate * _unblocked_fraction(drive, send_rate * costs.delivery_seconds)
+    single = request_seconds(costs, "receive", np.ones_like(batch), size, busy)
+    on_the_way = costs.delivery_seconds + receive_seconds - batch * drive.work_seconds - single
+    windowed = send_rate * _unblocked_fraction(drive, send_rate * on_the_way)
     offered = np.minimum(windowed, client)
     carried = np.minimum(np.minimum(offered, receive_rate), delete_rate)
-    base = send_seconds + costs.delivery_seconds
+    base = send_seconds + on_the_way
+    capacity = np.minimum(np.minimum(unlimited_rate, receive_rate), np.minimum(delete_rate, client))
     waiting = _receiver_wait_seconds(drive, carried / receive_rate, receive_seconds)
     waiting = waiting + _held_back_seconds(drive, offered, receive_rate, delete_rate)
+    latency = np.maximum(np.minimum(base + waiting, _window_seconds(drive, carried)), base)
     return Forecast(
         send_rate=send_rate,
         receive_rate=receive_rate,
         delete_rate=delete_rate,
         client_rate=np.broadcast_to(client, carried.shape),
         goodput=carried * costs.efficiency_fraction,
-        latency_seconds=np.maximum(np.minimum(base + waiting, _window_seconds(drive, carried)), base),
+        latency_seconds=latency,
+        waiting_fraction=1.0 - base / latency,
+        paced_fraction=np.clip((capacity / limit - 1.0) / 0.2, 0.0, 1.0),
     )
 
 

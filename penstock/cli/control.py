@@ -33,7 +33,14 @@ def probe_s3_upload(*, payload_size_bytes: int, as_json: bool, socket_path: str)
 
 
 @probe.command("sqs-delivery")
-@click.option("--message-size", "payload_size_bytes", type=BYTES, default="1KiB", show_default=True)
+@click.option(
+    "--message-size",
+    "payload_size_bytes",
+    type=BYTES,
+    default="1KiB",
+    show_default=True,
+    help="Such as 4KiB.",
+)
 @json_option
 @socket_option
 def probe_sqs_delivery(*, payload_size_bytes: int, as_json: bool, socket_path: str) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -35,20 +35,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, title
 
 def print_mapping(document: Mapping[str, Any], *, title: str = "") -> None:
     """A document whose names carry their units: plain values first, then its sections and lists, each a table."""
-    plain = [(label(name), text(name, value)) for name, value in document.items() if not _is_nested(value)]
-    if plain:
-        print_table(("", ""), plain, title=title)
-    for name, value in document.items():
-        inner_title = f"{title}: {label(name)}" if title else label(name)
-        if _is_table(value):
+    for index, (inner_title, headings, rows) in enumerate(_tables(document, title)):
+        if index:
             click.echo()
-            _print_rows([{"": key} | dict(row) for key, row in value.items()], title=inner_title)
-        elif isinstance(value, Mapping) and value:
-            click.echo()
-            print_mapping(value, title=inner_title)
-        elif _is_list_of_mappings(value):
-            click.echo()
-            _print_rows([_flat(item) for item in value], title=inner_title)
+        print_table(headings, rows, title=inner_title)
 
 
 def label(name: str) -> str:
@@ -95,11 +85,27 @@ _ENDINGS: Mapping[str, Callable[[float], str]] = {
 }
 
 
-def _print_rows(rows: Sequence[Mapping[str, Any]], *, title: str) -> None:
+_Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+
+
+def _tables(document: Mapping[str, Any], title: str) -> Iterator[_Table]:
+    plain = [(label(name), text(name, value)) for name, value in document.items() if not _is_nested(value)]
+    if plain:
+        yield title, ("", ""), plain
+    for name, value in document.items():
+        inner_title = f"{title}: {label(name)}" if title else label(name)
+        if _is_table(value):
+            yield _table(inner_title, [{"": key} | dict(row) for key, row in value.items()])
+        elif isinstance(value, Mapping):
+            yield from _tables(value, inner_title)
+        elif _is_list_of_mappings(value):
+            yield _table(inner_title, [_flat(item) for item in value])
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> _Table:
     """One line for each row. A column without a unit of its own takes that of the name in the first column."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[_cell(name, row) for name in names] for row in rows]
-    print_table([label(name) for name in names], cells, title=title)
+    return title, [label(name) for name in names], [[_cell(name, row) for name in names] for row in rows]
 
 
 def _cell(name: str, row: Mapping[str, Any]) -> str:
@@ -158,7 +164,13 @@ def _is_table(value: Any) -> bool:
     if not isinstance(value, Mapping) or not value:
         return False
     rows = list(value.values())
-    return all(isinstance(row, Mapping) and row and list(row) == list(rows[0]) for row in rows)
+    return all(
+        isinstance(row, Mapping)
+        and row
+        and list(row) == list(rows[0])
+        and not any(map(_is_nested, row.values()))
+        for row in rows
+    )
 
 
 def _is_list_of_mappings(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 After a change, read the difference like prose:
 
-PENSTOCK_WRITE_SNAPSHOTS=1 python -m pytest tests/unit/cli/test_help.py
+WRITE_SNAPSHOTS=1 python -m pytest tests/unit/cli/test_help.py
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_the_help_texts_are_those_that_were_read() -> None:
         assert result.exit_code == 0, result.output
         texts.append(f"$ {' '.join(('penstock', *path))} --help\n{result.output}")
     page = "\n".join(texts)
-    if os.environ.get("PENSTOCK_WRITE_SNAPSHOTS"):
+    if os.environ.get("WRITE_SNAPSHOTS"):
         PAGE.write_text(page, encoding="utf-8")
     assert page == PAGE.read_text(encoding="utf-8")
 

@@ -218,6 +218,9 @@ class Queue:
                 await waiter
         except TimeoutError:
             pass
+        except asyncio.CancelledError:
+            self._wake_receivers()  # the message that this one was woken for is the next one's
+            raise
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
@@ -324,10 +327,12 @@ class Queue:
         if not self._waiters:
             return
         self.release()
-        for _ in range(min(self._visible_count, len(self._waiters))):
+        woken_count = 0
+        while self._waiters and woken_count < self._visible_count:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                woken_count += 1
         self._arm()
 
     def _arm(self) -> None:

@@ -314,3 +314,38 @@ def test_a_missing_queue_is_named() -> None:
         return caught.value.code
 
     assert with_queue(ask) == "QueueDoesNotExist"
+
+
+def test_a_receiver_that_leaves_passes_its_message_on() -> None:
+    """A long poll that is broken off just as it was woken does not leave the next one waiting."""
+
+    async def leave(service: SqsService, clock: VirtualClock) -> float:
+        began = clock.monotonic_seconds()
+        first = asyncio.create_task(service.receive("q", wait_seconds=20))
+        await asyncio.sleep(1)
+        second = asyncio.create_task(service.receive("q", wait_seconds=20))
+        await asyncio.sleep(1)
+        service.queue("q").add("hello", {}, 0.0)
+        first.cancel()
+        assert len(await second) == 1
+        return clock.monotonic_seconds() - began
+
+    assert with_queue(leave) == pytest.approx(2.005)
+
+
+def test_the_same_seed_is_the_same_day() -> None:
+    """Two worlds of one seed treat their messages alike to the last bit; another seed does not."""
+    varied = ActionTruth(request_seconds=0.010, variation=0.5)
+    truth = QueueTruth(
+        send=varied, receive=varied, delete=varied, spread_seconds_median=0.01, spread_sigma=0.5
+    )
+
+    async def day(service: SqsService, clock: VirtualClock) -> tuple[float, list[str]]:
+        received = []
+        for _ in range(50):
+            await service.send("q", ["x"])
+            received += [copy.message_id for copy in await service.receive("q")]
+        return clock.monotonic_seconds(), received
+
+    assert with_queue(day, truth, seed=7) == with_queue(day, truth, seed=7)
+    assert with_queue(day, truth, seed=7) != with_queue(day, truth, seed=8)

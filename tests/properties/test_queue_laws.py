@@ -1,0 +1,80 @@
+"""Laws of the lab's queue, whatever is done to it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.lab.sqs import ActionTruth, Copy, QueueTruth, SqsService
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+
+Act = tuple[str, float]
+
+acts = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "receive", "delete newest", "delete oldest", "wait"]), st.floats(0, 20)
+    ),
+    max_size=60,
+)
+a_request = ActionTruth(request_seconds=0.01, variation=0.3)
+
+
+async def live(service: SqsService, story: list[Act]) -> tuple[int, set[str], list[Copy]]:
+    """Do what the story says; how many were sent, which were deleted by a valid handle, and every copy."""
+    await service.create_queue("q", {"VisibilityTimeout": "8"})
+    sent_count, deleted, held, copies = 0, set[str](), list[Copy](), list[Copy]()
+    newest: dict[str, int] = {}
+    for act, seconds in story:
+        if act == "send":
+            sent_count += len(await service.send("q", ["x"] * (1 + int(seconds) % 10)))
+        elif act == "receive":
+            got = await service.receive("q", message_count_max=10, wait_seconds=seconds)
+            newest.update((copy.message_id, copy.receive_count) for copy in got)
+            held += got
+            copies += got
+        elif act == "wait":
+            await asyncio.sleep(seconds)
+        elif held:
+            copy = held.pop(-1 if act == "delete newest" else 0)
+            if newest[copy.message_id] == copy.receive_count:
+                deleted.add(copy.message_id)
+            await service.delete("q", [copy.receipt_handle])
+    return sent_count, deleted, copies
+
+
+@settings(deadline=None, max_examples=60)
+@given(acts, st.integers(0, 100), st.floats(0, 2))
+def test_no_message_is_lost_and_none_comes_back_from_the_dead(
+    story: list[Act], seed: int, spread_seconds: float
+) -> None:
+    """What was sent and not deleted is visible, in flight or delayed; handles are new for every copy."""
+    truth = QueueTruth(
+        send=a_request,
+        receive=a_request,
+        delete=a_request,
+        spread_seconds_median=spread_seconds,
+        spread_sigma=0.5,
+    )
+
+    async def tell(clock: VirtualClock) -> None:
+        service = SqsService(truth, clock=clock, seed=seed)
+        sent_count, deleted, copies = await live(service, story)
+        queue = service.queue("q")
+        queue.release()
+        parts = (queue.visible_count, queue.in_flight_count, queue.delayed_count)
+        assert min(parts) >= 0
+        assert sum(parts) == sent_count - len(deleted)
+        assert len({copy.receipt_handle for copy in copies}) == len(copies)
+        await asyncio.sleep(60)
+        left = []
+        while batch := await service.receive(
+            "q", message_count_max=10, wait_seconds=1, visibility_seconds=3600
+        ):
+            left += [copy.message_id for copy in batch]
+        assert len(left) == len(set(left)) == sent_count - len(deleted)
+        assert not deleted.intersection(left)
+
+    run_virtually(tell, start_at=datetime(2026, 1, 1, tzinfo=UTC))

@@ -15,7 +15,7 @@ from penstock.cli.trouble import NoDaemonError, NotReadyError
 _PAUSE_SECONDS = 0.5
 
 
-@click.command(epilog=examples("penstock status", "penstock status --json | jq .budget"))
+@click.command(epilog=examples("penstock status", "penstock status --json | jq .spent_per_day"))
 @json_option
 @socket_option
 def status(*, as_json: bool, socket_path: str) -> None:

@@ -153,7 +153,7 @@ def sample(
     targets = data.log_values + np.concatenate([half_noise, -half_noise]) @ noise.T
     start = np.repeat(peak.theta[None], count, axis=0)
     whiten = np.broadcast_to(np.linalg.inv(noise), (count, len(data), len(data)))
-    return _levenberg(law, targets, whiten, means, np.linalg.inv(prior.covariance), start, iterations=8)
+    return _levenberg(law, targets, whiten, means, np.linalg.inv(prior.covariance), start, iterations=6)
 
 
 def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
@@ -248,15 +248,17 @@ def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
     return np.asarray(np.maximum(np.sqrt(variance), _SIGMA_MIN), dtype=np.float64)
 
 
-def log_evidence(law: Law, data: Measurements, prior: Gaussian, starts: Array, *, sigma: float) -> float:
-    """How likely the measurements are under the prior, all explanations together, with noise of this size.
+def log_evidence(
+    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, starts: Array, *, sigma: float
+) -> float:
+    """How likely the measurements are under the prior, all parameters together, with noise of this size.
 
-    The noise is given: two explanations can only be compared at the same.
+    Noise and misfit are given: two explanations can only be compared at the same.
     """
     if not len(data):
         return 0.0
-    found = maximise(law, data, prior, Misfit(), starts)
-    return _log_evidence(law, data, prior, Misfit(), found.theta, sigma)
+    found = maximise(law, data, prior, misfit, starts)
+    return _log_evidence(law, data, prior, misfit, found.theta, sigma)
 
 
 def _log_evidence(

@@ -15,10 +15,12 @@ One object of S bytes has k = ceil(S/s) parts. They go in floor(k/n) full waves 
     lockstep = full n s / T(n, s) + rest s / T(rest, s)
 
 which is a step for connections (an almost empty wave takes as long as a full one) and smooth where the host is full.
-Parts take unequal times, so waves dissolve into a flow whose end leaves connections idle for half a part:
+Parts take unequal times, so waves dissolve into a flow, and the last part comes late by a share h of a part's time:
 
-    flow     = k s / T(n, s) + (n s / T(n, s)) / 2
-    seconds  = (1 - m) lockstep + m flow + D + d k              D, d: create and complete; nothing for a single PUT
+    flow     = k s / T(n, s)
+    seconds  = (1 - m) lockstep + m flow + h n s / T(n, s) + D + d k      D, d: create and complete
+
+with neither h nor D nor d for a single PUT.
 
 A payload of at most 5 MiB cannot be split: then n counts objects in flight and T(n, S) is what many of them reach.
 
@@ -100,8 +102,9 @@ PARAMETERS = (
     "object_seconds",  # D
     "object_seconds_per_part",  # d
     "wave_mixing",  # m / (1 - m)
+    "tail_share",  # h
 )
-_L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D, _D_PART, _MIXING = range(
+_L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D, _D_PART, _MIXING, _TAIL = range(
     len(PARAMETERS)
 )
 
@@ -115,13 +118,14 @@ _TYPICAL: dict[str, tuple[float, float]] = {
     "prefix_requests_per_second": (3500.0, 0.5),
     "cpu_seconds_per_request": (2e-4, 1.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
-    "knee_sharpness": (6.0, 0.8),
+    "knee_sharpness": (8.0, 0.7),
     "overload_slope": (0.03, 1.2),
     "overload_onset": (2.0, 0.3),
     "throttling_slope": (0.5, 0.8),
     "object_seconds": (0.12, 0.9),
     "object_seconds_per_part": (3e-4, 1.2),
     "wave_mixing": (1.0, 1.2),
+    "tail_share": (0.3, 0.8),
 }
 _TYPICAL_EXPRESS = {
     "request_seconds": (0.0073, 0.7),
@@ -213,11 +217,10 @@ class _Transfers:
         lockstep = self.full * wave + last
         parts = self.full * self.n + self.rest
         mixing = 1.0 / (1.0 + np.exp(-_column(theta, _MIXING)))
-        flow = parts / self.n * wave + 0.5 * wave
+        flow = parts / self.n * wave
         moving = np.where(parts > self.n, (1.0 - mixing) * lockstep + mixing * flow, lockstep)
-        seconds = moving + self.objects * (
-            np.exp(_column(theta, _D)) + parts * np.exp(_column(theta, _D_PART))
-        )
+        late = np.exp(_column(theta, _TAIL)) * wave + np.exp(_column(theta, _D)) + parts * np.exp(_column(theta, _D_PART))
+        seconds = moving + self.objects * late
         idle = 1.0 - (self.full * self.n * wave + self.rest * last) / (self.n * seconds)
         whole = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
         return np.where(self.is_steady, steady, whole), idle
@@ -293,6 +296,7 @@ _ROW = (
     "observation",
 )
 _WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE = range(5)
+_DETAILED_COUNT = 40  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
 _IDLE_FLOOR = 0.02  # idle shares below this are alike
 
 
@@ -311,7 +315,7 @@ class Law:
             is_burst=evidence.column("is_burst"),
             is_steady=(self._kind != _WHOLE) & (self._kind != _IDLE),
         )
-        self._parts = self._transfers.full
+        self._parts = self._transfers.full * self._transfers.n + self._transfers.rest
 
     def __call__(self, theta: Array) -> Array:
         values, idle = self._transfers._whole(theta)
@@ -330,7 +334,8 @@ def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]
     rows: list[tuple[float, ...]] = []
     for index, (observation, is_burst) in enumerate(zip(observations, bursts, strict=True)):
         client = clients.index(observation.client) if observation.client in clients else -1
-        rows += _rows(observation, float(is_burst), client, index)
+        is_recent = index >= len(observations) - _DETAILED_COUNT
+        rows += [row for row in _rows(observation, float(is_burst), client, index) if is_recent or row[0] <= _STEADY]
     return _Evidence(rows=tuple(rows))
 
 
@@ -376,14 +381,15 @@ def _rows(
         return (float(kind), value, noise_scale, is_trusted, group, *place, is_burst, float(index))
 
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
-    if steady > 0:
+    is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
+    if steady > 0 and not is_whole:
         rows = [row(_STEADY, log(steady), is_trusted=trusted)]
     else:
         rows = [row(_WHOLE, log(observation.throughput_bytes_per_second), is_trusted=trusted)]
-    if _object_seconds(observation) > 0:
-        rows.append(row(_OBJECT, log(_object_seconds(observation)), 3.0))
-    elif steady <= 0:
+    if shape.objects > 0:
         rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
+    if _object_seconds(observation) > 0:
+        rows.append(row(_OBJECT, log(_object_seconds(observation)), 4.0))
     if throttled:
         accepted = (
             max(observation.request_count - observation.throttled_count, 1) / observation.duration_seconds
@@ -649,12 +655,14 @@ class S3UploadModel:
         """Posterior means; a stated bandwidth limit caps the value."""
         posterior = _Posterior.from_state(fit.state)
         transfers = self._transfers(context, settings, demand)
-        value = np.exp(posterior.log_throughput(transfers)[0]).mean(axis=0)
+        logs = posterior.log_throughput(transfers)[0]
+        value = np.exp(logs).mean(axis=0)
+        latency = self._object_latency(posterior, context, settings, demand, logs)
         if demand.bandwidth_bytes_per_second_max is not None:
             value = np.minimum(value, demand.bandwidth_bytes_per_second_max)
         return Appraisal(
             value=value,
-            latency_seconds=self._object_latency(fit, context, settings, demand),
+            latency_seconds=latency,
             connection_count=transfers.n,
             memory_bytes=transfers.n * transfers.s,
             request_rate_per_second=value / transfers.s,
@@ -715,12 +723,19 @@ class S3UploadModel:
         return _planned(context, threads, parts, object_count=demand.object_count, is_burst=is_burst)
 
     def _object_latency(
-        self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand
+        self,
+        posterior: _Posterior,
+        context: Context,
+        settings: Sequence[S3UploadSetting],
+        demand: Demand,
+        logs: Array,
     ) -> Array:
-        posterior = _Posterior.from_state(fit.state)
-        transfers = self._transfers(context, settings, replace(demand, object_count=1))
-        values = _single(transfers).log_throughput(posterior.draws)
-        return np.asarray(max(context.payload_size_bytes, 1) * np.exp(-values).mean(axis=0), dtype=np.float64)
+        """Seconds of one object alone; what was computed for one object at a time serves as it is."""
+        size = max(context.payload_size_bytes, 1)
+        if demand.object_count > 1 or size <= PART_SIZE_BYTES_MIN:
+            alone = self._transfers(context, settings, replace(demand, object_count=1))
+            logs = _single(alone).log_throughput(posterior.draws)
+        return np.asarray(size * np.exp(-logs).mean(axis=0), dtype=np.float64)
 
     def _thread_ladder(self, demand: Demand) -> list[int]:
         most = min(self.thread_count_max, demand.thread_count_max or THREAD_COUNT_MAX)
@@ -829,10 +844,7 @@ def _choose_prior(place: Place, evidence: _Evidence, neighbour: Fit | None) -> G
     inherited = _inherit(neighbour, place, table)
     if not evidence.rows:
         return inherited
-    law, data = evidence.law(), evidence.measurements()
-    near, far = (
-        log_evidence(law, data, prior, _starts(evidence, prior), sigma=_SIGMA_COMPARED) for prior in (inherited, table)
-    )
+    near, far = _score(evidence, inherited), _score(evidence, table)
     return inherited if near + _NEIGHBOUR_FAVOUR >= far else table
 
 
@@ -864,7 +876,7 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
 def _loosen(belief: Gaussian) -> Gaussian:
     """After a change: everything may have moved, ceilings most."""
     extra = np.full(len(PARAMETERS), 0.2)
-    extra[[_L, _B, _D, _D_PART, _MIXING]] = 0.6
+    extra[[_L, _B, _D, _D_PART, _MIXING, _TAIL]] = 0.6
     extra[_C] = 1.0
     return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))
 
@@ -897,7 +909,7 @@ class _Change:
     level: float
 
 
-_WATCH_AFTER = 4  # observations
+_WATCH_AFTER = 5  # observations
 _REFIT_EVERY = 4  # observations, once there are many
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
@@ -919,23 +931,33 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
         state = state.after(_surprise(_Evidence(rows=evidence.rows[row : row + 1]), peak))
         if state.is_alarm:
             first = int(observation[int(throughput_rows[max(count - state.run + 1, 1)])])
-            if _is_change(_upto(evidence, observation[row]), first, prior):
+            support = _support_of_change(_upto(evidence, observation[row]), first, prior)
+            if support > _CHANGE_EVIDENCE:
                 return _Change(first, state.level)
+            state = drift.Cusum() if support < 0 else state
     return _Change(None, state.level)
 
 
-_CHANGE_EVIDENCE = 3.0  # logarithm: twenty to one
+_CHANGE_EVIDENCE = 4.0  # logarithm: fifty to one
+_SPREAD_COMPARED = Misfit(amplitude=0.1, length_octaves=(2.0, 4.0))  # of the law, when explanations are compared
 
 
-def _is_change(evidence: _Evidence, first: int, prior: Gaussian) -> bool:
-    """Whether two places, one after the other, explain the measurements better than one: the alarm's second look."""
-
-    def score(part: _Evidence, belief: Gaussian) -> float:
-        return log_evidence(part.law(), part.measurements(), belief, _starts(part, belief), sigma=_SIGMA_COMPARED)
-
+def _support_of_change(evidence: _Evidence, first: int, prior: Gaussian) -> float:
+    """How much better two places, one after the other, explain the measurements than one: the alarm's second look."""
     before, after = _split(evidence, first)
     loosened = _loosen(_posterior_gaussian(before, prior))
-    return score(before, prior) + score(after, loosened) - score(evidence, prior) > _CHANGE_EVIDENCE
+    return _score(before, prior) + _score(after, loosened) - _score(evidence, prior)
+
+
+def _score(evidence: _Evidence, belief: Gaussian) -> float:
+    return log_evidence(
+        evidence.law(),
+        evidence.measurements(),
+        belief,
+        _SPREAD_COMPARED,
+        _starts(evidence, belief),
+        sigma=_SIGMA_COMPARED,
+    )
 
 
 def _upto(evidence: _Evidence, observation: float) -> _Evidence:

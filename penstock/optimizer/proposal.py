@@ -29,11 +29,13 @@ Array = NDArray[np.float64]
 _STEP_RATIO_MAX = 4.0  # connections of the next probe over the most that were tried
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
 _SHORTLIST_COUNT = 48
+_PRICED_COUNT = 12  # of the shortlist, the most telling: only these are priced
 _VERIFY_EVERY = 6
 _VERIFY_AFTER = 12
 _VERIFY_PAUSE = 3
 _ALERT = 3.0  # of the change detector: look again at the incumbent
 _NOISE_MIN = 0.04
+_REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 
 
 @runtime_checkable
@@ -147,10 +149,14 @@ def _most_telling(
     shortlist = _shortlist(model, field, reachable, seed)
     gains = knowledge_gradient(field.log_draws, shortlist, sigma, seed)
     priced = []
-    for index, gain in zip(shortlist, gains, strict=True):
+    for position in np.argsort(-gains):
+        index, gain = shortlist[position], gains[position]
         cost = model.probe_cost(fit, context, field.settings[index])
         if _is_affordable(cost, cost_max):
-            priced.append((gain / _share(cost, cost_max) ** 0.5, index))
+            repeats = sum(o.setting == field.settings[index] for o in history[-_REPEAT_WINDOW:])
+            priced.append((gain / _share(cost, cost_max) ** 0.5 / (1 + repeats), index))
+        if len(priced) >= _PRICED_COUNT:
+            break
     if not priced:
         return None
     _, index = max(priced)

@@ -95,14 +95,14 @@ class Shelf:
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
         self._serial = 0
-        self._kept_bytes = 0
+        self.kept_bytes = 0  # of bodies that can be read back
 
     def body(self, size_bytes: int, content: bytes | None, checksums: Sequence[tuple[str, str]] = ()) -> Body:
         """Make a body, with its bytes if it is small; only then is the ETag an MD5, which costs a core."""
         keeps = content is not None and size_bytes <= _KEPT_BODY_BYTES_MAX
-        if content is None or not keeps or self._kept_bytes + size_bytes > _KEPT_BYTES_MAX:
+        if content is None or not keeps or self.kept_bytes + size_bytes > _KEPT_BYTES_MAX:
             return Body(size_bytes=size_bytes, etag=f"{self._next_serial():032x}", checksums=tuple(checksums))
-        self._kept_bytes += size_bytes
+        self.kept_bytes += size_bytes
         etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
         return Body(size_bytes=size_bytes, etag=etag, content=content, checksums=tuple(checksums))
 
@@ -129,7 +129,7 @@ class Shelf:
     def put(self, bucket: str, key: str, body: Body) -> StoredObject:
         """PutObject."""
         holder = self._bucket(bucket)
-        self._forget(holder.objects.get(key))
+        self._forget_object(holder.objects.get(key))
         stored = StoredObject(key=key, body=body, modified_at=self._clock.now())
         holder.objects[key] = stored
         return stored
@@ -143,7 +143,7 @@ class Shelf:
 
     def delete(self, bucket: str, key: str) -> None:
         """DeleteObject; a key that is not there is as good as deleted."""
-        self._forget(self._bucket(bucket).objects.pop(key, None))
+        self._forget_object(self._bucket(bucket).objects.pop(key, None))
 
     def objects(self, bucket: str, prefix: str = "") -> Iterator[StoredObject]:
         """ListObjects, in the order of keys."""
@@ -160,7 +160,9 @@ class Shelf:
         """UploadPart; a number that was used before is overwritten."""
         if not 1 <= part_number <= PART_NUMBER_MAX:
             raise S3Error("InvalidArgument", f"part numbers go from 1 to {PART_NUMBER_MAX}")
-        self._upload(bucket, key, upload_id).parts[part_number] = body
+        parts = self._upload(bucket, key, upload_id).parts
+        self._forget(parts.get(part_number))
+        parts[part_number] = body
 
     def parts(self, bucket: str, key: str, upload_id: str) -> dict[int, Body]:
         """ListParts, in the order of numbers."""
@@ -171,17 +173,18 @@ class Shelf:
     ) -> StoredObject:
         """CompleteMultipartUpload: `named` are part numbers and ETags, in rising order."""
         bodies = _named_parts(self._upload(bucket, key, upload_id).parts, named)
-        del self._bucket(bucket).uploads[upload_id]
+        self.abort_upload(bucket, key, upload_id)
         contents = [body.content for body in bodies]
         whole = b"".join(c for c in contents if c is not None) if None not in contents else None
         size_bytes = sum(body.size_bytes for body in bodies)
+        self.kept_bytes += len(whole or b"")
         joined = Body(size_bytes=size_bytes, etag=f"{self._next_serial():032x}-{len(bodies)}", content=whole)
         return self.put(bucket, key, joined)
 
     def abort_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """AbortMultipartUpload."""
         for body in self._upload(bucket, key, upload_id).parts.values():
-            self._kept_bytes -= len(body.content or b"")
+            self._forget(body)
         del self._bucket(bucket).uploads[upload_id]
 
     def uploads(self, bucket: str, prefix: str = "") -> list[tuple[str, str, datetime]]:
@@ -201,9 +204,12 @@ class Shelf:
             raise S3Error("NoSuchUpload", f"there is no unfinished upload {upload_id} of {key}")
         return upload
 
-    def _forget(self, stored: StoredObject | None) -> None:
-        if stored is not None and stored.body.content is not None:
-            self._kept_bytes -= len(stored.body.content)
+    def _forget_object(self, stored: StoredObject | None) -> None:
+        self._forget(stored.body if stored is not None else None)
+
+    def _forget(self, body: Body | None) -> None:
+        if body is not None and body.content is not None:
+            self.kept_bytes -= len(body.content)
 
     def _next_serial(self) -> int:
         self._serial += 1

@@ -174,3 +174,26 @@ def test_the_same_seed_is_the_same_day() -> None:
 
     assert with_bucket(day, truth, seed=7) == with_bucket(day, truth, seed=7)
     assert with_bucket(day, truth, seed=7) != with_bucket(day, truth, seed=8)
+
+
+def test_what_is_kept_is_accounted_for() -> None:
+    """Bodies that were overwritten, joined, aborted or deleted take no room."""
+
+    async def churn(service: S3Service, _clock: VirtualClock) -> list[int]:
+        shelf, kept = service.shelf, []
+        upload_id = shelf.create_upload("b", "k")
+        for _ in range(2):
+            body = shelf.body(10, bytes(10))
+            shelf.put_part("b", "k", upload_id, 1, body)
+            kept.append(shelf.kept_bytes)
+        shelf.complete_upload("b", "k", upload_id, [(1, body.etag)])
+        kept.append(shelf.kept_bytes)
+        shelf.put("b", "k", shelf.body(7, bytes(7)))
+        kept.append(shelf.kept_bytes)
+        shelf.delete("b", "k")
+        aborted = shelf.create_upload("b", "k")
+        shelf.put_part("b", "k", aborted, 1, shelf.body(10, bytes(10)))
+        shelf.abort_upload("b", "k", aborted)
+        return [*kept, shelf.kept_bytes]
+
+    assert with_bucket(churn) == [10, 10, 10, 7, 0]

@@ -26,7 +26,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 _SO_PEERGROUPS = 59  # not in the socket module: the supplementary groups of the peer (Linux 4.13)
 _PATH_LENGTH_MAX = 107  # of sockaddr_un, without its NUL
-_BACKLOG = 512
+_BACKLOG = 2048  # a unix socket refuses at once what it cannot queue
 _FILE_COUNT_BESIDE_CONNECTIONS = 256
 _REFUSAL = (
     b'{"title":"Too many connections","status":503,'

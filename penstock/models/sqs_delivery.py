@@ -36,7 +36,7 @@ BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
 DELETER_LOAD_MAX = 0.7
 RECEIVER_LOAD_MAX = 0.85
 SENDER_LOAD_MAX = 0.9
-SERVICE_LOAD_MAX = 0.92  # of a request rate that throttling taught
+SERVICE_LOAD_MAX = 0.95  # of a request rate that throttling taught
 RATE_HEADROOM = 1.05  # so that an application can catch up after a pause
 MEMORY_BYTES_PER_THREAD = 256 * KiB
 Indices = NDArray[np.int_]
@@ -69,9 +69,10 @@ class SqsDeliveryModel:
 
     def default_setting(self, context: Context) -> SqsDeliverySetting:
         """One thread each, one message at a time, nothing bounded."""
-        return SqsDeliverySetting(
+        blast = SqsDeliverySetting(
             sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1
         )
+        return self.legal(context, blast)
 
     def legal(self, context: Context, setting: SqsDeliverySetting) -> SqsDeliverySetting:
         """Within the knobs, and a full batch within the size of one request."""
@@ -345,8 +346,9 @@ def complete_setting(
         rate = min(sender_count * batch / send, _action_rate_max(costs, batch))
         if demand.message_rate_per_second is not None:
             rate = min(rate, demand.message_rate_per_second * RATE_HEADROOM)
-        receivers = min(math.ceil(rate * receive / (batch * RECEIVER_LOAD_MAX)) + 1, 256)
-        deleters = min(max(math.ceil(rate * delete / (batch * DELETER_LOAD_MAX)), 1), deleter_count_max)
+        parked, deleter_load = _spare(costs, rate / batch)
+        receivers = min(math.ceil(rate * receive / (batch * RECEIVER_LOAD_MAX)) + parked, 256)
+        deleters = min(max(math.ceil(rate * delete / (batch * deleter_load)), 1), deleter_count_max)
     delete_rate = min(deleters * batch / delete, float(costs.request_rate_max_per_second[0, 0]) * batch)
     rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
     latency_seconds = send + float(costs.delivery_seconds[0, 0]) + receive / 2.0
@@ -364,6 +366,16 @@ def complete_setting(
         send_window_message_count=send_window(rate, latency_seconds, batch, sender_count),
         receive_window_message_count=int(_rounded_down(loop.receive_window_message_count(), 2)),
     )
+
+
+def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, float]:
+    """Receivers beyond what is needed, and how busy deleters may be.
+
+    Spare threads fetch and delete what little is there: half-full requests. That is quick and costs nothing, except
+    where the service counts requests, and there it would throttle.
+    """
+    is_counted = request_rate_per_second > 0.7 * float(costs.request_rate_max_per_second[0, 0])
+    return (0, 0.85) if is_counted else (1, DELETER_LOAD_MAX)
 
 
 def _rounded_down(value: float, digits: int) -> float:

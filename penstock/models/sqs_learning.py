@@ -213,7 +213,9 @@ def _ceilings(
 
 
 def _busiest_action_rate(observation: Observation[Any]) -> float:
-    counts = [_request_count(observation, action) for action in ("send", "delete")]
+    """Of requests that were answered; empty receives count like any other."""
+    counts = [_request_count(observation, action) for action in ("send", "receive", "delete")]
+    counts[1] += observation.measures.get("empty_receive_count", 0.0)
     return max(counts) / observation.duration_seconds
 
 

@@ -60,7 +60,7 @@ def text(name: str, value: Any) -> str:
         return ", ".join(text("", item) for item in value) or "-"
     if isinstance(value, (int, float)):
         return next(
-            (show(value) for ending, show in _ENDINGS.items() if name.endswith(ending)), _number(value)
+            (show(value) for ending, show in _ENDINGS.items() if f"_{name}".endswith(ending)), _number(value)
         )
     return str(value)
 

@@ -39,7 +39,7 @@ def status(*, as_json: bool, socket_path: str) -> None:
 @json_option
 @socket_option
 def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool, socket_path: str) -> None:
-    """Wait until there is advice from measurements for every operation.
+    """Wait until there is advice from measurements for every operation that is probed.
 
     Ends with 0 when there is, with 4 when it was not in time, with 3 when no daemon answered in all that time.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
@@ -74,6 +74,11 @@ class Advisory:
         """The operations that are advised here, each with its setting."""
         return {operation: service.setting_type for operation, service in self._services.items()}
 
+    @property
+    def probed_operations(self) -> Collection[str]:
+        """Those of them that are measured here."""
+        return {context.operation for context in self._conductor.contexts}
+
     # --- Reading
 
     def standing(self) -> Standing:
@@ -123,7 +128,7 @@ class Advisory:
                 for standing in self._conductor.standings
             ],
             "cycle_count": self._conductor.cycle_count,
-            "cycles": [_cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
+            "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
 
     def metrics(self) -> bytes:
@@ -267,7 +272,8 @@ def _fit_document(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _cycle_document(cycle: Cycle) -> dict[str, Any]:
+def cycle_document(cycle: Cycle) -> dict[str, Any]:
+    """What a cycle did, as JSON values and dates."""
     return {
         "at": cycle.at,
         "operation": cycle.context.operation,

@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -68,6 +68,11 @@ class Advisor(Protocol):
     @property
     def setting_types(self) -> Mapping[str, type[Setting]]:
         """The operations that are advised here, each with its setting."""
+        ...
+
+    @property
+    def probed_operations(self) -> Collection[str]:
+        """Those of them that are measured here; the others will never have more than a guess."""
         ...
 
     def standing(self) -> Standing:
@@ -186,11 +191,16 @@ class Api:
 
     async def _get_ready(self, request: web.Request) -> web.StreamResponse:
         waiting_for = self._unready_operations(_max_age(request))
-        document: dict[str, Any] = {"ready": not waiting_for, "waiting_for": waiting_for}
-        if not waiting_for:
-            return _json(document | {"detail": "there is advice from measurements for every operation"})
-        detail = f"no fresh advice from measurements for {', '.join(waiting_for)}; wait, or see /v1/status"
-        return _problem(503, detail, more=document)
+        if not self._advisor.probed_operations:
+            detail = "nothing is probed here; enable probes in the configuration"
+        elif waiting_for:
+            detail = (
+                f"no fresh advice from measurements for {', '.join(waiting_for)}; wait, or see /v1/status"
+            )
+        else:
+            detail = "there is advice from measurements for every operation that is probed"
+            return _json({"ready": True, "waiting_for": [], "detail": detail})
+        return _problem(503, detail, more={"ready": False, "waiting_for": waiting_for})
 
     async def _get_watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
@@ -266,7 +276,7 @@ class Api:
             and recommendation.newest_observation_at is not None
             and (age_max is None or now - recommendation.newest_observation_at <= age_max)
         }
-        return sorted(self._advisor.setting_types.keys() - ready)
+        return sorted(set(self._advisor.probed_operations) - ready)
 
     def _wake_watchers(self) -> None:
         self._changed.set()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -76,6 +76,7 @@ class ScriptedAdvisor:
     region: str = "eu-west-1"
     instance_type: str = "m7i.large"
     setting_types: Mapping[str, type[Setting]] = field(default_factory=lambda: dict(OPERATIONS))
+    probed_operations: Collection[str] = tuple(OPERATIONS)
 
     def standing(self) -> Standing:
         """What stands, dated by its generation."""

@@ -173,6 +173,18 @@ async def test_guesses_and_expired_advice_are_not_ready(
         assert (await problem_of(response))["waiting_for"] == ["s3_upload"]
 
 
+@pytest.mark.parametrize(("probed", "status"), [(("s3_upload",), 200), ((), 503)])
+async def test_only_what_is_probed_is_waited_for(
+    server: Served, client: aiohttp.ClientSession, probed: tuple[str, ...], status: int
+) -> None:
+    """An operation that is not measured here keeps nobody waiting; where nothing is, nothing will come."""
+    server.advisor.probed_operations = probed
+    server.advisor.recommendations[1] = a_recommendation("sqs_delivery", KiB, basis=Basis.DEFAULT)
+    server.api.publish()
+    async with client.get("/v1/ready") as response:
+        assert response.status == status
+
+
 async def test_status_explanation_and_metrics_are_passed_on(client: aiohttp.ClientSession) -> None:
     """What the daemon says of itself is not changed on the way."""
     async with client.get("/v1/status") as response:

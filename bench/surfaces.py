@@ -21,7 +21,7 @@ from penstock.vocabulary import UNKNOWN, Context, Observation, Place
 
 PART_SIZE_BYTES_LOW = 5 * MiB
 PART_SIZE_BYTES_HIGH = 512 * MiB
-PART_SIZES_ENUMERATED = 48
+PART_SIZES_ENUMERATED = 96
 PARTS_TIMED_MAX = 4000
 FIRST_PROBE_AT = datetime(2026, 1, 5, tzinfo=UTC)
 PROBE_EVERY = timedelta(minutes=10)

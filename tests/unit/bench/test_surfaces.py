@@ -167,7 +167,7 @@ def test_hard_knee_is_harder_than_a_soft_one() -> None:
     plain = replace(IN_REGION, burstiness=0.8, overload_loss=0.0)
     hard, soft = (replace(plain, gust_part_count=g) for g in (0.0, 20.0))
     assert rate(hard, 70) > 1.05 * rate(soft, 70)
-    assert rate(hard, 2) == pytest.approx(rate(soft, 2), rel=0.01)
+    assert rate(hard, 2) == pytest.approx(rate(soft, 2), rel=0.02)
 
 
 def test_throttling_costs_and_is_counted() -> None:

@@ -11,14 +11,14 @@ import platform
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.daemon import budget, host
-from penstock.daemon.advisory import Advisory
+from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.api import Api, RefusedError
 from penstock.daemon.board import Board
 from penstock.daemon.conductor import Conductor, Cycle, Watch
@@ -29,9 +29,10 @@ from penstock.daemon.services import SERVICES, Equipment, Outside, ProbeOnDemand
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.systemd import Notifier, inherited_sockets
 from penstock.daemon.thinker import SpawnedThinker, Thinker
-from penstock.daemon.wire import Standing
+from penstock.daemon.wire import standing_document
 from penstock.models import burst
 from penstock.probes import leftovers
+from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.probes.probe import Leftover, Probe
 from penstock.vocabulary import Context, Place
@@ -53,6 +54,7 @@ class Surroundings:
     host_name: str
     host_verdict: Callable[[datetime], budget.Verdict]
     seed: int
+    loop_tick_seconds: float = LOOP_TICK_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +137,19 @@ async def sweep(configuration: Configuration, app: App, outside: Outside) -> Non
         log.warning("%s %s is left behind: %s", kept.leftover.kind, kept.leftover.name, kept.reason)
 
 
-async def run_once(configuration: Configuration) -> tuple[list[Cycle], Standing]:
-    """One cycle for every context that is watched, in the foreground, without a socket."""
+async def run_once(configuration: Configuration) -> Mapping[str, Any]:
+    """One cycle for every context that is watched, in the foreground, without a socket; a document of what came of it.
+
+    Raises StoreError.
+    """
     async with contextlib.AsyncExitStack() as resources:
         surroundings = await _real_surroundings(configuration, resources)
         app = await resources.enter_async_context(assembled(configuration, surroundings))
         await sweep(configuration, app, surroundings.outside)
         await app.conductor.prepare()
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
-        return cycles, app.board.standing(surroundings.clock.now())
+        standing = standing_document(app.board.standing(surroundings.clock.now()))
+        return {"cycles": [cycle_document(cycle) for cycle in cycles], **standing}
 
 
 async def serve(load: Callable[[], Configuration]) -> None:
@@ -273,7 +279,7 @@ async def _real_surroundings(
     log.info("region %s, instance type %s (%s)", identity.region, identity.instance_type, identity.sentence)
     return Surroundings(
         clock=SystemClock(),
-        outside=AwsOutside(configuration, resources),
+        outside=await resources.enter_async_context(AwsOutside(configuration)),
         thinker=SpawnedThinker(),
         region=identity.region,
         instance_type=identity.instance_type,
@@ -310,6 +316,7 @@ def _watches(configuration: Configuration, surroundings: Surroundings, store: As
                 outside=surroundings.outside,
                 region=region,
                 host_name=surroundings.host_name,
+                loop_tick_seconds=surroundings.loop_tick_seconds,
             )
             probe = ProbeOnDemand(service, equipment)
             place = Place(
@@ -351,7 +358,9 @@ async def _ledger(
     limit = budget.daily_limit(
         configuration.budget, credit_bytes_per_day=ceiling.credit_bytes_max if ceiling else 0.0
     )
-    since = surroundings.clock.now() - 2 * budget.DAY
+    since = (
+        surroundings.clock.now() - 30 * budget.DAY
+    )  # a clock that steps there and back finds its rows again
     return budget.Ledger(limit, tuple(await store.run(lambda s: s.spend(since=since))))
 
 

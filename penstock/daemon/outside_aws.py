@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Self
 
 from penstock.daemon.config import Configuration
 from penstock.probes.aws import open_message_queues, open_object_store
@@ -13,14 +14,23 @@ _PING_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing,
 
 
 class AwsOutside:
-    """`penstock.daemon.services.Outside` on AWS, or on whatever endpoints the configuration names."""
+    """`penstock.daemon.services.Outside` on AWS, or on whatever endpoints the configuration names.
 
-    def __init__(self, configuration: Configuration, resources: AsyncExitStack) -> None:
+    A context manager: on leaving it, all clients are closed. Whoever uses them must have ended before.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._resources = resources
+        self._resources = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._stores: dict[str, ObjectStore] = {}
         self._queues: dict[str, MessageQueues] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self._resources.aclose()
 
     async def object_store(self, region: str) -> ObjectStore:
         """S3 in this region. Raises Denied when there are no usable credentials."""

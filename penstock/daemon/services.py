@@ -41,6 +41,7 @@ class Equipment:
     outside: Outside
     region: str
     host_name: str  # tells apart the queues of hosts that share an account
+    loop_tick_seconds: float  # how often a probe looks how late its event loop is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ async def _s3_upload_probe(equipment: Equipment) -> Probe[S3UploadSetting]:
         journal=equipment.journal,
         bucket=section.bucket_in(equipment.region),
         key_prefix=section.key_prefix,
+        loop_tick_seconds=equipment.loop_tick_seconds,
     )
 
 
@@ -121,6 +123,7 @@ async def _sqs_delivery_probe(equipment: Equipment) -> Probe[SqsDeliverySetting]
         journal=equipment.journal,
         queue_name=f"{section.queue_name_prefix}-{equipment.host_name}",
         visibility_timeout_seconds=int(section.visibility_timeout_seconds),
+        loop_tick_seconds=equipment.loop_tick_seconds,
     )
 
 

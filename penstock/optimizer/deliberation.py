@@ -61,8 +61,6 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
     return Conclusion(fit=fit, plan=plan)
 
 
-def _fit(
-    model: PerformanceModel[Any], question: Question[Any], history: tuple[Observation[Any], ...]
-) -> Fit:
+def _fit(model: PerformanceModel[Any], question: Question[Any], history: tuple[Observation[Any], ...]) -> Fit:
     learned = model.fit(question.place, history, prior=question.prior, seed=question.seed)
     return evidence.attach(learned, model, history)

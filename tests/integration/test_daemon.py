@@ -1,0 +1,296 @@
+"""The real daemon as a process, on the lab's services over HTTP: it learns, survives, refuses and cleans up."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from penstock.client.connection import ask
+from penstock.lab import worlds
+from penstock.lab.link import LinkTruth
+from penstock.lab.worlds import World
+from penstock.trial.stage import CREDENTIALS, Process, daemon, lab_endpoint, process, status_of
+
+WAIT_SECONDS_MAX = 60.0
+BUCKET = "test-bucket"
+FAST = World(
+    name="fast",
+    story="quick enough for a test",
+    link=LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=8e6,
+        host_rate_bytes_per_second=40e6,
+        service_latency_seconds_median=0.005,
+    ),
+    queue=worlds.NEAR.queue,
+)
+
+CONFIGURATION = """
+[daemon]
+state_directory = "{directory}/state"
+runtime_directory = "{directory}/run"
+seed = 1
+[host]
+region = "lab-1"
+instance_type = "lab"
+[aws]
+s3_endpoint_url = "{s3_endpoint_url}"
+sqs_endpoint_url = "{sqs_endpoint_url}"
+connect_timeout_seconds = "1s"
+read_timeout_seconds = "5s"
+[probes.s3_upload]
+is_enabled = true
+bucket = "test-bucket"
+object_size_bytes = ["6MiB"]
+mean_interval_seconds = "0.4s"
+duration_seconds_max = "2s"
+thread_count_max = 16
+[probes.sqs_delivery]
+is_enabled = true
+mean_interval_seconds = "0.4s"
+duration_seconds_max = "1s"
+thread_count_max = 8
+[budget]
+usd_per_day = 100
+duty_cycle_fraction = 1
+host_cpu_fraction_max = 1
+"""
+
+
+class Stage:
+    """A lab, a configuration and what can be asked of both."""
+
+    def __init__(self, directory: Path, s3_endpoint_url: str, sqs_endpoint_url: str) -> None:
+        self.directory = directory
+        self.socket_path = directory / "run/penstock.sock"
+        self.configuration_file = directory / "penstock.toml"
+        self.configuration_file.write_text(
+            CONFIGURATION.format(
+                directory=directory, s3_endpoint_url=s3_endpoint_url, sqs_endpoint_url=sqs_endpoint_url
+            )
+        )
+        for name in ("state", "run"):
+            (directory / name).mkdir()
+        self.s3, self.sqs = self._client("s3", s3_endpoint_url), self._client("sqs", sqs_endpoint_url)
+
+    def daemon(self) -> contextlib.AbstractContextManager[Process]:
+        return daemon(self.configuration_file, self.socket_path)
+
+    def ask(self, target: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(ask(str(self.socket_path), "GET", target).body)
+        return document
+
+    def advice(self) -> dict[str, Any]:
+        return self.ask("/v1/recommendation?operation=s3_upload&payload_size_bytes=6MiB")
+
+    def wait_for(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while time.monotonic() < deadline:
+            status = status_of(self.socket_path)
+            if status is not None and holds(status):
+                return status
+            time.sleep(0.05)
+        raise AssertionError(f"did not come to pass in {WAIT_SECONDS_MAX} s; last status: {status}")
+
+    def leftovers(self) -> list[str]:
+        objects = self.s3.list_objects_v2(Bucket=BUCKET).get("Contents", [])
+        uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
+        return [o["Key"] for o in (*objects, *uploads)] + self.sqs.list_queues().get("QueueUrls", [])
+
+    @staticmethod
+    def _client(service: str, endpoint_url: str) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=endpoint_url,
+            region_name="lab-1",
+            aws_access_key_id="lab",
+            aws_secret_access_key="lab",  # noqa: S106  # the lab accepts anything
+            config=Config(s3={"addressing_style": "path"}),
+        )
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A lab with a bucket, and no daemon yet."""
+    with lab_endpoint("s3", FAST, tmp_path) as s3, lab_endpoint("sqs", FAST, tmp_path) as sqs:
+        stage = Stage(tmp_path, s3, sqs)
+        stage.s3.create_bucket(Bucket=BUCKET)
+        yield stage
+
+
+def has_measured(count: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: (
+        bool(status["contexts"])
+        and all(context["observation_count"] >= count for context in status["contexts"])
+    )
+
+
+def run_daemon(stage: Stage, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end, which must come by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, **CREDENTIALS, **environment},
+    )
+
+
+def test_it_learns_advises_and_leaves_nothing_behind(stage: Stage) -> None:
+    """From the first probe over HTTP to an answer over the socket; after SIGTERM all is gone but the database."""
+    with stage.daemon():
+        assert stage.advice()["basis"] in {"default", "prior"}
+        stage.wait_for(has_measured(3))
+        advice = stage.advice()
+        snapshot = json.loads((stage.directory / "run/recommendations.json").read_text())
+
+    assert advice["basis"] in {"model", "measured"}
+    assert advice["setting"] in [r["setting"] for r in snapshot["recommendations"]]
+    assert not stage.socket_path.exists()
+    assert stage.leftovers() == []
+
+
+def test_a_killed_daemon_advises_at_once_and_sweeps(stage: Stage) -> None:
+    """After `kill -9` in the middle of its work the next life gives the same advice and removes what was left."""
+    with stage.daemon() as running:
+        stage.wait_for(has_measured(2))
+        stage.wait_for(lambda status: status["activity"].startswith("probing s3"))
+        advice = stage.advice()
+        os.kill(running.pid, signal.SIGKILL)
+    assert stage.leftovers() != []  # its queue at least
+
+    configured = stage.configuration_file.read_text()
+    stage.configuration_file.write_text(configured.replace("is_enabled = true", "is_enabled = false"))
+    with stage.daemon():
+        again = stage.advice()
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while stage.leftovers() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    assert stage.leftovers() == []
+    assert again["setting"] == advice["setting"]
+    assert again["basis"] == advice["basis"]
+
+
+def test_every_mistake_in_the_configuration_is_named(stage: Stage) -> None:
+    """A malformed configuration ends it with status 2 and one line for each mistake, without a traceback."""
+    stage.configuration_file.write_text('[daemon]\nseeed = 1\n[budget]\nusd_per_day = "a lot"\n')
+    ended = run_daemon(stage)
+
+    assert ended.returncode == 2
+    assert "daemon.seeed" in ended.stderr
+    assert "did you mean seed" in ended.stderr
+    assert "budget.usd_per_day" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_socket_in_use_is_left_alone(stage: Stage) -> None:
+    """A second daemon on the same socket ends with a sentence, and the first one goes on."""
+    with stage.daemon():
+        ended = run_daemon(stage)
+        assert status_of(stage.socket_path) is not None
+
+    assert ended.returncode == 1
+    assert "already in use" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_state_directory_in_use_is_left_alone(stage: Stage) -> None:
+    """Two daemons never share a database, whatever their sockets."""
+    with stage.daemon():
+        (stage.directory / "elsewhere").mkdir()
+        text = stage.configuration_file.read_text()
+        stage.configuration_file.write_text(
+            text.replace(f"{stage.directory}/run", f"{stage.directory}/elsewhere")
+        )
+        ended = run_daemon(stage)
+
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_unreachable_endpoint_is_said_and_survived(stage: Stage) -> None:
+    """Without a network it serves what it knows, and its status says what is wrong."""
+    text = stage.configuration_file.read_text()
+    lines = [
+        's3_endpoint_url = "http://127.0.0.1:9"' if line.startswith("s3_endpoint_url") else line
+        for line in text.splitlines()
+    ]
+    stage.configuration_file.write_text("\n".join(lines))
+    with stage.daemon():
+        status = stage.wait_for(
+            lambda status: any("refused" in cycle["sentence"] for cycle in status["cycles"])
+        )
+        assert stage.advice()["setting"]["thread_count"] >= 1
+
+    assert any("check that it runs" in cycle["sentence"] for cycle in status["cycles"])
+
+
+def test_missing_credentials_are_said_and_survived(stage: Stage) -> None:
+    """Without credentials it serves what it knows, and its status says what to do."""
+    environment = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)]
+    with process(command, environment):
+        status = stage.wait_for(lambda status: any("redentials" in c["sentence"] for c in status["cycles"]))
+        assert stage.advice()["setting"]["thread_count"] >= 1
+
+    assert status["cycles"]
+
+
+def test_a_corrupted_database_is_set_aside(stage: Stage) -> None:
+    """Garbage in place of the database does not stop the service, and is kept for whoever wants to look."""
+    (stage.directory / "state/penstock.db").write_bytes(b"this is not a database" * 1000)
+    with stage.daemon():
+        assert stage.advice()["basis"] in {"default", "prior"}
+
+    assert list((stage.directory / "state").glob("penstock.db.corrupt-*"))
+
+
+def test_reload_takes_up_a_new_configuration_and_refuses_a_bad_one(stage: Stage) -> None:
+    """SIGHUP with a mistake changes nothing; with a good file the next life has it, on the same socket."""
+    with stage.daemon() as running:
+        good = stage.configuration_file.read_text()
+        stage.configuration_file.write_text("[daemon]\nnonsense = 1\n")
+        answer = ask(str(stage.socket_path), "POST", "/-/reload", body=b"")
+        assert answer.status == 409
+        assert b"nonsense" in answer.body
+
+        stage.configuration_file.write_text(good.replace('["6MiB"]', '["7MiB"]'))
+        os.kill(running.pid, signal.SIGHUP)
+        stage.wait_for(lambda status: any(c["payload_size_bytes"] == 7 * 2**20 for c in status["contexts"]))
+
+
+def test_one_cycle_in_the_foreground(stage: Stage) -> None:
+    """`penstock run --once --json` measures each context once and prints one document."""
+    ended = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("penstock")),
+            "run",
+            "--once",
+            "--json",
+            "--config",
+            str(stage.configuration_file),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **CREDENTIALS},
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
+    assert all(cycle["is_conclusive"] for cycle in document["cycles"])
+    assert stage.leftovers() == []

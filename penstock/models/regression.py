@@ -18,7 +18,7 @@ quadratic approximation at the peak is not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,16 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A law, what was measured, and what was believed before."""
+
+    law: Law
+    data: Measurements
+    prior: Gaussian
+    misfit: Misfit = field(default_factory=Misfit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
     """The most probable parameters, with what the search learned about the noise."""
 
@@ -77,83 +87,59 @@ class Peak:
     sigma: float
     weights: Array
     covariance: Array
-    log_evidence: float
 
 
-def maximise(law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, starts: Array) -> Peak:
+def maximise(problem: Problem, starts: Array) -> Peak:
     """The best peak that is found from the starts (starts, parameters)."""
+    data = problem.data
     if not len(data):
-        return Peak(
-            theta=prior.mean,
-            sigma=_SIGMA_TYPICAL,
-            weights=np.ones(0),
-            covariance=prior.covariance,
-            log_evidence=0.0,
-        )
+        prior = problem.prior
+        return Peak(theta=prior.mean, sigma=_SIGMA_TYPICAL, weights=np.ones(0), covariance=prior.covariance)
     theta, sigma, weights = starts, np.ones(len(starts)), np.ones((len(starts), len(data)))
     for cap in (1.0, 0.4, 0.2, np.inf, np.inf, np.inf):
-        theta = _descend(law, data, prior, misfit, theta, sigma, weights, iterations=5)
-        residual = data.log_values - law(theta)
-        sigma = (
-            np.minimum(_sigma(residual, weights, data), cap) if np.isinf(cap) else np.full(len(theta), cap)
-        )
+        theta = _descend(problem, theta, sigma, weights, iterations=5)
+        residual = data.log_values - problem.law(theta)
+        sigma = _sigma(residual, weights, data) if np.isinf(cap) else np.full(len(theta), cap)
         weights = _weights(residual, sigma, data)
-    scores = [_log_evidence(law, data, prior, misfit, t, s) for t, s in zip(theta, sigma, strict=True)]
+    scores = [_log_evidence(problem, t, float(s)) for t, s in zip(theta, sigma, strict=True)]
     best = int(np.argmax(scores))
-    return peak_at(law, data, prior, misfit, theta[best], float(sigma[best]), weights[best], scores[best])
+    return _peak_at(problem, theta[best], float(sigma[best]), weights[best])
 
 
-def refine(
-    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, peak: Peak, *, iterations: int = 4
-) -> Peak:
+def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
     """Follow a peak to new data, a new prior or a new misfit from where it was; cheap, for one step at a time."""
-    theta, sigma = peak.theta[None], np.array([peak.sigma])
+    theta, sigma, data = peak.theta[None], np.array([peak.sigma]), problem.data
     for _ in range(2):
-        weights = _weights(data.log_values - law(theta), sigma, data)
-        theta = _descend(law, data, prior, misfit, theta, sigma, weights, iterations=iterations)
-        sigma = _sigma(data.log_values - law(theta), weights, data)
-    return peak_at(law, data, prior, misfit, theta[0], float(sigma[0]), weights[0], 0.0)
+        weights = _weights(data.log_values - problem.law(theta), sigma, data)
+        theta = _descend(problem, theta, sigma, weights, iterations=iterations)
+        sigma = _sigma(data.log_values - problem.law(theta), weights, data)
+    return _peak_at(problem, theta[0], float(sigma[0]), weights[0])
 
 
-def peak_at(
-    law: Law,
-    data: Measurements,
-    prior: Gaussian,
-    misfit: Misfit,
-    theta: Array,
-    sigma: float,
-    weights: Array,
-    log_evidence: float,
-) -> Peak:
+def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Peak:
     """The peak at parameters that were found, with the covariance of its neighbourhood."""
-    jacobian = _jacobian(law, theta[None])[0]
-    noise = noise_covariance(data, misfit, sigma, weights)
-    information = jacobian.T @ np.linalg.solve(noise, jacobian) + np.linalg.inv(prior.covariance)
-    return Peak(
-        theta=theta,
-        sigma=sigma,
-        weights=weights,
-        covariance=np.linalg.inv(information),
-        log_evidence=log_evidence,
-    )
+    jacobian = _jacobian(problem.law, theta[None])[0]
+    noise = noise_covariance(problem.data, problem.misfit, sigma, weights)
+    information = jacobian.T @ np.linalg.solve(noise, jacobian) + np.linalg.inv(problem.prior.covariance)
+    covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
+    return Peak(theta=theta, sigma=sigma, weights=weights, covariance=covariance)
 
 
-def sample(
-    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, peak: Peak, *, count: int, seed: int
-) -> Array:
+def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
     """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet."""
+    prior, data = problem.prior, problem.data
     rng = np.random.default_rng(seed)
     half = rng.standard_normal((count // 2, len(prior.mean)))
     directions = np.concatenate([half, -half])
-    means = prior.mean + directions @ np.linalg.cholesky(prior.covariance).T
+    means = np.asarray(prior.mean + directions @ np.linalg.cholesky(prior.covariance).T, dtype=np.float64)
     if not len(data):
         return means
-    noise = np.linalg.cholesky(noise_covariance(data, misfit, peak.sigma, peak.weights))
+    noise = np.linalg.cholesky(noise_covariance(data, problem.misfit, peak.sigma, peak.weights))
     half_noise = rng.standard_normal((count // 2, len(data)))
     targets = data.log_values + np.concatenate([half_noise, -half_noise]) @ noise.T
-    start = np.repeat(peak.theta[None], count, axis=0)
     whiten = np.broadcast_to(np.linalg.inv(noise), (count, len(data), len(data)))
-    return _levenberg(law, targets, whiten, means, np.linalg.inv(prior.covariance), start, iterations=6)
+    goal = _Goal(problem.law, np.asarray(targets), np.asarray(whiten), means, _inverse(prior.covariance))
+    return _levenberg(goal, np.repeat(peak.theta[None], count, axis=0), iterations=6)
 
 
 def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
@@ -165,7 +151,7 @@ def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: 
 def structure(data: Measurements, misfit: Misfit) -> Array:
     """The part of the covariance that measurements share: the misfit where they are near, and the client."""
     same_client = (data.group[:, None] == data.group[None, :]) & (data.group[:, None] >= 0)
-    shared = misfit.group_spread**2 * same_client.astype(np.float64)
+    shared = np.asarray(misfit.group_spread**2 * same_client, dtype=np.float64)
     if misfit.amplitude > 0:
         both = data.has_misfit[:, None] & data.has_misfit[None, :]
         shared += (
@@ -188,15 +174,15 @@ _SIGMAS = (0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.32)
 MISFIT_MEASUREMENT_COUNT_MIN = 5
 
 
-def learn_misfit(law: Law, data: Measurements, prior: Gaussian, peak: Peak) -> Misfit:
+def learn_misfit(problem: Problem, peak: Peak) -> Misfit:
     """The misfit around the peak, averaged over what its amplitude and lengths may be.
 
     Averaging instead of choosing keeps a little doubt about the law also where it seems to fit.
     """
     shapes = [(a, lengths) for a in _AMPLITUDES for lengths in _LENGTHS]
     scores = np.array([np.log(_AMPLITUDES[a]) for a, _ in shapes])
-    if int(data.has_misfit.sum()) >= MISFIT_MEASUREMENT_COUNT_MIN:
-        scores += _marginals(law, data, prior, peak, shapes)
+    if int(problem.data.has_misfit.sum()) >= MISFIT_MEASUREMENT_COUNT_MIN:
+        scores += _marginals(problem, peak, shapes)
     weights = np.exp(scores - scores.max())
     weights /= weights.sum()
     likeliest = int(np.argmax([w if a > 0 else 0.0 for w, (a, _) in zip(weights, shapes, strict=True)]))
@@ -204,18 +190,19 @@ def learn_misfit(law: Law, data: Measurements, prior: Gaussian, peak: Peak) -> M
     return Misfit(amplitude=amplitude, length_octaves=shapes[likeliest][1])
 
 
-def _marginals(
-    law: Law, data: Measurements, prior: Gaussian, peak: Peak, shapes: list[tuple[float, tuple[float, float]]]
-) -> Array:
+def _marginals(problem: Problem, peak: Peak, shapes: list[tuple[float, tuple[float, float]]]) -> Array:
     """Logarithm of the marginal likelihood of each shape, with the noise integrated out and the law linearised."""
+    law, data = problem.law, problem.data
     jacobian = _jacobian(law, peak.theta[None])[0]
-    explained = jacobian @ prior.covariance @ jacobian.T
+    explained = jacobian @ problem.prior.covariance @ jacobian.T
     residual = data.log_values - law(peak.theta[None])[0]
     doubts = np.array([-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.8) ** 2 for sigma in _SIGMAS])
     scores = np.empty(len(shapes))
     for index, (amplitude, lengths) in enumerate(shapes):
         misfit = Misfit(amplitude=amplitude, length_octaves=lengths)
-        each = [_marginal(residual, explained, noise_covariance(data, misfit, s, peak.weights)) for s in _SIGMAS]
+        each = [
+            _marginal(residual, explained, noise_covariance(data, misfit, s, peak.weights)) for s in _SIGMAS
+        ]
         scores[index] = np.logaddexp.reduce(np.array(each) + doubts)
     return scores
 
@@ -248,82 +235,79 @@ def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
     return np.asarray(np.maximum(np.sqrt(variance), _SIGMA_MIN), dtype=np.float64)
 
 
-def log_evidence(
-    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, starts: Array, *, sigma: float
-) -> float:
+def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
     """How likely the measurements are under the prior, all parameters together, with noise of this size.
 
     Noise and misfit are given: two explanations can only be compared at the same.
     """
-    if not len(data):
+    if not len(problem.data):
         return 0.0
-    found = maximise(law, data, prior, misfit, starts)
-    return _log_evidence(law, data, prior, misfit, found.theta, sigma)
+    return _log_evidence(problem, maximise(problem, starts).theta, sigma)
 
 
-def _log_evidence(
-    law: Law, data: Measurements, prior: Gaussian, misfit: Misfit, theta: Array, sigma: float
-) -> float:
+def _log_evidence(problem: Problem, theta: Array, sigma: float) -> float:
     """Laplace's approximation, with the dips in the likelihood."""
-    residual = data.log_values - law(theta[None])[0]
+    data, prior = problem.data, problem.prior
+    residual = data.log_values - problem.law(theta[None])[0]
     scale = sigma * data.noise_scale
     core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
     likelihood = np.log(core + np.where(data.is_trusted, 0.0, _stray_density(residual)) + 1e-300).sum()
     away = theta - prior.mean
-    peak = peak_at(
-        law, data, prior, misfit, theta, sigma, _weights(residual[None], np.array([sigma]), data)[0], 0.0
-    )
+    peak = _peak_at(problem, theta, sigma, _weights(residual[None], np.array([sigma]), data)[0])
     volume = np.linalg.slogdet(peak.covariance)[1] - np.linalg.slogdet(prior.covariance)[1]
     return float(likelihood - 0.5 * away @ np.linalg.solve(prior.covariance, away) + 0.5 * volume)
 
 
-def _descend(
-    law: Law,
-    data: Measurements,
-    prior: Gaussian,
-    misfit: Misfit,
-    theta: Array,
-    sigma: Array,
-    weights: Array,
-    *,
-    iterations: int,
-) -> Array:
-    shared = structure(data, misfit)
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """Many least-squares problems at once: each has its own targets, whitening and prior mean."""
+
+    law: Law
+    targets: Array
+    whiten: Array
+    means: Array
+    precision: Array
+
+    def cost(self, at: Array) -> tuple[Array, Array]:
+        """Sum of squares, and the whitened residuals."""
+        residual = np.einsum("mij,mj->mi", self.whiten, self.targets - self.law(at))
+        away = self.means - at
+        return (residual**2).sum(axis=1) + np.einsum("mi,ij,mj->m", away, self.precision, away), residual
+
+
+def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, iterations: int) -> Array:
+    data, prior = problem.data, problem.prior
     own = (sigma[:, None] * data.noise_scale) ** 2 / np.maximum(weights, 1e-3)
-    covariance = shared + own[:, :, None] * np.eye(len(data))
-    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+    covariance = structure(data, problem.misfit) + own[:, :, None] * np.eye(len(data))
+    whiten = _inverse(np.asarray(np.linalg.cholesky(covariance), dtype=np.float64))
     targets = np.broadcast_to(data.log_values, weights.shape)
     means = np.broadcast_to(prior.mean, theta.shape)
     return _levenberg(
-        law, targets, whiten, means, np.linalg.inv(prior.covariance), theta, iterations=iterations
+        _Goal(problem.law, targets, whiten, means, _inverse(prior.covariance)), theta, iterations=iterations
     )
 
 
-def _levenberg(
-    law: Law, targets: Array, whiten: Array, means: Array, precision: Array, theta: Array, *, iterations: int
-) -> Array:
-    """Levenberg-Marquardt for many problems at once."""
-
-    def cost(at: Array) -> tuple[Array, Array]:
-        residual = np.einsum("mij,mj->mi", whiten, targets - law(at))
-        away = means - at
-        return (residual**2).sum(axis=1) + np.einsum("mi,ij,mj->m", away, precision, away), residual
-
+def _levenberg(goal: _Goal, theta: Array, *, iterations: int) -> Array:
+    """Levenberg-Marquardt, each problem with its own damping."""
     damping = np.full(len(theta), 1e-2)
-    current, residual = cost(theta)
+    current, residual = goal.cost(theta)
     for _ in range(iterations):
-        jacobian = whiten @ _jacobian(law, theta)
-        slope = np.einsum("mni,mn->mi", jacobian, residual) + (means - theta) @ precision
-        curve = np.einsum("mni,mnj->mij", jacobian, jacobian) + precision
+        jacobian = goal.whiten @ _jacobian(goal.law, theta)
+        slope = np.einsum("mni,mn->mi", jacobian, residual) + (goal.means - theta) @ goal.precision
+        curve = np.swapaxes(jacobian, 1, 2) @ jacobian + goal.precision
         curve += damping[:, None, None] * np.einsum("mii->mi", curve)[:, :, None] * np.eye(theta.shape[1])
         step = np.clip(np.linalg.solve(curve, slope[:, :, None])[:, :, 0], -_STEP_MAX, _STEP_MAX)
-        tried, tried_residual = cost(theta + step)
+        tried, tried_residual = goal.cost(theta + step)
         better = tried < current
         theta = np.where(better[:, None], theta + step, theta)
         residual = np.where(better[:, None], tried_residual, residual)
         current = np.where(better, tried, current)
         damping = np.where(better, damping * 0.2, damping * 8.0)
     return theta
+
+
+def _inverse(matrices: Array) -> Array:
+    return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
 
 def _jacobian(law: Law, theta: Array) -> Array:

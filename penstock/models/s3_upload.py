@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, inf, log
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ from penstock.models.regression import (
     Measurements,
     Misfit,
     Peak,
+    Problem,
     learn_misfit,
     log_evidence,
     matern,
@@ -200,13 +201,10 @@ class _Transfers:
 
     def log_throughput(self, theta: Array) -> Array:
         """Logarithm of bytes per second, (draws, settings)."""
-        return self._whole(theta)[0]
+        return self.whole(theta)[0]
 
-    def idle_fraction(self, theta: Array) -> Array:
-        """Share of the connections' time that no request used, (draws, settings)."""
-        return self._whole(theta)[1]
-
-    def _whole(self, theta: Array) -> tuple[Array, Array]:
+    def whole(self, theta: Array) -> tuple[Array, Array]:
+        """Logarithm of bytes per second, and the share of the connections' time that no request used."""
         steady = _log_rate(theta, self.n, self.s, self.is_burst)
         if self.is_steady.all():
             return steady, np.zeros_like(steady)
@@ -219,7 +217,11 @@ class _Transfers:
         mixing = 1.0 / (1.0 + np.exp(-_column(theta, _MIXING)))
         flow = parts / self.n * wave
         moving = np.where(parts > self.n, (1.0 - mixing) * lockstep + mixing * flow, lockstep)
-        late = np.exp(_column(theta, _TAIL)) * wave + np.exp(_column(theta, _D)) + parts * np.exp(_column(theta, _D_PART))
+        late = (
+            np.exp(_column(theta, _TAIL)) * wave
+            + np.exp(_column(theta, _D))
+            + parts * np.exp(_column(theta, _D_PART))
+        )
         seconds = moving + self.objects * late
         idle = 1.0 - (self.full * self.n * wave + self.rest * last) / (self.n * seconds)
         whole = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
@@ -227,23 +229,21 @@ class _Transfers:
 
 
 def _planned(
-    context: Context, thread_count: Array, part_size_bytes: Array, *, object_count: int, is_burst: bool
+    size: Array, thread_count: Array, part_size_bytes: Array, *, object_count: int, is_burst: bool
 ) -> _Transfers:
-    """Whole objects of a context, `object_count` of them at a time."""
-    size = float(max(context.payload_size_bytes, 1))
+    """Whole objects of these sizes, `object_count` of them at a time."""
     s = np.minimum(part_size_bytes, size)
     parts = np.ceil(size / s)
     requests = parts * max(object_count, 1)
-    stream = np.full(s.shape, size <= PART_SIZE_BYTES_MIN)
+    stream = size <= PART_SIZE_BYTES_MIN
     n = np.where(stream, thread_count, np.minimum(thread_count, requests))
     full = np.floor(requests / n)
-    rest = requests - full * n
     return _Transfers(
         n=n,
         s=size / parts,  # the last part may be short: the mean is what moves
         full=full,
-        rest=rest,
-        transferred=np.full(s.shape, size * max(object_count, 1)),
+        rest=requests - full * n,
+        transferred=size * max(object_count, 1),
         objects=np.where(parts > 1, 1.0, 0.0),
         is_burst=np.full(s.shape, float(is_burst)),
         is_steady=stream,
@@ -257,7 +257,7 @@ def _planned(
 class _Evidence:
     """Rows of numbers, as they are kept in `Fit.state`; each is one equation for the parameters."""
 
-    rows: tuple[tuple[float, ...], ...]
+    rows: tuple[_Row, ...]
 
     @property
     def table(self) -> Array:
@@ -268,6 +268,9 @@ class _Evidence:
 
     def law(self) -> Law:
         return Law(self)
+
+    def problem(self, prior: Gaussian, misfit: Misfit | None = None) -> Problem:
+        return Problem(law=self.law(), data=self.measurements(), prior=prior, misfit=misfit or Misfit())
 
     def measurements(self) -> Measurements:
         return Measurements(
@@ -280,6 +283,7 @@ class _Evidence:
         )
 
 
+_Row: TypeAlias = tuple[float, ...]
 _ROW = (
     "kind",
     "log_value",
@@ -296,7 +300,9 @@ _ROW = (
     "observation",
 )
 _WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE = range(5)
-_DETAILED_COUNT = 40  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
+_DETAILED_COUNT = (
+    40  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
+)
 _IDLE_FLOOR = 0.02  # idle shares below this are alike
 
 
@@ -318,7 +324,7 @@ class Law:
         self._parts = self._transfers.full * self._transfers.n + self._transfers.rest
 
     def __call__(self, theta: Array) -> Array:
-        values, idle = self._transfers._whole(theta)
+        values, idle = self._transfers.whole(theta)
         values = np.where(self._kind == _IDLE, np.log(np.maximum(idle, 0.0) + _IDLE_FLOOR), values)
         ending = np.logaddexp(
             _column(theta, _D), _column(theta, _D_PART) + np.log(np.maximum(self._parts, 1.0))
@@ -331,11 +337,15 @@ def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]
     limits = burst.ceiling(place.instance_type)
     bursts = _burst_flags(limits, observations)
     clients = sorted({o.client for o in observations} - {"penstock"})
-    rows: list[tuple[float, ...]] = []
+    rows: list[_Row] = []
     for index, (observation, is_burst) in enumerate(zip(observations, bursts, strict=True)):
         client = clients.index(observation.client) if observation.client in clients else -1
         is_recent = index >= len(observations) - _DETAILED_COUNT
-        rows += [row for row in _rows(observation, float(is_burst), client, index) if is_recent or row[0] <= _STEADY]
+        rows += [
+            row
+            for row in _rows(observation, float(is_burst), client, index)
+            if is_recent or row[0] <= _STEADY
+        ]
     return _Evidence(rows=tuple(rows))
 
 
@@ -356,9 +366,7 @@ def _burst_flags(
 _ON_CREDITS = 1.3
 
 
-def _rows(
-    observation: Observation[S3UploadSetting], is_burst: float, client: int, index: int
-) -> list[tuple[float, ...]]:
+def _rows(observation: Observation[S3UploadSetting], is_burst: float, client: int, index: int) -> list[_Row]:
     """The equations of one observation; none when nothing arrived."""
     if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
         return []
@@ -366,9 +374,7 @@ def _rows(
     throttled = observation.throttled_count > 0
     trusted = float(throttled or observation.failed_count > 0)
 
-    def row(
-        kind: int, value: float, noise_scale: float = 1.0, *, is_trusted: float = 0.0
-    ) -> tuple[float, ...]:
+    def row(kind: int, value: float, noise_scale: float = 1.0, *, is_trusted: float = 0.0) -> _Row:
         place = (
             shape.n,
             shape.s,
@@ -497,15 +503,18 @@ class _Posterior:
             values, covariance = values + shift, covariance - reach @ gain
         factor = np.linalg.cholesky(covariance + 1e-6 * np.eye(len(here)))
         normal = np.random.default_rng(len(here)).standard_normal((len(values) // 2, len(here)))
-        return values + np.concatenate([normal, -normal])[: len(values)] @ factor.T
+        wiggles = np.concatenate([normal, -normal])[: len(values)] @ factor.T
+        return np.asarray(values + wiggles, dtype=np.float64)
 
     def _misfit_at(self, transfers: _Transfers) -> tuple[Array, Array, Array]:
+        """What the Gaussian process adds to each draw, the gain that does it, and the covariance with the evidence."""
         data = self.evidence.measurements()
         reach = matern(_coordinates(transfers), data.coordinates, self.misfit.length_octaves)
-        reach = self.misfit.amplitude**2 * reach * data.has_misfit
+        reach = np.asarray(self.misfit.amplitude**2 * reach * data.has_misfit, dtype=np.float64)
         residual = data.log_values - self.evidence.law()(self.draws)
-        gain = np.linalg.solve(noise_covariance(data, self.misfit, self.sigma, self.weights), reach.T)
-        return residual @ gain, gain, reach
+        noise = noise_covariance(data, self.misfit, self.sigma, self.weights)
+        gain = np.asarray(np.linalg.solve(noise, reach.T), dtype=np.float64)
+        return np.asarray(residual @ gain, dtype=np.float64), gain, reach
 
 
 def _coordinates(transfers: _Transfers) -> Array:
@@ -524,7 +533,9 @@ _RAMP_PART_BYTES = 8 * MiB
 _OBSERVATION_COUNT_MAX = 100
 _PROBE_WAVES = 3
 _PROBE_SECONDS = 2.0
-_INTERVAL = 1.645  # standard deviations: 90 %
+_INTERVAL = (
+    1.9  # standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -617,7 +628,7 @@ class S3UploadModel:
         prior: Fit | None,
         seed: int,
     ) -> Fit:
-        """The posterior since the place last changed, from the neighbour's parameters where they fit and tables else."""
+        """The posterior since the place last changed; from the neighbour's parameters where they fit."""
         ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
         learned = _learn(place, _evidence(place, ordered), prior, seed)
         return Fit(
@@ -699,7 +710,7 @@ class S3UploadModel:
         rate = float(np.exp(posterior.log_throughput(transfers)[0]).mean())
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
-            "multipart_threshold_bytes": float(_threshold_bytes(fit, self, context, setting, demand)),
+            "multipart_threshold_bytes": _threshold_bytes(posterior, setting),
             "memory_bytes": n * s,
             "crt_target_gbps": 0.4 * setting.thread_count,
             "request_rate_per_second": rate / s,
@@ -719,8 +730,9 @@ class S3UploadModel:
     def _transfers(self, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> _Transfers:
         threads = np.array([x.thread_count for x in settings], dtype=np.float64)
         parts = np.array([x.part_size_bytes for x in settings], dtype=np.float64)
+        size = np.full(len(settings), float(max(context.payload_size_bytes, 1)))
         is_burst = demand.regime is Regime.BURST
-        return _planned(context, threads, parts, object_count=demand.object_count, is_burst=is_burst)
+        return _planned(size, threads, parts, object_count=demand.object_count, is_burst=is_burst)
 
     def _object_latency(
         self,
@@ -811,20 +823,19 @@ def _learn(place: Place, evidence: _Evidence, neighbour: Fit | None, seed: int) 
         before, evidence = _split(evidence, changed.observation)
         prior = _loosen(_posterior_gaussian(before, prior))
         drift_count += 1
-    law, data = evidence.law(), evidence.measurements()
-    peak = maximise(law, data, prior, Misfit(), _starts(evidence, prior))
-    misfit = learn_misfit(law, data, prior, peak)
-    if misfit.amplitude > 0:
-        peak = refine(law, data, prior, misfit, peak)
-    residual = _residual_fraction(law, data, peak)
+    problem = evidence.problem(prior)
+    peak = maximise(problem, _starts(evidence, prior))
+    problem = replace(problem, misfit=learn_misfit(problem, peak))
+    peak = refine(problem, peak)
+    residual = _residual_fraction(problem, peak)
     return _Learned(
-        draws=sample(law, data, prior, misfit, peak, count=DRAW_COUNT, seed=seed),
+        draws=sample(problem, peak, count=DRAW_COUNT, seed=seed),
         evidence=evidence,
         peak=peak,
-        misfit=misfit,
+        misfit=problem.misfit,
         residual_fraction_p50=residual,
-        is_off_model=misfit.amplitude >= _OFF_MODEL_AMPLITUDE
-        or (residual > _OFF_MODEL_RESIDUAL and len(data) >= 8),
+        is_off_model=problem.misfit.amplitude >= _OFF_MODEL_AMPLITUDE
+        or (residual > _OFF_MODEL_RESIDUAL and len(problem.data) >= 8),
         drift_count=drift_count,
         cusum_level=changed.level,
     )
@@ -882,13 +893,12 @@ def _loosen(belief: Gaussian) -> Gaussian:
 
 
 def _posterior_gaussian(evidence: _Evidence, prior: Gaussian) -> Gaussian:
-    law, data = evidence.law(), evidence.measurements()
-    peak = maximise(law, data, prior, Misfit(), _starts(evidence, prior))
+    peak = maximise(evidence.problem(prior), _starts(evidence, prior))
     return Gaussian(mean=peak.theta, covariance=peak.covariance)
 
 
 def _starts(evidence: _Evidence, prior: Gaussian) -> Array:
-    """The prior mean, and the explanations that the measurements suggest: slow connections, costly requests, a ceiling."""
+    """The prior mean, and what the measurements suggest: slow connections, costly requests, a ceiling."""
     rates = evidence.table[evidence.column("kind") <= _STEADY]
     starts = np.repeat(prior.mean[None], 4, axis=0)
     if not len(rates):
@@ -925,8 +935,8 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
         row = int(throughput_rows[count])
         if peak is None or count < 12 or count - law_seen >= _REFIT_EVERY:
             seen = _Evidence(rows=evidence.rows[:row])
-            start = peak or maximise(seen.law(), seen.measurements(), prior, Misfit(), _starts(seen, prior))
-            peak = refine(seen.law(), seen.measurements(), prior, Misfit(), _resized(start), iterations=2)
+            start = peak or maximise(seen.problem(prior), _starts(seen, prior))
+            peak = refine(seen.problem(prior), start, iterations=2)
             law_seen = count
         state = state.after(_surprise(_Evidence(rows=evidence.rows[row : row + 1]), peak))
         if state.is_alarm:
@@ -939,7 +949,9 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
 
 
 _CHANGE_EVIDENCE = 4.0  # logarithm: fifty to one
-_SPREAD_COMPARED = Misfit(amplitude=0.1, length_octaves=(2.0, 4.0))  # of the law, when explanations are compared
+_SPREAD_COMPARED = Misfit(
+    amplitude=0.1, length_octaves=(2.0, 4.0)
+)  # of the law, when explanations are compared
 
 
 def _support_of_change(evidence: _Evidence, first: int, prior: Gaussian) -> float:
@@ -950,23 +962,13 @@ def _support_of_change(evidence: _Evidence, first: int, prior: Gaussian) -> floa
 
 
 def _score(evidence: _Evidence, belief: Gaussian) -> float:
-    return log_evidence(
-        evidence.law(),
-        evidence.measurements(),
-        belief,
-        _SPREAD_COMPARED,
-        _starts(evidence, belief),
-        sigma=_SIGMA_COMPARED,
-    )
+    problem = evidence.problem(belief, _SPREAD_COMPARED)
+    return log_evidence(problem, _starts(evidence, belief), sigma=_SIGMA_COMPARED)
 
 
 def _upto(evidence: _Evidence, observation: float) -> _Evidence:
     index = _ROW.index("observation")
     return _Evidence(rows=tuple(row for row in evidence.rows if row[index] <= observation))
-
-
-def _resized(peak: Peak) -> Peak:
-    return replace(peak, weights=np.ones(0))
 
 
 def _surprise(one: _Evidence, peak: Peak) -> float:
@@ -984,10 +986,11 @@ def _split(evidence: _Evidence, first: int) -> tuple[_Evidence, _Evidence]:
     return _Evidence(rows=before), _Evidence(rows=evidence.rows[len(before) :])
 
 
-def _residual_fraction(law: Law, data: Measurements, peak: Peak) -> float:
+def _residual_fraction(problem: Problem, peak: Peak) -> float:
+    data = problem.data
     if not data.has_misfit.any():
         return 0.0
-    residual = (data.log_values - law(peak.theta[None])[0])[data.has_misfit]
+    residual = (data.log_values - problem.law(peak.theta[None])[0])[data.has_misfit]
     return float(np.median(np.abs(np.expm1(np.clip(residual, -5.0, 5.0)))))
 
 
@@ -1056,12 +1059,19 @@ def _hedge_seconds(posterior: _Posterior, transfers: _Transfers) -> float:
     return max(1.0, 3.0 * float(transfers.n[0] * transfers.s[0]) / rate)
 
 
-def _threshold_bytes(
-    fit: Fit, model: S3UploadModel, context: Context, setting: S3UploadSetting, demand: Demand
-) -> int:
-    """The size from which parts beat a single PUT for one object alone."""
-    del fit, model, context, demand
-    return max(PART_SIZE_BYTES_MIN, setting.part_size_bytes)
+_THRESHOLDS = np.array([5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtype=np.float64) * MiB
+
+
+def _threshold_bytes(posterior: _Posterior, setting: S3UploadSetting) -> float:
+    """The size from which parts beat a single PUT of the same object alone."""
+    count = len(_THRESHOLDS)
+    part = np.maximum(np.minimum(float(setting.part_size_bytes), _THRESHOLDS / 2), PART_SIZE_BYTES_MIN)
+    threads = np.full(count, float(setting.thread_count))
+    split = _planned(_THRESHOLDS, threads, part, object_count=1, is_burst=False)
+    whole = _planned(_THRESHOLDS, np.ones(count), _THRESHOLDS, object_count=1, is_burst=False)
+    gain = _single(split).log_throughput(posterior.draws) - _single(whole).log_throughput(posterior.draws)
+    pays = (gain.mean(axis=0) > 0) & (_THRESHOLDS > PART_SIZE_BYTES_MIN)
+    return float(_THRESHOLDS[int(np.argmax(pays))] if pays.any() else _THRESHOLDS[-1])
 
 
 def _burst_bundle(posterior: _Posterior, context: Context, transfers: _Transfers) -> dict[str, float]:

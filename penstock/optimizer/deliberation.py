@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer import evidence
-from penstock.optimizer.proposal import propose
+from penstock.optimizer.proposal import Quest, propose
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, SettingT
 
 
@@ -48,17 +48,17 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
     fit = question.fit or _fit(model, question, history)
     if question.next_context is None:
         return Conclusion(fit=fit, plan=None)
-    plan = propose(
-        model,
-        fit,
-        history,
+    quest = Quest(
+        model=model,
+        fit=fit,
+        history=history,
         context=question.next_context,
         demand=question.demand,
         cost_max=question.cost_max,
         seed=question.seed,
         has_prior=question.prior is not None,
     )
-    return Conclusion(fit=fit, plan=plan)
+    return Conclusion(fit=fit, plan=propose(quest))
 
 
 def _fit(model: PerformanceModel[Any], question: Question[Any], history: tuple[Observation[Any], ...]) -> Fit:

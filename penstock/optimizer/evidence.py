@@ -27,8 +27,17 @@ class Cell:
 
     def is_about(self, context: Context) -> bool:
         """Whether it was measured at about this payload size."""
-        low, high = sorted((max(self.payload_size_bytes, 1), max(context.payload_size_bytes, 1)))
-        return high <= _SIZE_RATIO * low
+        return _is_similar(self.payload_size_bytes, context.payload_size_bytes)
+
+
+def is_same_size(one: Context, other: Context) -> bool:
+    """Whether what was measured at one payload size counts as measured at the other."""
+    return _is_similar(one.payload_size_bytes, other.payload_size_bytes)
+
+
+def _is_similar(one: int, other: int) -> bool:
+    low, high = sorted((max(one, 1), max(other, 1)))
+    return high <= _SIZE_RATIO * low
 
 
 def attach(fit: Fit, model: PerformanceModel[Any], observations: Sequence[Observation[Any]]) -> Fit:

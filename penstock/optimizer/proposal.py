@@ -8,7 +8,9 @@ settings) of the logarithm of the value and noise sigma,
     gain(x) = mean_j max_z sum_k w_jk(x) exp F_kz  -  max_z mean_k exp F_kz,
     w_jk(x) ~ exp(-(F_jx + e_j - F_kx)^2 / (2 sigma^2)),
 
-and the gain is divided by the price of the probe as a share of what a probe may cost.
+and the gain is divided by the price of the probe as a share of what a probe may cost. A model that can draw from its
+posterior is asked for F; for the others, and where the physics does not describe the place, F comes from
+scikit-optimize's Gaussian process (`surrogate`).
 """
 
 from __future__ import annotations
@@ -21,21 +23,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models.model import Fit, PerformanceModel
-from penstock.optimizer import objective, surrogate
+from penstock.optimizer import evidence, objective, surrogate
 from penstock.vocabulary import Context, Cost, Demand, Observation, ProbePlan, Reason
 
 Array = NDArray[np.float64]
 
-_STEP_RATIO_MAX = 4.0  # connections of the next probe over the most that were tried
+_STEP_RATIO_MAX = 4.0  # connections of the next probe over the most that went well
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
 _SHORTLIST_COUNT = 48
 _PRICED_COUNT = 12  # of the shortlist, the most telling: only these are priced
+_OPTIMISM = 1.5  # standard deviations
 _VERIFY_EVERY = 6
 _VERIFY_AFTER = 12
 _VERIFY_PAUSE = 3
 _ALERT = 3.0  # of the change detector: look again at the incumbent
 _NOISE_MIN = 0.04
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
+_CURIOSITY = 1e-3  # what a standard deviation of belief is worth by itself, when no measurement would change the advice
+_PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 
 
 @runtime_checkable
@@ -48,8 +53,65 @@ class DrawsPosterior(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quest:
+    """What a proposal is made from. `history` is that of the place, oldest first; `fit` has learned from it."""
+
+    model: PerformanceModel[Any]
+    fit: Fit
+    history: Sequence[Observation[Any]]
+    context: Context
+    demand: Demand
+    cost_max: Cost
+    seed: int
+    has_prior: bool = False
+
+    @property
+    def own(self) -> list[Observation[Any]]:
+        """The part of the history that is about this payload size."""
+        return [o for o in self.history if evidence.is_same_size(o.context, self.context)]
+
+
+def propose(quest: Quest) -> ProbePlan[Any] | None:
+    """The next probe of this context, or None when nothing is affordable."""
+    step = _ramp_step(quest)
+    if step is not None and (plan := _plan(quest, step, Reason.RAMP)) is not None:
+        return plan
+    field = _field(quest)
+    incumbent = field.settings[field.incumbent]
+    if _should_verify(quest, incumbent) and (plan := _plan(quest, incumbent, Reason.VERIFY)) is not None:
+        return plan
+    reachable = _reachable(quest, field)
+    if not reachable[field.incumbent] and (plan := _climb(quest, field, reachable)) is not None:
+        return plan
+    return _most_telling(quest, field, reachable)
+
+
+def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
+    """While the advice lies beyond what was dared so far: the best that is within one step."""
+    expected = np.where(reachable, field.log_draws.mean(axis=0), -np.inf)
+    return _plan(quest, field.settings[int(np.argmax(expected))], Reason.RAMP)
+
+
+def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
+    model, own = quest.model, quest.own
+    ramp = [model.legal(quest.context, setting) for setting in model.ramp(quest.context)]
+    if not quest.history:
+        return None if quest.has_prior else ramp[0]
+    if not own or isinstance(model, DrawsPosterior):
+        return None
+    reached = [[o for o in own if o.setting == step] for step in ramp]
+    done = next((i for i, measured in enumerate(reached) if not measured), len(ramp))
+    if done in {0, len(ramp)}:
+        return None if done else ramp[0]
+    if any(o.throttled_count + o.failed_count for o in reached[done - 1]):
+        return None
+    best = [max(model.measured_value(o) for o in measured) for measured in reached[:done]]
+    return ramp[done] if done < 2 or best[-1] >= _PAYS * best[-2] else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
-    """What the choice is made from: settings, what is believed of them, and where the advice stands."""
+    """What is chosen from: settings, what is believed of them, and where the advice stands."""
 
     settings: list[Any]
     log_draws: Array
@@ -57,160 +119,90 @@ class _Field:
     incumbent: int
 
 
-def propose(
-    model: PerformanceModel[Any],
-    fit: Fit,
-    history: Sequence[Observation[Any]],
-    *,
-    context: Context,
-    demand: Demand,
-    cost_max: Cost,
-    seed: int,
-    has_prior: bool = False,
-) -> ProbePlan[Any] | None:
-    """The next probe of this context, or None when nothing is affordable. `history` is oldest first."""
-    own = [o for o in history if _is_about(o, context)]
-    step = None if has_prior and not history else _ramp_step(model, history, own, context)
-    if step is not None:
-        plan = _plan(model, fit, context, step, Reason.RAMP, cost_max, seed)
-        if plan is not None:
-            return plan
-    field = _field(model, fit, history, context, demand, seed)
-    if own and _should_verify(fit, history, field, context):
-        plan = _plan(model, fit, context, field.settings[field.incumbent], Reason.VERIFY, cost_max, seed)
-        if plan is not None:
-            return plan
-    return _most_telling(model, fit, field, history, context, cost_max, seed)
-
-
-def _ramp_step(
-    model: PerformanceModel[Any],
-    history: Sequence[Observation[Any]],
-    own: Sequence[Observation[Any]],
-    context: Context,
-) -> Any:  # a setting, or None when the ramp is over
-    ramp = [model.legal(context, setting) for setting in model.ramp(context)]
-    if not history:
-        return ramp[0]
-    if not own or isinstance(model, DrawsPosterior):
-        return None
-    measured = [(o.setting, model.measured_value(o), o.throttled_count + o.failed_count) for o in own]
-    reached = [[(v, t) for s, v, t in measured if s == step] for step in ramp]
-    done = next((i for i, values in enumerate(reached) if not values), len(ramp))
-    if done in {0, len(ramp)}:
-        return None if done else ramp[0]
-    if any(trouble for _, trouble in reached[done - 1]):
-        return None
-    best = [max(value for value, _ in values) for values in reached[:done]]
-    return ramp[done] if done < 2 or best[-1] >= _PAYS * best[-2] else None
-
-
-def _field(
-    model: PerformanceModel[Any],
-    fit: Fit,
-    history: Sequence[Observation[Any]],
-    context: Context,
-    demand: Demand,
-    seed: int,
-) -> _Field:
+def _field(quest: Quest) -> _Field:
+    model, fit, context, demand = quest.model, quest.fit, quest.context, quest.demand
     settings = list(model.candidates(fit, context, demand))
     appraisal = model.appraise(fit, context, settings, demand)
     if isinstance(model, DrawsPosterior) and not fit.is_off_model:
         log_draws = model.draws(fit, context, settings, demand)
     else:
-        log_draws = surrogate.draws(model, fit, history, settings, context=context, demand=demand, seed=seed)
+        log_draws = surrogate.draws(
+            model, fit, quest.own, settings, context=context, demand=demand, seed=quest.seed
+        )
     incumbent = objective.choose(appraisal, demand.objective)
     return _Field(
         settings=settings, log_draws=log_draws, connections=appraisal.connection_count, incumbent=incumbent
     )
 
 
-def _should_verify(fit: Fit, history: Sequence[Observation[Any]], field: _Field, context: Context) -> bool:
+def _should_verify(quest: Quest, incumbent: Any) -> bool:
     """When change is in the air, and now and then; never twice within a few probes."""
-    incumbent = field.settings[field.incumbent]
-    recent = [o.setting for o in history[-_VERIFY_PAUSE:] if _is_about(o, context)]
-    if incumbent in recent:
+    own, count = quest.own, len(quest.history)
+    if not own or incumbent in [o.setting for o in own[-_VERIFY_PAUSE:]]:
         return False
-    is_alert = float(fit.state.get("cusum", 0.0)) >= _ALERT
-    return is_alert or (len(history) >= _VERIFY_AFTER and len(history) % _VERIFY_EVERY == 0)
+    is_alert = float(quest.fit.state.get("cusum", 0.0)) >= _ALERT
+    return is_alert or (count >= _VERIFY_AFTER and count % _VERIFY_EVERY == 0)
 
 
-def _most_telling(
-    model: PerformanceModel[Any],
-    fit: Fit,
-    field: _Field,
-    history: Sequence[Observation[Any]],
-    context: Context,
-    cost_max: Cost,
-    seed: int,
-) -> ProbePlan[Any] | None:
-    reachable = _reachable(model, fit, field, history, context)
-    sigma = max(_NOISE_MIN, fit.residual_fraction_p50 / 0.67)
-    shortlist = _shortlist(model, field, reachable, seed)
-    gains = knowledge_gradient(field.log_draws, shortlist, sigma, seed)
-    priced = []
+def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
+    sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
+    shortlist = _shortlist(field, reachable, quest.seed)
+    gains = knowledge_gradient(field.log_draws, shortlist, sigma, quest.seed)
+    priced: list[tuple[float, int]] = []
     for position in np.argsort(-gains):
-        index, gain = shortlist[position], gains[position]
-        cost = model.probe_cost(fit, context, field.settings[index])
-        if _is_affordable(cost, cost_max):
-            repeats = sum(o.setting == field.settings[index] for o in history[-_REPEAT_WINDOW:])
-            priced.append((gain / _share(cost, cost_max) ** 0.5 / (1 + repeats), index))
+        index = shortlist[position]
+        setting = field.settings[index]
+        cost = quest.model.probe_cost(quest.fit, quest.context, setting)
+        if _is_affordable(cost, quest.cost_max):
+            repeats = sum(o.setting == setting for o in quest.history[-_REPEAT_WINDOW:])
+            price = _share(cost, quest.cost_max) ** 0.5 * (1 + repeats)
+            priced.append((float(gains[position]) / price, index))
         if len(priced) >= _PRICED_COUNT:
             break
     if not priced:
         return None
     _, index = max(priced)
-    setting = field.settings[index]
-    return _plan(model, fit, context, setting, _reason(model, field, index), cost_max, seed)
+    return _plan(quest, field.settings[index], _reason(quest.model, field, index))
 
 
-def _reachable(
-    model: PerformanceModel[Any],
-    fit: Fit,
-    field: _Field,
-    history: Sequence[Observation[Any]],
-    context: Context,
-) -> NDArray[np.bool_]:
+def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
     """No more than four times the connections that went well before."""
-    quiet = [o.setting for o in history if o.throttled_count + o.failed_count == 0]
-    tried = list(quiet or [model.ramp(context)[0]])
-    most = float(model.appraise(fit, context, tried, Demand()).connection_count.max())
-    threads = max(most, float(field.connections[field.incumbent]) if not history else 0.0)
-    reachable = field.connections <= _STEP_RATIO_MAX * threads
+    model, context = quest.model, quest.context
+    quiet = [o.setting for o in quest.history if o.throttled_count + o.failed_count == 0]
+    tried = quiet or [model.ramp(context)[0]]
+    most = float(model.appraise(quest.fit, context, tried, quest.demand).connection_count.max())
+    if not quest.history:
+        most = max(most, float(field.connections[field.incumbent]))
+    reachable = field.connections <= _STEP_RATIO_MAX * most
     return reachable if reachable.any() else field.connections <= field.connections.min()
 
 
-def _shortlist(
-    model: PerformanceModel[Any], field: _Field, reachable: NDArray[np.bool_], seed: int
-) -> list[int]:
+def _shortlist(field: _Field, reachable: NDArray[np.bool_], seed: int) -> list[int]:
     """The incumbent, promising settings, and some from all over."""
-    rng = np.random.default_rng(seed)
     allowed = np.flatnonzero(reachable)
-    optimism = field.log_draws.mean(axis=0) + 1.5 * field.log_draws.std(axis=0)
+    optimism = field.log_draws.mean(axis=0) + _OPTIMISM * field.log_draws.std(axis=0)
     ranked = allowed[np.argsort(-optimism[allowed])]
     half = _SHORTLIST_COUNT // 2
-    chosen = [int(i) for i in ranked[: 4 * half : 4]]
-    spread = [int(i) for i in rng.permutation(allowed)[:half]]
-    mine = [field.incumbent] if reachable[field.incumbent] else []
-    return list(dict.fromkeys([*mine, *chosen, *spread]))
+    promising = [int(i) for i in ranked[: 4 * half : 4]]  # neighbours in rank are neighbours in place
+    anywhere = [int(i) for i in np.random.default_rng(seed).permutation(allowed)[:half]]
+    incumbent = [field.incumbent] if reachable[field.incumbent] else []
+    return list(dict.fromkeys([*incumbent, *promising, *anywhere]))
 
 
 def knowledge_gradient(log_draws: Array, shortlist: Sequence[int], sigma: float, seed: int) -> Array:
     """Expected relative improvement of the advice from one measurement of each setting on the list."""
-    rng = np.random.default_rng(seed)
-    count = len(log_draws)
     values = np.exp(log_draws - log_draws.max())
     before = values.mean(axis=0).max()
-    noise = sigma * rng.standard_normal(count)
-    gains = np.empty(len(shortlist))
+    noise = sigma * np.random.default_rng(seed).standard_normal(len(log_draws))
+    after = np.empty(len(shortlist))
     for position, index in enumerate(shortlist):
         believed = log_draws[:, index]
         away = (believed + noise)[:, None] - believed[None, :]
         weights = np.exp(-0.5 * (away / sigma) ** 2) + 1e-12
         weights /= weights.sum(axis=1, keepdims=True)
-        gains[position] = (weights @ values).max(axis=1).mean()
-    spread = np.array([log_draws[:, i].std() for i in shortlist])
-    return np.maximum(gains / before - 1.0, 0.0) + 1e-3 * spread
+        after[position] = (weights @ values).max(axis=1).mean()
+    spread = log_draws[:, list(shortlist)].std(axis=0)
+    return np.asarray(np.maximum(after / before - 1.0, 0.0) + _CURIOSITY * spread, dtype=np.float64)
 
 
 def _is_affordable(cost: Cost, cost_max: Cost) -> bool:
@@ -224,28 +216,19 @@ def _is_affordable(cost: Cost, cost_max: Cost) -> bool:
 
 def _share(cost: Cost, cost_max: Cost) -> float:
     """The price: the mean share of the bounds, and a little that every probe costs."""
-    shares = [
-        getattr(cost, f.name) / getattr(cost_max, f.name)
-        for f in fields(Cost)
-        if getattr(cost_max, f.name) > 0
-    ]
-    return 0.05 + sum(shares) / max(len(shares), 1)
+    pairs = [(float(getattr(cost, f.name)), float(getattr(cost_max, f.name))) for f in fields(Cost)]
+    shares = [spent / bound for spent, bound in pairs if bound > 0]
+    return _PRICE_FLOOR + sum(shares) / max(len(shares), 1)
 
 
-def _plan(
-    model: PerformanceModel[Any],
-    fit: Fit,
-    context: Context,
-    setting: Any,
-    reason: Reason,
-    cost_max: Cost,
-    seed: int,
-) -> ProbePlan[Any] | None:
-    cost = model.probe_cost(fit, context, setting)
-    if not _is_affordable(cost, cost_max):
+def _plan(quest: Quest, setting: Any, reason: Reason) -> ProbePlan[Any] | None:
+    cost = quest.model.probe_cost(quest.fit, quest.context, setting)
+    if not _is_affordable(cost, quest.cost_max):
         return None
-    bound = Cost(**{f.name: min(getattr(cost, f.name), getattr(cost_max, f.name)) for f in fields(Cost)})
-    return ProbePlan(context=context, setting=setting, reason=reason, cost_max=bound, seed=seed)
+    bound = Cost(
+        **{f.name: min(getattr(cost, f.name), getattr(quest.cost_max, f.name)) for f in fields(Cost)}
+    )
+    return ProbePlan(context=quest.context, setting=setting, reason=reason, cost_max=bound, seed=quest.seed)
 
 
 def _reason(model: PerformanceModel[Any], field: _Field, index: int) -> Reason:
@@ -255,8 +238,3 @@ def _reason(model: PerformanceModel[Any], field: _Field, index: int) -> Reason:
         model.setting_type, [field.settings[index], field.settings[field.incumbent]]
     )
     return Reason.REFINE if np.abs(points[0] - points[1]).max() <= 1.0 else Reason.EXPLORE
-
-
-def _is_about(observation: Observation[Any], context: Context) -> bool:
-    low, high = sorted((max(observation.context.payload_size_bytes, 1), max(context.payload_size_bytes, 1)))
-    return high <= 1.5 * low

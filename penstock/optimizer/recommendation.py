@@ -159,7 +159,8 @@ def _aim(demand: Demand) -> str:
 
 
 def _range(metric: str, estimate: Estimate) -> str:
-    return f"{_quantity(metric, estimate.expected)} (90 %: {_quantity(metric, estimate.low)} to {_quantity(metric, estimate.high)})"
+    low, expected, high = (_quantity(metric, v) for v in (estimate.low, estimate.expected, estimate.high))
+    return f"{expected} (90 %: {low} to {high})"
 
 
 def _quantity(metric: str, value: float) -> str:

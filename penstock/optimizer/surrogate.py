@@ -33,16 +33,16 @@ _LEVEL = 0.3
 def draws(
     model: PerformanceModel[Any],
     fit: Fit,
-    history: Sequence[Observation[Any]],
+    own: Sequence[Observation[Any]],
     settings: Sequence[Any],
     *,
     context: Context,
     demand: Demand,
     seed: int,
 ) -> Array:
-    """Draws of the logarithm of the value of each setting, (draws, settings)."""
+    """Draws of the logarithm of the value of each setting, (draws, settings), from what was measured at this size."""
     points = coordinates(model.setting_type, settings)
-    told = _usable(model, history, context)
+    told = _usable(model, own)
     mean = _log_mean(model, fit, context, settings, demand)
     if len(told) < _TOLD_COUNT_MIN:
         return mean + _tilted(points, seed)
@@ -55,17 +55,9 @@ def draws(
     return mean + _gaussian_process_draws(model, points, measured_at, measured - expected, seed)
 
 
-def _usable(
-    model: PerformanceModel[Any], history: Sequence[Observation[Any]], context: Context
-) -> list[Observation[Any]]:
-    def is_same(observation: Observation[Any]) -> bool:
-        low, high = sorted(
-            (max(observation.context.payload_size_bytes, 1), max(context.payload_size_bytes, 1))
-        )
-        return high <= 1.5 * low
-
-    usable = [o for o in history if is_same(o) and model.measured_value(o) > 0]
-    return usable[-_TOLD_COUNT_MAX:]
+def _usable(model: PerformanceModel[Any], own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
+    """What can be told: values that have a logarithm, the newest of them."""
+    return [o for o in own if model.measured_value(o) > 0][-_TOLD_COUNT_MAX:]
 
 
 def _log_mean(
@@ -78,7 +70,8 @@ def _tilted(points: Array, seed: int) -> Array:
     """Straight lines of random slope and level: enough to want to see both ends."""
     rng = np.random.default_rng(seed)
     slopes = _TILT * rng.standard_normal((_DRAW_COUNT, points.shape[1]))
-    return slopes @ (points - points.mean(axis=0)).T + _LEVEL * rng.standard_normal((_DRAW_COUNT, 1))
+    lines = slopes @ (points - points.mean(axis=0)).T + _LEVEL * rng.standard_normal((_DRAW_COUNT, 1))
+    return np.asarray(lines, dtype=np.float64)
 
 
 def _gaussian_process_draws(

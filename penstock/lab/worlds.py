@@ -34,7 +34,7 @@ _ORDINARY_QUEUE = QueueTruth(  # end to end as published in 2022: 14, 16, 34 and
 DEMO = World(
     name="demo",
     story="Slow connections and a fast host: 24 are needed, boto3 opens 10; and a queue that takes "
-    "60 requests a second of each kind and whose deletes take longer than its sends.",
+    "60 requests a second of each kind and whose deletes take twice as long as its sends.",
     link=LinkTruth(
         round_trip_seconds=0.020,
         connection_rate_bytes_per_second=2.4e6,
@@ -51,11 +51,11 @@ DEMO = World(
             request_seconds=0.0150, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
         ),
         delete=ActionTruth(
-            request_seconds=0.0176, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
+            request_seconds=0.0350, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
         ),
         spread_seconds_median=0.005,
         spread_sigma=0.3,
-        visibility_timeout_seconds=8,
+        visibility_timeout_seconds=6,
     ),
 )
 

@@ -1,0 +1,277 @@
+"""Knows how to draw: axes with sensible ticks, bands, lines, points and marks, as SVG that needs nothing else.
+
+Colours are classes, so that the page decides them for light, dark and paper. Every coordinate is finite and inside
+the view box whatever the data: what lies outside an axis is drawn at its edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+
+from penstock.report.wording import number
+
+WIDTH, HEIGHT = 480, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46
+_TICK_COUNT_MAX = 6
+_HOUR, _DAY = 3600.0, 86400.0
+_TIME_STEPS = (_HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 90 * _DAY, 365 * _DAY)
+
+_CALENDAR_END = 6e10  # seconds: what lies farther from 1970 has no date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What a coordinate means. `low` and `high` are its ends; `ticks` lie between them."""
+
+    title: str
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    show: Callable[[float], str] = number
+    is_log: bool = False
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value lies, from 0 to 1."""
+        low, high, at = self.low, self.high, value if math.isfinite(value) else self.low
+        if self.is_log:
+            low, high, at = math.log(low), math.log(high), math.log(min(max(at, low), high))
+        return min(max((at - low) / (high - low), 0.0), 1.0)
+
+
+def linear_axis(title: str, values: Sequence[float], *, show: Callable[[float], str] = number) -> Axis:
+    """From zero to a little above the largest value."""
+    high = max((v for v in values if math.isfinite(v)), default=0.0) * 1.06
+    high = high if high > 1e-300 else 1.0
+    return Axis(title=title, low=0.0, high=high, ticks=_round_ticks(0.0, high), show=show)
+
+
+def log_axis(
+    title: str, values: Sequence[float], *, show: Callable[[float], str] = number, is_binary: bool = False
+) -> Axis:
+    """Around the positive values, by ratios; `is_binary` puts the ticks at powers of two."""
+    positive = [v for v in values if math.isfinite(v) and 1e-300 < v < 1e300] or [1.0]
+    low, high = min(positive) / 1.1, max(positive) * 1.1
+    if high / low < 2:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(2), middle * math.sqrt(2)
+    ticks = _binary_ticks(low, high) if is_binary else _decimal_ticks(low, high)
+    return Axis(title=title, low=low, high=high, ticks=ticks, show=show, is_log=True)
+
+
+def time_axis(title: str, seconds: Sequence[float]) -> Axis:
+    """Dates, as seconds since 1970 in UTC."""
+    low, high = min(seconds, default=0.0), max(seconds, default=0.0)
+    margin = max(0.02 * (high - low), 600.0)
+    low, high = low - margin, high + margin
+    step = next((s for s in _TIME_STEPS if (high - low) / s <= _TICK_COUNT_MAX), (high - low) / 5)
+    first = math.ceil(low / step)
+    ticks = tuple(n * step for n in range(first, math.floor(high / step) + 1) if abs(n * step) < _CALENDAR_END)
+    return Axis(title=title, low=low, high=high, ticks=ticks, show=_clock if step < _DAY else _day)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Between two curves."""
+
+    x: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    css: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Through points, straight or as a staircase."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    css: str
+    is_stepped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One measurement; a cross instead of a dot says that there was trouble."""
+
+    x: float
+    y: float
+    css: str
+    title: str
+    is_cross: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A value of x that has a name, written above the plot in one of two rows."""
+
+    x: float
+    text: str
+    css: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """From zero up to y, between two values of x."""
+
+    x_low: float
+    x_high: float
+    y: float
+    css: str
+    title: str
+    y_low: float = 0.0
+
+
+Layer = Band | Line | Point | Mark | Bar
+
+
+def draw(title: str, description: str, x: Axis, y: Axis, layers: Sequence[Layer]) -> str:
+    """The figure as one SVG element."""
+    inside = "".join(_layer(x, y, layer) for layer in layers)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" class="chart">'
+        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+        f"{_x_axis(x)}{_y_axis(y)}{inside}</svg>"
+    )
+
+
+def _layer(x: Axis, y: Axis, layer: Layer) -> str:
+    match layer:
+        case Band():
+            upper = [_at(x, y, a, b) for a, b in zip(layer.x, layer.high, strict=True)]
+            lower = [_at(x, y, a, b) for a, b in zip(layer.x, layer.low, strict=True)]
+            return f'<path class="{layer.css}" d="{_path([*upper, *reversed(lower)])}Z"/>' if upper else ""
+        case Line():
+            points = [_at(x, y, a, b) for a, b in zip(layer.x, layer.y, strict=True)]
+            path = _path(_stairs(points) if layer.is_stepped else points)
+            return f'<path class="{layer.css}" d="{path}"/>' if points else ""
+        case Point():
+            return _point(x, y, layer)
+        case Mark():
+            return _mark(x, layer)
+        case Bar():
+            return _bar(x, y, layer)
+
+
+def _point(x: Axis, y: Axis, point: Point) -> str:
+    left, top = _at(x, y, point.x, point.y)
+    title = f"<title>{escape(point.title)}</title>"
+    if point.is_cross:
+        path = f"M{left - 4:.1f} {top - 4:.1f}l8 8m0-8l-8 8"
+        return f'<path class="cross {point.css}" d="{path}">{title}</path>'
+    return f'<circle class="{point.css}" cx="{left:.1f}" cy="{top:.1f}" r="3.4">{title}</circle>'
+
+
+def _mark(x: Axis, mark: Mark) -> str:
+    left = _left(x, mark.x)
+    top = 14 + 14 * mark.row
+    is_right = left > WIDTH * 0.6
+    anchor, shift = ("end", -4) if is_right else ("start", 4)
+    return (
+        f'<path class="{mark.css}" d="M{left:.1f} {top - 9}V{HEIGHT - _BOTTOM}"/>'
+        f'<text class="mark" x="{left + shift:.1f}" y="{top}" text-anchor="{anchor}">{escape(mark.text)}</text>'
+    )
+
+
+def _bar(x: Axis, y: Axis, bar: Bar) -> str:
+    left, top = _at(x, y, bar.x_low, bar.y)
+    right, bottom = _at(x, y, bar.x_high, bar.y_low)
+    size = f'width="{max(right - left, 0.5):.1f}" height="{max(bottom - top, 0.0):.1f}"'
+    return f'<rect class="{bar.css}" x="{left:.1f}" y="{top:.1f}" {size}><title>{escape(bar.title)}</title></rect>'
+
+
+def _x_axis(axis: Axis) -> str:
+    bottom = HEIGHT - _BOTTOM
+    parts = [f'<path class="axis" d="M{_LEFT} {bottom}H{WIDTH - _RIGHT}"/>']
+    free_from = 0.0
+    for tick in axis.ticks:
+        left, text = _left(axis, tick), axis.show(tick)
+        parts.append(f'<path class="axis" d="M{left:.1f} {bottom}v5"/>')
+        half = 3.6 * len(text)
+        if left - half >= free_from and left + half <= WIDTH:
+            free_from = left + half + 6
+            parts.append(f'<text x="{left:.1f}" y="{bottom + 19}" text-anchor="middle">{escape(text)}</text>')
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    parts.append(
+        f'<text class="name" x="{middle:.1f}" y="{HEIGHT - 7}" text-anchor="middle">{escape(axis.title)}</text>'
+    )
+    return "".join(parts)
+
+
+def _y_axis(axis: Axis) -> str:
+    parts = []
+    for tick in axis.ticks:
+        top = _top(axis, tick)
+        parts.append(f'<path class="grid" d="M{_LEFT} {top:.1f}H{WIDTH - _RIGHT}"/>')
+        parts.append(
+            f'<text x="{_LEFT - 7}" y="{top + 4:.1f}" text-anchor="end">{escape(axis.show(tick))}</text>'
+        )
+    middle = (_TOP + HEIGHT - _BOTTOM) / 2
+    turn = f'transform="rotate(-90 12 {middle:.1f})"'
+    parts.append(
+        f'<text class="name" x="12" y="{middle:.1f}" text-anchor="middle" {turn}>{escape(axis.title)}</text>'
+    )
+    return "".join(parts)
+
+
+def _at(x: Axis, y: Axis, x_value: float, y_value: float) -> tuple[float, float]:
+    return _left(x, x_value), _top(y, y_value)
+
+
+def _left(axis: Axis, value: float) -> float:
+    return _LEFT + axis.share(value) * (WIDTH - _LEFT - _RIGHT)
+
+
+def _top(axis: Axis, value: float) -> float:
+    return HEIGHT - _BOTTOM - axis.share(value) * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{left:.1f} {top:.1f}" for left, top in points)
+
+
+def _stairs(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    steps = list(points[:1])
+    for (_, before), (left, top) in zip(points, points[1:], strict=False):
+        steps += [(left, before), (left, top)]
+    return steps
+
+
+def _round_ticks(low: float, high: float) -> tuple[float, ...]:
+    rough = (high - low) / (_TICK_COUNT_MAX - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(f * power for f in (1, 2, 2.5, 5, 10, 20) if f * power >= rough)
+    return tuple(n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1))
+
+
+def _binary_ticks(low: float, high: float) -> tuple[float, ...]:
+    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    every = max(1, math.ceil((last - first + 1) / 9))
+    ticks = tuple(2.0**n for n in range(first, last + 1, every))
+    return ticks if len(ticks) > 1 else _round_ticks(low, high)
+
+
+def _decimal_ticks(low: float, high: float) -> tuple[float, ...]:
+    """The closest spacing of 1-2-5 that is not crowded; over less than that, equal differences."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = max(1, math.ceil((last - first) / _TICK_COUNT_MAX))
+    for factors, stride in (((1, 2, 5), 1), ((1, 3), 1), ((1,), every)):
+        ticks = tuple(f * 10.0**n for n in range(first, last + 1, stride) for f in factors)
+        inside = tuple(t for t in ticks if low <= t <= high)
+        if 3 <= len(inside) <= _TICK_COUNT_MAX or (factors == (1,) and len(inside) > 1):
+            return inside
+    return _round_ticks(low, high)
+
+
+def _day(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment.day} {moment:%b}"
+
+
+def _clock(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return _day(seconds) if (moment.hour, moment.minute) == (0, 0) else f"{moment:%H:%M}"

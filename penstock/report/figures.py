@@ -1,0 +1,405 @@
+"""Knows which figures a page shows, and the table beside each that says the same in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import date
+
+from penstock.report import chart
+from penstock.report.findings import (
+    Curve,
+    History,
+    Measured,
+    PlaceFindings,
+    Report,
+    is_on_curve,
+)
+from penstock.report.remarks import cost_words
+from penstock.report.wording import (
+    date_words,
+    interval,
+    knob_value,
+    label,
+    percent,
+    quantity,
+    setting_words,
+)
+from penstock.units import format_bytes
+from penstock.vocabulary import Cost, Demand, Estimate, Origin, Scale, knobs
+
+_CLIENT_COUNT_MAX = 5  # that have a colour of their own
+_TABLE_ROW_COUNT_MAX = 12
+_STEP_COUNT_MAX = 200
+_DAY_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Headings and rows of text."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One entry of a legend: the class of the sample, and what it means."""
+
+    css: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A drawing, what it shows, and the same in numbers."""
+
+    title: str
+    description: str
+    svg: str
+    keys: tuple[Key, ...]
+    table: Table
+
+
+def place_figures(place: PlaceFindings) -> list[Figure]:
+    """Curves, record and history of one place."""
+    figures = [_curve_figure(place, curve) for curve in place.curves]
+    judged = [m for m in place.measured if m.fitted is not None and m.fitted.expected > 0 and m.value > 0]
+    if judged:
+        figures.append(_record_figure(place, judged))
+    return figures + [_history_figure(place, history) for history in place.histories if _moved(place, history)]
+
+
+def spend_figures(report: Report) -> list[Figure]:
+    """One for each kind of cost that was spent at all."""
+    if not report.spending:
+        return []
+    spent = [f.name for f in fields(Cost) if any(getattr(s.cost, f.name) for s in report.spending)]
+    return [_spend_figure(report, name) for name in spent]
+
+
+# --- The curve. ---
+
+
+def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
+    advised = next(
+        a.recommendation.setting
+        for a in place.advice
+        if a.recommendation.context == curve.context and a.recommendation.demand == Demand()
+    )
+    measured = [m for m in place.measured if m.context == curve.context]
+    metric, knob = place.value_metric, knobs(advised)[curve.knob]
+    show_knob = _shower(curve.knob)
+    is_log = knob.scale is Scale.LOG
+    ends = [*curve.knob_values, curve.advised, curve.default]
+    x = (
+        chart.log_axis(label(curve.knob), ends, show=show_knob, is_binary=True)
+        if is_log
+        else chart.linear_axis(label(curve.knob), ends, show=show_knob)
+    )
+    y = chart.linear_axis(label(metric), _heights(curve, measured), show=_shower(metric))
+    size = format_bytes(curve.context.payload_size_bytes)
+    colours = _colours(measured)
+    layers: list[chart.Layer] = [
+        chart.Band(
+            x=curve.knob_values,
+            low=[e.low for e in curve.expected],
+            high=[e.high for e in curve.expected],
+            css="band",
+        ),
+        chart.Line(x=curve.knob_values, y=[e.expected for e in curve.expected], css="line"),
+        *_marks(curve, show_knob),
+        *(
+            chart.Point(
+                x=float(getattr(m.setting, curve.knob)),
+                y=m.value,
+                css=f"{colours[_who(m)]}{'' if is_on_curve(curve, m, advised) else ' aside'}",
+                title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)} with "
+                f"{setting_words(m.setting)}{_trouble(m)}",
+                is_cross=_has_trouble(m),
+            )
+            for m in sorted(measured, key=lambda m: is_on_curve(curve, m, advised))
+        ),
+    ]
+    title = f"{label(metric).capitalize()} against {label(curve.knob)}, {place.payload_noun}s of {size}"
+    others = ", ".join(f"{label(n)} {knob_value(advised, n)}" for n in knobs(advised) if n != curve.knob)
+    description = f"With {others or 'nothing else to set'}, as advised. The band holds one future measurement in 90 % of cases."
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        keys=_curve_keys(measured, colours, has_aside=any(not is_on_curve(curve, m, advised) for m in measured)),
+        table=_curve_table(curve, metric),
+    )
+
+
+def _heights(curve: Curve, measured: Sequence[Measured]) -> list[float]:
+    """What must be seen: points and curve in full, the band up to twice that."""
+    seen = [*(m.value for m in measured), *(e.expected for e in curve.expected)]
+    return [*seen, min(max(e.high for e in curve.expected), 2 * max(seen))]
+
+
+def _marks(curve: Curve, show: Callable[[float], str]) -> list[chart.Layer]:
+    if curve.advised == curve.default:
+        return [chart.Mark(x=curve.advised, text=f"advised and default: {show(curve.advised)}", css="advised", row=0)]
+    return [
+        chart.Mark(x=curve.default, text=f"default: {show(curve.default)}", css="default", row=1),
+        chart.Mark(x=curve.advised, text=f"advised: {show(curve.advised)}", css="advised", row=0),
+    ]
+
+
+def _curve_keys(measured: Sequence[Measured], colours: dict[str, str], *, has_aside: bool) -> tuple[Key, ...]:
+    keys = [Key("line", "expected"), Key("band", "90 % interval")]
+    keys += [Key(css, name) for name, css in colours.items()]
+    if has_aside:
+        keys.append(Key("c0 aside", "measured with other knobs elsewhere"))
+    if any(map(_has_trouble, measured)):
+        keys.append(Key("cross", "throttled or failed requests"))
+    return tuple(keys)
+
+
+def _curve_table(curve: Curve, metric: str) -> Table:
+    pairs = list(zip(curve.knob_values, curve.expected, strict=True))
+    every = max(1, -(-len(pairs) // _TABLE_ROW_COUNT_MAX))
+    rows = [pair for n, pair in enumerate(pairs) if n % every == 0 or pair[0] == curve.advised]
+    return Table(
+        (label(curve.knob), f"expected {label(metric)}", "90 % interval"),
+        tuple((quantity(curve.knob, value), *_parts(metric, estimate)) for value, estimate in rows),
+    )
+
+
+# --- The record: observed against predicted. ---
+
+
+def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
+    metric = place.value_metric
+    pairs = [(m, m.fitted) for m in judged if m.fitted is not None]
+    both = [v for m, fitted in pairs for v in (m.value, fitted.expected)]
+    x = chart.log_axis("predicted", both, show=_shower(metric))
+    y = chart.log_axis("measured", both, show=_shower(metric))
+    colours = _colours(judged)
+    layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[x.low, x.high], css="diagonal")]
+    layers += [
+        chart.Line(x=[max(f.low, x.low), min(f.high, x.high)], y=[m.value] * 2, css="whisker") for m, f in pairs
+    ]
+    layers += [
+        chart.Point(
+            x=fitted.expected,
+            y=m.value,
+            css=colours[_who(m)],
+            title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)}, predicted "
+            f"{interval(metric, fitted)} for {setting_words(m.setting)}{_trouble(m)}",
+            is_cross=_has_trouble(m),
+        )
+        for m, fitted in pairs
+    ]
+    title = f"Measured against predicted {label(metric)}"
+    fitted, promised = place.fitted_coverage, place.promised_coverage
+    description = (
+        f"On the diagonal a prediction is exact. {fitted.within_count} of {fitted.count} measurements lie within "
+        "the 90 % interval of the newest fit, which has learned from them"
+    )
+    if promised.count:
+        description += (
+            f"; {promised.within_count} of {promised.count} lie within what the advice of their time had promised "
+            f"before ({percent(promised.fraction)}, 90 % is right)"
+        )
+    keys = [Key("diagonal", "exact"), Key("whisker", "90 % interval")]
+    keys += [Key(css, name) for name, css in colours.items()]
+    if any(map(_has_trouble, judged)):
+        keys.append(Key("cross", "throttled or failed requests"))
+    return Figure(
+        title=title,
+        description=description + ".",
+        svg=chart.draw(title, description + ".", x, y, layers),
+        keys=tuple(keys),
+        table=_record_table(place),
+    )
+
+
+def _record_table(place: PlaceFindings) -> Table:
+    metric = place.value_metric
+    return Table(
+        (place.payload_noun, "setting", "times", "measured (median)", "predicted", "90 % interval", "with trouble"),
+        tuple(
+            (
+                format_bytes(r.context.payload_size_bytes),
+                setting_words(r.setting),
+                str(r.count),
+                quantity(metric, r.value_median),
+                *(_parts(metric, r.fitted) if r.fitted else ("-", "-")),
+                str(r.trouble_count),
+            )
+            for r in place.records
+        ),
+    )
+
+
+# --- How the advice changed. ---
+
+
+def _moved(place: PlaceFindings, history: History) -> bool:
+    """Whether it is worth a figure: it changed, and the context was measured."""
+    return len(history.recommendations) > 1 and any(c.context == history.context for c in place.curves)
+
+
+def _history_figure(place: PlaceFindings, history: History) -> Figure:
+    steps = history.recommendations[-_STEP_COUNT_MAX:]
+    name = next(iter(knobs(steps[-1].setting)))
+    times = [r.issued_at.timestamp() for r in steps]
+    values = [float(getattr(r.setting, name)) for r in steps]
+    end = max(times[-1], *(m.started_at.timestamp() for m in place.measured), times[-1])
+    x = chart.time_axis("date, UTC", [*times, end])
+    y = chart.log_axis(label(name), values, show=_shower(name), is_binary=True)
+    layers: list[chart.Layer] = [
+        chart.Line(x=[*times, end], y=[*values, values[-1]], css="line", is_stepped=True),
+        *(
+            chart.Point(
+                x=at,
+                y=value,
+                css="c0",
+                title=f"{date_words(r.issued_at)}: {setting_words(r.setting)}; {r.basis.value}, {r.bottleneck}",
+            )
+            for at, value, r in zip(times, values, steps, strict=True)
+        ),
+    ]
+    size = format_bytes(history.context.payload_size_bytes)
+    title = f"How the advised {label(name)} changed, {place.payload_noun}s of {size}"
+    description = f"{len(steps) - 1} changes of setting, basis or bottleneck since {date_words(steps[0].issued_at)}."
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        keys=(Key("line", f"advised {label(name)}"), Key("c0", "a change of the advice")),
+        table=history_table(place, history),
+    )
+
+
+def history_table(place: PlaceFindings, history: History) -> Table:
+    """The newest changes, newest first."""
+    return Table(
+        ("from", "advice", "expected", "basis", "bottleneck"),
+        tuple(
+            (
+                date_words(r.issued_at),
+                setting_words(r.setting),
+                _expected(place.value_metric, r.prediction.get(place.value_metric)),
+                r.basis.value,
+                r.bottleneck,
+            )
+            for r in reversed(history.recommendations[-_STEP_COUNT_MAX // 4 :])
+        ),
+    )
+
+
+# --- What it cost. ---
+
+
+def _spend_figure(report: Report, name: str) -> Figure:
+    limit = getattr(report.daily_limit, name) if report.daily_limit is not None else None
+    days = sorted({s.day for s in report.spending})
+    operations = sorted({s.operation for s in report.spending})
+    totals = [sum(getattr(s.cost, name) for s in report.spending if s.day == day) for day in days]
+    highest = max(totals)
+    starts = [_midnight(day) for day in days]
+    x = chart.time_axis("day, UTC", [*starts, starts[-1] + _DAY_SECONDS])
+    is_limit_seen = limit is not None and 0 < limit <= 3 * highest
+    heights = [*totals, limit] if limit is not None and is_limit_seen else totals
+    y = chart.linear_axis(label(name), heights, show=lambda value: cost_words(name, value))
+    layers: list[chart.Layer] = list(_bars(report, name, days, operations))
+    if limit is not None and is_limit_seen:
+        layers.append(chart.Line(x=[x.low, x.high], y=[limit] * 2, css="limit"))
+    title = f"Spent by day: {label(name)}"
+    description = _budget_words(name, highest, limit)
+    keys = [Key(f"b{n % _CLIENT_COUNT_MAX}", op.replace("_", " ")) for n, op in enumerate(operations)]
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        keys=(*keys, Key("limit", "budget of 24 hours")) if is_limit_seen else tuple(keys),
+        table=_spend_table(report, name, days, operations),
+    )
+
+
+def _bars(report: Report, name: str, days: Sequence[date], operations: Sequence[str]) -> list[chart.Layer]:
+    bars: list[chart.Layer] = []
+    amounts = {(s.day, s.operation): float(getattr(s.cost, name)) for s in report.spending}
+    for day in days:
+        height = 0.0
+        for n, operation in enumerate(operations):
+            amount = max(amounts.get((day, operation), 0.0), 0.0)
+            if amount:
+                start = _midnight(day)
+                bars.append(
+                    chart.Bar(
+                        x_low=start + 0.1 * _DAY_SECONDS,
+                        x_high=start + 0.9 * _DAY_SECONDS,
+                        y_low=height,
+                        y=height + amount,
+                        css=f"b{n % _CLIENT_COUNT_MAX}",
+                        title=f"{day}, {operation.replace('_', ' ')}: {cost_words(name, amount)}",
+                    )
+                )
+                height += amount
+    return bars
+
+
+def _budget_words(name: str, highest: float, limit: float | None) -> str:
+    if limit is None:
+        return f"At most {cost_words(name, highest)} on one day; the budget is not known without the configuration."
+    if limit <= 0:
+        return f"At most {cost_words(name, highest)} on one day; there is no budget for it."
+    return (
+        f"At most {cost_words(name, highest)} on one day, of {cost_words(name, limit)} that the budget allows in any "
+        f"24 hours ({percent(highest / limit)})."
+    )
+
+
+def _spend_table(report: Report, name: str, days: Sequence[date], operations: Sequence[str]) -> Table:
+    amounts = {(s.day, s.operation): getattr(s.cost, name) for s in report.spending}
+    return Table(
+        ("day", *(operation.replace("_", " ") for operation in operations)),
+        tuple(
+            (str(day), *(cost_words(name, amounts.get((day, operation), 0)) for operation in operations))
+            for day in reversed(days)
+        ),
+    )
+
+
+def _midnight(day: date) -> float:
+    return (day.toordinal() - date(1970, 1, 1).toordinal()) * _DAY_SECONDS
+
+
+# --- Words that figures share. ---
+
+
+def _who(measured: Measured) -> str:
+    return "probe" if measured.origin == Origin.PROBE.value else f"application ({measured.client})"
+
+
+def _colours(measured: Sequence[Measured]) -> dict[str, str]:
+    """A class for each origin: probes first, then applications by name; what is beyond shares the last."""
+    names = sorted({_who(m) for m in measured}, key=lambda name: (name != "probe", name))
+    return {name: f"c{min(n, _CLIENT_COUNT_MAX - 1)}" for n, name in enumerate(names)}
+
+
+def _has_trouble(measured: Measured) -> bool:
+    return measured.throttled_count + measured.failed_count > 0
+
+
+def _trouble(measured: Measured) -> str:
+    words = [(measured.throttled_count, "throttled"), (measured.failed_count, "failed")]
+    return "".join(f", {count} {word}" for count, word in words if count)
+
+
+def _shower(name: str) -> Callable[[float], str]:
+    return lambda value: quantity(name, value)
+
+
+def _parts(metric: str, estimate: Estimate) -> tuple[str, str]:
+    low, high = quantity(metric, estimate.low), quantity(metric, estimate.high)
+    return quantity(metric, estimate.expected), f"{low} to {high}"
+
+
+def _expected(metric: str, estimate: Estimate | None) -> str:
+    return "-" if estimate is None else interval(metric, estimate)

@@ -1,0 +1,489 @@
+"""Knows what a database says, place by place: the advice that stands, its curve, its record, its cost.
+
+`study` turns the material of a report into plain values; HTML, Markdown and JSON are three ways to write them down.
+No operation is named here: what differs between them is in their models and knobs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from statistics import median
+from typing import Any
+
+from penstock.models.model import Fit, PerformanceModel
+from penstock.optimizer.recommendation import recommend
+from penstock.report.material import Material
+from penstock.vocabulary import (
+    Basis,
+    Context,
+    Cost,
+    Demand,
+    Estimate,
+    Inconclusive,
+    Observation,
+    Place,
+    Recommendation,
+    Scale,
+    knobs,
+    setting_values,
+)
+
+FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
+CURVE_POINT_COUNT = 33
+JUDGED_COUNT_MAX = 100
+_NEAR = 1.1  # knobs within this ratio count as alike
+_FLAT = 1.05  # a knob that changes the value by less than this is not drawn
+_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)  # a fit that an older penstock left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What a daemon that starts from this database advises, beside what the SDK does by itself."""
+
+    recommendation: Recommendation[Any]
+    default_setting: Any  # of the operation's own type
+    default_expected: Estimate | None
+    doubled_knob: str
+    doubled_gain_fraction: float | None  # of the value, when that knob alone is doubled
+    value_metric: str
+
+    @property
+    def gain_factor(self) -> float | None:
+        """The value advised over the value by default."""
+        expected = self.recommendation.prediction.get(self.value_metric)
+        if expected is None or self.default_expected is None or self.default_expected.expected <= 0:
+            return None
+        return expected.expected / self.default_expected.expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """The value against one knob, all others as advised; each estimate is of one future measurement."""
+
+    context: Context
+    knob: str
+    knob_values: tuple[float, ...]
+    expected: tuple[Estimate, ...]
+    advised: float
+    default: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One observation beside what the fit says of its setting, and what the advice of its moment had promised."""
+
+    context: Context
+    setting: Any  # of the operation's own type
+    started_at: datetime
+    value: float
+    origin: str
+    client: str
+    throttled_count: int
+    failed_count: int
+    fitted: Estimate | None
+    promised: Estimate | None  # by advice that was issued before, for this very setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRecord:
+    """All measurements of one setting."""
+
+    context: Context
+    setting: Any  # of the operation's own type
+    count: int
+    value_median: float
+    fitted: Estimate | None
+    trouble_count: int  # of measurements with throttled or failed requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The advice for one context and demand as it was put up, oldest first."""
+
+    context: Context
+    recommendations: tuple[Recommendation[Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How often a measurement fell within the 90 % interval that was there for it."""
+
+    within_count: int
+    count: int
+
+    @property
+    def fraction(self) -> float:
+        """1 where there is nothing to judge."""
+        return self.within_count / self.count if self.count else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What the reader should know: a code to search for, a title, and the reason with its numbers."""
+
+    code: str
+    title: str
+    reason: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceFindings:
+    """All that is known of one place."""
+
+    place: Place
+    payload_noun: str
+    value_metric: str
+    observation_count: int  # of those that the report has read
+    newest_observation_at: datetime | None
+    fit: Fit | None
+    advice: tuple[Advice, ...]
+    curves: tuple[Curve, ...]
+    measured: tuple[Measured, ...]  # the newest
+    records: tuple[SettingRecord, ...]
+    histories: tuple[History, ...]
+    fitted_coverage: Coverage
+    promised_coverage: Coverage
+    inconclusives: tuple[Inconclusive[Any], ...]
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySpend:
+    """What one operation cost on one day of the calendar, in UTC."""
+
+    day: date
+    operation: str
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole of it."""
+
+    source: str
+    generated_at: datetime
+    since: datetime | None
+    places: tuple[PlaceFindings, ...]
+    spending: tuple[DaySpend, ...]
+    daily_limit: Cost | None
+    leftover_count: int
+    unreadable_count: int
+    remarks: tuple[Remark, ...] = ()
+
+
+def study(material: Material) -> Report:
+    """Everything that the material says, without remarks."""
+    return Report(
+        source=material.source,
+        generated_at=material.generated_at,
+        since=material.since,
+        places=tuple(_study_place(material, place) for place in _places(material)),
+        spending=_by_day(material),
+        daily_limit=material.daily_limit,
+        leftover_count=material.leftover_count,
+        unreadable_count=material.unreadable_count,
+    )
+
+
+def figured_contexts(findings: PlaceFindings) -> list[Context]:
+    """The contexts that get figures: those that were measured most, or the first that has advice."""
+    counts: dict[Context, int] = defaultdict(int)
+    for record in findings.records:
+        counts[record.context] += record.count
+    most = sorted(counts, key=lambda c: (-counts[c], c.payload_size_bytes))[:FIGURED_CONTEXT_COUNT_MAX]
+    contexts = most or [a.recommendation.context for a in findings.advice if findings.fit][:1]
+    return sorted(contexts, key=lambda c: c.payload_size_bytes)
+
+
+def _places(material: Material) -> list[Place]:
+    places = {
+        *material.observations,
+        *(fit.place for fit in material.fits),
+        *(r.context.place for r in material.recommendations),
+        *(i.context.place for i in material.inconclusives),
+    }
+    known = [place for place in places if place.operation in material.models]
+    return sorted(known, key=lambda p: (p.operation, p.region, p.instance_type, p.service_class))
+
+
+def _study_place(material: Material, place: Place) -> PlaceFindings:
+    model = material.models[place.operation]
+    observations = material.observations.get(place, ())
+    fit = next((f for f in material.fits if f.place == place), None)
+    expectations = _Expectations(model, fit)
+    measured = _measured(model, expectations, observations, material.histories)
+    advice = _advice(material, model, expectations, place)
+    findings = PlaceFindings(
+        place=place,
+        payload_noun=material.payload_nouns.get(place.operation, "payload"),
+        value_metric=model.value_metric,
+        observation_count=len(observations),
+        newest_observation_at=observations[-1].started_at if observations else None,
+        fit=fit if expectations.is_readable else None,
+        advice=advice,
+        curves=(),
+        measured=measured,
+        records=_records(measured),
+        histories=_histories(material, place),
+        fitted_coverage=_coverage((m.value, m.fitted) for m in measured),
+        promised_coverage=_coverage((m.value, m.promised) for m in measured),
+        inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
+    )
+    return dataclasses.replace(findings, curves=_curves(model, expectations, findings))
+
+
+class _Expectations:
+    """What the newest fit of a place says, each question answered once; None where it cannot answer."""
+
+    def __init__(self, model: PerformanceModel[Any], fit: Fit | None) -> None:
+        self._model = model
+        self.fit = fit
+        self.is_readable = fit is not None
+        self._answers: dict[tuple[Context, Any, Demand], Estimate | None] = {}
+
+    def of(self, context: Context, setting: Any, demand: Demand | None = None) -> Estimate | None:
+        """The value of a setting."""
+        key = (context, setting, demand or Demand())
+        if key not in self._answers:
+            self._answers[key] = self._ask(*key)
+        return self._answers[key]
+
+    def _ask(self, context: Context, setting: Any, demand: Demand) -> Estimate | None:
+        if self.fit is None or not self.is_readable:
+            return None
+        try:
+            prediction = self._model.predict(self.fit, context, setting, demand)
+        except _UNREADABLE:
+            self.is_readable = False
+            return None
+        return prediction.get(self._model.value_metric)
+
+
+# --- The advice that stands. ---
+
+
+def _advice(
+    material: Material, model: PerformanceModel[Any], expectations: _Expectations, place: Place
+) -> tuple[Advice, ...]:
+    stored = [r for r in material.recommendations if r.context.place == place]
+    stored.sort(key=lambda r: (r.demand != Demand(), r.context.payload_size_bytes))
+    return tuple(_advise(model, expectations, previous) for previous in stored)
+
+
+def _advise(
+    model: PerformanceModel[Any], expectations: _Expectations, previous: Recommendation[Any]
+) -> Advice:
+    standing = _renewed(model, expectations, previous)
+    context, setting, demand = standing.context, standing.setting, standing.demand
+    default = model.default_setting(context)
+    name = next(iter(knobs(setting)))
+    doubled = model.legal(
+        context, dataclasses.replace(setting, **{name: type(getattr(setting, name))(2 * getattr(setting, name))})
+    )
+    now, then = expectations.of(context, setting, demand), expectations.of(context, doubled, demand)
+    return Advice(
+        recommendation=standing,
+        default_setting=default,
+        default_expected=expectations.of(context, default, demand),
+        doubled_knob=name,
+        doubled_gain_fraction=then.expected / now.expected - 1.0 if now and then and now.expected > 0 else None,
+        value_metric=model.value_metric,
+    )
+
+
+def _renewed(
+    model: PerformanceModel[Any], expectations: _Expectations, previous: Recommendation[Any]
+) -> Recommendation[Any]:
+    """The stored advice as a daemon that starts now gives it again: only changes are stored, fits go on."""
+    fit = expectations.fit
+    if fit is None or expectations.of(previous.context, previous.setting, previous.demand) is None:
+        return previous
+    newest_at = fit.newest_observation_at or previous.issued_at
+    return recommend(
+        model,
+        fit,
+        previous.context,
+        previous.demand,
+        previous=previous,
+        now=max(newest_at, previous.issued_at),
+        validity_seconds=(previous.expires_at - previous.issued_at).total_seconds(),
+    )
+
+
+# --- What was measured, and what had been expected. ---
+
+
+def _measured(
+    model: PerformanceModel[Any],
+    expectations: _Expectations,
+    observations: Sequence[Observation[Any]],
+    histories: Mapping[Context, Sequence[Recommendation[Any]]],
+) -> tuple[Measured, ...]:
+    return tuple(
+        Measured(
+            context=o.context,
+            setting=o.setting,
+            started_at=o.started_at,
+            value=model.measured_value(o),
+            origin=o.origin.value,
+            client=o.client,
+            throttled_count=o.throttled_count,
+            failed_count=o.failed_count,
+            fitted=expectations.of(o.context, o.setting),
+            promised=_promised(model.value_metric, o, histories.get(o.context, ())),
+        )
+        for o in observations[-JUDGED_COUNT_MAX:]
+    )
+
+
+def _promised(
+    metric: str, observation: Observation[Any], history: Sequence[Recommendation[Any]]
+) -> Estimate | None:
+    """What the ordinary advice of that moment said about this setting, before it was measured."""
+    before = [r for r in history if r.demand == Demand() and r.issued_at <= observation.started_at]
+    if not before or before[-1].setting != observation.setting or before[-1].basis is Basis.DEFAULT:
+        return None
+    return before[-1].prediction.get(metric)
+
+
+def _coverage(pairs: Iterable[tuple[float, Estimate | None]]) -> Coverage:
+    judged = [estimate.low <= value <= estimate.high for value, estimate in pairs if estimate is not None]
+    return Coverage(within_count=sum(judged), count=len(judged))
+
+
+def _records(measured: Sequence[Measured]) -> tuple[SettingRecord, ...]:
+    groups: dict[tuple[Context, Any], list[Measured]] = defaultdict(list)
+    for one in measured:
+        groups[(one.context, one.setting)].append(one)
+    records = [
+        SettingRecord(
+            context=context,
+            setting=setting,
+            count=len(group),
+            value_median=median(m.value for m in group),
+            fitted=group[0].fitted,
+            trouble_count=sum(m.throttled_count + m.failed_count > 0 for m in group),
+        )
+        for (context, setting), group in groups.items()
+    ]
+    return tuple(sorted(records, key=_size_and_knobs))
+
+
+def _size_and_knobs(record: SettingRecord) -> tuple[float, ...]:
+    return (record.context.payload_size_bytes, *setting_values(record.setting).values())
+
+
+def _histories(material: Material, place: Place) -> tuple[History, ...]:
+    contexts = sorted((c for c in material.histories if c.place == place), key=lambda c: c.payload_size_bytes)
+    histories = (
+        History(
+            context=context,
+            recommendations=tuple(r for r in material.histories[context] if r.demand == Demand()),
+        )
+        for context in contexts
+    )
+    return tuple(history for history in histories if history.recommendations)
+
+
+# --- The curve of each knob that matters. ---
+
+
+def _curves(
+    model: PerformanceModel[Any], expectations: _Expectations, findings: PlaceFindings
+) -> tuple[Curve, ...]:
+    curves: list[Curve] = []
+    for context in figured_contexts(findings):
+        advice = next(
+            (
+                a
+                for a in findings.advice
+                if a.recommendation.context == context and a.recommendation.demand == Demand()
+            ),
+            None,
+        )
+        if advice is not None and findings.fit is not None:
+            curves += _curves_of(model, expectations, findings, advice)
+    return tuple(curves)
+
+
+def _curves_of(
+    model: PerformanceModel[Any], expectations: _Expectations, findings: PlaceFindings, advice: Advice
+) -> list[Curve]:
+    """That of the first knob, and that of the other knob with the greatest effect."""
+    setting = advice.recommendation.setting
+    swept = [name for name, bounds in knobs(setting).items() if bounds.low > 0]
+    curves = [_curve(model, expectations, findings, advice, name) for name in swept]
+    others = [c for c in curves[1:] if _effect(c) >= _FLAT]
+    return [*(c for c in curves[:1] if c.expected), *sorted(others, key=_effect, reverse=True)[:1]]
+
+
+def _curve(
+    model: PerformanceModel[Any],
+    expectations: _Expectations,
+    findings: PlaceFindings,
+    advice: Advice,
+    name: str,
+) -> Curve:
+    context, setting = advice.recommendation.context, advice.recommendation.setting
+    found: dict[float, Estimate] = {}
+    for value in _knob_values(findings, advice, name):
+        legal = model.legal(context, dataclasses.replace(setting, **{name: value}))
+        estimate = expectations.of(context, legal)
+        if estimate is not None:
+            found[float(getattr(legal, name))] = estimate
+    values = sorted(found)
+    return Curve(
+        context=context,
+        knob=name,
+        knob_values=tuple(values),
+        expected=tuple(found[value] for value in values),
+        advised=float(getattr(setting, name)),
+        default=float(getattr(advice.default_setting, name)),
+    )
+
+
+def _knob_values(findings: PlaceFindings, advice: Advice, name: str) -> list[Any]:
+    """Around all that was tried and advised, within the knob's bounds; whole numbers for a whole knob."""
+    setting, context = advice.recommendation.setting, advice.recommendation.context
+    bounds = knobs(setting)[name]
+    tried = [float(getattr(r.setting, name)) for r in findings.records if r.context == context]
+    known = [*tried, float(getattr(setting, name)), float(getattr(advice.default_setting, name))]
+    low = max(bounds.low, min(known) / 2)
+    high = max(min(bounds.high, 2 * max(known)), low)
+    shares = [n / (CURVE_POINT_COUNT - 1) for n in range(CURVE_POINT_COUNT)]
+    if bounds.scale is Scale.LOG:
+        values = [low * (high / low) ** share for share in shares]
+    else:
+        values = [low + (high - low) * share for share in shares]
+    kind = type(getattr(setting, name))
+    return sorted({kind(round(v)) if kind is int else v for v in values} | {getattr(setting, name)})
+
+
+def _effect(curve: Curve) -> float:
+    values = [estimate.expected for estimate in curve.expected]
+    return max(values) / max(min(values), 1e-300) if values else 0.0
+
+
+def is_on_curve(curve: Curve, measured: Measured, advised: Any) -> bool:
+    """Whether all other knobs stood about where they are advised."""
+    here, there = setting_values(measured.setting), setting_values(advised)
+    return all(_is_near(here[name], there[name]) for name in here if name != curve.knob)
+
+
+def _is_near(one: float, other: float) -> bool:
+    return max(one, other) <= _NEAR * min(one, other)
+
+
+# --- What it cost. ---
+
+
+def _by_day(material: Material) -> tuple[DaySpend, ...]:
+    days: dict[tuple[date, str], Cost] = defaultdict(Cost)
+    for expense in material.expenses:
+        days[(expense.hour_at.date(), expense.operation)] += expense.cost
+    return tuple(DaySpend(day=day, operation=name, cost=days[(day, name)]) for day, name in sorted(days))

@@ -1,0 +1,100 @@
+"""Knows the report as Markdown, for tickets, mail and terminals: the words and tables of the page, no figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from penstock.report.figures import Table, spend_figures
+from penstock.report.findings import PlaceFindings, Remark, Report
+from penstock.report.summary import advice_rows, inconclusive_rows, parameter_rows
+from penstock.report.wording import date_words, place_words
+
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
+
+
+def render_markdown(report: Report) -> str:
+    """The document."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text as it stands, in one line: nothing in it is a mark, a link or a cell."""
+    return " ".join(text.split()).translate(_SPECIAL)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    since = f", since {date_words(report.since)} UTC" if report.since else ""
+    yield "# What penstock learned and advises"
+    yield ""
+    yield f"From {escape(report.source)}, {date_words(report.generated_at)} UTC{since}. Intervals are of 90 %."
+    yield from _remarks(report.remarks)
+    if not report.places:
+        yield ""
+        yield "The database holds no observations, fits or advice."
+    for place in report.places:
+        yield from _place(place, report)
+    figures = spend_figures(report)
+    if figures:
+        yield from ("", "## What was spent")
+    for figure in figures:
+        yield from ("", escape(f"{figure.title}. {figure.description}"))
+        yield from _table(figure.table.headings, figure.table.rows)
+
+
+def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
+    yield from ("", f"## {escape(place_words(place.place))}", "")
+    yield f"{place.observation_count} observations, {len(place.inconclusives)} probes without a result."
+    yield from _remarks(place.remarks)
+    advice = advice_rows(place, report.generated_at)
+    if advice:
+        yield from ("", "### The advice that stands")
+        names = [name for name, _ in advice[0].knobs]
+        yield from _table(
+            (place.payload_noun, "demand", *names, "expected", "interval", "over the default", "basis", "newest evidence", "limited by"),
+            (
+                (
+                    row.size,
+                    row.demand or "ordinary",
+                    *(value for _, value in row.knobs),
+                    row.expected,
+                    row.interval,
+                    row.gain,
+                    row.basis,
+                    row.age,
+                    row.bottleneck,
+                )
+                for row in advice
+            ),
+        )
+    if place.fit is not None:
+        yield from ("", "### The physics")
+        yield from _table(("parameter", "typical", "interval"), parameter_rows(place))
+    failures = inconclusive_rows(place)
+    if failures:
+        yield from ("", "### What could not be measured")
+        table = Table(
+            ("times", place.payload_noun, "last", "reason"),
+            tuple((str(row.count), row.size, row.newest, row.reason) for row in failures),
+        )
+        yield from _table(table.headings, table.rows)
+
+
+def _remarks(remarks: Sequence[Remark]) -> Iterator[str]:
+    if remarks:
+        yield ""
+    for remark in remarks:
+        warning = "Warning: " if remark.is_warning else ""
+        yield f"- **{warning}{escape(remark.title)}.** {escape(remark.reason)} ({escape(remark.code)})"
+
+
+def _table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    cells = [escape(heading) for heading in headings]
+    yield ""
+    yield _row(cells)
+    yield _row(["---"] * len(cells))
+    for row in rows:
+        yield _row([escape(cell) for cell in row])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,43 @@
+"""Knows what a report is made from: values that somebody else has read from the database, and the models.
+
+The report opens nothing and asks for no date: the command reads, this room computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from penstock.models.model import Fit, PerformanceModel
+from penstock.vocabulary import Context, Cost, Inconclusive, Observation, Place, Recommendation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expense:
+    """What one operation cost in one hour."""
+
+    hour_at: datetime
+    operation: str
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """All that a report rests on. Whatever belongs to an operation without a model is left out and counted."""
+
+    source: str  # where it was read, for the reader
+    generated_at: datetime
+    since: datetime | None  # None: everything that is remembered
+    models: Mapping[str, PerformanceModel[Any]]
+    payload_nouns: Mapping[str, str]
+    observations: Mapping[Place, Sequence[Observation[Any]]]  # oldest first
+    inconclusives: Sequence[Inconclusive[Any]]  # oldest first
+    fits: Sequence[Fit]  # the newest of each place
+    recommendations: Sequence[Recommendation[Any]]  # the newest of each question
+    histories: Mapping[Context, Sequence[Recommendation[Any]]]  # of each context, oldest first
+    expenses: Sequence[Expense]
+    daily_limit: Cost | None  # None: the configuration that set it is not known
+    leftover_count: int
+    unreadable_count: int

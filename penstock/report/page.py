@@ -1,0 +1,56 @@
+"""Knows the report as one HTML page that fetches nothing, runs nothing, and prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jinja2
+
+from penstock.report import figures, wording
+from penstock.report.findings import PlaceFindings, Report
+from penstock.report.remarks import cost_words
+from penstock.report.summary import advice_rows, inconclusive_rows, parameter_rows
+from penstock.units import format_bytes
+
+
+def render_html(report: Report) -> str:
+    """The page."""
+    # Whatever comes from the database is escaped; only figures, which escape by themselves, are marked as safe.
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("penstock.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        age=lambda moment: wording.age_words(moment, report.generated_at),
+        bytes=format_bytes,
+        date=wording.date_words,
+        number=wording.number,
+        percent=wording.percent,
+    )
+    return environment.get_template("report.html").render(
+        report=report,
+        places=[_place(place, report) for place in report.places],
+        spend_figures=figures.spend_figures(report),
+        spend_totals=_spend_totals(report),
+    )
+
+
+def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
+    """What the template shows of one place (Any: each entry has its own type)."""
+    return {
+        "findings": place,
+        "name": wording.place_words(place.place),
+        "advice": advice_rows(place, report.generated_at),
+        "figures": figures.place_figures(place),
+        "parameters": parameter_rows(place),
+        "inconclusives": inconclusive_rows(place),
+    }
+
+
+def _spend_totals(report: Report) -> list[tuple[str, str]]:
+    names = ("transferred_bytes", "request_count", "usd", "duration_seconds")
+    totals = {name: sum(getattr(spend.cost, name) for spend in report.spending) for name in names}
+    return [(wording.label(name), cost_words(name, total)) for name, total in totals.items()]

@@ -1,0 +1,247 @@
+"""Knows what a reader should be told: rules with a code, a title, and the reason in numbers and thresholds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import date
+
+from penstock.report.findings import Advice, PlaceFindings, Remark, Report
+from penstock.report.wording import age_words, date_words, interval, knob_value, label, number, percent, quantity
+from penstock.units import format_bytes, format_seconds
+from penstock.vocabulary import Basis, Cost, Demand
+
+THROTTLED_FRACTION = 0.01
+FAILED_FRACTION = 0.02
+INCONCLUSIVE_FRACTION = 0.2
+COVERAGE_FRACTION = 0.8  # of measurements within a 90 % interval; fewer means that it is too narrow
+JUDGED_COUNT_MIN = 10
+OFF_MODEL_RESIDUAL_FRACTION = 0.25
+BUDGET_FRACTION = 0.9
+WIDE_FACTOR = 5.0
+
+_LIMITS = {
+    "connections": "Connections are the limit",
+    "host-ceiling": "The host's network is full",
+    "request-rate": "The service's request rate is reached",
+    "client-cpu": "The client's CPU is the limit",
+    "memory": "Memory is the limit",
+    "demand": "It carries what was asked for",
+}
+
+
+def remark(report: Report) -> Report:
+    """The report with all remarks that apply, warnings first."""
+    places = tuple(
+        dataclasses.replace(place, remarks=_sorted(_about_place(place, report))) for place in report.places
+    )
+    return dataclasses.replace(report, places=places, remarks=_sorted(_about_all(report)))
+
+
+def _sorted(remarks: Iterator[Remark]) -> tuple[Remark, ...]:
+    return tuple(sorted(remarks, key=lambda remark: not remark.is_warning))
+
+
+def _about_place(place: PlaceFindings, report: Report) -> Iterator[Remark]:
+    yield from _about_age(place, report)
+    yield from _about_limits(place)
+    yield from _about_guesses(place)
+    yield from _about_fit(place)
+    yield from _about_trouble(place)
+    yield from _about_inconclusive(place)
+
+
+def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
+    if place.fit is None:
+        yield Remark(
+            code="no-fit",
+            title="Nothing was learned here yet",
+            reason=f"{place.observation_count} observations and no usable fit: the advice is the SDK's default.",
+            is_warning=True,
+        )
+        return
+    if place.fit.observation_count == 0:
+        yield Remark(
+            code="nothing-measured",
+            title="Nothing was measured here yet",
+            reason="The advice rests on tables and neighbours; intervals are wide for that reason.",
+        )
+    ends = [a.recommendation.expires_at for a in place.advice if a.recommendation.demand == Demand()]
+    if ends and max(ends) <= report.generated_at:
+        newest = place.fit.newest_observation_at
+        yield Remark(
+            code="advice-expired",
+            title="The advice is out of date",
+            reason=f"It held until {date_words(max(ends))}, {age_words(max(ends), report.generated_at)}; "
+            f"the newest observation is of {date_words(newest) if newest else 'no date'}.",
+            is_warning=True,
+        )
+
+
+def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
+    """For the ordinary demand: what limits, and what twice as much would bring. Alike advice shares a remark."""
+    groups: dict[str, list[Advice]] = defaultdict(list)
+    for advice in place.advice:
+        is_ordinary = advice.recommendation.demand == Demand()
+        if is_ordinary and advice.recommendation.basis is not Basis.DEFAULT:
+            groups[advice.recommendation.bottleneck].append(advice)
+    total = sum(map(len, groups.values()))
+    for bottleneck, group in groups.items():
+        if bottleneck in _LIMITS:
+            ends = group if len(group) == 1 else (group[0], group[-1])
+            yield Remark(
+                code=f"limit-{bottleneck}",
+                title=f"{_LIMITS[bottleneck]} at {len(group)} of {total} {place.payload_noun} sizes",
+                reason="; ".join(_limit_reason(place, advice) for advice in ends) + ".",
+            )
+
+
+def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
+    made = advice.recommendation
+    expected = made.prediction.get(place.value_metric)
+    words = f"of {_size(advice)}: {label(advice.doubled_knob)} {knob_value(made.setting, advice.doubled_knob)}"
+    if expected is not None:
+        words += f" is expected to reach {interval(place.value_metric, expected)}"
+    gain = advice.doubled_gain_fraction
+    if gain is not None:
+        much = percent(abs(gain))
+        change = "no difference" if much in {"0 %", "0.0 %"} else f"{much} {'more' if gain > 0 else 'less'}"
+        words += f", twice that {change}"
+    return words
+
+
+def _about_guesses(place: PlaceFindings) -> Iterator[Remark]:
+    expected = [(a, a.recommendation.prediction.get(place.value_metric)) for a in place.advice]
+    known = [(a, e) for a, e in expected if e is not None]
+    wide = [(a, e) for a, e in known if e.high > WIDE_FACTOR * max(e.low, 0.0)]
+    if wide:
+        advice, estimate = max(wide, key=lambda pair: pair[1].high / max(pair[1].low, 1e-9))
+        yield Remark(
+            code="wide-interval",
+            title=f"{len(wide)} of {len(known)} predictions are little more than a guess",
+            reason=f"Their 90 % intervals span more than a factor of {WIDE_FACTOR:.0f}; the widest, of "
+            f"{_size(advice)}: {interval(place.value_metric, estimate)}. Nothing near was measured.",
+        )
+
+
+def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
+    if place.fit is not None and place.fit.is_off_model:
+        yield Remark(
+            code="off-model",
+            title="The physics describes this place badly",
+            reason=f"The median measurement is off by {percent(place.fit.residual_fraction_p50)} over "
+            f"{place.fit.observation_count} observations (a warning from "
+            f"{percent(OFF_MODEL_RESIDUAL_FRACTION)}, or when the deviations have a pattern); "
+            "the intervals are widened.",
+            is_warning=True,
+        )
+    if place.fit is not None and place.fit.drift_count:
+        yield Remark(
+            code="place-changed",
+            title="This place changed while it was watched",
+            reason=f"{_times(place.fit.drift_count)} within the observations that the fit rests on; it started "
+            "again each time, so older measurements may lie off the curves.",
+        )
+    judged = place.promised_coverage
+    if judged.count >= JUDGED_COUNT_MIN and judged.fraction < COVERAGE_FRACTION:
+        yield Remark(
+            code="promise-missed",
+            title="The advice promised more certainty than there was",
+            reason=f"{judged.within_count} of {judged.count} measurements of an advised setting "
+            f"({percent(judged.fraction)}) fell within the 90 % interval that was promised before; "
+            f"below {percent(COVERAGE_FRACTION)} is a warning.",
+            is_warning=True,
+        )
+
+
+def _about_trouble(place: PlaceFindings) -> Iterator[Remark]:
+    count = len(place.measured)
+    throttled = [m for m in place.measured if m.throttled_count]
+    failed = [m for m in place.measured if m.failed_count]
+    if count and len(throttled) / count > THROTTLED_FRACTION:
+        yield Remark(
+            code="throttled",
+            title="The service throttled requests",
+            reason=f"In {len(throttled)} of the last {count} measurements ({percent(len(throttled) / count)}, a "
+            f"warning from {percent(THROTTLED_FRACTION)}), {number(sum(m.throttled_count for m in throttled))} "
+            "requests in all.",
+            is_warning=True,
+        )
+    if count and len(failed) / count > FAILED_FRACTION:
+        yield Remark(
+            code="failed-requests",
+            title="Requests failed",
+            reason=f"In {len(failed)} of the last {count} measurements ({percent(len(failed) / count)}, a warning "
+            f"from {percent(FAILED_FRACTION)}), {number(sum(m.failed_count for m in failed))} requests in all.",
+            is_warning=True,
+        )
+
+
+def _about_inconclusive(place: PlaceFindings) -> Iterator[Remark]:
+    missed, total = len(place.inconclusives), len(place.inconclusives) + place.observation_count
+    if missed:
+        reason, count = Counter(i.reason for i in place.inconclusives).most_common(1)[0]
+        yield Remark(
+            code="inconclusive",
+            title="Some probes could not measure",
+            reason=f"{missed} of {total} ({percent(missed / total)}, a warning from "
+            f"{percent(INCONCLUSIVE_FRACTION)}); most often ({_times(count)}): {reason}",
+            is_warning=missed / total > INCONCLUSIVE_FRACTION,
+        )
+
+
+def _about_all(report: Report) -> Iterator[Remark]:
+    if report.leftover_count:
+        yield Remark(
+            code="leftovers-open",
+            title="Something may still be outside",
+            reason=f"{report.leftover_count} entries of the journal are open: objects, uploads or queues of "
+            "probes that are under way or were interrupted. The next start of penstockd removes them.",
+        )
+    if report.unreadable_count:
+        yield Remark(
+            code="rows-left-out",
+            title="Some rows were left out",
+            reason=f"{report.unreadable_count} rows are of operations or settings that this penstock does not "
+            "know; a newer one may have written them.",
+            is_warning=True,
+        )
+    if report.daily_limit is not None:
+        yield from _about_budget(report, report.daily_limit)
+
+
+def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
+    days: dict[date, Cost] = defaultdict(Cost)
+    for spend in report.spending:
+        days[spend.day] += spend.cost
+    for field in dataclasses.fields(Cost):
+        most = getattr(limit, field.name)
+        day = max(days, key=lambda d: getattr(days[d], field.name), default=None)  # noqa: B023 - used at once
+        if day is None or most <= 0:
+            continue
+        spent = getattr(days[day], field.name)
+        if spent >= BUDGET_FRACTION * most:
+            yield Remark(
+                code="budget-used-up",
+                title=f"The budget was nearly used up: {label(field.name)}",
+                reason=f"On {day} {cost_words(field.name, spent)} of {cost_words(field.name, most)} were spent "
+                f"({percent(spent / most)}, a remark from {percent(BUDGET_FRACTION)}): probes wait for it.",
+            )
+
+
+def cost_words(name: str, amount: float) -> str:
+    """An amount of one field of a cost."""
+    if name.endswith("_bytes"):
+        return format_bytes(amount)
+    if name == "duration_seconds":
+        return format_seconds(amount)
+    return quantity(name, amount)
+
+
+def _size(advice: Advice) -> str:
+    return format_bytes(advice.recommendation.context.payload_size_bytes)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

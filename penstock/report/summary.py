@@ -1,0 +1,108 @@
+"""Knows the rows of advice, parameters and failures in words, as the page and the Markdown both show them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.report.findings import Advice, PlaceFindings
+from penstock.report.wording import (
+    age_words,
+    date_words,
+    demand_words,
+    knob_value,
+    label,
+    mapping_words,
+    number,
+    quantity,
+    setting_words,
+)
+from penstock.units import format_bytes
+from penstock.vocabulary import Demand, Inconclusive, knobs
+
+INCONCLUSIVE_ROW_COUNT_MAX = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceRow:
+    """One line of the table of advice."""
+
+    size: str
+    demand: str  # empty for the ordinary one
+    knobs: tuple[tuple[str, str], ...]  # name and value
+    derived: str
+    expected: str
+    interval: str
+    gain: str  # over what the SDK does by itself
+    default: str
+    basis: str
+    age: str
+    valid_until: str
+    bottleneck: str
+    explanation: str
+
+
+def advice_rows(place: PlaceFindings, now: datetime) -> list[AdviceRow]:
+    """The advice of a place, small payloads first."""
+    return [_advice_row(place, advice, now) for advice in place.advice]
+
+
+def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRow:
+    made = advice.recommendation
+    metric, expected = place.value_metric, made.prediction.get(place.value_metric)
+    gain = advice.gain_factor
+    return AdviceRow(
+        size=format_bytes(made.context.payload_size_bytes),
+        demand="" if made.demand == Demand() else demand_words(made.demand),
+        knobs=tuple((label(name), knob_value(made.setting, name)) for name in knobs(made.setting)),
+        derived=mapping_words(made.derived),
+        expected=quantity(metric, expected.expected) if expected else "-",
+        interval=f"{quantity(metric, expected.low)} to {quantity(metric, expected.high)}" if expected else "-",
+        gain=f"{number(gain)} times" if gain is not None else "-",
+        default=setting_words(advice.default_setting),
+        basis=made.basis.value,
+        age=age_words(made.newest_observation_at, now),
+        valid_until=date_words(made.expires_at),
+        bottleneck=made.bottleneck,
+        explanation=made.explanation,
+    )
+
+
+def parameter_rows(place: PlaceFindings) -> list[tuple[str, str, str]]:
+    """Name, typical value and 90 % interval of the physics."""
+    if place.fit is None:
+        return []
+    return [
+        (name, quantity(name, e.expected), f"{quantity(name, e.low)} to {quantity(name, e.high)}")
+        for name, e in place.fit.parameters.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InconclusiveRow:
+    """Probes that failed alike."""
+
+    count: int
+    size: str
+    newest: str
+    setting: str  # of the newest
+    reason: str
+
+
+def inconclusive_rows(place: PlaceFindings) -> list[InconclusiveRow]:
+    """Why probes could not measure, the most frequent reason first."""
+    groups: dict[tuple[str, int], list[Inconclusive[object]]] = defaultdict(list)
+    for one in place.inconclusives:
+        groups[(one.reason, one.context.payload_size_bytes)].append(one)
+    rows = [
+        InconclusiveRow(
+            count=len(group),
+            size=format_bytes(size),
+            newest=date_words(group[-1].started_at),
+            setting=setting_words(group[-1].setting),
+            reason=reason,
+        )
+        for (reason, size), group in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -row.count)[:INCONCLUSIVE_ROW_COUNT_MAX]

@@ -59,6 +59,14 @@ class Measurements:
     def __len__(self) -> int:
         return len(self.log_values)
 
+    def spread(self, sigma: Array) -> Array:
+        """Standard deviation of each measurement, for noise of these sizes (problems,).
+
+        The noise that is learned is that of what the law is for; side evidence has its own, which is known.
+        """
+        learned = np.where(self.has_misfit, sigma[:, None], _SIGMA_TYPICAL)
+        return np.asarray(learned * self.noise_scale, dtype=np.float64)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
@@ -144,7 +152,7 @@ def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
 
 def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
     """Covariance of the measurements around the law."""
-    own = np.diag((sigma * data.noise_scale) ** 2 / np.maximum(weights, 1e-3))
+    own = np.diag(data.spread(np.array([sigma]))[0] ** 2 / np.maximum(weights, 1e-3))
     return np.asarray(own + structure(data, misfit), dtype=np.float64)
 
 
@@ -215,7 +223,7 @@ def _marginal(residual: Array, explained: Array, noise: Array) -> float:
 
 def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
     """Probability that each measurement is no dip."""
-    scale = sigma[:, None] * data.noise_scale
+    scale = data.spread(sigma)
     core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
     stray = _stray_density(residual)
     weights = core / (core + stray + 1e-300)
@@ -228,8 +236,9 @@ def _stray_density(residual: Array) -> Array:
 
 
 def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
-    squares = (weights * (residual / data.noise_scale) ** 2).sum(axis=-1)
-    effective = weights.sum(axis=-1)
+    counted = weights * data.has_misfit
+    squares = (counted * (residual / data.noise_scale) ** 2).sum(axis=-1)
+    effective = counted.sum(axis=-1)
     lost = np.minimum(3.0, effective / 2)  # what the parameters have taken up
     variance = (_SIGMA_FREEDOM * _SIGMA_TYPICAL**2 + squares) / (_SIGMA_FREEDOM + effective - lost)
     return np.asarray(np.maximum(np.sqrt(variance), _SIGMA_MIN), dtype=np.float64)
@@ -249,7 +258,7 @@ def _log_evidence(problem: Problem, theta: Array, sigma: float) -> float:
     """Laplace's approximation, with the dips in the likelihood."""
     data, prior = problem.data, problem.prior
     residual = data.log_values - problem.law(theta[None])[0]
-    scale = sigma * data.noise_scale
+    scale = data.spread(np.array([sigma]))[0]
     core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
     likelihood = np.log(core + np.where(data.is_trusted, 0.0, _stray_density(residual)) + 1e-300).sum()
     away = theta - prior.mean
@@ -277,7 +286,7 @@ class _Goal:
 
 def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, iterations: int) -> Array:
     data, prior = problem.data, problem.prior
-    own = (sigma[:, None] * data.noise_scale) ** 2 / np.maximum(weights, 1e-3)
+    own = data.spread(sigma) ** 2 / np.maximum(weights, 1e-3)
     covariance = structure(data, problem.misfit) + own[:, :, None] * np.eye(len(data))
     whiten = _inverse(np.asarray(np.linalg.cholesky(covariance), dtype=np.float64))
     targets = np.broadcast_to(data.log_values, weights.shape)

@@ -873,9 +873,9 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
     there = neighbour.place
     is_same_service = (there.region, there.service_class) == (place.region, place.service_class)
     is_same_host = there.instance_type == place.instance_type
-    extra = np.full(len(PARAMETERS), 0.1)
-    extra[list(_OF_THE_SERVICE)] = 0.15 if is_same_service else 0.6
-    extra[list(_OF_THE_HOST)] = 0.15 if is_same_host else 0.8
+    extra = np.full(len(PARAMETERS), 0.05 if there == place else 0.1)
+    extra[list(_OF_THE_SERVICE)] = (0.05 if there == place else 0.15) if is_same_service else 0.6
+    extra[list(_OF_THE_HOST)] = (0.05 if there == place else 0.15) if is_same_host else 0.8
     if not is_same_host and place.instance_type != UNKNOWN and burst.ceiling(place.instance_type) is not None:
         for index in (_C, _G):
             mean[index] = table.mean[index]
@@ -976,7 +976,7 @@ def _surprise(one: _Evidence, peak: Peak) -> float:
     moved = np.concatenate([peak.theta[None], peak.theta + 1e-4 * np.eye(len(PARAMETERS))])
     values = law(moved)[:, 0]
     slope = (values[1:] - values[0]) / 1e-4
-    variance = (peak.sigma * data.noise_scale[0]) ** 2 + slope @ peak.covariance @ slope + _MODEL_SPREAD**2
+    variance = data.spread(np.array([peak.sigma]))[0, 0] ** 2 + slope @ peak.covariance @ slope + _MODEL_SPREAD**2
     return float((data.log_values[0] - values[0]) / np.sqrt(variance))
 
 

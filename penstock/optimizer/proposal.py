@@ -2,15 +2,17 @@
 
 A cold place is entered gently: the model's ramp first, and never more than four times the connections that were
 tried before. From then on each affordable setting is judged by its knowledge gradient: if it were measured, how much
-better would the advice be, on average over what the measurement may turn out to be? With posterior draws F (draws,
-settings) of the logarithm of the value and noise sigma,
+better would the advice be, on average over what the measurement may turn out to be? With posterior mean a_z of the
+logarithm of the value of setting z, covariances S taken from posterior draws, and noise sigma,
 
-    gain(x) = mean_j max_z sum_k w_jk(x) exp F_kz  -  max_z mean_k exp F_kz,
-    w_jk(x) ~ exp(-(F_jx + e_j - F_kx)^2 / (2 sigma^2)),
+    gain(x) = E_t max_z exp(a_z + t b_z(x)) - max_z exp(a_z),    b_z(x) = S_zx / sqrt(S_xx + sigma^2),   t ~ N(0, 1),
 
-and the gain is divided by the price of the probe as a share of what a probe may cost. A model that can draw from its
-posterior is asked for F; for the others, and where the physics does not describe the place, F comes from
-scikit-optimize's Gaussian process (`surrogate`).
+where correlations that the number of draws cannot tell from none count as none. A measurement of what is hopeless
+still counts when it tells something about what is not: a few threads show what one connection can do.
+The gain is divided by the price of the probe as a share of what a probe may cost.
+
+A model that can draw from its posterior is asked to; for the others, and where the physics does not describe the
+place, the draws come from scikit-optimize's Gaussian process (`surrogate`).
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ _VERIFY_PAUSE = 3
 _ALERT = 3.0  # of the change detector: look again at the incumbent
 _NOISE_MIN = 0.04
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
+_NODE_COUNT = 11  # of the quadrature over t
+_CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
 _CURIOSITY = 1e-3  # what a standard deviation of belief is worth by itself, when no measurement would change the advice
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 
@@ -147,7 +151,7 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
     shortlist = _shortlist(field, reachable, quest.seed)
-    gains = knowledge_gradient(field.log_draws, shortlist, sigma, quest.seed)
+    gains = knowledge_gradient(field.log_draws, shortlist, sigma)
     priced: list[tuple[float, int]] = []
     for position in np.argsort(-gains):
         index = shortlist[position]
@@ -189,20 +193,24 @@ def _shortlist(field: _Field, reachable: NDArray[np.bool_], seed: int) -> list[i
     return list(dict.fromkeys([*incumbent, *promising, *anywhere]))
 
 
-def knowledge_gradient(log_draws: Array, shortlist: Sequence[int], sigma: float, seed: int) -> Array:
+def knowledge_gradient(log_draws: Array, shortlist: Sequence[int], sigma: float) -> Array:
     """Expected relative improvement of the advice from one measurement of each setting on the list."""
-    values = np.exp(log_draws - log_draws.max())
-    before = values.mean(axis=0).max()
-    noise = sigma * np.random.default_rng(seed).standard_normal(len(log_draws))
-    after = np.empty(len(shortlist))
+    nodes, masses = np.polynomial.hermite_e.hermegauss(_NODE_COUNT)
+    masses = masses / masses.sum()
+    away = log_draws - log_draws.mean(axis=0)
+    variance = (away**2).mean(axis=0) + 1e-12
+    level = log_draws.mean(axis=0) + 0.5 * variance
+    level -= level.max()
+    gains = np.empty(len(shortlist))
     for position, index in enumerate(shortlist):
-        believed = log_draws[:, index]
-        away = (believed + noise)[:, None] - believed[None, :]
-        weights = np.exp(-0.5 * (away / sigma) ** 2) + 1e-12
-        weights /= weights.sum(axis=1, keepdims=True)
-        after[position] = (weights @ values).max(axis=1).mean()
-    spread = log_draws[:, list(shortlist)].std(axis=0)
-    return np.asarray(np.maximum(after / before - 1.0, 0.0) + _CURIOSITY * spread, dtype=np.float64)
+        shared = away[:, index] @ away / len(away)
+        certainty = shared**2 / (variance * variance[index])
+        shared = shared * np.maximum(0.0, 1.0 - _CHANCE / len(away) / np.maximum(certainty, 1e-12))
+        moves = shared / np.sqrt(variance[index] + sigma**2)
+        after = np.exp(level - 0.5 * moves**2 + nodes[:, None] * moves).max(axis=1)
+        gains[position] = masses @ after - 1.0
+    spread = np.sqrt(variance[list(shortlist)])
+    return np.asarray(np.maximum(gains, 0.0) + _CURIOSITY * spread, dtype=np.float64)
 
 
 def _is_affordable(cost: Cost, cost_max: Cost) -> bool:

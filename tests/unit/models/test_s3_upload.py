@@ -55,9 +55,10 @@ def test_part_timings_tell_what_the_end_of_an_object_costs() -> None:
     """Seconds after the last part are read from idle connections, not guessed."""
     slow_end = replace(WORLD, object_seconds=1.5)
     fit = fit_of(slow_end, history(slow_end, 8))
-    assert fit.parameters["object_seconds"].expected > 4 * fit_of(WORLD, history(WORLD, 8)).parameters[
-        "object_seconds"
-    ].expected
+    assert (
+        fit.parameters["object_seconds"].expected
+        > 4 * fit_of(WORLD, history(WORLD, 8)).parameters["object_seconds"].expected
+    )
 
 
 def test_dips_do_not_drag_the_envelope() -> None:
@@ -66,7 +67,9 @@ def test_dips_do_not_drag_the_envelope() -> None:
     dipped = [WORLD.observe(o.setting, i, factor=0.5) if i % 5 == 4 else o for i, o in enumerate(clean)]
     setting = a_setting(64)
     expected = [
-        MODEL.predict(fit_of(WORLD, h), WORLD.context, setting, Demand())["throughput_bytes_per_second"].expected
+        MODEL.predict(fit_of(WORLD, h), WORLD.context, setting, Demand())[
+            "throughput_bytes_per_second"
+        ].expected
         for h in (clean, dipped)
     ]
     assert expected[1] == pytest.approx(expected[0], rel=0.08)
@@ -102,7 +105,9 @@ def test_right_neighbour_saves_probes() -> None:
 
 def test_wrong_neighbour_is_dropped() -> None:
     """When the first probes speak against the neighbour, tables serve: the fit is the one without it."""
-    stranger = UploadWorld(connection_bytes_per_second=200e6, host_bytes_per_second=10e9, request_seconds=0.005)
+    stranger = UploadWorld(
+        connection_bytes_per_second=200e6, host_bytes_per_second=10e9, request_seconds=0.005
+    )
     teacher = fit_of(stranger, history(stranger, 16))
     probes = history(WORLD, 2)
     misled, alone = fit_of(WORLD, probes, prior=teacher), fit_of(WORLD, probes)
@@ -137,7 +142,9 @@ def test_state_survives_json() -> None:
         fit, WORLD.context, DESIGN[0], Demand()
     )
     for field in ("value", "latency_seconds", "memory_bytes"):
-        before, after = (getattr(MODEL.appraise(f, WORLD.context, settings, Demand()), field) for f in (fit, again))
+        before, after = (
+            getattr(MODEL.appraise(f, WORLD.context, settings, Demand()), field) for f in (fit, again)
+        )
         assert np.array_equal(before, after)
 
 
@@ -151,12 +158,20 @@ def test_another_client_is_an_offset_not_a_lie() -> None:
     """An application's client that is a fifth slower everywhere hardly moves what penstock measured itself."""
     own = history(WORLD, 8)
     theirs = [
-        an_observation(s, context=WORLD.context, index=20 + i, seconds=WORLD.size / (0.8 * WORLD.truth(s)), client="boto3")
+        an_observation(
+            s,
+            context=WORLD.context,
+            index=20 + i,
+            seconds=WORLD.size / (0.8 * WORLD.truth(s)),
+            client="boto3",
+        )
         for i, s in enumerate(DESIGN[:4])
     ]
     setting = a_setting(64)
     alone, both = (
-        MODEL.predict(fit_of(WORLD, h), WORLD.context, setting, Demand())["throughput_bytes_per_second"].expected
+        MODEL.predict(fit_of(WORLD, h), WORLD.context, setting, Demand())[
+            "throughput_bytes_per_second"
+        ].expected
         for h in (own, own + theirs)
     )
     assert both == pytest.approx(alone, rel=0.1)
@@ -178,7 +193,11 @@ def test_share_of_a_large_object_speaks_for_the_whole() -> None:
         context=context,
         seconds=6.0,
         transferred_bytes=1 * GiB,
-        measures={"steady_throughput_bytes_per_second": 240e6, "create_seconds": 0.05, "complete_seconds": 0.45},
+        measures={
+            "steady_throughput_bytes_per_second": 240e6,
+            "create_seconds": 0.05,
+            "complete_seconds": 0.45,
+        },
     )
     assert MODEL.measured_value(probe) == pytest.approx(240e6, rel=0.01)
     fit = MODEL.fit(context.place, [probe], prior=None, seed=1)
@@ -201,7 +220,9 @@ def test_burst_and_sustained_are_two_answers() -> None:
     place = a_place(instance_type="c6i.large")
     quick = UploadWorld(place=place, host_bytes_per_second=1.5e9)
     fit = fit_of(quick, history(quick, 10))
-    sustained, burst = (best_of(fit, quick.context, Demand(regime=r)) for r in (Regime.SUSTAINED, Regime.BURST))
+    sustained, burst = (
+        best_of(fit, quick.context, Demand(regime=r)) for r in (Regime.SUSTAINED, Regime.BURST)
+    )
     assert sustained.thread_count * 4 < burst.thread_count
     derived = MODEL.derive(fit, quick.context, burst, Demand(regime=Regime.BURST))
     assert derived["burst_throughput_bytes_per_second"] > 5 * derived["sustained_throughput_bytes_per_second"]

@@ -1,9 +1,9 @@
-"""Knows a small world of uploads with a law of its own, and how to make observations of it by naming only what matters."""
+"""Knows a small world of uploads with a law of its own, and makes observations of it by naming only what matters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import ceil, exp
 
@@ -16,7 +16,9 @@ from penstock.vocabulary import UNKNOWN, Context, Observation, Place
 FIRST_AT = datetime(2026, 1, 5, tzinfo=UTC)
 
 
-def a_place(*, region: str = "eu-west-1", instance_type: str = UNKNOWN, service_class: str = "standard") -> Place:
+def a_place(
+    *, region: str = "eu-west-1", instance_type: str = UNKNOWN, service_class: str = "standard"
+) -> Place:
     """A place for uploads."""
     return Place(
         operation="s3_upload", region=region, instance_type=instance_type, service_class=service_class
@@ -42,7 +44,7 @@ class UploadWorld:
     host_bytes_per_second: float = 600e6
     object_seconds: float = 0.15
     noise: float = 0.03
-    place: Place = a_place()
+    place: Place = field(default_factory=a_place)
     size: int = 2 * GiB
 
     @property
@@ -64,11 +66,19 @@ class UploadWorld:
         return n * s / rate, self.size / rate + self.object_seconds
 
     def observe(
-        self, setting: S3UploadSetting, index: int, *, factor: float = 1.0, seed: int = 0, throttled_count: int = 0
+        self,
+        setting: S3UploadSetting,
+        index: int,
+        *,
+        factor: float = 1.0,
+        seed: int = 0,
+        throttled_count: int = 0,
     ) -> Observation[S3UploadSetting]:
         """Probe number `index`, slowed by `factor`."""
         draw = np.random.default_rng([seed, index]).standard_normal()
-        part_seconds, seconds = (value / (factor * exp(self.noise * draw)) for value in self._seconds(setting))
+        part_seconds, seconds = (
+            value / (factor * exp(self.noise * draw)) for value in self._seconds(setting)
+        )
         parts = ceil(self.size / min(setting.part_size_bytes, self.size))
         return an_observation(
             setting,
@@ -107,9 +117,13 @@ def an_observation(
     )
 
 
-DESIGN = [a_setting(*pair) for pair in ((4, 8), (16, 8), (64, 8), (200, 8), (48, 16), (32, 8), (90, 5), (40, 12))]
+DESIGN = [
+    a_setting(*pair) for pair in ((4, 8), (16, 8), (64, 8), (200, 8), (48, 16), (32, 8), (90, 5), (40, 12))
+]
 
 
-def history(world: UploadWorld, count: int, *, first: int = 0, seed: int = 0) -> list[Observation[S3UploadSetting]]:
+def history(
+    world: UploadWorld, count: int, *, first: int = 0, seed: int = 0
+) -> list[Observation[S3UploadSetting]]:
     """Probes of the design, round and round."""
     return [world.observe(DESIGN[i % len(DESIGN)], i, seed=seed) for i in range(first, first + count)]

@@ -1,0 +1,56 @@
+"""Rules of network credits."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.models.burst import Ceiling, ceiling, credits_at
+
+LIMITS = Ceiling(baseline_bytes_per_second=100e6, burst_bytes_per_second=1000e6)
+
+
+@pytest.mark.parametrize("kind", ["c6g.large", "m5.xlarge", "c6i.4xlarge", "t3.medium", "c7gn.large"])
+def test_small_instances_have_two_ceilings(kind: str) -> None:
+    """Up to 4xlarge there is a burst rate above the baseline."""
+    found = ceiling(kind)
+    assert found is not None
+    assert found.is_burstable
+
+
+@pytest.mark.parametrize("kind", ["m5.24xlarge", "c6i.8xlarge", "c5n.18xlarge"])
+def test_large_instances_have_one(kind: str) -> None:
+    """Above, the baseline is all there is, and there are no credits to spend."""
+    found = ceiling(kind)
+    assert found is not None
+    assert not found.is_burstable
+    assert found.credit_bytes_max == 0.0
+
+
+def test_unknown_types_are_not_invented() -> None:
+    """What is not in the table is not guessed."""
+    assert ceiling("unknown") is None
+    assert ceiling("c6i.gigantic") is None
+
+
+def test_credits_last_as_long_as_was_measured() -> None:
+    """A full c6g.large bursts for about five minutes: 298 to 326 s were measured."""
+    found = ceiling("c6g.large")
+    assert found is not None
+    assert found.burst_seconds_left(found.credit_bytes_max) == pytest.approx(300, rel=0.3)
+
+
+def test_bursting_spends_and_resting_refills() -> None:
+    """The account never leaves its bounds."""
+    full = LIMITS.credit_bytes_max
+    spent = LIMITS.credits_after(full, rate_bytes_per_second=1000e6, seconds=100)
+    assert spent == full - 900e6 * 100
+    assert LIMITS.credits_after(spent, rate_bytes_per_second=0, seconds=1e9) == full
+    assert LIMITS.credits_after(0.0, rate_bytes_per_second=1000e6, seconds=5) == 0.0
+
+
+def test_account_follows_transfers_and_pauses() -> None:
+    """A transfer above the baseline costs what is above it; the pause after it earns the baseline."""
+    transfers = [(0.0, 100.0, 1000e6 * 100)]
+    full = LIMITS.credit_bytes_max
+    assert credits_at(LIMITS, transfers, at_seconds=100.0) == pytest.approx(full - 90e9)
+    assert credits_at(LIMITS, transfers, at_seconds=400.0) == pytest.approx(full - 60e9)

@@ -1,0 +1,34 @@
+"""Rules of the change detector."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.models.drift import run
+
+
+def test_lasting_shift_raises_the_alarm_in_a_few() -> None:
+    """Three measurements far below what was expected are enough, and the run says when it began."""
+    state = run([0.3, -0.2, 0.4, -4.0, -4.0, -4.0])
+    assert state.is_alarm
+    assert state.run == 3
+
+
+def test_rises_count_as_well() -> None:
+    """A place that became faster has changed too."""
+    assert run([3.0, 3.0, 3.0]).is_alarm
+
+
+def test_single_dip_is_no_alarm() -> None:
+    """However deep, one measurement alone is forgiven, and forgotten after a few good ones."""
+    assert not run([-50.0]).is_alarm
+    assert run([-50.0, 0.5, 0.5, 0.5]).level == 0.0
+
+
+def test_ordinary_noise_is_quiet() -> None:
+    """Of a hundred rows of 200 ordinary measurements, at least seventy never raise the alarm."""
+    rows = np.random.default_rng(4).standard_normal((100, 200)) * 0.8
+    alarms = 0
+    for row in rows:
+        alarms += any(run(row[: i + 1].tolist()).is_alarm for i in range(0, 200, 7))
+    assert alarms <= 30

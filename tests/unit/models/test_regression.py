@@ -1,0 +1,124 @@
+"""Rules of the regression: exact where mathematics is exact, robust where measurements are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.models.regression import (
+    Array,
+    Gaussian,
+    Measurements,
+    Misfit,
+    Problem,
+    learn_misfit,
+    log_evidence,
+    maximise,
+    refine,
+    sample,
+)
+
+X = np.linspace(0.0, 4.0, 24)
+
+
+def line(theta: Array) -> Array:
+    """A law that is linear: level and slope."""
+    return np.asarray(theta[:, :1] + theta[:, 1:2] * X, dtype=np.float64)
+
+
+def measured(values: Array, *, trusted: Array | None = None) -> Measurements:
+    """Measurements of the line, all alike."""
+    count = len(values)
+    return Measurements(
+        log_values=values,
+        noise_scale=np.ones(count),
+        is_trusted=np.zeros(count, dtype=np.bool_) if trusted is None else trusted.astype(np.bool_),
+        coordinates=np.stack([X[:count], np.zeros(count)], axis=1),
+        has_misfit=np.ones(count, dtype=np.bool_),
+        group=np.full(count, -1, dtype=np.int64),
+    )
+
+
+WIDE = Gaussian(mean=np.zeros(2), covariance=4.0 * np.eye(2))
+STARTS = np.zeros((1, 2))
+
+
+def noisy_line(seed: int = 0, sigma: float = 0.08) -> Array:
+    """Level 1, slope a half, with noise."""
+    draws = np.random.default_rng(seed).standard_normal(len(X))
+    return np.asarray(1.0 + 0.5 * X + sigma * draws, dtype=np.float64)
+
+
+def test_line_is_found() -> None:
+    """With ordinary noise the peak is at the truth, within what the covariance says."""
+    peak = maximise(Problem(law=line, data=measured(noisy_line()), prior=WIDE), STARTS)
+    assert np.all(np.abs(peak.theta - [1.0, 0.5]) < 3.5 * np.sqrt(np.diag(peak.covariance)))
+    assert peak.sigma == pytest.approx(0.08, rel=0.5)
+
+
+def test_dips_lose_their_weight_and_rises_move_no_more_than_they_must() -> None:
+    """Three measurements at a third of their value are recognised and hardly move the line."""
+    values = noisy_line()
+    values[[3, 11, 19]] -= 1.1
+    peak = maximise(Problem(law=line, data=measured(values), prior=WIDE), STARTS)
+    assert np.all(peak.weights[[3, 11, 19]] < 0.05)
+    assert peak.theta == pytest.approx([1.0, 0.5], abs=0.08)
+
+
+def test_trusted_measurements_are_never_explained_away() -> None:
+    """Evidence of throttling keeps its weight, however unlikely it looks."""
+    values, trusted = noisy_line(), np.zeros(len(X))
+    values[5], trusted[5] = values[5] - 1.1, 1.0
+    peak = maximise(Problem(law=line, data=measured(values, trusted=trusted), prior=WIDE), STARTS)
+    assert peak.weights[5] == 1.0
+
+
+def test_draws_of_a_linear_law_have_the_exact_posterior() -> None:
+    """Mean and covariance of many draws are those of linear regression."""
+    problem = Problem(law=line, data=measured(noisy_line()), prior=WIDE)
+    peak = maximise(problem, STARTS)
+    draws = sample(problem, peak, count=2000, seed=5)
+    assert draws.mean(axis=0) == pytest.approx(peak.theta, abs=2e-3)
+    assert np.cov(draws.T) == pytest.approx(peak.covariance, rel=0.15, abs=2e-5)
+
+
+def test_draws_depend_on_the_seed_alone() -> None:
+    """The same seed gives the same draws."""
+    problem = Problem(law=line, data=measured(noisy_line()), prior=WIDE)
+    peak = maximise(problem, STARTS)
+    assert np.array_equal(sample(problem, peak, count=8, seed=1), sample(problem, peak, count=8, seed=1))
+
+
+def test_without_measurements_the_posterior_is_the_prior() -> None:
+    """Nothing measured, nothing learned."""
+    problem = Problem(law=lambda theta: theta[:, :0], data=measured(np.zeros(0)), prior=WIDE)
+    peak = maximise(problem, STARTS)
+    assert np.array_equal(peak.theta, WIDE.mean)
+    assert sample(problem, peak, count=4000, seed=2).std(axis=0) == pytest.approx([2.0, 2.0], rel=0.1)
+
+
+def test_misfit_grows_where_the_law_is_wrong() -> None:
+    """A wave on the line is misfit; a straight line is not."""
+    straight = Problem(law=line, data=measured(noisy_line(sigma=0.03)), prior=WIDE)
+    bent = Problem(law=line, data=measured(noisy_line(sigma=0.03) + 0.4 * np.sin(2.0 * X)), prior=WIDE)
+    small, large = (learn_misfit(p, maximise(p, STARTS)).amplitude for p in (straight, bent))
+    assert small < 0.1
+    assert large > 0.2
+
+
+def test_evidence_prefers_the_prior_that_expected_what_came() -> None:
+    """Two beliefs are told apart by a handful of measurements."""
+    near = Gaussian(mean=np.array([1.0, 0.5]), covariance=0.01 * np.eye(2))
+    far = Gaussian(mean=np.array([-1.0, 2.0]), covariance=0.01 * np.eye(2))
+    scores = [
+        log_evidence(Problem(law=line, data=measured(noisy_line()), prior=p), p.mean[None], sigma=0.1)
+        for p in (near, far)
+    ]
+    assert scores[0] > scores[1] + 10
+
+
+def test_refining_from_a_peak_finds_the_same_peak() -> None:
+    """The cheap step and the full search agree."""
+    problem = Problem(law=line, data=measured(noisy_line()), prior=WIDE, misfit=Misfit(amplitude=0.05))
+    full = maximise(problem, STARTS)
+    assert refine(problem, full).theta == pytest.approx(full.theta, abs=5e-3)

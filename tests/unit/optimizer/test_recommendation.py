@@ -1,0 +1,110 @@
+"""Rules of advice: always an answer, never more than is needed, never beyond a limit, and no flutter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.models.s3_upload import S3UploadModel
+from penstock.optimizer import evidence
+from penstock.optimizer.recommendation import recommend
+from penstock.units import MiB
+from penstock.vocabulary import Basis, Demand, Objective
+from tests.unit.models.upload_world import UploadWorld, a_setting, history
+
+MODEL, WORLD = S3UploadModel(), UploadWorld()
+NOW = datetime(2026, 1, 6, tzinfo=UTC)
+PROBES = history(WORLD, 14)
+FIT = evidence.attach(MODEL.fit(WORLD.place, PROBES, prior=None, seed=1), MODEL, PROBES)
+
+
+def advice(demand=Demand(), *, fit=FIT, previous=None):  # type: ignore[no-untyped-def]  # noqa: B008
+    """Advice for the world."""
+    return recommend(MODEL, fit, WORLD.context, demand, previous=previous, now=NOW, validity_seconds=600.0)
+
+
+def test_without_a_fit_the_sdk_decides() -> None:
+    """There is always an answer, and it says that nothing is known."""
+    found = advice(fit=None)
+    assert found.setting == MODEL.default_setting(WORLD.context)
+    assert found.basis is Basis.DEFAULT
+    assert found.expires_at == NOW + timedelta(seconds=600)
+
+
+def test_prior_alone_is_called_a_prior() -> None:
+    """Tables are not measurements."""
+    found = advice(fit=MODEL.fit(WORLD.place, [], prior=None, seed=1))
+    assert found.basis is Basis.PRIOR
+    assert "nothing was measured" in found.explanation
+
+
+def test_advice_is_near_the_best_with_few_connections() -> None:
+    """Within a few percent of the best truth, with hardly more connections than the knee needs."""
+    found = advice()
+    best = max(WORLD.truth(a_setting(n, p)) for n in range(8, 200, 4) for p in (5, 8, 12, 16, 24))
+    assert WORLD.truth(found.setting) >= 0.95 * best
+    assert found.setting.thread_count <= 75
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+def test_limits_hold_for_every_objective(objective: Objective) -> None:
+    """Threads and memory never exceed what the application stated."""
+    demand = Demand(objective=objective, memory_bytes_max=128 * MiB, thread_count_max=12)
+    found = advice(demand)
+    assert found.setting.thread_count <= 12
+    assert found.setting.thread_count * found.setting.part_size_bytes <= 128 * MiB
+
+
+def test_stated_bandwidth_needs_fewer_connections() -> None:
+    """Whoever may only use a tenth is not told to open everything."""
+    limited = advice(Demand(bandwidth_bytes_per_second_max=60e6))
+    assert limited.setting.thread_count < advice().setting.thread_count / 3
+    assert limited.derived["rate_limit_bytes_per_second"] == 60e6
+    assert limited.bottleneck == "demand"
+
+
+def test_frugal_takes_less() -> None:
+    """Four fifths of the best for less memory and fewer connections."""
+    frugal, full = advice(Demand(objective=Objective.FRUGAL)), advice()
+    assert frugal.derived["memory_bytes"] < full.derived["memory_bytes"]
+    assert WORLD.truth(frugal.setting) >= 0.7 * WORLD.truth(full.setting)
+
+
+def test_advice_that_is_as_good_stands() -> None:
+    """A few more probes do not make the advice flutter."""
+    first = advice()
+    more = [*PROBES, *history(WORLD, 4, first=14)]
+    later = evidence.attach(MODEL.fit(WORLD.place, more, prior=None, seed=1), MODEL, more)
+    assert advice(fit=later, previous=first).setting == first.setting
+
+
+def test_advice_for_another_question_does_not_stand() -> None:
+    """Hysteresis belongs to one context and demand."""
+    other = advice(Demand(thread_count_max=4))
+    assert advice(previous=other).setting == advice().setting
+
+
+def test_poor_advice_does_not_stand() -> None:
+    """What was advised before is given up when it is clearly worse."""
+    poor = replace(advice(), setting=a_setting(6))
+    assert advice(previous=poor).setting == advice().setting
+
+
+def test_measured_advice_says_so() -> None:
+    """The basis is `measured` when the advised setting was probed at this size, `model` when others were."""
+    setting = advice().setting
+    more = [*PROBES, WORLD.observe(setting, 14)]
+    fit = evidence.attach(MODEL.fit(WORLD.place, more, prior=None, seed=1), MODEL, more)
+    assert advice(fit=fit, previous=advice()).basis is Basis.MEASURED
+    assert advice(fit=replace(fit, state={**fit.state, "measured": []})).basis is Basis.MODEL
+
+
+def test_explanation_is_one_sentence_with_its_interval() -> None:
+    """Numbers with units, the interval, and what limits."""
+    text = advice().explanation
+    assert text.endswith(".")
+    assert text.count(". ") == 0
+    assert "MB/s" in text
+    assert "90 %" in text

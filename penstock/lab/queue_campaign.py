@@ -17,6 +17,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 RECEIVE_MESSAGE_COUNT_MAX = 10
 _LONG_POLL_LOOK_SECONDS = 0.5  # how often a parked long poll notices messages that came back
@@ -65,11 +66,15 @@ class Conduct:
     send_batch: int = 1
     delete_batch: int = 1
     receive_batch: int = RECEIVE_MESSAGE_COUNT_MAX
+    offered_per_second: float = (
+        0.0  # what there is to send; it piles up while the senders may not. 0: always more
+    )
     send_rate_limit_per_second: float = 0.0
     send_window: int = 0  # sent, or being sent, and not received
     receive_window: int = 0  # received and not deleted
     receive_window_ends_at_handover: bool = False  # counted until the deleter has it, as some frameworks do
-    oldest_undeleted_seconds_max: float = 0.0  # the sender pauses above it
+    oldest_undeleted_seconds_max: float = 0.0  # the senders pause above it
+    receive_pause_seconds: float = 0.0  # the receivers pause while the oldest undeleted message is older
     polls_only_when_sent: bool = False
     long_polls: bool = False
 
@@ -150,6 +155,10 @@ class CampaignResult:
         return counted / (end_seconds - start_seconds)
 
 
+Controller: TypeAlias = Callable[[Sample, Conduct], Conduct]
+"""An adaptive application: the conduct that follows from the last sample and the conduct so far."""
+
+
 class _Queue:
     """The service: shards of visible messages, and those hidden until their timeout ends."""
 
@@ -209,10 +218,12 @@ class _Queue:
         return self._receipt
 
     def _surface(self, shard: int, now: float) -> None:
-        """Make visible what is due: new messages that have arrived, and hidden ones whose timeout has ended."""
+        """Make visible what is due, in its order: messages that have arrived, and those whose timeout has ended."""
         hidden, fresh, visible = self._hidden[shard], self._fresh[shard], self._visible[shard]
         while hidden and hidden[0][0] <= now:
-            _, message, receipt = hidden.popleft()
+            due_at, message, receipt = hidden.popleft()
+            while fresh and fresh[0][0] <= due_at:
+                visible.append(fresh.popleft()[1])
             if self._receipts.get(message) == receipt:
                 visible.append(message)
         while fresh and fresh[0][0] <= now:
@@ -240,6 +251,7 @@ class QueueCampaign:
         self._idle = {"sender": 0, "receiver": 0, "deleter": 0}
         self._parked_count = 0  # long polls
         self._is_look_due = False
+        self._controller: Controller | None = None
         self._message = 0
         self._send_allowed_at = 0.0
         self._core_free_at = 0.0
@@ -248,9 +260,17 @@ class QueueCampaign:
         self._shape = 1.0 / max(world.variation, 1e-3) ** 2  # of the gamma distribution
 
     def run(
-        self, duration_seconds: float, *, changes: Sequence[tuple[float, Conduct]] = ()
+        self,
+        duration_seconds: float,
+        *,
+        changes: Sequence[tuple[float, Conduct]] = (),
+        controller: Controller | None = None,
     ) -> CampaignResult:
-        """Everything that happens in this time; `changes` are (at, conduct from then on)."""
+        """Everything that happens in this time.
+
+        `changes` are (at, conduct from then on); a controller may change the conduct after each sample.
+        """
+        self._controller = controller
         self._after(0.0, self._adopt, self._conduct)
         for at_seconds, conduct in changes:
             self._after(at_seconds, self._adopt, conduct)
@@ -323,11 +343,11 @@ class QueueCampaign:
         if self._must_not_send(conduct):
             self._idle["sender"] += 1
             return
+        wait = self._seconds_until_due(conduct)
+        if wait > 1e-9:
+            self._after(wait, self._start_send)
+            return
         if conduct.send_rate_limit_per_second > 0:
-            wait = self._send_allowed_at - self._now
-            if wait > 1e-9:
-                self._after(wait, self._start_send)
-                return
             spacing = conduct.send_batch / conduct.send_rate_limit_per_second
             self._send_allowed_at = max(self._send_allowed_at, self._now - 10 * spacing) + spacing
         batch = range(self._message + 1, self._message + 1 + conduct.send_batch)
@@ -336,6 +356,13 @@ class QueueCampaign:
             self._unreceived[message] = self._now
         seconds = self._world.send.mean_seconds(conduct.send_batch) * self._pace() + self._core_wait_seconds()
         self._after(seconds, self._end_send, batch, seconds)
+
+    def _seconds_until_due(self, conduct: Conduct) -> float:
+        """Until the rate limit allows a batch and there are enough messages for one."""
+        due_at = self._send_allowed_at if conduct.send_rate_limit_per_second > 0 else 0.0
+        if conduct.offered_per_second > 0:
+            due_at = max(due_at, (self._message + conduct.send_batch) / conduct.offered_per_second)
+        return due_at - self._now
 
     def _must_not_send(self, conduct: Conduct) -> bool:
         if conduct.send_window and len(self._unreceived) + conduct.send_batch > conduct.send_window:
@@ -362,6 +389,8 @@ class QueueCampaign:
         if self._has_retired("receiver", conduct.receiver_count):
             return
         wanted = min(conduct.receive_batch, self._receive_room(conduct))
+        if conduct.receive_pause_seconds and self._oldest_undeleted_seconds() > conduct.receive_pause_seconds:
+            wanted = 0
         if wanted < 1 or (conduct.polls_only_when_sent and not self._unreceived):
             self._idle["receiver"] += 1
             return
@@ -492,6 +521,8 @@ class QueueCampaign:
         self._since = Counts()
         if slowdown >= 4.0:
             result.unresponsive_at_seconds = self._now
+        if self._controller is not None:
+            self._adopt(self._controller(result.samples[-1], self._conduct))
         self._after(result.sample_seconds, self._sample)
 
 

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from penstock.models.queueing import WINDOW_MAX
 from penstock.vocabulary import Estimate
 
+RECEIVE_PAUSE_FRACTION = 0.6  # of V; above what a full window waits, so that it rests in trouble only
 RECEIVE_WINDOW_THETA = 0.5  # simulated: 0.9 still let 68 copies through an outage of 60 s, 0.5 let none
 _NORMAL_90 = 1.6449
+_DELETER_COUNT_MAX = 64  # past which a rescue gains nothing: receiving what waits takes its time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,14 @@ class DeleteLoop:
         window = math.floor(theta * self.visibility_timeout_seconds * self.delete_rate_per_second)
         return max(1, min(window, WINDOW_MAX // host_count))
 
+    def receive_pause_seconds(self) -> float:
+        """Receivers rest while the oldest undeleted message is older than this.
+
+        After a stop of the deleters that outlasts V, the messages in a full window are visible again and first in
+        line: those whose newest handle is still held must be deleted before anything is received.
+        """
+        return RECEIVE_PAUSE_FRACTION * self.visibility_timeout_seconds
+
     def is_collapsed(self, oldest_undeleted_seconds: float) -> bool:
         """Whether copies are coming back already."""
         return oldest_undeleted_seconds >= self.visibility_timeout_seconds
@@ -99,33 +109,39 @@ def rescue(
     visible_message_count: float,
     delete_request_seconds: float,
     delete_message_seconds: float,
+    receive_rate_per_second: float,
     batch_message_count_max: int = 10,
     deleter_count_max: int | None = None,
-    recovery_seconds_max: float = 300.0,
+    recovery_seconds_max: float = 240.0,
 ) -> Rescue:
     """The fewest deleters that, deleting in full batches behind a receive window, clear the backlog in time.
 
-    Batches come first: they multiply capacity at no cost in threads. Copies that wait in the application
-    are deleted too (they cost a delete and achieve nothing), so they count as backlog.
+    Batches come first: they multiply capacity at no cost in threads. Copies that wait in the application are deleted
+    too (they cost a delete and achieve nothing), so they count as backlog. Nothing is received meanwhile, and what
+    was sent meanwhile is received after it.
     """
     batch_seconds = delete_request_seconds + batch_message_count_max * delete_message_seconds
     rate_of_one = batch_message_count_max / batch_seconds
-    backlog = undeleted_message_count + visible_message_count
-    needed = loop.arrival_rate_per_second + backlog / recovery_seconds_max
-    count = max(1, math.ceil(needed / rate_of_one))
-    if deleter_count_max is not None:
-        count = min(count, deleter_count_max)
-    rate = count * rate_of_one
-    spare = rate - loop.arrival_rate_per_second
+    arrival_rate = loop.arrival_rate_per_second
+
+    def recovered_after(count: int) -> float:
+        paused_seconds = undeleted_message_count / (count * rate_of_one)
+        spare = min(count * rate_of_one, receive_rate_per_second) - arrival_rate
+        waiting = visible_message_count + arrival_rate * paused_seconds
+        return paused_seconds + waiting / spare if spare > 0 else math.inf
+
+    count, count_max = 1, deleter_count_max or _DELETER_COUNT_MAX
+    while count < count_max and recovered_after(count) > recovery_seconds_max:
+        count += 1
     healed = DeleteLoop(
-        arrival_rate_per_second=loop.arrival_rate_per_second,
-        delete_rate_per_second=rate,
+        arrival_rate_per_second=arrival_rate,
+        delete_rate_per_second=count * rate_of_one,
         visibility_timeout_seconds=loop.visibility_timeout_seconds,
     )
     return Rescue(
         receive_window_message_count=healed.receive_window_message_count(),
         batch_message_count=batch_message_count_max,
         deleter_thread_count=count,
-        delete_rate_per_second=rate,
-        recovered_after_seconds=backlog / spare if spare > 0 else math.inf,
+        delete_rate_per_second=count * rate_of_one,
+        recovered_after_seconds=recovered_after(count),
     )

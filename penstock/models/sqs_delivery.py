@@ -229,6 +229,7 @@ class SqsDeliveryModel:
             "deleter_outage_seconds_max": loop.outage_seconds_max(),
             "warn_at_oldest_undeleted_seconds": timeout_seconds / 3.0,
             "act_at_oldest_undeleted_seconds": timeout_seconds / 2.0,
+            "receive_pause_at_oldest_undeleted_seconds": loop.receive_pause_seconds(),
         }
         if loop.load > 1.0:
             derived["collapse_after_seconds_without_receive_window"] = loop.collapse_after_seconds()

@@ -75,6 +75,7 @@ class SqsPlan:
     batch_linger_seconds: float
     wait_time_seconds: float
     connection_pool_count: int
+    receive_pause_at_oldest_undeleted_seconds: float
     visibility_timeout_seconds: float
     goodput_messages_per_second: Estimate
     delivery_latency_seconds_mean: Estimate
@@ -149,8 +150,11 @@ def plan_rescue(
 ) -> Rescue:
     """What to apply to a queue under these conditions that is in the duplicate loop already."""
     fixed, each = _split(conditions, "delete")
+    receive_fixed, receive_each = _split(conditions, "receive")
+    batch = BATCH_MESSAGE_COUNT_MAX
     return rescue(
         _loop(conditions),
+        receive_rate_per_second=batch / (receive_fixed + batch * receive_each),
         undeleted_message_count=undeleted_message_count,
         visible_message_count=visible_message_count,
         delete_request_seconds=fixed,
@@ -192,6 +196,7 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
         batch_linger_seconds=linger_seconds,
         wait_time_seconds=WAIT_TIME_SECONDS,
         connection_pool_count=threads + 2,
+        receive_pause_at_oldest_undeleted_seconds=loop.receive_pause_seconds(),
         visibility_timeout_seconds=timeout_seconds,
         goodput_messages_per_second=_estimate(rate),
         delivery_latency_seconds_mean=_estimate(outcome.latency_seconds[:, 0] + linger_seconds / 2.0),

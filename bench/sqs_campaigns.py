@@ -1,0 +1,476 @@
+"""Knows the SQS figures that penstock is judged by: a published collapse, its cure, and penstock's advice.
+
+`python -m bench sqs-delivery` prints them; the tests hold the same functions to their bounds in a quicker form. All
+is virtual time in the simulated queue of `penstock.lab.queue_campaign`, which shares no formula with the models.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, limited, observe
+from penstock.lab.backlog_walk import oldest_undeleted_seconds
+from penstock.lab.queue_campaign import (
+    BLAST,
+    RATE_CONTROLLED,
+    CampaignResult,
+    Conduct,
+    Controller,
+    QueueCampaign,
+    QueueWorld,
+    RequestTime,
+    Sample,
+)
+from penstock.models.backlog_warning import ACT_FRACTION, WARN_FRACTION
+from penstock.models.duplicate_loop import DeleteLoop, Rescue
+from penstock.models.sqs_delivery import SqsDeliveryModel
+from penstock.models.sqs_plan import Conditions, SqsPlan, plan, plan_rescue
+from penstock.vocabulary import Demand
+
+HOUR = 3600.0
+SEED_WORLD = QueueWorld(delete=RequestTime(fixed_seconds=0.016286, message_seconds=0.004))
+EAST = replace(SEED_WORLD, propagation_seconds=(0.018, 0.022), sampled_shard_count=8)
+WEST = replace(SEED_WORLD, propagation_seconds=(0.190, 0.205))
+SEED_CONDITIONS = Conditions(
+    message_rate_per_second=50.0,
+    send_seconds=0.020,
+    receive_seconds=0.024,
+    receive_seconds_per_message=0.004,
+    delete_seconds=0.020286,
+    delivery_latency_seconds=0.153,
+    latency_objective_seconds=0.160,
+)
+
+
+def advised(found: SqsPlan, rate_per_second: float, *, long_polls: bool = False) -> Conduct:
+    """The application that heeds a plan. The seed's server knew no long polls, so they are not used."""
+    setting = found.setting
+    return Conduct(
+        sender_count=setting.sender_thread_count,
+        receiver_count=setting.receiver_thread_count,
+        deleter_count=setting.deleter_thread_count,
+        send_batch=setting.batch_message_count,
+        receive_batch=10,
+        delete_batch=setting.batch_message_count,
+        offered_per_second=rate_per_second,
+        send_rate_limit_per_second=setting.send_rate_limit_messages_per_second,
+        send_window=setting.send_window_message_count,
+        receive_window=setting.receive_window_message_count,
+        receive_pause_seconds=found.receive_pause_at_oldest_undeleted_seconds,
+        polls_only_when_sent=not long_polls,
+        long_polls=long_polls,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collapse:
+    """What blast mode did in one run."""
+
+    onset_minutes: float
+    unresponsive_minutes: float
+    goodput_before: float
+    unique_after: float  # ten minutes after the onset, as the rest
+    duplicates_after: float
+    effective_deletes_after: float
+
+
+def blast(seed: int, *, world: QueueWorld = SEED_WORLD, duration_seconds: float = 9000.0) -> Collapse:
+    """The seed's application with nothing bounded."""
+    result = QueueCampaign(world, BLAST, seed=seed).run(duration_seconds)
+    onset = result.first_overdue_at_seconds
+    begin, end = onset + 540.0, onset + 660.0
+    return Collapse(
+        onset_minutes=onset / 60,
+        unresponsive_minutes=result.unresponsive_at_seconds / 60,
+        goodput_before=result.rate_between("received_unique", 60.0, 900.0),
+        unique_after=result.rate_between("received_unique", begin, end),
+        duplicates_after=result.rate_between("received_again", begin, end),
+        effective_deletes_after=result.rate_between("deleted", begin, end),
+    )
+
+
+def rate_controlled(world: QueueWorld, *, duration_seconds: float, seed: int = 1) -> CampaignResult:
+    """The seed's own four rules."""
+    return QueueCampaign(world, RATE_CONTROLLED, seed=seed).run(duration_seconds)
+
+
+def under_advice(
+    world: QueueWorld, conditions: Conditions, *, duration_seconds: float, seed: int = 1
+) -> CampaignResult:
+    """The same server with what penstock plans for it."""
+    conduct = advised(plan(conditions), conditions.message_rate_per_second)
+    return QueueCampaign(world, conduct, seed=seed).run(duration_seconds)
+
+
+WEST_CONDITIONS = replace(SEED_CONDITIONS, delivery_latency_seconds=0.300, latency_objective_seconds=0.310)
+
+
+def behind_a_receive_window(
+    load: float, *, outages: tuple[tuple[float, float], ...] = (), duration_seconds: float = HOUR
+) -> tuple[CampaignResult, float]:
+    """Blast with nothing but the receive window, and the deleter's capacity."""
+    world = replace(SEED_WORLD, delete=RequestTime(fixed_seconds=0.020 * load), deleter_outages=outages)
+    loop = DeleteLoop(
+        arrival_rate_per_second=50.0, delete_rate_per_second=50.0 / load, visibility_timeout_seconds=30.0
+    )
+    conduct = replace(
+        BLAST,
+        receive_window=loop.receive_window_message_count(),
+        receive_pause_seconds=loop.receive_pause_seconds(),
+    )
+    return QueueCampaign(world, conduct, seed=3).run(duration_seconds), 50.0 / load
+
+
+def rescued(*, rescue_at_seconds: float = 1000.0) -> tuple[CampaignResult, Rescue]:
+    """A queue at 0.95 of capacity, thrown into the loop by a stop of 60 s, rescued ten minutes later."""
+    world = replace(
+        SEED_WORLD,
+        delete=RequestTime(fixed_seconds=0.0155, message_seconds=0.0035),
+        deleter_outages=((300.0, 360.0),),
+    )
+    conditions = replace(SEED_CONDITIONS, delete_seconds=0.019, delete_seconds_per_message=0.0035)
+    collapsed = QueueCampaign(world, BLAST, seed=5).run(rescue_at_seconds)
+    found = plan_rescue(
+        conditions, undeleted_message_count=collapsed.samples[-1].undeleted_count, visible_message_count=0
+    )
+    cure = replace(
+        BLAST,
+        receive_window=found.receive_window_message_count,
+        delete_batch=found.batch_message_count,
+        deleter_count=found.deleter_thread_count,
+    )
+    campaign = QueueCampaign(world, BLAST, seed=5, sample_seconds=1.0)
+    return campaign.run(rescue_at_seconds + 600.0, changes=[(rescue_at_seconds, cure)]), found
+
+
+def recovered_after_seconds(result: CampaignResult, rescue_at_seconds: float) -> float:
+    """Until fewer messages were sent and not deleted than in five seconds are sent."""
+    open_count = 0
+    for sample in result.samples:
+        open_count += sample.counts.sent - sample.counts.deleted
+        if sample.at_seconds > rescue_at_seconds and open_count < 250 and sample.undeleted_count < 250:
+            return sample.at_seconds - rescue_at_seconds
+    return float("inf")
+
+
+def basin_seconds(load: float, *, seed: int = 1, steps: int = 5) -> float:
+    """The longest stop of the deleter that heals, by bisection between 25 and 45 s."""
+    low, high = 25.0, 45.0
+    for _ in range(steps):
+        middle = (low + high) / 2
+        world = replace(
+            SEED_WORLD,
+            delete=RequestTime(fixed_seconds=0.020 * load),
+            variation=0.1,
+            deleter_outages=((60.0, 60.0 + middle),),
+        )
+        result = QueueCampaign(world, BLAST, seed=seed).run(900.0)
+        if result.rate_between("received_again", 780.0, 900.0) < 0.5:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warnings:
+    """How a level of the age did as an alarm."""
+
+    alarm_count: int
+    collapse_count: int
+    missed_count: int
+    lead_minutes_p5: float
+    lead_minutes_median: float
+
+
+def warnings(load: float, *, run_count: int, fraction: float = WARN_FRACTION) -> Warnings:
+    """Runs of four hours with samples every 10 s."""
+    alarms = collapses = missed = 0
+    leads: list[float] = []
+    for seed in range(run_count):
+        ages = oldest_undeleted_seconds(
+            arrival_rate_per_second=50.0,
+            load=load,
+            variation=0.6,
+            duration_seconds=4 * HOUR,
+            sample_seconds=10.0,
+            seed=seed,
+        )
+        warned, collapsed = _first(ages >= 30.0 * fraction), _first(ages >= 30.0)
+        alarms += warned is not None
+        collapses += collapsed is not None
+        missed += collapsed is not None and (warned is None or warned >= collapsed)
+        if collapsed is not None and warned is not None:
+            leads.append((collapsed - warned) * 10.0 / 60.0)
+    p5, median = np.quantile(leads, [0.05, 0.5]) if leads else (0.0, 0.0)
+    return Warnings(
+        alarm_count=alarms,
+        collapse_count=collapses,
+        missed_count=missed,
+        lead_minutes_p5=float(p5),
+        lead_minutes_median=float(median),
+    )
+
+
+def _first(holds: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None:
+    return int(holds.argmax()) if holds.any() else None
+
+
+# What users pick instead
+
+
+def gradient_limit() -> Controller:
+    """An adaptive limit of concurrent sends in the manner of Gradient2: short against long round-trip time."""
+    long_seconds = 0.0
+    limit = 1.0
+
+    def control(sample: Sample, conduct: Conduct) -> Conduct:
+        nonlocal long_seconds, limit
+        if not sample.counts.send_requests:
+            return conduct
+        short = sample.counts.send_seconds / sample.counts.send_requests
+        long_seconds = short if long_seconds == 0 else 0.95 * long_seconds + 0.05 * short
+        gradient = max(0.5, min(1.0, 1.5 * long_seconds / short))
+        limit = min(max(1.0, 0.8 * limit + 0.2 * (gradient * limit + 4.0)), 20.0)
+        return replace(conduct, sender_count=round(limit))
+
+    return control
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """Somebody's way to drive the queue."""
+
+    name: str
+    conduct: Conduct
+    why: str
+    controller: Controller | None = None
+    linger_seconds: float = 0.0  # that a message waits for its batch, on average
+
+
+def contenders(rate_per_second: float) -> list[Contender]:
+    """Each with what there is to send, and otherwise its own defaults."""
+    offered = replace(BLAST, offered_per_second=rate_per_second)
+    found = plan(replace(SEED_CONDITIONS, message_rate_per_second=rate_per_second))
+    return [
+        Contender(name="blast", conduct=offered, why="nothing bounded"),
+        Contender(
+            name="seed's rules",
+            conduct=replace(RATE_CONTROLLED, offered_per_second=rate_per_second),
+            why="a window of 10 is too narrow for the latency",
+        ),
+        Contender(
+            name="botocore adaptive retries",
+            conduct=offered,
+            why="wakes on throttling alone, and this collapse never throttles: it is blast",
+        ),
+        Contender(
+            name="pool of 10",
+            conduct=replace(offered, sender_count=3, receiver_count=4, deleter_count=3),
+            why="enough capacity until the deleters stop: nothing bounds what is received and not deleted",
+        ),
+        Contender(
+            name="Gradient2 on sends",
+            conduct=replace(offered, sender_count=1),
+            why="sees the sends' round trips, which stay short while the deletes drown",
+            controller=gradient_limit(),
+        ),
+        Contender(
+            name="Spring-like window",
+            conduct=replace(
+                offered, receive_window=10, receive_window_ends_at_handover=True, delete_batch=10
+            ),
+            why="its window ends where a message is handed to the acknowledgements",
+            linger_seconds=0.0,
+        ),
+        Contender(
+            name="SDK v2 batching",
+            conduct=replace(offered, send_batch=10, delete_batch=10),
+            why="fixed batches: each message waits for nine others, and nothing is bounded",
+            linger_seconds=min(0.2, 9 / rate_per_second) / 2,
+        ),
+        Contender(
+            name="penstock",
+            conduct=advised(found, rate_per_second),
+            why="deleters with room, and windows on both sides of the queue",
+            linger_seconds=found.batch_linger_seconds / 2,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How a contender did: over all, and in the last ten minutes."""
+
+    name: str
+    why: str
+    goodput: float  # messages received and deleted for good, a second
+    latency_seconds_p50: float
+    duplicate_count: int
+    goodput_at_the_end: float
+    duplicates_at_the_end: float
+
+
+def compare(
+    *, rate_per_second: float = 50.0, outages: tuple[tuple[float, float], ...] = (), duration_seconds: float
+) -> list[Score]:
+    """All contenders on the seed's server."""
+    scores = []
+    for contender in contenders(rate_per_second):
+        world = replace(SEED_WORLD, deleter_outages=outages)
+        campaign = QueueCampaign(world, contender.conduct, seed=11, sample_seconds=10.0)
+        result = campaign.run(duration_seconds, controller=contender.controller)
+        end = result.duration_seconds
+        scores.append(
+            Score(
+                name=contender.name,
+                why=contender.why,
+                goodput=result.total.deleted / duration_seconds,
+                latency_seconds_p50=result.latency_seconds_quantile(0.5) + contender.linger_seconds,
+                duplicate_count=result.total.received_again,
+                goodput_at_the_end=result.rate_between("deleted", end - 600.0, end),
+                duplicates_at_the_end=result.rate_between("received_again", end - 600.0, end),
+            )
+        )
+    return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """How predictions of unseen settings fared."""
+
+    goodput_error_median: float
+    goodput_coverage: float
+    latency_error_median: float
+    latency_coverage: float
+    count: int
+
+
+def prediction_quality(
+    world_seeds: Sequence[int], *, tried_count: int = 8, unseen_count: int = 10
+) -> Quality:
+    """Fit to the ramp and some settings of each world; predict others, at full speed and at part of it."""
+    model = SqsDeliveryModel()
+    errors: dict[str, list[float]] = {"goodput": [], "latency": []}
+    covered: dict[str, list[bool]] = {"goodput": [], "latency": []}
+    for world_seed in world_seeds:
+        world = a_world(world_seed)
+        tried = [*model.ramp(CONTEXT), *(a_setting(1000 * world_seed + i) for i in range(tried_count))]
+        seen = [observe(world, s, seed=10_000 * world_seed + i, number=i) for i, s in enumerate(tried)]
+        fit = model.fit(PLACE, seen, prior=None, seed=1)
+        choices = model.candidates(fit, CONTEXT, Demand())
+        for index in range(unseen_count):
+            setting = a_setting(1000 * world_seed + 500 + index)
+            if index % 2:
+                choice = choices[(7 * index + world_seed) % len(choices)]
+                share = 0.3 + 0.7 * (index % 5) / 5
+                setting = limited(choice, choice.send_rate_limit_messages_per_second * share)
+            outcome = observe(world, setting, seed=10_000 * world_seed + 5000 + index)
+            prediction = model.predict(fit, CONTEXT, setting, Demand())
+            for name, metric, measured in (
+                ("goodput", "goodput_messages_per_second", model.measured_value(outcome)),
+                ("latency", "delivery_latency_seconds_mean", outcome.latency_seconds_mean),
+            ):
+                estimate = prediction[metric]
+                errors[name].append(abs(measured / estimate.expected - 1.0))
+                covered[name].append(estimate.low <= measured <= estimate.high)
+    return Quality(
+        goodput_error_median=statistics.median(errors["goodput"]),
+        goodput_coverage=statistics.mean(covered["goodput"]),
+        latency_error_median=statistics.median(errors["latency"]),
+        latency_coverage=statistics.mean(covered["latency"]),
+        count=len(errors["goodput"]),
+    )
+
+
+def guide_figures() -> dict[str, float]:
+    """The AWS guide's host in the simulation, with the two constants that its first and last figure imply.
+
+    14 threads of 20 ms are 700 messages a second, and 14 of 56 ms for batches of 10 are 2,500: l0 = 16 ms, l1 = 4 ms.
+    """
+    request = RequestTime(fixed_seconds=0.016, message_seconds=0.004)
+    world = QueueWorld(
+        send=request, receive=request, delete=request, variation=0.3, propagation_seconds=(0.002, 0.006)
+    )
+    figures = {}
+    for name, hosts, batch in (("one host", 1, 1), ("two hosts", 2, 1), ("batches of 10", 1, 10)):
+        conduct = Conduct(
+            sender_count=14 * hosts,
+            receiver_count=16 * hosts,
+            deleter_count=16 * hosts,
+            send_batch=batch,
+            receive_batch=batch,
+            delete_batch=batch,
+            receive_window=100_000,
+            long_polls=True,
+        )
+        result = QueueCampaign(world, conduct, seed=1, sample_seconds=1.0).run(20.0)
+        figures[name] = result.rate_between("deleted", 2.0, 20.0)
+    return figures
+
+
+def run(*, long: bool) -> dict[str, object]:
+    """Print every figure; the long form takes the full durations and all seeds."""
+    figures: dict[str, object] = {}
+    collapses = [blast(seed) for seed in (range(1, 9) if long else range(1, 4))]
+    figures["blast"] = {
+        "goodput_before": statistics.mean(c.goodput_before for c in collapses),
+        "onset_minutes": statistics.mean(c.onset_minutes for c in collapses),
+        "unresponsive_minutes": statistics.mean(c.unresponsive_minutes for c in collapses),
+        "duplicates_after": statistics.mean(c.duplicates_after for c in collapses),
+        "effective_deletes_after": statistics.mean(c.effective_deletes_after for c in collapses),
+        "unique_after": statistics.mean(c.unique_after for c in collapses),
+    }
+    hours = 8 * HOUR if long else HOUR
+    for name, world in (("middle", SEED_WORLD), ("east", EAST), ("west", WEST)):
+        figures[f"seed's rules, {name}"] = _row(rate_controlled(world, duration_seconds=hours))
+    figures["advised"] = _row(under_advice(SEED_WORLD, SEED_CONDITIONS, duration_seconds=hours))
+    figures["advised, west"] = _row(under_advice(WEST, WEST_CONDITIONS, duration_seconds=hours))
+    for load, outages in ((1.2, ()), (0.95, ((600.0, 660.0),))):
+        result, capacity = behind_a_receive_window(load, outages=outages)
+        figures[f"receive window at {load}"] = {
+            "goodput_of_capacity": result.rate_between("deleted", 60.0, HOUR) / capacity,
+            **_row(result),
+        }
+    result, cure = rescued()
+    figures["rescue"] = {
+        "duplicates_before": result.rate_between("received_again", 900.0, 1000.0),
+        "duplicates_after": result.rate_between("received_again", 1031.0, 1600.0),
+        "recovered_after_seconds": recovered_after_seconds(result, 1000.0),
+        "planned_seconds": cure.recovered_after_seconds,
+        "deleters": cure.deleter_thread_count,
+    }
+    for load in (0.6, 0.8, 0.95):
+        theory = DeleteLoop(
+            arrival_rate_per_second=50.0, delete_rate_per_second=50.0 / load, visibility_timeout_seconds=30.0
+        ).outage_seconds_max()
+        figures[f"basin at {load}"] = {"simulated": basin_seconds(load, steps=7), "theory": theory}
+    for load, count in ((0.99, 400 if long else 20), (1.0143, 100 if long else 20)):
+        for fraction in (WARN_FRACTION, ACT_FRACTION):
+            figures[f"age over {fraction:.2f} V at {load}"] = warnings(
+                load, run_count=count, fraction=fraction
+            )
+    figures["AWS guide (700, 1450, 2500)"] = guide_figures()
+    figures["unseen settings"] = prediction_quality(range(40 if long else 10))
+    for name, value in figures.items():
+        print(f"{name:34} {value}", flush=True)
+    print("\nOne hour at 50 messages a second, with a stop of the deleters of 90 s after 20 minutes:")
+    for score in compare(outages=((1200.0, 1290.0),), duration_seconds=2 * HOUR if long else HOUR):
+        print(
+            f"{score.name:26} {score.goodput:6.2f}/s  p50 {1e3 * score.latency_seconds_p50:8.0f} ms"
+            f"  {score.duplicate_count:7d} duplicates  at the end {score.goodput_at_the_end:6.2f}/s  {score.why}"
+        )
+    return figures
+
+
+def _row(result: CampaignResult) -> dict[str, float]:
+    return {
+        "goodput": round(result.goodput_per_second, 2),
+        "latency_ms": round(1e3 * result.latency_seconds_mean, 1),
+        "duplicates": result.total.received_again,
+        "oldest_undeleted_seconds_max": round(result.oldest_undeleted_seconds_max, 2),
+    }

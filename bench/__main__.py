@@ -9,6 +9,7 @@ import os
 # name -> module with `run(*, long: bool) -> dict`; a module that is missing is an error, not a gap.
 BENCHMARKS = {
     "s3-upload": "bench.harness",
+    "sqs-delivery": "bench.sqs_campaigns",
 }
 
 

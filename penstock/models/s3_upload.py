@@ -530,7 +530,7 @@ _WAVE_COUNT_MAX = 4  # part sizes that make so many full waves are always consid
 _SINGLE_PUT_BYTES_MAX = 64 * MiB
 _RAMP_THREADS = (4, 16, 64, 256)
 _RAMP_PART_BYTES = 8 * MiB
-_OBSERVATION_COUNT_MAX = 100
+_OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
 _PROBE_WAVES = 3
 _PROBE_SECONDS = 2.0
 _INTERVAL = (
@@ -873,9 +873,10 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
     there = neighbour.place
     is_same_service = (there.region, there.service_class) == (place.region, place.service_class)
     is_same_host = there.instance_type == place.instance_type
-    extra = np.full(len(PARAMETERS), 0.05 if there == place else 0.1)
-    extra[list(_OF_THE_SERVICE)] = (0.05 if there == place else 0.15) if is_same_service else 0.6
-    extra[list(_OF_THE_HOST)] = (0.05 if there == place else 0.15) if is_same_host else 0.8
+    familiar = 0.05 if there == place else 0.15
+    extra = np.full(len(PARAMETERS), familiar)
+    extra[list(_OF_THE_SERVICE)] = familiar if is_same_service else 0.6
+    extra[list(_OF_THE_HOST)] = familiar if is_same_host else 0.8
     if not is_same_host and place.instance_type != UNKNOWN and burst.ceiling(place.instance_type) is not None:
         for index in (_C, _G):
             mean[index] = table.mean[index]
@@ -920,7 +921,9 @@ class _Change:
 
 
 _WATCH_AFTER = 5  # observations
-_REFIT_EVERY = 4  # observations, once there are many
+_REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
+_REFIT_EVERY = 4
+_SEEN_COUNT = 24  # observations: enough to expect the next
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
 
@@ -933,8 +936,9 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
     state, peak, law_seen = drift.Cusum(), None, 0
     for count in range(_WATCH_AFTER, len(throughput_rows)):
         row = int(throughput_rows[count])
-        if peak is None or count < 12 or count - law_seen >= _REFIT_EVERY:
-            seen = _Evidence(rows=evidence.rows[:row])
+        if peak is None or count < _REFIT_ALWAYS or count - law_seen >= _REFIT_EVERY:
+            oldest = int(throughput_rows[max(0, count - _SEEN_COUNT)])
+            seen = _Evidence(rows=evidence.rows[oldest:row])
             start = peak or maximise(seen.problem(prior), _starts(seen, prior))
             peak = refine(seen.problem(prior), start, iterations=2)
             law_seen = count
@@ -948,7 +952,7 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
     return _Change(None, state.level)
 
 
-_CHANGE_EVIDENCE = 4.0  # logarithm: fifty to one
+_CHANGE_EVIDENCE = 5.5  # logarithm: 250 to one
 _SPREAD_COMPARED = Misfit(
     amplitude=0.1, length_octaves=(2.0, 4.0)
 )  # of the law, when explanations are compared
@@ -976,7 +980,9 @@ def _surprise(one: _Evidence, peak: Peak) -> float:
     moved = np.concatenate([peak.theta[None], peak.theta + 1e-4 * np.eye(len(PARAMETERS))])
     values = law(moved)[:, 0]
     slope = (values[1:] - values[0]) / 1e-4
-    variance = data.spread(np.array([peak.sigma]))[0, 0] ** 2 + slope @ peak.covariance @ slope + _MODEL_SPREAD**2
+    variance = (
+        data.spread(np.array([peak.sigma]))[0, 0] ** 2 + slope @ peak.covariance @ slope + _MODEL_SPREAD**2
+    )
     return float((data.log_values[0] - values[0]) / np.sqrt(variance))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
 import numpy as np
 import pytest
 
+from penstock.models.model import Fit
 from penstock.models.s3_upload import (
     PART_COUNT_MAX,
     PART_SIZE_BYTES_MIN,
@@ -16,7 +18,7 @@ from penstock.models.s3_upload import (
     S3UploadSetting,
 )
 from penstock.units import GiB, KiB, MiB
-from penstock.vocabulary import Demand, Objective, Regime
+from penstock.vocabulary import Context, Demand, Objective, Observation, Regime
 from tests.unit.models.upload_world import (
     DESIGN,
     UploadWorld,
@@ -31,13 +33,16 @@ MODEL = S3UploadModel()
 WORLD = UploadWorld()
 
 
-def fit_of(world: UploadWorld, observations, prior=None):  # type: ignore[no-untyped-def]
+def fit_of(
+    world: UploadWorld, observations: Sequence[Observation[S3UploadSetting]], prior: Fit | None = None
+) -> Fit:
     """The fit of a world."""
     return MODEL.fit(world.place, observations, prior=prior, seed=3)
 
 
-def best_of(fit, context, demand=Demand()):  # type: ignore[no-untyped-def]  # noqa: B008
+def best_of(fit: Fit, context: Context, demand: Demand | None = None) -> S3UploadSetting:
     """The setting with the highest posterior mean."""
+    demand = demand or Demand()
     settings = MODEL.candidates(fit, context, demand)
     return settings[int(np.argmax(MODEL.appraise(fit, context, settings, demand).value))]
 

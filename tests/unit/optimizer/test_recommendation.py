@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.models.s3_upload import S3UploadModel
+from penstock.models.model import Fit
+from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend
 from penstock.units import MiB
-from penstock.vocabulary import Basis, Demand, Objective
+from penstock.vocabulary import Basis, Demand, Objective, Recommendation
 from tests.unit.models.upload_world import UploadWorld, a_setting, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
@@ -20,8 +21,12 @@ PROBES = history(WORLD, 14)
 FIT = evidence.attach(MODEL.fit(WORLD.place, PROBES, prior=None, seed=1), MODEL, PROBES)
 
 
-def advice(demand=Demand(), *, fit=FIT, previous=None):  # type: ignore[no-untyped-def]  # noqa: B008
+Advice = Recommendation[S3UploadSetting]
+
+
+def advice(demand: Demand | None = None, *, fit: Fit | None = FIT, previous: Advice | None = None) -> Advice:
     """Advice for the world."""
+    demand = demand or Demand()
     return recommend(MODEL, fit, WORLD.context, demand, previous=previous, now=NOW, validity_seconds=600.0)
 
 

@@ -14,6 +14,7 @@ import click
 
 from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
+from penstock.cli.output import json_option
 from penstock.cli.quantities import SECONDS
 from penstock.cli.trouble import TroubleError
 from penstock.clock import SystemClock
@@ -35,12 +36,15 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
         "penstock report                                   writes penstock-report.html",
         "penstock report --since 7d --output /tmp/week.html",
         "penstock report --format markdown | less",
-        "penstock report --database ./penstock.db --format json | jq '.places[].advice'",
+        "penstock report --database ./penstock.db --json | jq '.places[].advice'",
     )
 )
 @file_option
 @click.option(
-    "--database", "database_path", type=click.Path(path_type=Path), help="The database; without it, the daemon's."
+    "--database",
+    "database_path",
+    type=click.Path(path_type=Path),
+    help="The database; without it, the daemon's.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Where to write; - is the standard output.")
 @click.option(
@@ -51,14 +55,22 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
     show_default=True,
     help="HTML goes to penstock-report.html unless --output says otherwise, the others to the standard output.",
 )
+@json_option
 @click.option("--since", "since_seconds", type=SECONDS, help="Only what is younger, such as 7d.")
 def report(
-    *, main_file: Path | None, database_path: Path | None, output: Path | None, form: str, since_seconds: float | None
+    *,
+    main_file: Path | None,
+    database_path: Path | None,
+    output: Path | None,
+    form: str,
+    as_json: bool,
+    since_seconds: float | None,
 ) -> None:
     """Write a page about what was learned and advised.
 
     It reads the database, also beside a running daemon, and changes nothing. The page needs no network to be looked at.
     """
+    form = "json" if as_json else form
     # A database that was named may come from another host; this host's budget says nothing about it.
     is_named_alone = database_path is not None and main_file is None
     configuration = None if is_named_alone else load_configuration(main_file).configuration

@@ -11,14 +11,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from itertools import pairwise
 
 from penstock.report.wording import number
 
 WIDTH, HEIGHT = 480, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46
 _TICK_COUNT_MAX = 6
+_LARGEST = 1e300  # beyond which a margin would overflow
 _HOUR, _DAY = 3600.0, 86400.0
-_TIME_STEPS = (_HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 90 * _DAY, 365 * _DAY)
+_TIME_STEPS = (
+    _HOUR,
+    3 * _HOUR,
+    6 * _HOUR,
+    12 * _HOUR,
+    _DAY,
+    2 * _DAY,
+    7 * _DAY,
+    14 * _DAY,
+    30 * _DAY,
+    90 * _DAY,
+    365 * _DAY,
+)
 
 _CALENDAR_END = 6e10  # seconds: what lies farther from 1970 has no date
 
@@ -33,6 +47,7 @@ class Axis:
     ticks: tuple[float, ...]
     show: Callable[[float], str] = number
     is_log: bool = False
+    is_date: bool = False
 
     def share(self, value: float) -> float:
         """How far along the axis a value lies, from 0 to 1."""
@@ -42,21 +57,24 @@ class Axis:
         return min(max((at - low) / (high - low), 0.0), 1.0)
 
 
-def linear_axis(title: str, values: Sequence[float], *, show: Callable[[float], str] = number) -> Axis:
-    """From zero to a little above the largest value."""
-    high = max((v for v in values if math.isfinite(v)), default=0.0) * 1.06
-    high = high if high > 1e-300 else 1.0
-    return Axis(title=title, low=0.0, high=high, ticks=_round_ticks(0.0, high), show=show)
+def linear_axis(
+    title: str, values: Sequence[float], *, show: Callable[[float], str] = number, unit: float = 1.0
+) -> Axis:
+    """From zero to a little above the largest value; ticks are round numbers of `unit`."""
+    high = max((v for v in values if math.isfinite(v) and v < _LARGEST), default=0.0) * 1.06
+    high = high if high > 1 / _LARGEST else 1.0
+    ticks = tuple(tick * unit for tick in _round_ticks(0.0, high / unit))
+    return Axis(title=title, low=0.0, high=high, ticks=ticks, show=show)
 
 
 def log_axis(
     title: str, values: Sequence[float], *, show: Callable[[float], str] = number, is_binary: bool = False
 ) -> Axis:
     """Around the positive values, by ratios; `is_binary` puts the ticks at powers of two."""
-    positive = [v for v in values if math.isfinite(v) and 1e-300 < v < 1e300] or [1.0]
+    positive = [v for v in values if math.isfinite(v) and 1 / _LARGEST < v < _LARGEST] or [1.0]
     low, high = min(positive) / 1.1, max(positive) * 1.1
     if high / low < 2:
-        middle = math.sqrt(low * high)
+        middle = math.sqrt(low) * math.sqrt(high)
         low, high = middle / math.sqrt(2), middle * math.sqrt(2)
     ticks = _binary_ticks(low, high) if is_binary else _decimal_ticks(low, high)
     return Axis(title=title, low=low, high=high, ticks=ticks, show=show, is_log=True)
@@ -69,8 +87,12 @@ def time_axis(title: str, seconds: Sequence[float]) -> Axis:
     low, high = low - margin, high + margin
     step = next((s for s in _TIME_STEPS if (high - low) / s <= _TICK_COUNT_MAX), (high - low) / 5)
     first = math.ceil(low / step)
-    ticks = tuple(n * step for n in range(first, math.floor(high / step) + 1) if abs(n * step) < _CALENDAR_END)
-    return Axis(title=title, low=low, high=high, ticks=ticks, show=_clock if step < _DAY else _day)
+    ticks = tuple(
+        n * step for n in range(first, math.floor(high / step) + 1) if abs(n * step) < _CALENDAR_END
+    )
+    return Axis(
+        title=title, low=low, high=high, ticks=ticks, show=_clock if step < _DAY else _day, is_date=True
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,35 +209,44 @@ def _bar(x: Axis, y: Axis, bar: Bar) -> str:
 def _x_axis(axis: Axis) -> str:
     bottom = HEIGHT - _BOTTOM
     parts = [f'<path class="axis" d="M{_LEFT} {bottom}H{WIDTH - _RIGHT}"/>']
+    texts, title = _labels(axis)
     free_from = 0.0
-    for tick in axis.ticks:
-        left, text = _left(axis, tick), axis.show(tick)
+    for tick, text in zip(axis.ticks, texts, strict=True):
+        left = _left(axis, tick)
         parts.append(f'<path class="axis" d="M{left:.1f} {bottom}v5"/>')
-        half = 3.6 * len(text)
+        half = 4.3 * len(text)
         if left - half >= free_from and left + half <= WIDTH:
             free_from = left + half + 6
             parts.append(f'<text x="{left:.1f}" y="{bottom + 19}" text-anchor="middle">{escape(text)}</text>')
     middle = (_LEFT + WIDTH - _RIGHT) / 2
     parts.append(
-        f'<text class="name" x="{middle:.1f}" y="{HEIGHT - 7}" text-anchor="middle">{escape(axis.title)}</text>'
+        f'<text class="name" x="{middle:.1f}" y="{HEIGHT - 7}" text-anchor="middle">{escape(title)}</text>'
     )
     return "".join(parts)
 
 
 def _y_axis(axis: Axis) -> str:
     parts = []
-    for tick in axis.ticks:
+    texts, title = _labels(axis)
+    for tick, text in zip(axis.ticks, texts, strict=True):
         top = _top(axis, tick)
         parts.append(f'<path class="grid" d="M{_LEFT} {top:.1f}H{WIDTH - _RIGHT}"/>')
-        parts.append(
-            f'<text x="{_LEFT - 7}" y="{top + 4:.1f}" text-anchor="end">{escape(axis.show(tick))}</text>'
-        )
+        parts.append(f'<text x="{_LEFT - 7}" y="{top + 4:.1f}" text-anchor="end">{escape(text)}</text>')
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     turn = f'transform="rotate(-90 12 {middle:.1f})"'
     parts.append(
-        f'<text class="name" x="12" y="{middle:.1f}" text-anchor="middle" {turn}>{escape(axis.title)}</text>'
+        f'<text class="name" x="12" y="{middle:.1f}" text-anchor="middle" {turn}>{escape(title)}</text>'
     )
     return "".join(parts)
+
+
+def _labels(axis: Axis) -> tuple[list[str], str]:
+    """The labels of the ticks, and the title; a unit that all of them share is written in the title, once."""
+    texts = [axis.show(tick) if tick else "0" for tick in axis.ticks]
+    units = {text.partition(" ")[2] for text in texts if text != "0"}
+    if len(units) != 1 or units == {""} or axis.is_date:
+        return texts, axis.title
+    return [text.partition(" ")[0] for text in texts], f"{axis.title}, {units.pop()}"
 
 
 def _at(x: Axis, y: Axis, x_value: float, y_value: float) -> tuple[float, float]:
@@ -236,7 +267,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 def _stairs(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     steps = list(points[:1])
-    for (_, before), (left, top) in zip(points, points[1:], strict=False):
+    for (_, before), (left, top) in pairwise(points):
         steps += [(left, before), (left, top)]
     return steps
 
@@ -244,7 +275,7 @@ def _stairs(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 def _round_ticks(low: float, high: float) -> tuple[float, ...]:
     rough = (high - low) / (_TICK_COUNT_MAX - 1)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(f * power for f in (1, 2, 2.5, 5, 10, 20) if f * power >= rough)
+    step = next(f * power for f in (1, 2, 5, 10, 20) if f * power >= rough)
     return tuple(n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1))
 
 
@@ -252,7 +283,10 @@ def _binary_ticks(low: float, high: float) -> tuple[float, ...]:
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
     every = max(1, math.ceil((last - first + 1) / 9))
     ticks = tuple(2.0**n for n in range(first, last + 1, every))
-    return ticks if len(ticks) > 1 else _round_ticks(low, high)
+    if len(ticks) > 1:
+        return ticks
+    unit = 1024.0 ** max(0, math.floor(math.log(high, 1024)))
+    return tuple(tick * unit for tick in _round_ticks(low / unit, high / unit))
 
 
 def _decimal_ticks(low: float, high: float) -> tuple[float, ...]:

@@ -24,6 +24,7 @@ from penstock.report.wording import (
     percent,
     quantity,
     setting_words,
+    span,
 )
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Demand, Estimate, Origin, Scale, knobs
@@ -67,7 +68,9 @@ def place_figures(place: PlaceFindings) -> list[Figure]:
     judged = [m for m in place.measured if m.fitted is not None and m.fitted.expected > 0 and m.value > 0]
     if judged:
         figures.append(_record_figure(place, judged))
-    return figures + [_history_figure(place, history) for history in place.histories if _moved(place, history)]
+    return figures + [
+        _history_figure(place, history) for history in place.histories if _moved(place, history)
+    ]
 
 
 def spend_figures(report: Report) -> list[Figure]:
@@ -123,12 +126,17 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     ]
     title = f"{label(metric).capitalize()} against {label(curve.knob)}, {place.payload_noun}s of {size}"
     others = ", ".join(f"{label(n)} {knob_value(advised, n)}" for n in knobs(advised) if n != curve.knob)
-    description = f"With {others or 'nothing else to set'}, as advised. The band holds one future measurement in 90 % of cases."
+    description = (
+        f"With {others or 'nothing else to set'}, as advised. "
+        "The band holds one future measurement in 90 % of cases."
+    )
     return Figure(
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
-        keys=_curve_keys(measured, colours, has_aside=any(not is_on_curve(curve, m, advised) for m in measured)),
+        keys=_curve_keys(
+            measured, colours, has_aside=any(not is_on_curve(curve, m, advised) for m in measured)
+        ),
         table=_curve_table(curve, metric),
     )
 
@@ -141,7 +149,11 @@ def _heights(curve: Curve, measured: Sequence[Measured]) -> list[float]:
 
 def _marks(curve: Curve, show: Callable[[float], str]) -> list[chart.Layer]:
     if curve.advised == curve.default:
-        return [chart.Mark(x=curve.advised, text=f"advised and default: {show(curve.advised)}", css="advised", row=0)]
+        return [
+            chart.Mark(
+                x=curve.advised, text=f"advised and default: {show(curve.advised)}", css="advised", row=0
+            )
+        ]
     return [
         chart.Mark(x=curve.default, text=f"default: {show(curve.default)}", css="default", row=1),
         chart.Mark(x=curve.advised, text=f"advised: {show(curve.advised)}", css="advised", row=0),
@@ -161,7 +173,9 @@ def _curve_keys(measured: Sequence[Measured], colours: dict[str, str], *, has_as
 def _curve_table(curve: Curve, metric: str) -> Table:
     pairs = list(zip(curve.knob_values, curve.expected, strict=True))
     every = max(1, -(-len(pairs) // _TABLE_ROW_COUNT_MAX))
-    rows = [pair for n, pair in enumerate(pairs) if n % every == 0 or pair[0] == curve.advised]
+    rows = [
+        pair for n, pair in enumerate(pairs) if n % every == 0 or pair[0] in {curve.advised, curve.default}
+    ]
     return Table(
         (label(curve.knob), f"expected {label(metric)}", "90 % interval"),
         tuple((quantity(curve.knob, value), *_parts(metric, estimate)) for value, estimate in rows),
@@ -180,7 +194,8 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     colours = _colours(judged)
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[x.low, x.high], css="diagonal")]
     layers += [
-        chart.Line(x=[max(f.low, x.low), min(f.high, x.high)], y=[m.value] * 2, css="whisker") for m, f in pairs
+        chart.Line(x=[max(f.low, x.low), min(f.high, x.high)], y=[m.value] * 2, css="whisker")
+        for m, f in pairs
     ]
     layers += [
         chart.Point(
@@ -220,7 +235,15 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
 def _record_table(place: PlaceFindings) -> Table:
     metric = place.value_metric
     return Table(
-        (place.payload_noun, "setting", "times", "measured (median)", "predicted", "90 % interval", "with trouble"),
+        (
+            place.payload_noun,
+            "setting",
+            "times",
+            "measured (median)",
+            "predicted",
+            "90 % interval",
+            "with trouble",
+        ),
         tuple(
             (
                 format_bytes(r.context.payload_size_bytes),
@@ -265,7 +288,9 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
     ]
     size = format_bytes(history.context.payload_size_bytes)
     title = f"How the advised {label(name)} changed, {place.payload_noun}s of {size}"
-    description = f"{len(steps) - 1} changes of setting, basis or bottleneck since {date_words(steps[0].issued_at)}."
+    description = (
+        f"{len(steps) - 1} changes of setting, basis or bottleneck since {date_words(steps[0].issued_at)}."
+    )
     return Figure(
         title=title,
         description=description,
@@ -305,7 +330,8 @@ def _spend_figure(report: Report, name: str) -> Figure:
     x = chart.time_axis("day, UTC", [*starts, starts[-1] + _DAY_SECONDS])
     is_limit_seen = limit is not None and 0 < limit <= 3 * highest
     heights = [*totals, limit] if limit is not None and is_limit_seen else totals
-    y = chart.linear_axis(label(name), heights, show=lambda value: cost_words(name, value))
+    unit = _round_unit(name, max(heights))
+    y = chart.linear_axis(label(name), heights, show=lambda value: cost_words(name, value), unit=unit)
     layers: list[chart.Layer] = list(_bars(report, name, days, operations))
     if limit is not None and is_limit_seen:
         layers.append(chart.Line(x=[x.low, x.high], y=[limit] * 2, css="limit"))
@@ -366,6 +392,16 @@ def _spend_table(report: Report, name: str, days: Sequence[date], operations: Se
     )
 
 
+def _round_unit(name: str, highest: float) -> float:
+    """In what people count an amount: MiB and GiB, minutes and hours."""
+    units = [1.0]
+    if name.endswith("_bytes"):
+        units = [1024.0**n for n in range(5)]
+    elif name == "duration_seconds":
+        units = [1.0, 60.0, 3600.0]
+    return max((unit for unit in units if 2 * unit <= highest), default=1.0)
+
+
 def _midnight(day: date) -> float:
     return (day.toordinal() - date(1970, 1, 1).toordinal()) * _DAY_SECONDS
 
@@ -397,8 +433,7 @@ def _shower(name: str) -> Callable[[float], str]:
 
 
 def _parts(metric: str, estimate: Estimate) -> tuple[str, str]:
-    low, high = quantity(metric, estimate.low), quantity(metric, estimate.high)
-    return quantity(metric, estimate.expected), f"{low} to {high}"
+    return quantity(metric, estimate.expected), span(metric, estimate)
 
 
 def _expected(metric: str, estimate: Estimate | None) -> str:

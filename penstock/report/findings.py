@@ -37,7 +37,13 @@ CURVE_POINT_COUNT = 33
 JUDGED_COUNT_MAX = 100
 _NEAR = 1.1  # knobs within this ratio count as alike
 _FLAT = 1.05  # a knob that changes the value by less than this is not drawn
-_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)  # a fit that an older penstock left
+_UNREADABLE = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+)  # a fit that an older penstock left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +289,8 @@ def _advise(
     default = model.default_setting(context)
     name = next(iter(knobs(setting)))
     doubled = model.legal(
-        context, dataclasses.replace(setting, **{name: type(getattr(setting, name))(2 * getattr(setting, name))})
+        context,
+        dataclasses.replace(setting, **{name: type(getattr(setting, name))(2 * getattr(setting, name))}),
     )
     now, then = expectations.of(context, setting, demand), expectations.of(context, doubled, demand)
     return Advice(
@@ -291,7 +298,9 @@ def _advise(
         default_setting=default,
         default_expected=expectations.of(context, default, demand),
         doubled_knob=name,
-        doubled_gain_fraction=then.expected / now.expected - 1.0 if now and then and now.expected > 0 else None,
+        doubled_gain_fraction=then.expected / now.expected - 1.0
+        if now and then and now.expected > 0
+        else None,
         value_metric=model.value_metric,
     )
 

@@ -50,7 +50,17 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
         yield from ("", "### The advice that stands")
         names = [name for name, _ in advice[0].knobs]
         yield from _table(
-            (place.payload_noun, "demand", *names, "expected", "interval", "over the default", "basis", "newest evidence", "limited by"),
+            (
+                place.payload_noun,
+                "demand",
+                *names,
+                "expected",
+                "interval",
+                "over the default",
+                "basis",
+                "newest evidence",
+                "limited by",
+            ),
             (
                 (
                     row.size,

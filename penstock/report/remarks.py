@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from datetime import date
 
 from penstock.report.findings import Advice, PlaceFindings, Remark, Report
-from penstock.report.wording import age_words, date_words, interval, knob_value, label, number, percent, quantity
+from penstock.report.wording import (
+    age_words,
+    date_words,
+    interval,
+    knob_value,
+    label,
+    number,
+    percent,
+    quantity,
+)
 from penstock.units import format_bytes, format_seconds
 from penstock.vocabulary import Basis, Cost, Demand
 
@@ -93,14 +102,16 @@ def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
             yield Remark(
                 code=f"limit-{bottleneck}",
                 title=f"{_LIMITS[bottleneck]} at {len(group)} of {total} {place.payload_noun} sizes",
-                reason="; ".join(_limit_reason(place, advice) for advice in ends) + ".",
+                reason=_sentence("; ".join(_limit_reason(place, advice) for advice in ends)),
             )
 
 
 def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
     made = advice.recommendation
     expected = made.prediction.get(place.value_metric)
-    words = f"of {_size(advice)}: {label(advice.doubled_knob)} {knob_value(made.setting, advice.doubled_knob)}"
+    words = (
+        f"of {_size(advice)}: {label(advice.doubled_knob)} {knob_value(made.setting, advice.doubled_knob)}"
+    )
     if expected is not None:
         words += f" is expected to reach {interval(place.value_metric, expected)}"
     gain = advice.doubled_gain_fraction
@@ -140,8 +151,8 @@ def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
         yield Remark(
             code="place-changed",
             title="This place changed while it was watched",
-            reason=f"{_times(place.fit.drift_count)} within the observations that the fit rests on; it started "
-            "again each time, so older measurements may lie off the curves.",
+            reason=f"{_times(place.fit.drift_count).capitalize()} within the observations that the fit rests on; "
+            "it started again each time, so older measurements may lie off the curves.",
         )
     judged = place.promised_coverage
     if judged.count >= JUDGED_COUNT_MIN and judged.fraction < COVERAGE_FRACTION:
@@ -217,7 +228,7 @@ def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
         days[spend.day] += spend.cost
     for field in dataclasses.fields(Cost):
         most = getattr(limit, field.name)
-        day = max(days, key=lambda d: getattr(days[d], field.name), default=None)  # noqa: B023 - used at once
+        day = max(days, key=lambda d: getattr(days[d], field.name), default=None)
         if day is None or most <= 0:
             continue
         spent = getattr(days[day], field.name)
@@ -245,3 +256,7 @@ def _size(advice: Advice) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from penstock.report.findings import Advice, PlaceFindings
 from penstock.report.wording import (
@@ -17,6 +18,7 @@ from penstock.report.wording import (
     number,
     quantity,
     setting_words,
+    span,
 )
 from penstock.units import format_bytes
 from penstock.vocabulary import Demand, Inconclusive, knobs
@@ -58,7 +60,7 @@ def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRo
         knobs=tuple((label(name), knob_value(made.setting, name)) for name in knobs(made.setting)),
         derived=mapping_words(made.derived),
         expected=quantity(metric, expected.expected) if expected else "-",
-        interval=f"{quantity(metric, expected.low)} to {quantity(metric, expected.high)}" if expected else "-",
+        interval=span(metric, expected) if expected else "-",
         gain=f"{number(gain)} times" if gain is not None else "-",
         default=setting_words(advice.default_setting),
         basis=made.basis.value,
@@ -73,10 +75,7 @@ def parameter_rows(place: PlaceFindings) -> list[tuple[str, str, str]]:
     """Name, typical value and 90 % interval of the physics."""
     if place.fit is None:
         return []
-    return [
-        (name, quantity(name, e.expected), f"{quantity(name, e.low)} to {quantity(name, e.high)}")
-        for name, e in place.fit.parameters.items()
-    ]
+    return [(name, quantity(name, e.expected), span(name, e)) for name, e in place.fit.parameters.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +91,7 @@ class InconclusiveRow:
 
 def inconclusive_rows(place: PlaceFindings) -> list[InconclusiveRow]:
     """Why probes could not measure, the most frequent reason first."""
-    groups: dict[tuple[str, int], list[Inconclusive[object]]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[Inconclusive[Any]]] = defaultdict(list)
     for one in place.inconclusives:
         groups[(one.reason, one.context.payload_size_bytes)].append(one)
     rows = [

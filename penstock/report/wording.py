@@ -25,6 +25,8 @@ _QUALIFIERS = ("_max", "_min", "_mean", "_p50", "_p99")
 
 def label(name: str) -> str:
     """``part_size_bytes`` as a person says it: "part size", since its value shows the unit."""
+    if name == "usd":
+        return "dollars"
     stem, qualifier = name, ""
     for ending in _QUALIFIERS:
         if name.endswith(ending):
@@ -39,16 +41,20 @@ def quantity(name: str, value: float) -> str:
     """A value in the unit of its name, in plain digits."""
     if not math.isfinite(value):
         return "-"
-    if name.endswith("_usd") or name.startswith("usd"):
-        return f"${number(value)}"
-    if name.endswith("_gbps"):
-        return f"{number(value)} Gbit/s"
     if "_per_second" in name and not name.endswith("_bytes_per_second"):
-        noun = name.split("_per_second", maxsplit=1)[0].rsplit("_", 1)[-1]
-        return f"{number(value)} {noun if noun.endswith('s') else ''}".rstrip() + "/s"
+        return _rate(name, value)
+    if "_seconds" in name and 0 < abs(value) < 1e-6:
+        return f"{number(1e9 * value)} ns"  # of CPU for one byte
     if "_bytes" in name or "_seconds" in name or "_fraction" in name:
         return format_metric(name, value)
-    return number(value)
+    is_money = name.endswith("_usd") or name.startswith("usd")
+    return f"{'$' * is_money}{number(value)}{' Gbit/s' * name.endswith('_gbps')}"
+
+
+def _rate(name: str, value: float) -> str:
+    """``612 messages/s``: of the things that the name counts, if it says so."""
+    noun = name.partition("_per_second")[0].rsplit("_", 1)[-1]
+    return f"{number(value)} {noun}/s" if noun.endswith("s") else f"{number(value)}/s"
 
 
 def number(value: float) -> str:
@@ -64,9 +70,15 @@ def number(value: float) -> str:
 
 
 def interval(name: str, estimate: Estimate) -> str:
-    """``37.5 MB/s (35 MB/s to 40 MB/s)``."""
-    low, expected, high = (quantity(name, x) for x in (estimate.low, estimate.expected, estimate.high))
-    return f"{expected} ({low} to {high})"
+    """``37.5 MB/s (35 to 40 MB/s)``."""
+    return f"{quantity(name, estimate.expected)} ({span(name, estimate)})"
+
+
+def span(name: str, estimate: Estimate) -> str:
+    """``35 to 40 MB/s``, ``900 kB/s to 1.1 MB/s``."""
+    low, high = quantity(name, estimate.low), quantity(name, estimate.high)
+    low_number, _, low_unit = low.partition(" ")
+    return f"{low_number if low_unit == high.partition(' ')[2] else low} to {high}"
 
 
 def setting_words(setting: Setting) -> str:

@@ -1,0 +1,84 @@
+"""What reports are made from in these tests: real models, a small history, a fit that costs no time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from penstock.models.model import Fit
+from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
+from penstock.models.sqs_delivery import SqsDeliveryModel
+from penstock.optimizer.recommendation import recommend
+from penstock.report.findings import Report, study
+from penstock.report.material import Expense, Material
+from penstock.report.remarks import remark
+from penstock.units import MiB
+from penstock.vocabulary import Cost, Demand, Observation, Recommendation
+from tests.factories import CONTEXT, NOON, PLACE, an_inconclusive, an_observation
+
+HOUR = timedelta(hours=1)
+UPLOAD = S3UploadModel()
+
+
+def some_observations() -> list[Observation[Any]]:
+    """A ramp on a link of about 200 MB/s."""
+    return [
+        an_observation(
+            setting=S3UploadSetting(thread_count=threads, part_size_bytes=8 * MiB),
+            started_at=NOON + n * HOUR,
+            duration_seconds=64 * MiB / (18e6 * min(threads, 8)) + 0.1,
+        )
+        for n, threads in enumerate((1, 2, 4, 8, 8, 8))
+    ]
+
+
+@functools.cache
+def a_real_fit() -> Fit:
+    """What the model makes of them."""
+    return UPLOAD.fit(PLACE, some_observations(), prior=None, seed=1)
+
+
+def real_advice(hours: float = 3.5) -> Recommendation[Any]:
+    """What follows from that fit, put up some hours after noon."""
+    now = NOON + hours * HOUR
+    return recommend(
+        UPLOAD, a_real_fit(), CONTEXT, Demand(), previous=None, now=now, validity_seconds=6 * 3600
+    )
+
+
+def a_material(**changes: Any) -> Material:
+    """One place with a history, a failure and a bill."""
+    observations: Sequence[Observation[Any]] = some_observations()
+    advice = real_advice()
+    values: dict[str, Any] = {
+        "source": "penstock.db",
+        "generated_at": NOON + 8 * HOUR,
+        "since": None,
+        "models": {"s3_upload": UPLOAD, "sqs_delivery": SqsDeliveryModel()},
+        "payload_nouns": {"s3_upload": "object", "sqs_delivery": "message"},
+        "observations": {PLACE: observations},
+        "inconclusives": [an_inconclusive()],
+        "fits": [a_real_fit()],
+        "recommendations": [advice],
+        "histories": {CONTEXT: [real_advice(0.5), advice]},
+        "expenses": [
+            Expense(
+                hour_at=NOON,
+                operation="s3_upload",
+                cost=Cost(transferred_bytes=512 * MiB, request_count=80, usd=0.001, duration_seconds=12.0),
+            )
+        ],
+        "daily_limit": Cost(
+            transferred_bytes=1024 * MiB, request_count=1000, usd=0.1, duration_seconds=4000.0
+        ),
+        "leftover_count": 0,
+        "unreadable_count": 0,
+    }
+    return Material(**(values | changes))
+
+
+def a_report(**changes: Any) -> Report:
+    """The same, studied and remarked on."""
+    return remark(study(a_material(**changes)))

@@ -1,0 +1,91 @@
+"""What a report finds in a history."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.report.findings import study
+from penstock.units import MiB
+from penstock.vocabulary import Cost, Place
+from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation
+from tests.unit.report.materials import HOUR, a_material, a_real_fit, a_report, real_advice, some_observations
+
+
+def test_a_curve_goes_through_the_advised_setting_and_around_all_that_was_tried() -> None:
+    """The figure shows the advice where its prediction says it is."""
+    (place,) = study(a_material()).places
+    curve = place.curves[0]
+    advice = place.advice[0].recommendation
+    assert curve.knob == "thread_count"
+    assert curve.knob_values[0] <= 1
+    assert curve.knob_values[-1] >= 10
+    expected = dict(zip(curve.knob_values, curve.expected, strict=True))[curve.advised]
+    assert expected == advice.prediction["throughput_bytes_per_second"]
+    assert all(e.low <= e.expected <= e.high for e in curve.expected)
+
+
+def test_the_advice_that_stands_is_what_a_restarted_daemon_says() -> None:
+    """Only changes are stored; age and validity follow the newest fit."""
+    early = dataclasses.replace(
+        real_advice(0.5), observation_count=1, newest_observation_at=NOON, basis=real_advice().basis
+    )
+    (place,) = study(a_material(recommendations=[early])).places
+    advice = place.advice[0].recommendation
+    assert advice.observation_count == 6
+    assert advice.newest_observation_at == NOON + 5 * HOUR
+    assert advice.expires_at == NOON + 11 * HOUR
+
+
+def test_only_a_promise_that_was_made_before_and_for_this_setting_is_judged() -> None:
+    """Calibration is honest: what a fit says about its own observations is counted apart."""
+    advice = real_advice(0.5)
+    expected = advice.prediction["throughput_bytes_per_second"].expected
+    kept = an_observation(
+        setting=advice.setting, started_at=NOON + HOUR, duration_seconds=64 * MiB / expected
+    )
+    missed = dataclasses.replace(kept, duration_seconds=100.0)
+    before = dataclasses.replace(kept, started_at=NOON)
+    other = dataclasses.replace(kept, setting=S3UploadSetting(thread_count=3, part_size_bytes=6 * MiB))
+    observations = [before, kept, missed, other]
+    (place,) = study(a_material(observations={PLACE: observations}, histories={CONTEXT: [advice]})).places
+    assert (place.promised_coverage.within_count, place.promised_coverage.count) == (1, 2)
+    assert place.fitted_coverage.count == 4
+
+
+def test_a_fit_that_cannot_be_read_is_as_good_as_none() -> None:
+    """A database of an older penstock still makes a report, with the advice as it was stored."""
+    stored = a_recommendation()
+    (place,) = a_report(fits=[a_fit()], recommendations=[stored], observations={}).places
+    assert place.fit is None
+    assert place.advice[0].recommendation == stored
+    assert place.remarks[0].code == "no-fit"
+
+
+def test_what_belongs_to_an_operation_without_a_model_is_left_out() -> None:
+    """A newer penstock may have measured things that this one does not know."""
+    place = Place(operation="tape_upload", region="r", instance_type="i")
+    material = a_material(fits=[a_real_fit(), dataclasses.replace(a_real_fit(), place=place)])
+    assert [p.place for p in study(material).places] == [PLACE]
+
+
+def test_spend_is_summed_by_day_and_operation() -> None:
+    """Hours of one day are one row."""
+    hours = a_material().expenses
+    later = dataclasses.replace(hours[0], hour_at=NOON + 3 * HOUR, cost=Cost(request_count=5))
+    tomorrow = dataclasses.replace(later, hour_at=NOON + 30 * HOUR)
+    spending = study(a_material(expenses=[*hours, later, tomorrow])).spending
+    assert [s.cost.request_count for s in spending] == [85, 5]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_short_history_is_enough(count: int) -> None:
+    """From the first minute on there is a report."""
+    material = a_material(
+        observations={PLACE: some_observations()[:count]}, fits=[], recommendations=[], histories={}
+    )
+    (place,) = study(material).places
+    assert place.observation_count == count
+    assert place.curves == ()

@@ -1,0 +1,74 @@
+"""When the reader is warned, and with which numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from penstock.report.findings import Report
+from penstock.vocabulary import Cost
+from tests.factories import PLACE, an_inconclusive
+from tests.unit.report.materials import HOUR, a_real_fit, a_report, some_observations
+
+
+def codes(report: Report) -> set[str]:
+    """Of the first place and of the whole."""
+    return {remark.code for remark in (*report.places[0].remarks, *report.remarks)}
+
+
+def reason(report: Report, code: str) -> str:
+    """The numbers behind a remark."""
+    remarks = (*report.places[0].remarks, *report.remarks)
+    return next(remark.reason for remark in remarks if remark.code == code)
+
+
+def test_fresh_advice_of_a_calm_place_earns_no_warning() -> None:
+    """A warning means something."""
+    report = a_report(inconclusives=[])
+    assert not [r for r in report.places[0].remarks if r.is_warning]
+    assert not report.remarks
+
+
+def test_advice_is_out_of_date_when_its_newest_evidence_is() -> None:
+    """Exactly from its end on."""
+    end = a_report().places[0].advice[0].recommendation.expires_at
+    assert "advice-expired" in codes(a_report(generated_at=end))
+    assert "advice-expired" not in codes(a_report(generated_at=end - HOUR / 60))
+
+
+def test_throttling_and_failures_are_counted() -> None:
+    """The reason says in how many measurements, and how many requests."""
+    observations = some_observations()
+    observations[2] = dataclasses.replace(observations[2], throttled_count=7, failed_count=1)
+    report = a_report(observations={PLACE: observations})
+    assert {"throttled", "failed-requests"} <= codes(report)
+    assert "In 1 of the last 6 measurements (17 %" in reason(report, "throttled")
+    assert "7 requests" in reason(report, "throttled")
+
+
+def test_probes_without_a_result_warn_only_when_they_are_many() -> None:
+    """One in seven is life, one in two is trouble; the most frequent reason is told either way."""
+    few, many = a_report(), a_report(inconclusives=[an_inconclusive(reason="access denied")] * 6)
+    assert "no route to the host" in reason(few, "inconclusive")
+    assert not any(r.is_warning for r in few.places[0].remarks)
+    assert any(r.is_warning and r.code == "inconclusive" for r in many.places[0].remarks)
+    assert "6 of 12 (50 %" in reason(many, "inconclusive")
+
+
+def test_a_day_that_used_up_its_budget_is_named() -> None:
+    """From nine tenths on, field by field; without a limit there is nothing to say."""
+    assert "budget-used-up" in codes(a_report(daily_limit=Cost(request_count=85)))
+    assert "budget-used-up" not in codes(a_report(daily_limit=Cost(request_count=100)))
+    assert "budget-used-up" not in codes(a_report(daily_limit=None))
+
+
+def test_a_model_that_does_not_describe_the_place_and_a_change_are_told() -> None:
+    """The reader may trust the curve as far as the fit trusts itself."""
+    fit = dataclasses.replace(a_real_fit(), is_off_model=True, drift_count=2, residual_fraction_p50=0.31)
+    report = a_report(fits=[fit])
+    assert "31 % over 6 observations" in reason(report, "off-model")
+    assert reason(report, "place-changed").startswith("2 times")
+
+
+def test_leftovers_and_rows_that_were_left_out_are_told() -> None:
+    """Nothing is dropped in silence."""
+    assert {"leftovers-open", "rows-left-out"} <= codes(a_report(leftover_count=2, unreadable_count=3))

@@ -23,6 +23,8 @@ _DRAW_COUNT = 64
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
 _WAITING_SCATTER = 6.0
+_THROTTLED_FRACTION = 0.002  # of requests
+_MET_FRACTION = 0.95  # of the service's limit: a client that pauses at it, and drains after, stays below
 _PACED_CALM = 0.75
 _FIFO_REQUESTS_PER_SECOND = 300.0  # without high throughput
 _CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
@@ -72,8 +74,8 @@ class _Evidence:
     seconds: dict[str, Array]  # of a request, by action
     received_rate: Array
     has_idle_receives: NDArray[np.bool_]  # receives that waited for a message are in their mean
-    goodput: Array
-    latency_seconds: Array
+    goodput: Array  # of a throttled observation: nan, for it measures the client's pauses
+    latency_seconds: Array  # likewise
     request_rate_max: float
     client_request_rate_max: float
 
@@ -199,10 +201,10 @@ def _ceilings(
     standing = prior.state if prior is not None else {}
     fifo = _FIFO_REQUESTS_PER_SECOND if place.service_class == "fifo" else _UNLIMITED
     request_rate = float(standing.get("request_rate_max_per_second", fifo))
-    refused = [_busiest_action_rate(o) for o in observations if o.throttled_count > 0.01 * o.request_count]
+    refused = [_busiest_action_rate(o) for o in observations if _is_throttled(o)]
     if refused:
         admitted = [_busiest_action_rate(o) for o in observations if o.throttled_count == 0]
-        request_rate = max(float(np.quantile(refused, 0.75)), max(admitted, default=0.0))
+        request_rate = max(float(np.quantile(refused, 0.75)) / _MET_FRACTION, max(admitted, default=0.0))
     spent = [
         o.client_cpu_fraction * o.duration_seconds / o.request_count
         for o in observations
@@ -210,6 +212,10 @@ def _ceilings(
     ]
     seconds = float(np.median(spent)) if spent else _CLIENT_SECONDS_PER_REQUEST
     return request_rate, 1.0 / seconds
+
+
+def _is_throttled(observation: Observation[Any]) -> bool:
+    return observation.throttled_count > _THROTTLED_FRACTION * observation.request_count
 
 
 def _busiest_action_rate(observation: Observation[Any]) -> float:
@@ -241,6 +247,8 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
     durations = np.array([o.duration_seconds for o in observations])
     sizes = np.array([float(o.context.payload_size_bytes) for o in observations])
     latency = np.array([o.latency_seconds_mean or np.nan for o in observations])
+    goodput = np.array([measured_goodput(o) or np.nan for o in observations])
+    is_throttled = np.array([_is_throttled(o) for o in observations])
     return _Evidence(
         drive=Drive(
             sender_count=column("sender_thread_count"),
@@ -257,8 +265,8 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
         seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
         received_rate=measured("received_count") / durations,
         has_idle_receives=np.array([o.origin is Origin.APPLICATION for o in observations]),
-        goodput=np.maximum([measured_goodput(o) for o in observations], 1e-3),
-        latency_seconds=latency,
+        goodput=np.where(is_throttled, np.nan, goodput),
+        latency_seconds=np.where(is_throttled, np.nan, latency),
         request_rate_max=caps[0],
         client_request_rate_max=caps[1],
     )
@@ -362,7 +370,8 @@ def _spread(
         latency_p99=_scatter(logs - p99_log, usual.latency_p99),
         p99_ratio=math.exp(p99_log),
     )
-    return shrunk, float(np.median(np.abs(np.expm1(goodput))))
+    known = goodput[np.isfinite(goodput)]
+    return shrunk, float(np.median(np.abs(np.expm1(known)))) if known.size else 0.0
 
 
 def _scatter(misfits: Array, usual: float) -> float:

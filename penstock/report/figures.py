@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 
@@ -27,7 +27,7 @@ from penstock.report.wording import (
     span,
 )
 from penstock.units import format_bytes
-from penstock.vocabulary import Cost, Demand, Estimate, Origin, Scale, knobs
+from penstock.vocabulary import Cost, Demand, Estimate, Knob, Origin, Scale, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own
 _TABLE_ROW_COUNT_MAX = 12
@@ -91,18 +91,10 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         if a.recommendation.context == curve.context and a.recommendation.demand == Demand()
     )
     measured = [m for m in place.measured if m.context == curve.context]
-    metric, knob = place.value_metric, knobs(advised)[curve.knob]
-    show_knob = _shower(curve.knob)
-    is_log = knob.scale is Scale.LOG
-    ends = [*curve.knob_values, curve.advised, curve.default]
-    x = (
-        chart.log_axis(label(curve.knob), ends, show=show_knob, is_binary=True)
-        if is_log
-        else chart.linear_axis(label(curve.knob), ends, show=show_knob)
-    )
+    metric, size = place.value_metric, format_bytes(curve.context.payload_size_bytes)
+    x = _knob_axis(curve, knobs(advised)[curve.knob])
     y = chart.linear_axis(label(metric), _heights(curve, measured), show=_shower(metric))
-    size = format_bytes(curve.context.payload_size_bytes)
-    colours = _colours(measured)
+    colours = _colours(place)
     layers: list[chart.Layer] = [
         chart.Band(
             x=curve.knob_values,
@@ -111,18 +103,8 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
             css="band",
         ),
         chart.Line(x=curve.knob_values, y=[e.expected for e in curve.expected], css="line"),
-        *_marks(curve, show_knob),
-        *(
-            chart.Point(
-                x=float(getattr(m.setting, curve.knob)),
-                y=m.value,
-                css=f"{colours[_who(m)]}{'' if is_on_curve(curve, m, advised) else ' aside'}",
-                title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)} with "
-                f"{setting_words(m.setting)}{_trouble(m)}",
-                is_cross=_has_trouble(m),
-            )
-            for m in sorted(measured, key=lambda m: is_on_curve(curve, m, advised))
-        ),
+        *_marks(curve, x.show),
+        *_curve_points(curve, measured, advised, metric, colours),
     ]
     title = f"{label(metric).capitalize()} against {label(curve.knob)}, {place.payload_noun}s of {size}"
     others = ", ".join(f"{label(n)} {knob_value(advised, n)}" for n in knobs(advised) if n != curve.knob)
@@ -130,15 +112,38 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         f"With {others or 'nothing else to set'}, as advised. "
         "The band holds one future measurement in 90 % of cases."
     )
+    has_aside = any(not is_on_curve(curve, m, advised) for m in measured)
     return Figure(
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
-        keys=_curve_keys(
-            measured, colours, has_aside=any(not is_on_curve(curve, m, advised) for m in measured)
-        ),
+        keys=_curve_keys(measured, colours, has_aside=has_aside),
         table=_curve_table(curve, metric),
     )
+
+
+def _knob_axis(curve: Curve, knob: Knob) -> chart.Axis:
+    ends, show = [*curve.knob_values, curve.advised, curve.default], _shower(curve.knob)
+    if knob.scale is Scale.LOG:
+        return chart.log_axis(label(curve.knob), ends, show=show, is_binary=True)
+    return chart.linear_axis(label(curve.knob), ends, show=show)
+
+
+def _curve_points(
+    curve: Curve, measured: Sequence[Measured], advised: Setting, metric: str, colours: Mapping[str, Key]
+) -> list[chart.Point]:
+    """Those that belong on the curve last, so that they lie on top."""
+    return [
+        chart.Point(
+            x=float(getattr(m.setting, curve.knob)),
+            y=m.value,
+            css=f"{colours[_who(m)].css}{'' if is_on_curve(curve, m, advised) else ' aside'}",
+            title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)} with "
+            f"{setting_words(m.setting)}{_trouble(m)}",
+            is_cross=_has_trouble(m),
+        )
+        for m in sorted(measured, key=lambda m: is_on_curve(curve, m, advised))
+    ]
 
 
 def _heights(curve: Curve, measured: Sequence[Measured]) -> list[float]:
@@ -160,9 +165,11 @@ def _marks(curve: Curve, show: Callable[[float], str]) -> list[chart.Layer]:
     ]
 
 
-def _curve_keys(measured: Sequence[Measured], colours: dict[str, str], *, has_aside: bool) -> tuple[Key, ...]:
+def _curve_keys(
+    measured: Sequence[Measured], colours: Mapping[str, Key], *, has_aside: bool
+) -> tuple[Key, ...]:
     keys = [Key("line", "expected"), Key("band", "90 % interval")]
-    keys += [Key(css, name) for name, css in colours.items()]
+    keys += _shown_colours(measured, colours)
     if has_aside:
         keys.append(Key("c0 aside", "measured with other knobs elsewhere"))
     if any(map(_has_trouble, measured)):
@@ -191,7 +198,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     both = [v for m, fitted in pairs for v in (m.value, fitted.expected)]
     x = chart.log_axis("predicted", both, show=_shower(metric))
     y = chart.log_axis("measured", both, show=_shower(metric))
-    colours = _colours(judged)
+    colours = _colours(place)
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[x.low, x.high], css="diagonal")]
     layers += [
         chart.Line(x=[max(f.low, x.low), min(f.high, x.high)], y=[m.value] * 2, css="whisker")
@@ -201,7 +208,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         chart.Point(
             x=fitted.expected,
             y=m.value,
-            css=colours[_who(m)],
+            css=colours[_who(m)].css,
             title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)}, predicted "
             f"{interval(metric, fitted)} for {setting_words(m.setting)}{_trouble(m)}",
             is_cross=_has_trouble(m),
@@ -220,7 +227,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
             f"before ({percent(promised.fraction)}, 90 % is right)"
         )
     keys = [Key("diagonal", "exact"), Key("whisker", "90 % interval")]
-    keys += [Key(css, name) for name, css in colours.items()]
+    keys += _shown_colours(judged, colours)
     if any(map(_has_trouble, judged)):
         keys.append(Key("cross", "throttled or failed requests"))
     return Figure(
@@ -413,10 +420,17 @@ def _who(measured: Measured) -> str:
     return "probe" if measured.origin == Origin.PROBE.value else f"application ({measured.client})"
 
 
-def _colours(measured: Sequence[Measured]) -> dict[str, str]:
-    """A class for each origin: probes first, then applications by name; what is beyond shares the last."""
-    names = sorted({_who(m) for m in measured}, key=lambda name: (name != "probe", name))
-    return {name: f"c{min(n, _CLIENT_COUNT_MAX - 1)}" for n, name in enumerate(names)}
+def _colours(place: PlaceFindings) -> dict[str, Key]:
+    """A colour for each origin, the same in all figures of a place; what is beyond the fourth shares the last."""
+    names = sorted({_who(m) for m in place.measured}, key=lambda name: (name != "probe", name))
+    last = _CLIENT_COUNT_MAX - 1
+    keys = {name: Key(f"c{n}", name) for n, name in enumerate(names[:last])}
+    rest = names[last:]
+    return keys | {name: Key(f"c{last}", name if len(rest) == 1 else "other applications") for name in rest}
+
+
+def _shown_colours(measured: Sequence[Measured], colours: Mapping[str, Key]) -> list[Key]:
+    return sorted({colours[_who(m)] for m in measured}, key=lambda key: key.css)
 
 
 def _has_trouble(measured: Measured) -> bool:

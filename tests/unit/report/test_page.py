@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from penstock.report.figures import place_figures
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
 from penstock.vocabulary import Context, Origin, Place
@@ -168,3 +169,19 @@ def test_markdown_marks_in_a_text_mean_nothing() -> None:
     text = render_markdown(a_report(inconclusives=[an_inconclusive(reason=HOSTILE)]))
     assert "<script>" not in text.replace("\\<", "")
     assert "\\<script\\>" in text
+
+
+def test_however_many_clients_there_are_the_legend_stays_short() -> None:
+    """Names of clients come from others; from the fifth on they share a colour and a word."""
+    observations = [
+        dataclasses.replace(o, origin=Origin.APPLICATION, client=f"client-{n}")
+        for n, o in enumerate(some_observations() * 5)
+    ]
+    figure = place_figures(a_report(observations={observations[0].context.place: observations}).places[0])[0]
+    assert [key.text for key in figure.keys if key.text.startswith(("application", "other"))] == [
+        "application (client-0)",
+        "application (client-1)",
+        "application (client-10)",
+        "application (client-11)",
+        "other applications",
+    ]

@@ -4,7 +4,7 @@ The measurements are logarithms of positive quantities. With the law f, paramete
 a Gaussian prior and a Gaussian process g for what the law does not say:
 
     y_i = f_i(theta) + g(x_i) + e_i,        theta ~ N(mean, covariance),    g ~ GP(0, amplitude^2 Matern-5/2)
-    e_i ~ (1 - d) N(0, (c_i sigma)^2) + d Dip,                       a dip lowers y_i by an exponential amount
+    e_i ~ (1 - d) N(0, (c_i sigma)^2) + d Dip,                       a dip lowers y_i by half a normal law
 
 Transfers are disturbed downwards and hardly ever upwards, so a low measurement may be a dip while a high one is
 not: each measurement gets the probability of not being a dip as its weight (EM), while sigma comes down from 1 to
@@ -28,10 +28,11 @@ Law = Callable[[Array], Array]
 """From parameters (problems, parameters) to the logarithm of each measurement (problems, measurements)."""
 
 _DIP_FRACTION = 0.08  # of probes; 0.07 was counted on published S3 curves
-_DIP_SCALE = 0.35  # of the logarithm: dips to 0.6-0.9 and the odd one far below
+_DIP_SCALE = 0.5  # of the logarithm: dips to 0.25-0.9 of the usual
 _RISE_FRACTION = 0.01
 _SIGMA_TYPICAL = 0.08
 _SIGMA_MIN = 0.015
+_SIGMA_MAX = 0.35  # beyond what transfers vary by: more must be explained, not called noise
 _SIGMA_FREEDOM = 3.0  # the typical sigma counts as this many measurements
 _STEP_MAX = 1.5  # of a logarithm, in one step
 _DIFFERENCE = 1e-4
@@ -231,8 +232,11 @@ def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
 
 
 def _stray_density(residual: Array) -> Array:
+    """Half a normal law on each side: dips to a half are common, to a tenth unheard of."""
     fraction = np.where(residual < 0, _DIP_FRACTION, _RISE_FRACTION)
-    return np.asarray(fraction * np.exp(-np.abs(residual) / _DIP_SCALE) / _DIP_SCALE, dtype=np.float64)
+    return np.asarray(
+        fraction * np.exp(-0.5 * (residual / _DIP_SCALE) ** 2) * 0.798 / _DIP_SCALE, dtype=np.float64
+    )
 
 
 def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
@@ -241,7 +245,7 @@ def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
     effective = counted.sum(axis=-1)
     lost = np.minimum(3.0, effective / 2)  # what the parameters have taken up
     variance = (_SIGMA_FREEDOM * _SIGMA_TYPICAL**2 + squares) / (_SIGMA_FREEDOM + effective - lost)
-    return np.asarray(np.maximum(np.sqrt(variance), _SIGMA_MIN), dtype=np.float64)
+    return np.asarray(np.clip(np.sqrt(variance), _SIGMA_MIN, _SIGMA_MAX), dtype=np.float64)
 
 
 def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:

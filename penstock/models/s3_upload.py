@@ -112,15 +112,15 @@ _L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D, _D_P
 # Typical value and spread of its logarithm. S3: 30 ms and 20 MB/s for PUT are what AWS's own transfer manager assumes
 # (Express One Zone: 7.3 ms, 110 MB/s); paths out of the region are slower by up to a hundred.
 _TYPICAL: dict[str, tuple[float, float]] = {
-    "request_seconds": (0.030, 0.8),
-    "connection_bytes_per_second": (20e6, 0.9),
+    "request_seconds": (0.030, 0.9),
+    "connection_bytes_per_second": (20e6, 1.2),
     "host_bytes_per_second": (500e6, 1.8),
     "burst_factor": (1.0, 0.01),
     "prefix_requests_per_second": (3500.0, 0.5),
     "cpu_seconds_per_request": (2e-4, 1.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
     "knee_sharpness": (8.0, 0.7),
-    "overload_slope": (0.03, 1.2),
+    "overload_slope": (0.05, 1.5),
     "overload_onset": (2.0, 0.3),
     "throttling_slope": (0.5, 0.8),
     "object_seconds": (0.12, 0.9),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def _choose(
     demand: Demand,
     previous: Recommendation[Any] | None,
 ) -> Any:  # a setting of the model's own type
-    settings = list(model.candidates(fit, context, demand))
+    settings = _within_reach(model, fit, context, list(model.candidates(fit, context, demand)))
     standing = _standing(previous, context, demand)
     if standing is not None and standing not in settings:
         settings.append(standing)
@@ -97,6 +98,27 @@ def _choose(
     if standing is not None and _is_as_good(appraisal, demand, settings.index(standing), best):
         return standing
     return settings[best]
+
+
+_REACH_OCTAVES = 1.0
+_REACH_OCTAVES_OFF_MODEL = 0.3
+_TRUST_CELL_COUNT = 5  # settings measured at a size: from here on advice stays near what was measured
+
+
+def _within_reach(model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any]) -> list[Any]:
+    """The settings near a measured one, once enough were measured: beyond, the physics would speak alone.
+
+    Where the physics is known to be wrong, near means almost there.
+    """
+    known = [cell.setting for cell in evidence.cells(fit) if cell.is_about(context)]
+    if len(known) < _TRUST_CELL_COUNT:
+        return settings
+    reach = _REACH_OCTAVES_OFF_MODEL if fit.is_off_model else _REACH_OCTAVES
+    here = objective.coordinates(model.setting_type, settings)
+    there = objective.coordinates(model.setting_type, [SimpleNamespace(**values) for values in known])
+    distance = np.abs(here[:, None, :] - there[None, :, :]).max(axis=2).min(axis=1)
+    near = [setting for setting, octaves in zip(settings, distance, strict=True) if octaves <= reach]
+    return near or settings
 
 
 def _standing(previous: Recommendation[Any] | None, context: Context, demand: Demand) -> Any:

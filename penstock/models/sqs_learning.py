@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.models import drift
 from penstock.models.model import Array, Fit
 from penstock.models.sqs_physics import Drive, QueueCosts, forecast, request_seconds
 from penstock.vocabulary import Estimate, Observation, Origin, Place
@@ -23,6 +24,9 @@ _DRAW_COUNT = 64
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
 _WAITING_SCATTER = 6.0
+_STEP_DEVIATION_MIN = 0.06  # of logarithms
+_SINCE_CHANGE_MIN = 4  # observations; fewer may be chance
+_CHANGE_WIDTH = 0.4  # of the tables' width: how far costs move when a place changes
 _THROTTLED_FRACTION = 0.002  # of requests
 _MET_FRACTION = 0.95  # of the service's limit: a client that pauses at it, and drains after, stays below
 _PACED_CALM = 0.75
@@ -81,42 +85,103 @@ class _Evidence:
 
 
 def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit | None, seed: int) -> Fit:
-    """The posterior of one place, from its observations of any size."""
-    usable = [o for o in observations if o.duration_seconds > 0 and o.request_count > 0]
+    """The posterior of one place, from its observations of any size.
+
+    Where request times have moved, what was seen before the change serves as the prior of what came after it.
+    """
+    usable = sorted(
+        (o for o in observations if o.duration_seconds > 0 and o.request_count > 0),
+        key=lambda o: o.started_at,
+    )
     centre, width = _prior(prior)
-    caps = _ceilings(place, usable, prior)
-    spread = Spread()
-    covariance = np.diag(width**2)
-    mode, residual = centre, 0.0
-    if usable:
-        evidence = _evidence(usable, caps)
-        for _ in range(3):  # the spread and the mode settle together
-            mode, covariance = _posterior(evidence, centre, width, spread)
-            spread, residual = _spread(mode, evidence, usable)
-    rng = np.random.default_rng(seed)
-    draws = rng.multivariate_normal(mode, covariance, size=_DRAW_COUNT, method="eigh")
-    state: dict[str, Any] = {
-        "mode": mode.tolist(),
-        "width": np.sqrt(np.diag(covariance)).tolist(),
-        "draws": np.round(draws, 5).tolist(),
-        "spread": [spread.seconds, spread.goodput, spread.latency, spread.latency_p99, spread.p99_ratio],
-        "request_rate_max_per_second": caps[0],
-        "client_request_rate_max_per_second": caps[1],
-    }
-    if usable:
-        state["sender_count_tried"] = max(o.setting.sender_thread_count for o in usable)
-    timeouts = [t for o in usable if (t := o.measures.get("visibility_timeout_seconds"))]
-    if timeouts:
-        state["visibility_timeout_seconds"] = float(timeouts[-1])
+    learned = _learn_all(place, usable, prior, centre, width)
+    drift_count = 0
+    change = drift.run(_surprises(learned))
+    if change.is_alarm and _SINCE_CHANGE_MIN <= change.run < len(usable):
+        widened = np.sqrt(np.diag(learned.covariance) + (_CHANGE_WIDTH * width) ** 2)
+        learned = _learn_all(place, usable[-change.run :], prior, learned.mode, np.minimum(widened, width))
+        drift_count = 1
+    draws = np.random.default_rng(seed).multivariate_normal(
+        learned.mode, learned.covariance, size=_DRAW_COUNT, method="eigh"
+    )
     return Fit(
         place=place,
-        parameters=_parameters(draws, mode, caps),
-        observation_count=len(usable),
-        newest_observation_at=max((o.started_at for o in usable), default=None),
-        residual_fraction_p50=residual,
-        is_off_model=len(usable) >= 6 and residual > 0.3,
-        state=state,
+        parameters=_parameters(draws, learned.mode, learned.caps),
+        observation_count=len(learned.used),
+        newest_observation_at=usable[-1].started_at if usable else None,
+        residual_fraction_p50=learned.residual_fraction_p50,
+        is_off_model=len(usable) >= 6 and learned.residual_fraction_p50 > 0.3,
+        drift_count=drift_count,
+        state=_state(learned, draws),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learned:
+    """The posterior of logarithms, and what it rests on."""
+
+    mode: Array
+    covariance: Array
+    spread: Spread
+    residual_fraction_p50: float
+    caps: tuple[float, float]
+    used: Sequence[Observation[Any]]
+    evidence: _Evidence | None
+
+
+def _learn_all(
+    place: Place, used: Sequence[Observation[Any]], prior: Fit | None, centre: Array, width: Array
+) -> _Learned:
+    caps = _ceilings(place, used, prior)
+    spread, mode, covariance, residual = Spread(), centre, np.diag(width**2), 0.0
+    evidence = _evidence(used, caps) if used else None
+    if evidence is not None:
+        for _ in range(3):  # the spread and the mode settle together
+            mode, covariance = _posterior(evidence, centre, width, spread)
+            spread, residual = _spread(mode, evidence, used)
+    return _Learned(
+        mode=mode,
+        covariance=covariance,
+        spread=spread,
+        residual_fraction_p50=residual,
+        caps=caps,
+        used=used,
+        evidence=evidence,
+    )
+
+
+def _surprises(learned: _Learned) -> list[float]:
+    """How much longer than expected the requests of each observation took, oldest first, in deviations.
+
+    The deviation is that of steps from one observation to the next: a change of the place is one large step, and
+    does not widen it.
+    """
+    if learned.evidence is None:
+        return []
+    seconds, _, _ = _misfits(learned.mode, learned.evidence)
+    longer = np.nan_to_num(np.stack(list(seconds.values())), nan=0.0).mean(axis=0)
+    steps = np.abs(np.diff(longer))
+    deviation = float(np.median(steps)) * 1.4826 / math.sqrt(2.0) if steps.size else 0.0
+    return [float(value) for value in longer / max(deviation, _STEP_DEVIATION_MIN)]
+
+
+def _state(learned: _Learned, draws: Array) -> dict[str, Any]:
+    """All that predictions need, as plain data."""
+    spread = learned.spread
+    state: dict[str, Any] = {
+        "mode": learned.mode.tolist(),
+        "width": np.sqrt(np.diag(learned.covariance)).tolist(),
+        "draws": np.round(draws, 5).tolist(),
+        "spread": [spread.seconds, spread.goodput, spread.latency, spread.latency_p99, spread.p99_ratio],
+        "request_rate_max_per_second": learned.caps[0],
+        "client_request_rate_max_per_second": learned.caps[1],
+    }
+    if learned.used:
+        state["sender_count_tried"] = max(o.setting.sender_thread_count for o in learned.used)
+    timeouts = [t for o in learned.used if (t := o.measures.get("visibility_timeout_seconds"))]
+    if timeouts:
+        state["visibility_timeout_seconds"] = float(timeouts[-1])
+    return state
 
 
 def mean_costs(fit: Fit) -> QueueCosts:

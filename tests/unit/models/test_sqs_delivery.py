@@ -134,6 +134,23 @@ def test_throttling_teaches_the_request_rate() -> None:
     assert MODEL.bottleneck(fit, CONTEXT, best, Demand()) == "request-rate"
 
 
+def test_a_place_that_changed_is_learned_anew() -> None:
+    """Requests twice as long after a move of the service: the new times count, and the change is counted."""
+    slower = dataclasses.replace(
+        WORLD,
+        send=RequestTime(fixed_seconds=0.034, message_seconds=0.002),
+        receive=RequestTime(fixed_seconds=0.030, message_seconds=0.002),
+        delete=RequestTime(fixed_seconds=0.0352, message_seconds=0.002),
+    )
+    settings = [*MODEL.ramp(CONTEXT), *(a_setting(seed) for seed in range(6))]
+    before = [observe(WORLD, s, seed=i, number=i) for i, s in enumerate(settings)]
+    after = [observe(slower, s, seed=50 + i, number=50 + i) for i, s in enumerate(settings)]
+    fit = MODEL.fit(PLACE, [*before, *after], prior=None, seed=1)
+    assert fit.drift_count == 1
+    assert fit.parameters["send_request_seconds"].expected == pytest.approx(0.034, rel=0.1)
+    assert MODEL.fit(PLACE, before, prior=None, seed=1).drift_count == 0
+
+
 def test_a_fifo_queue_starts_from_its_quota() -> None:
     """300 requests a second of each kind are known before the first probe."""
     place = Place(operation="sqs_delivery", region="lab", instance_type="x", service_class="fifo")

@@ -228,9 +228,8 @@ def _learn(tell: Tell, socket_path: Path, check: Callable[[], None]) -> float:
             for cycle in status["cycles"][len(status["cycles"]) - fresh :]:
                 tell(Told(step="learn", sentence=cycle["sentence"]))
             told_count = status["cycle_count"]
-            if all(
-                context["observation_count"] >= OBSERVATION_COUNT_ENOUGH for context in status["contexts"]
-            ):
+            counts = [context["observation_count"] for context in status["contexts"]]
+            if counts and min(counts) >= OBSERVATION_COUNT_ENOUGH:  # none are known before it has begun
                 break
         time.sleep(_POLL_SECONDS)
     return time.monotonic() - started

@@ -1,0 +1,119 @@
+"""The shape of the house: which rooms compute, which act, and what every file owes its reader."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "penstock"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+PURE = ("models", "optimizer", "vocabulary.py", "units.py", "client/advice.py", "report")
+FUNCTION_LINE_COUNT_MAX = 60
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_says_what_it_knows(path: Path) -> None:
+    """The first line of a file is a sentence about it."""
+    docstring = ast.get_docstring(tree_of(path))
+    assert docstring
+    assert docstring.splitlines()[0].rstrip().endswith((".", ":", ","))
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.name == "__init__.py"], ids=name_of)
+def test_a_package_file_is_a_docstring(path: Path) -> None:
+    """Nothing is re-exported: import cycles run through packages that do."""
+    assert len(tree_of(path).body) == 1
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if p.relative_to(PACKAGE).as_posix().startswith(PURE)], ids=name_of
+)
+def test_pure_rooms_hold_no_coroutines(path: Path) -> None:
+    """What computes does not wait."""
+    assert not [n.lineno for n in ast.walk(tree_of(path)) if isinstance(n, (ast.AsyncFunctionDef, ast.Await))]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_functions_can_be_read_at_a_glance(path: Path) -> None:
+    """No function is longer than a screen."""
+    functions = [n for n in ast.walk(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    long = [f.name for f in functions if (f.end_lineno or f.lineno) - f.lineno >= FUNCTION_LINE_COUNT_MAX]
+    assert not long
+
+
+def test_there_is_no_drawer() -> None:
+    """A helper lives beside its only user; what is shared has a name of its own."""
+    drawers = {"utils", "util", "helpers", "common", "misc", "core"}
+    assert not [name_of(p) for p in MODULES if p.stem in drawers or p.parent.name in drawers]
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_a_test_states_the_rule_that_it_protects(path: Path) -> None:
+    """Every test has a docstring."""
+    tests = [
+        n
+        for n in ast.walk(tree_of(path))
+        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name.startswith("test_")
+    ]
+    assert not [t.name for t in tests if not ast.get_docstring(t)]
+
+
+def test_nothing_speaks_of_one_machine() -> None:
+    """No path of a machine and no address of a registry is in what is shipped."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=False
+    ).stdout.split()
+    files = [ROOT / name for name in listed] or [*MODULES, *TESTS]
+    machine = re.compile(
+        r"/(?:wo" r"rk|ro" r"ot|ho" r"me)/[a-z]|py" r"pi\.org|registry\.npm" r"js|proxy\.go" r"lang"
+    )
+    found = [
+        name_of(path)
+        for path in files
+        if path.is_file() and path.stat().st_size < 2**20 and machine.search(path.read_text(errors="replace"))
+    ]
+    assert not found
+
+
+def test_imports_keep_to_their_contracts() -> None:
+    """The walls between the rooms stand; each broken one is named by a sentence."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports"))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_daemon_process_never_loads_what_fits(tmp_path: Path) -> None:
+    """Importing the whole daemon brings neither scikit-optimize nor SciPy into its process."""
+    code = (
+        "import sys, penstock.daemon.app; "
+        "print([m for m in ('skopt', 'sklearn', 'scipy', 'httpx', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    """A newcomer finds the demo and the tests."""
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme

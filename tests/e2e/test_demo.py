@@ -1,0 +1,105 @@
+"""The demo as a newcomer runs it: the whole of it once, and broken off at several moments."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PENSTOCK = str(Path(sys.executable).with_name("penstock"))
+
+
+def processes_of(session_marker: str) -> list[str]:
+    """Command lines of all processes whose environment carries the marker."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if session_marker.encode() in (directory / "environ").read_bytes():
+                found.append((directory / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it ended meanwhile, or is not ours to see
+    return found
+
+
+def start(tmp_path: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
+    marker = f"PENSTOCK_TEST_MARKER={tmp_path}"
+    name, _, value = marker.partition("=")
+    child = subprocess.Popen(
+        [PENSTOCK, "demo", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, name: value, "TMPDIR": str(tmp_path)},
+    )
+    return child, marker
+
+
+@pytest.mark.parametrize(
+    ("told", "signal_number"),
+    [
+        ("", signal.SIGINT),
+        ("runs as process", signal.SIGINT),
+        ("gave", signal.SIGINT),
+        ("gave", signal.SIGTERM),
+    ],
+)
+def test_broken_off_it_leaves_nothing(tmp_path: Path, told: str, signal_number: signal.Signals) -> None:
+    """Ctrl-C or a termination at any moment leaves no process, no file and no open port behind."""
+    child, marker = start(tmp_path)
+    assert child.stderr is not None
+    while told:
+        line = child.stderr.readline()
+        assert line, "it ended before it came that far"
+        if told in line:
+            break
+    if not told:
+        time.sleep(0.5)  # somewhere in its imports: there is no line to wait for
+    ports = listening_ports(child.pid)
+    child.send_signal(signal_number)
+    _, errors = child.communicate(timeout=60)
+
+    assert child.returncode == 130
+    assert "Traceback" not in errors
+    assert processes_of(marker) == []
+    assert [path.name for path in tmp_path.iterdir()] == []
+    for port in ports:
+        with socket.socket() as probe, pytest.raises(OSError, match="refused"):
+            probe.connect(("127.0.0.1", port))
+
+
+def listening_ports(parent_process_id: int) -> list[int]:
+    """Ports on which children of the demo listen."""
+    inodes = set()
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (directory / "stat").read_text().rpartition(")")[2].split()
+            if int(stat[1]) == parent_process_id:
+                inodes |= {str(link.readlink()) for link in (directory / "fd").iterdir()}
+        except OSError:
+            continue
+    ports = []
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+            ports.append(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+@pytest.mark.timeout(280)
+def test_the_whole_of_it(tmp_path: Path) -> None:
+    """It learns, advises, and the advice is near the known best; the document holds what was promised."""
+    child, marker = start(tmp_path, "--json")
+    output, errors = child.communicate(timeout=270)
+
+    assert child.returncode == 0, errors
+    document = json.loads(output)
+    assert document["s3_upload"]["advised_over_optimum"] > 0.8  # 0.9 with the machine to itself
+    assert document["s3_upload"]["advised_over_default"] > 2
+    assert document["sqs_delivery"]["advised_over_best"] > 0.8  # likewise
+    assert document["sqs_delivery"]["duplicate_count"] == 0
+    assert processes_of(marker) == []

@@ -1,0 +1,281 @@
+"""Knows `penstock tune`: any client, tuned by running it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, label, print_json, print_table, text
+from penstock.cli.quantities import BYTES, SECONDS
+from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
+from penstock.clock import SystemClock
+from penstock.units import format_bytes, format_rate, format_seconds, parse_bytes
+from penstock.vocabulary import UNKNOWN, Demand, Objective
+
+if TYPE_CHECKING:
+    from penstock.models.s3_upload import S3UploadSetting
+    from penstock.trial.tuning import Tuning
+    from penstock.trial.tuning_state import Trial
+    from penstock.vocabulary import ProbePlan
+
+_CLIENTS = (
+    "boto3",
+    "s5cmd",
+    "rclone",
+    "aws",
+)  # those of penstock.trial.tuning_clients, which help does not import
+_PROBE_COUNT = 12
+
+
+class Range(click.ParamType[tuple[int, int]]):
+    """One value, or two ends with dots between: ``16``, ``1..256``, ``5MiB..512MiB``."""
+
+    def __init__(self, name: str, read: Callable[[str], int]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Both ends; a usage error says what is expected."""
+        low, dots, high = str(value).partition("..")
+        try:
+            return self._read(low), self._read(high if dots else low)
+        except (ValueError, OverflowError) as trouble:
+            self.fail(f"{trouble}; a range has two dots between its ends", param, ctx)
+
+
+@click.group(
+    epilog=examples(
+        "penstock tune s3-upload --exec ./upload.sh --object-size 512MiB",
+        "penstock tune s3-upload --client s5cmd --bucket my-bucket --object-size 2GiB",
+        "penstock tune s3-upload --exec ./upload.sh --object-size 1GiB --part-size 8MiB --threads 4..64",
+        "penstock tune s3-upload --exec ./upload.sh --object-size 512MiB --json | jq .recommendation",
+    )
+)
+def tune() -> None:
+    """Tune any client by running it; no daemon is needed."""
+
+
+@tune.command("s3-upload")
+@click.option("--exec", "command", metavar="CMD", help="A command for the shell that uploads once.")
+@click.option("--client", type=click.Choice(_CLIENTS), help="Instead of --exec: a ready-made command.")
+@click.option("--bucket", help="With --client: where to upload to; what is uploaded is removed.")
+@click.option("--endpoint-url", help="With --client: of an S3 that is not AWS's.")
+@click.option("--object-size", "object_size_bytes", type=BYTES, required=True, help="Such as 512MiB.")
+@click.option(
+    "--threads", type=Range("range", int), default="1..256", show_default=True, help="A range, or one value."
+)
+@click.option(
+    "--part-size",
+    type=Range("range", parse_bytes),
+    default="5MiB..512MiB",
+    show_default=True,
+    help="A range, or one value.",
+)
+@click.option(
+    "--probes",
+    "probe_count",
+    type=click.IntRange(1, 1000),
+    default=_PROBE_COUNT,
+    show_default=True,
+    help="How often the command is run, all in all; more continues where it ended.",
+)
+@click.option(
+    "--timeout",
+    "timeout_seconds",
+    type=SECONDS,
+    default="1h",
+    show_default=True,
+    help="A run that takes longer is ended, and counts as failed.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice([objective.value for objective in Objective]),
+    default=Objective.THROUGHPUT.value,
+    show_default=True,
+    help="The most throughput, the least latency, or frugal: 80 % for much less.",
+)
+@click.option("--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB.")
+@click.option("--region", help="Of the bucket; sharpens the first guess, and is passed on with --client.")
+@click.option("--instance-type", help="Of this host, such as c5.large; sharpens the first guess.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of all chance in it."
+)
+@click.option(
+    "--state",
+    "state_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where trials are kept; without it, in the user's state directory, by command, size and ranges.",
+)
+@click.option("--restart", is_flag=True, help="Forget the trials of an earlier run and begin anew.")
+@json_option
+def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
+    """Find threads and part size for uploads by a command.
+
+    CMD is given one line of JSON on standard input (thread_count, part_size_bytes, object_size_bytes, probe_index),
+    uploads accordingly, and prints one line of JSON last (transferred_bytes, duration_seconds, and if it likes
+    throttled_count and failed_count). Each run is a trial. A run that fails is a failed trial, not the end.
+
+    The same command line continues what was interrupted. Ctrl-C ends the running command, with all its children, and
+    gives the advice so far. Progress goes to standard error, the result to standard output.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    tuning = _tune(given)
+    if as_json:
+        print_json(tuning.document())
+    else:
+        _show(tuning.document())
+    if tuning.was_interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _tune(given: Mapping[str, Any]) -> Tuning:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
+    from penstock.models.s3_upload_ranges import UploadRanges
+    from penstock.trial.tuning import Task, TuningError
+    from penstock.trial.tuning import tune as run_trials
+    from penstock.trial.tuning_command import run_command
+    from penstock.trial.tuning_state import Subject, TuningStateError, default_path, open_state
+
+    command = _command(given)
+    ranges = UploadRanges(
+        thread_count_min=given["threads"][0],
+        thread_count_max=given["threads"][1],
+        part_size_bytes_min=given["part_size"][0],
+        part_size_bytes_max=given["part_size"][1],
+    )
+    _refuse_the_impossible(ranges.trouble(given["object_size_bytes"], given["memory_bytes_max"]), given)
+    task = Task(
+        object_size_bytes=given["object_size_bytes"],
+        ranges=ranges,
+        demand=Demand(
+            objective=Objective(given["objective"]),
+            memory_bytes_max=given["memory_bytes_max"],
+            thread_count_max=ranges.thread_count_max,
+        ),
+        probe_count=given["probe_count"],
+        seed=given["seed"],
+        region=given["region"] or UNKNOWN,
+        instance_type=given["instance_type"] or UNKNOWN,
+    )
+    subject = Subject(command=command, object_size_bytes=task.object_size_bytes, ranges=ranges)
+    path = given["state_path"] or default_path(subject, os.environ)
+    run = functools.partial(run_command, command, timeout_seconds=given["timeout_seconds"])
+    try:
+        with open_state(path, subject, restart=given["restart"]) as state:
+            teller = _Teller(task.probe_count, len(state.trials), path)
+            return run_trials(task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended)
+    except (TuningError, TuningStateError) as trouble:
+        raise TroubleError(str(trouble)) from trouble
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    """The command line to tune. Raises TroubleError."""
+    from penstock.trial.tuning_clients import Target, command_line, what_is_missing
+
+    if (given["command"] is None) == (given["client"] is None):
+        raise WrongUsageError("say either --exec with a command or --client with one of the ready-made ones")
+    if given["command"] is not None:
+        if given["bucket"] or given["endpoint_url"]:
+            raise WrongUsageError(
+                "--bucket and --endpoint-url go with --client; write them into your command"
+            )
+        return str(given["command"])
+    if not given["bucket"]:
+        raise WrongUsageError("--client needs --bucket: where to upload to")
+    if (missing := what_is_missing(given["client"])) is not None:
+        raise TroubleError(missing)
+    return command_line(
+        given["client"],
+        Target(bucket=given["bucket"], endpoint_url=given["endpoint_url"], region=given["region"]),
+    )
+
+
+def _refuse_the_impossible(trouble: str | None, given: Mapping[str, Any]) -> None:
+    if trouble is not None:
+        raise WrongUsageError(trouble)
+    if given["object_size_bytes"] < 1:
+        raise WrongUsageError("an object has at least one byte")
+    if given["timeout_seconds"] <= 0:
+        raise WrongUsageError("a run needs time: --timeout is more than 0")
+
+
+class _Teller:
+    """Tells on standard error what is tried and what came of it."""
+
+    def __init__(self, probe_count: int, done_count: int, path: Path) -> None:
+        self._probe_count = probe_count
+        if done_count:
+            click.echo(
+                f"{done_count} trials are known from before ({path}); --restart forgets them.", err=True
+            )
+
+    def starting(self, plan: ProbePlan[S3UploadSetting], probe_index: int) -> None:
+        """A trial begins."""
+        click.echo(
+            f"{probe_index + 1:3} of {self._probe_count}  {_described(plan.setting)} ... ", err=True, nl=False
+        )
+
+    def ended(self, trial: Trial) -> None:
+        """It is over."""
+        click.echo(_outcome(trial), err=True)
+
+
+def _described(setting: S3UploadSetting) -> str:
+    return f"{setting.thread_count} threads x {format_bytes(setting.part_size_bytes)}"
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.report is None:
+        assert trial.failure is not None
+        return f"failed: {trial.failure.reason}"
+    rate = trial.report.transferred_bytes / trial.report.duration_seconds
+    return f"{format_rate(rate)} ({format_seconds(trial.report.duration_seconds)})"
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    rows = [
+        (
+            str(trial["probe_index"] + 1),
+            str(trial["thread_count"]),
+            format_bytes(trial["part_size_bytes"]),
+            text("throughput_bytes_per_second", trial["throughput_bytes_per_second"]),
+            text("duration_seconds", trial["duration_seconds"]),
+            _remark(trial),
+        )
+        for trial in document["trials"]
+    ]
+    print_table(("trial", "threads", "part size", "throughput", "duration", ""), rows)
+    click.echo()
+    advice = document["recommendation"]
+    bundle = {name: advice[name] for name in ("thread_count", "part_size_bytes")} | advice["derived"]
+    size = format_bytes(document["object_size_bytes"])
+    count = document["probe_count"]
+    so_far = " so far" if document["was_interrupted"] else ""
+    title = f"s3_upload of {size}: the advice{so_far}, after {count} {'trial' if count == 1 else 'trials'}"
+    print_table(
+        ("use", ""), [(label(name), text(name, value)) for name, value in bundle.items()], title=title
+    )
+    click.echo()
+    click.echo(document["explanation"])
+
+
+def _remark(trial: Mapping[str, Any]) -> str:
+    if trial["failure"] is not None:
+        return f"failed: {trial['failure']}"
+    troubles = [f"{trial[name]} {label(name)}" for name in ("throttled_count", "failed_count") if trial[name]]
+    return ", ".join(troubles).replace(" count", "")
+
+
+def _interrupt(_signal_number: int, _frame: FrameType | None) -> NoReturn:
+    """As Ctrl-C does: end the command, keep what was learned, advise."""
+    raise KeyboardInterrupt

@@ -1,0 +1,140 @@
+"""Knows the file that a tuning is resumed from: a line that says what is tuned, then a line for each trial.
+
+A trial is appended and synchronised before the next one starts, so a crash costs the trial that was running; a last
+line that was torn by it is forgotten. One process at a time holds the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3_upload_ranges import UploadRanges
+from penstock.trial.tuning_command import Failure, Report
+
+
+class TuningStateError(RuntimeError):
+    """The file cannot be used; the message says what to do."""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What is tuned. Trials of one subject say nothing about another."""
+
+    command: str
+    object_size_bytes: int
+    ranges: UploadRanges
+    schema: Literal[1] = 1
+
+    def file_name(self) -> str:
+        """A name of its own."""
+        return f"tune-{hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]}.jsonl"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the command, and what came of it."""
+
+    probe_index: int
+    setting: S3UploadSetting
+    reason: str
+    started_at: datetime
+    report: Report | None = None
+    failure: Failure | None = None
+
+
+def default_path(subject: Subject, environment: Mapping[str, str]) -> Path:
+    """In the user's state directory, as the XDG base directory specification has it."""
+    base = environment.get("XDG_STATE_HOME", "")
+    directory = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
+    return directory / "penstock" / subject.file_name()
+
+
+class StateFile:
+    """The trials so far; each new one is on the disk when `append` returns."""
+
+    def __init__(self, descriptor: int, path: Path, trials: tuple[Trial, ...]) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self.trials = trials
+
+    def append(self, trial: Trial) -> None:
+        """Keep one more."""
+        _write_line(self._descriptor, self._path, msgspec.json.encode(trial))
+        self.trials = (*self.trials, trial)
+
+
+@contextlib.contextmanager
+def open_state(path: Path, subject: Subject, *, restart: bool) -> Iterator[StateFile]:
+    """The state of this subject, held until the end. Raises TuningStateError.
+
+    When nothing in it ever worked, it begins anew: then the command was broken, not the settings.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as trouble:
+        raise TuningStateError(
+            f"{path} cannot be written ({trouble.strerror}): name another file with --state"
+        ) from trouble
+    try:
+        _lock(descriptor, path)
+        trials = _read(descriptor, path, None if restart else subject)
+        if restart or not any(trial.report for trial in trials):
+            trials = ()
+            os.ftruncate(descriptor, 0)
+            _write_line(descriptor, path, msgspec.json.encode(subject))
+        yield StateFile(descriptor, path, trials)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as trouble:
+        raise TuningStateError(f"another penstock tune is at work with {path}") from trouble
+
+
+def _read(descriptor: int, path: Path, subject: Subject | None) -> tuple[Trial, ...]:
+    """The trials; what follows the last whole line is cut off. A file that is not ours is left as it is."""
+    with open(descriptor, "rb", closefd=False) as file:
+        content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    if not content or (subject is not None and msgspec.json.encode(subject).startswith(content)):
+        return ()  # new, or torn in its first line
+    try:
+        lines = whole.splitlines() or [content]
+        found = msgspec.json.decode(lines[0], type=Subject)
+        trials = tuple(msgspec.json.decode(line, type=Trial) for line in lines[1:])
+    except (msgspec.DecodeError, RecursionError) as trouble:
+        raise TuningStateError(
+            f"{path} is not the state of a tuning, and is left alone: name another file with --state"
+        ) from trouble
+    if subject is not None and found != subject:
+        raise TuningStateError(
+            f"{path} belongs to another command, size or range: name another file with --state, "
+            "or begin anew with --restart"
+        )
+    os.ftruncate(descriptor, len(whole))
+    return trials
+
+
+def _write_line(descriptor: int, path: Path, line: bytes) -> None:
+    data = line + b"\n"
+    try:
+        os.lseek(descriptor, 0, os.SEEK_END)
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    except OSError as trouble:
+        raise TuningStateError(
+            f"{path} cannot be written ({trouble.strerror}): name another file with --state"
+        ) from trouble

@@ -117,7 +117,9 @@ def format_metric(name: str, value: float) -> str:
         if name.endswith(ending):
             return shown(value)
     if "_per_second" in name:
-        return f"{value:,.{0 if value >= 100 else 1}f} {name.removesuffix('_per_second').rsplit('_', 1)[-1]}/s"
+        return (
+            f"{value:,.{0 if value >= 100 else 1}f} {name.removesuffix('_per_second').rsplit('_', 1)[-1]}/s"
+        )
     if "_seconds" in name:
         return format_seconds(value)
     if "_fraction" in name:

@@ -1,0 +1,126 @@
+"""Knows how to put a server that others wrote at the end of a path of known physics: it relays HTTP, body by body.
+
+    python -m bench.relay --target http://127.0.0.1:7070 --truth truth.json [--seed 0]
+
+prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and SIGINT.
+Requests pass as they are, so that signatures stay valid; a request over the path's rate is answered with 503 SlowDown
+and never arrives. Bodies are carried to the server by the path's link, one chunk ahead, and TCP makes the client feel
+it; answers come after the round trip and the service's latency.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from aiohttp import HttpVersion11, web
+from yarl import URL
+
+from penstock.clock import SystemClock
+from penstock.lab.link import Link, LinkTruth, Stream
+from penstock.lab.s3 import S3Error, S3Service
+from penstock.lab.server import serving
+
+# Between two neighbours only (RFC 9110, 7.6.1), or answered here.
+_NOT_RELAYED = frozenset({"connection", "expect", "keep-alive", "te", "transfer-encoding", "upgrade"})
+_SLOW_DOWN = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+
+class Relay:
+    """One path to one server."""
+
+    def __init__(self, target: str, path: S3Service, upstream: aiohttp.ClientSession) -> None:
+        self._target = target
+        self._path = path
+        self._upstream = upstream
+
+    def application(self) -> web.Application:
+        """Everything goes the same way."""
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.answer, expect_handler=self.say_continue)
+        return application
+
+    async def say_continue(self, request: web.Request) -> None:
+        """Ask for the body, a round trip later."""
+        if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+            await asyncio.sleep(self._path.truth.round_trip_seconds)
+            if request.transport is not None:  # it left meanwhile
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Relay one request and its answer, in the time that the path takes."""
+        bucket = request.rel_url.raw_path.lstrip("/").partition("/")[0]
+        try:
+            await self._path.admit(bucket)
+        except S3Error:
+            return web.Response(status=503, text=_SLOW_DOWN, content_type="application/xml")
+        return await self._relayed(request)
+
+    async def _relayed(self, request: web.Request) -> web.Response:
+        async with self._upstream.request(
+            request.method,
+            URL(self._target + request.rel_url.raw_path_qs, encoded=True),
+            headers=[(n, v) for n, v in request.headers.items() if n.lower() not in _NOT_RELAYED],
+            data=_carried(self._path.uplink, request.content) if request.can_read_body else None,
+            allow_redirects=False,
+        ) as answered:
+            body = await answered.read()
+            await self._path.answer_delay()
+            headers = [(n, v) for n, v in answered.headers.items() if n.lower() not in _NOT_RELAYED]
+            if request.method != "HEAD":  # whose length is that of the body it stands for
+                headers = [(n, v) for n, v in headers if n.lower() != "content-length"]
+            return web.Response(status=answered.status, headers=headers, body=body)
+
+
+async def _carried(link: Link, content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The body as fast as the link carries it, one chunk ahead so that the stream never runs dry."""
+    stream = Stream(link)
+    before: asyncio.Future[None] | None = None
+    try:
+        async for raw in content.iter_any():
+            arrived = stream.push(len(raw))
+            yield raw
+            if before is not None:
+                await before
+            before = arrived
+        if before is not None:
+            await before
+    finally:
+        stream.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Relay until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m bench.relay", description="A path of known physics.")
+    parser.add_argument("--target", required=True, help="the server's URL, without a path")
+    parser.add_argument("--truth", type=Path, required=True, help="JSON: the fields of LinkTruth")
+    parser.add_argument("--port", type=int, default=0, help="0 is any that is free")
+    parser.add_argument("--seed", type=int, default=0)
+    parsed = parser.parse_args(arguments)
+    truth = msgspec.json.decode(parsed.truth.read_bytes(), type=LinkTruth)
+    asyncio.run(_serve(parsed.target, truth, port=parsed.port, seed=parsed.seed))
+    return 0
+
+
+async def _serve(target: str, truth: LinkTruth, *, port: int, seed: int) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0)  # never a queue of our own
+    async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as upstream:
+        relay = Relay(target, S3Service(truth, clock=SystemClock(), seed=seed), upstream)
+        async with serving(relay.application(), port=port) as endpoint_url:
+            sys.stdout.write(json.dumps({"endpoint_url": endpoint_url}) + "\n")
+            sys.stdout.flush()
+            await stop.wait()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,64 @@
+"""The servers of this folder: built once, run once for all tests, skipped with the reason where they cannot be had."""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.trial.stage import CREDENTIALS
+from tests.real import provision, servers
+
+
+@pytest.fixture(scope="session")
+def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a strict S3."""
+    with _running(servers.s3_server, tmp_path_factory.mktemp("s3")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqs_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a strict SQS."""
+    with _running(servers.sqs_server, tmp_path_factory.mktemp("sqs")) as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(s3_url: str) -> str:
+    """An empty bucket of the test's own."""
+    name = f"real-{uuid.uuid4().hex[:12]}"
+    plain_client("s3", s3_url).create_bucket(Bucket=name)
+    return name
+
+
+def plain_client(service: str, endpoint_url: str) -> Any:
+    """An unmodified boto3 client, to look from outside (Any: boto3 makes its clients at run time)."""
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        service,
+        endpoint_url=endpoint_url,
+        region_name=servers.REGION,
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        config=Config(s3={"addressing_style": "path"}),
+    )
+
+
+@contextlib.contextmanager
+def _running(server: Callable[[Path], AbstractContextManager[str]], directory: Path) -> Iterator[str]:
+    """The server, or a skip that names the missing tool; where CI is set nobody reads skips, so there it fails."""
+    with contextlib.ExitStack() as stage:
+        try:
+            url = stage.enter_context(server(directory))
+        except provision.ToolMissingError as missing:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(f"no real server here: {missing}")
+        yield url

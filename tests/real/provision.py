@@ -1,0 +1,146 @@
+"""Knows how servers and clients that others wrote are built from the package registries: names and versions, no more.
+
+Each is built once into a folder of its own in the user's cache, named by its version; a build that was broken off
+leaves nothing that could be taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+VERSITYGW_VERSION = "1.8.0"
+ELASTICMQ_VERSION = "1.7.1"
+S5CMD_VERSION = "2.3.0"
+_MAVEN_DEPENDENCY_PLUGIN_VERSION = "3.8.1"
+BUILD_SECONDS_MAX = 900.0
+
+_ELASTICMQ_POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>penstock</groupId><artifactId>real-sqs</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.elasticmq</groupId><artifactId>elasticmq-server_2.13</artifactId>
+      <version>{ELASTICMQ_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+_S5CMD_MODULE = f"""\
+module penstock/real-client
+
+go 1.23
+
+require github.com/peak/s5cmd/v2 v{S5CMD_VERSION}
+"""
+
+
+class ToolMissingError(RuntimeError):
+    """A tool that builds or runs one of them is not on this machine; the message names it."""
+
+
+class BuildError(RuntimeError):
+    """A build failed; the message holds the end of what it printed."""
+
+
+def versitygw() -> Path:
+    """The gateway that is S3 over a folder, with strict signatures. Raises ToolMissingError, BuildError."""
+    return _built(f"versitygw-{VERSITYGW_VERSION}", ("go",), _build_versitygw) / "versitygw"
+
+
+def elasticmq() -> Path:
+    """The folder of jars that are SQS with strict limits. Raises ToolMissingError, BuildError."""
+    return _built(f"elasticmq-{ELASTICMQ_VERSION}", ("java", "mvn"), _build_elasticmq) / "lib"
+
+
+def s5cmd() -> Path:
+    """The client. Raises ToolMissingError, BuildError."""
+    return _built(f"s5cmd-{S5CMD_VERSION}", ("go",), _build_s5cmd) / "s5cmd"
+
+
+def cache_directory() -> Path:
+    """Where everything that was built stays; removing it means to build again."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches) / "penstock-real"
+
+
+def require(*tools: str) -> None:
+    """Raise ToolMissingError when one of the tools is not on the path."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        raise ToolMissingError(f"{' and '.join(missing)} must be on the path")
+
+
+def _build_versitygw(directory: Path) -> None:
+    command = ["go", "install", f"github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW_VERSION}"]
+    _run(command, directory, {"GOBIN": str(directory)})
+
+
+def _build_s5cmd(directory: Path) -> None:
+    """Through a module of ours: installing it by its bare path is refused, because its own module replaces others."""
+    module = directory / "module"
+    module.mkdir()
+    (module / "go.mod").write_text(_S5CMD_MODULE)
+    _run(["go", "build", "-o", str(directory / "s5cmd"), "github.com/peak/s5cmd/v2"], module, {})
+
+
+def _build_elasticmq(directory: Path) -> None:
+    (directory / "pom.xml").write_text(_ELASTICMQ_POM)
+    plugin = f"org.apache.maven.plugins:maven-dependency-plugin:{_MAVEN_DEPENDENCY_PLUGIN_VERSION}"
+    _run(["mvn", "-q", "-B", f"{plugin}:copy-dependencies", "-DoutputDirectory=lib"], directory, {})
+
+
+def _built(name: str, tools: Sequence[str], build: Callable[[Path], None]) -> Path:
+    """The folder of one build, made when it is not there yet."""
+    require(*tools)
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    finished = cache / name
+    with _locked(cache / f"{name}.lock"):
+        if not finished.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache) as unfinished:
+                building = Path(unfinished) / name
+                building.mkdir()
+                build(building)
+                building.rename(finished)
+    return finished
+
+
+@contextlib.contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """One builder at a time; the lock goes with its holder."""
+    with file.open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
+    """Run one build within its time; whatever it started ends with it."""
+    building = subprocess.Popen(
+        command,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "GOFLAGS": "-mod=mod", "GOWORK": "off", **environment},
+    )
+    try:
+        printed, _ = building.communicate(timeout=BUILD_SECONDS_MAX)
+    except BaseException as interruption:  # also Ctrl-C: a compiler has children of its own
+        os.killpg(building.pid, signal.SIGKILL)
+        building.communicate()
+        if isinstance(interruption, subprocess.TimeoutExpired):
+            raise BuildError(f"{command[0]} took longer than {BUILD_SECONDS_MAX:.0f} s") from interruption
+        raise
+    if building.returncode != 0:
+        raise BuildError(f"{' '.join(command)} failed:\n{printed[-2000:]}")

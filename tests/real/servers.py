@@ -1,0 +1,124 @@
+"""Knows how the real servers are run: on a free port of the loopback interface, bounded, and never longer than we."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from penstock.lab.link import LinkTruth
+from penstock.lab.server import truth_json
+from penstock.trial.stage import CREDENTIALS, process
+from tests.real import provision
+
+HOST = "127.0.0.1"
+REGION = "eu-central-1"
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 2.0  # they hold nothing that is worth a farewell
+_POLL_SECONDS = 0.05
+_LOG_BYTES_SHOWN = 3000
+_JAVA_OPTIONS = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a short life: start, not peak
+
+_ELASTICMQ_CONFIGURATION = """\
+include classpath("application.conf")
+node-address {{ protocol = http, host = "{host}", port = {port}, context-path = "" }}
+rest-sqs {{ enabled = true, bind-hostname = "{host}", bind-port = {port}, sqs-limits = strict }}
+rest-stats {{ enabled = false }}
+"""
+
+
+class ServerError(RuntimeError):
+    """A server did not start; the message holds the end of its log."""
+
+
+@contextlib.contextmanager
+def s3_server(directory: Path) -> Iterator[str]:
+    """The URL of a versitygw over an empty folder; it knows one key pair, that of the stage."""
+    binary = provision.versitygw()
+    objects = directory / "s3-objects"
+    objects.mkdir()
+    port = _free_port()
+    command = [str(binary), "--port", f"{HOST}:{port}", "--region", REGION, "--keep-alive", "--quiet"]
+    environment = {
+        "ROOT_ACCESS_KEY": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "ROOT_SECRET_KEY": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    }
+    # Its rename of finished parts must not cross a file system: `posix` keeps them below the same folder.
+    with _server([*command, "posix", str(objects)], environment, port, directory / "s3.log") as url:
+        yield url
+
+
+@contextlib.contextmanager
+def sqs_server(directory: Path) -> Iterator[str]:
+    """The URL of an ElasticMQ with SQS's own limits and no queue."""
+    jars = provision.elasticmq()
+    port = _free_port()
+    configuration = directory / "elasticmq.conf"
+    configuration.write_text(_ELASTICMQ_CONFIGURATION.format(host=HOST, port=port))
+    command = ["java", *_JAVA_OPTIONS, f"-Dconfig.file={configuration}", "-cp", f"{jars}/*"]
+    with _server([*command, "org.elasticmq.server.Main"], {}, port, directory / "sqs.log") as url:
+        yield url
+
+
+@contextlib.contextmanager
+def at_the_end_of(truth: LinkTruth, target_url: str, directory: Path) -> Iterator[str]:
+    """The URL under which that server is as far away as the truth says."""
+    file = directory / "path.json"
+    file.write_text(truth_json(truth))
+    command = [sys.executable, "-m", "bench.relay", "--target", target_url, "--truth", str(file)]
+    with process(["setpriv", "--pdeathsig", "TERM", *command]) as relay:
+        yield json.loads(relay.first_line())["endpoint_url"]
+
+
+@contextlib.contextmanager
+def _server(command: Sequence[str], environment: Mapping[str, str], port: int, log: Path) -> Iterator[str]:
+    """Run it while the context lasts; when this process is killed, the kernel kills the server."""
+    provision.require("setpriv")
+    with log.open("wb") as output:
+        running = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is ours to pass on, after the daemon has cleaned up
+            env={**os.environ, **environment},
+        )
+    try:
+        _await_answer(running, port, log)
+        yield f"http://{HOST}:{port}"
+    finally:
+        _stop(running)
+
+
+def _await_answer(running: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1.0):
+            return
+        if running.poll() is not None or time.monotonic() > deadline:
+            end = log.read_bytes()[-_LOG_BYTES_SHOWN:].decode(errors="replace")
+            raise ServerError(f"no server on port {port}; its log ends:\n{end}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _stop(running: subprocess.Popen[bytes]) -> None:
+    running.send_signal(signal.SIGTERM)
+    try:
+        running.wait(STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        running.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        port: int = found.getsockname()[1]
+        return port

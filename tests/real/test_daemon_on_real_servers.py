@@ -1,0 +1,185 @@
+"""The real daemon on an S3 and an SQS that others wrote: it learns, advises, survives a kill and leaves nothing."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client.connection import ask
+from penstock.lab.link import LinkTruth
+from penstock.trial.stage import CREDENTIALS, Process, daemon, process, status_of
+from tests.real.conftest import plain_client
+from tests.real.servers import REGION, at_the_end_of
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
+
+WAIT_SECONDS_MAX = 90.0
+# Without any distance a request takes as long as a busy machine makes its event loop late, and the daemon rightly
+# refuses to call that a measurement.
+A_REGION_AWAY = LinkTruth(
+    round_trip_seconds=0.010,
+    connection_rate_bytes_per_second=10e6,
+    host_rate_bytes_per_second=35e6,
+    service_latency_seconds_median=0.020,
+)
+CONFIGURATION = """
+[daemon]
+state_directory = "{directory}/state"
+runtime_directory = "{directory}/run"
+seed = 1
+[host]
+region = "{region}"
+instance_type = "here"
+[aws]
+s3_endpoint_url = "{s3_url}"
+sqs_endpoint_url = "{sqs_url}"
+[probes.s3_upload]
+is_enabled = true
+bucket = "{bucket}"
+object_size_bytes = ["24MiB"]
+mean_interval_seconds = "0.3s"
+duration_seconds_max = "3s"
+thread_count_max = 8
+[probes.sqs_delivery]
+is_enabled = true
+mean_interval_seconds = "0.3s"
+duration_seconds_max = "1.5s"
+thread_count_max = 4
+[budget]
+usd_per_day = 100
+duty_cycle_fraction = 1
+host_cpu_fraction_max = 1
+"""
+
+
+class House:
+    """A daemon's folders and configuration, the servers as strangers see them, and what can be asked."""
+
+    def __init__(self, directory: Path, s3_url: str, sqs_url: str, bucket: str) -> None:
+        self.socket_path = directory / "run/penstock.sock"
+        self.configuration_file = directory / "penstock.toml"
+        self.configuration_file.write_text(
+            CONFIGURATION.format(
+                directory=directory, region=REGION, s3_url=s3_url, sqs_url=sqs_url, bucket=bucket
+            )
+        )
+        for name in ("state", "run"):
+            (directory / name).mkdir()
+        self._bucket = bucket
+        self._s3, self._sqs = plain_client("s3", s3_url), plain_client("sqs", sqs_url)
+
+    def daemon(self) -> contextlib.AbstractContextManager[Process]:
+        return daemon(self.configuration_file, self.socket_path)
+
+    def advice(self, operation: str, payload: str) -> dict[str, Any]:
+        target = f"/v1/recommendation?operation={operation}&payload_size_bytes={payload}"
+        document: dict[str, Any] = json.loads(ask(str(self.socket_path), "GET", target).body)
+        return document
+
+    def wait_for(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while time.monotonic() < deadline:
+            status = status_of(self.socket_path)
+            if status is not None and holds(status):
+                return status
+            time.sleep(0.05)
+        raise AssertionError(f"did not come to pass in {WAIT_SECONDS_MAX} s; last status: {status}")
+
+    def leftovers(self) -> list[str]:
+        objects = self._s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])
+        uploads = self._s3.list_multipart_uploads(Bucket=self._bucket).get("Uploads", [])
+        queues: list[str] = self._sqs.list_queues().get("QueueUrls", [])
+        return [entry["Key"] for entry in (*objects, *uploads)] + queues
+
+
+@pytest.fixture
+def house(tmp_path: Path, s3_url: str, sqs_url: str, bucket: str) -> Iterator[House]:
+    """A configured place for a daemon; whatever the test does, its servers are clean at the end."""
+    with contextlib.ExitStack() as paths:
+        far_s3, far_sqs = (
+            paths.enter_context(at_the_end_of(A_REGION_AWAY, url, tmp_path)) for url in (s3_url, sqs_url)
+        )
+        house = House(tmp_path, far_s3, far_sqs, bucket)
+        yield house
+        assert house.leftovers() == []
+
+
+def has_measured(count: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: (
+        len(status["contexts"]) == 2
+        and all(context["observation_count"] >= count for context in status["contexts"])
+    )
+
+
+def test_it_learns_and_advises_from_what_it_measured(house: House) -> None:
+    """After four probes of each operation the advice rests on them and promises what a server of this kind can do."""
+    with house.daemon():
+        assert house.advice("s3_upload", "24MiB")["basis"] in {"default", "prior"}
+        house.wait_for(has_measured(4))
+        upload, delivery = house.advice("s3_upload", "24MiB"), house.advice("sqs_delivery", "1KiB")
+
+    for advice in (upload, delivery):
+        assert advice["basis"] in {"model", "measured"}
+        assert advice["observation_count"] >= 4
+    assert 1 <= upload["setting"]["thread_count"] <= 8
+    assert upload["setting"]["part_size_bytes"] >= 5 * 2**20
+    assert upload["prediction"]["throughput_bytes_per_second"]["expected"] > 1e6
+    assert delivery["setting"]["deleter_thread_count"] >= 1
+
+
+def test_a_killed_daemon_advises_at_once_and_its_next_life_sweeps(house: House) -> None:
+    """`kill -9` in the middle of an upload leaves an upload and a queue; the next life removes both."""
+    with house.daemon() as running:
+        house.wait_for(has_measured(2))
+        house.wait_for(lambda status: status["activity"].startswith("probing s3"))
+        os.kill(running.pid, signal.SIGKILL)
+    assert house.leftovers() != []  # the queue at least
+
+    text = house.configuration_file.read_text()
+    house.configuration_file.write_text(text.replace("is_enabled = true", "is_enabled = false"))
+    with house.daemon():
+        again = house.advice("s3_upload", "24MiB")
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while house.leftovers() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    assert house.leftovers() == []
+    assert again["basis"] in {"model", "measured"}
+    assert again["observation_count"] >= 2
+
+
+def test_a_wrong_secret_is_told_in_the_status(house: House) -> None:
+    """The server refuses the signature; the daemon lives, answers, and says which of the two keys to look at."""
+    command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(house.configuration_file)]
+    with process(command, {"AWS_SECRET_ACCESS_KEY": "wrong"}):
+        status = house.wait_for(lambda status: any("secret key" in c["sentence"] for c in status["cycles"]))
+        assert house.advice("s3_upload", "24MiB")["setting"]["thread_count"] >= 1
+
+    sentences = [c["sentence"] for c in status["cycles"] if c["operation"] == "s3_upload"]
+    assert any("does not belong to the access key: check the credentials" in s for s in sentences)
+
+
+def test_one_cycle_in_the_foreground(house: House) -> None:
+    """`penstock run --once --json` measures both operations on them and prints one document."""
+    command = [str(Path(sys.executable).with_name("penstock")), "run", "--once", "--json"]
+    ended = subprocess.run(
+        [*command, "--config", str(house.configuration_file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **CREDENTIALS},
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
+    assert len(document["recommendations"]) > 0

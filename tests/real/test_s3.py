@@ -1,0 +1,154 @@
+"""The S3 client and probe against versitygw: signatures, multipart uploads and their ends, checked by strangers."""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.probes.aws import AwsObjectStore, Credentials, open_object_store
+from penstock.probes.outside import Denied, Missing, Refused
+from penstock.probes.s3_upload import S3UploadProbe, incompressible_payload
+from penstock.trial.stage import CREDENTIALS
+from penstock.units import KiB, MiB
+from penstock.vocabulary import Cost, Observation, ProbePlan
+from tests.real.conftest import plain_client
+from tests.real.servers import REGION
+from tests.unit.probes.fakes import MemoryJournal, an_upload_plan
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
+
+KEY = Credentials(
+    access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+)
+MODEST = Cost(transferred_bytes=64 * MiB, request_count=500, duration_seconds=30.0)
+UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no test
+
+
+@contextlib.asynccontextmanager
+async def store_at(url: str, credentials: Credentials = KEY) -> AsyncIterator[AwsObjectStore]:
+    async with open_object_store(region=REGION, endpoint_url=url, credentials=credentials) as store:
+        yield store
+
+
+def leftovers(url: str, bucket: str) -> list[str]:
+    """Keys of objects and of unfinished uploads, as another client sees them."""
+    client = plain_client("s3", url)
+    objects = client.list_objects_v2(Bucket=bucket).get("Contents", [])
+    uploads = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+    return [entry["Key"] for entry in (*objects, *uploads)]
+
+
+async def test_a_multipart_upload_is_read_back_whole(s3_url: str, bucket: str) -> None:
+    """Parts arrive in their order with every byte, and the ETag has the form of a multipart upload."""
+    parts = [incompressible_payload(size, seed) for seed, size in enumerate((5 * MiB, 5 * MiB, 100 * KiB))]
+    async with store_at(s3_url) as store:
+        upload_id = await store.create_multipart_upload(bucket, "whole")
+        etags = [
+            await store.upload_part(bucket, "whole", upload_id, n, body)
+            for n, body in enumerate(parts, start=1)
+        ]
+        await store.complete_multipart_upload(bucket, "whole", upload_id, etags)
+
+        answer = plain_client("s3", s3_url).get_object(Bucket=bucket, Key="whole")
+        assert hashlib.sha256(answer["Body"].read()).digest() == hashlib.sha256(b"".join(parts)).digest()
+        assert answer["ETag"].strip('"').endswith("-3")
+        await store.delete_object(bucket, "whole")
+        await store.delete_object(bucket, "whole")  # deleting nothing is no error in S3
+
+    assert leftovers(s3_url, bucket) == []
+
+
+async def test_an_aborted_upload_is_gone_and_says_so(s3_url: str, bucket: str) -> None:
+    """After an abort nothing is listed, and what belongs to the upload is Missing."""
+    async with store_at(s3_url) as store:
+        upload_id = await store.create_multipart_upload(bucket, "aborted")
+        await store.upload_part(bucket, "aborted", upload_id, 1, b"x" * 5 * MiB)
+        assert await store.list_multipart_uploads(bucket, "abo") == [("aborted", upload_id)]
+        assert await store.list_multipart_uploads(bucket, "other") == []
+
+        await store.abort_multipart_upload(bucket, "aborted", upload_id)
+        assert await store.list_multipart_uploads(bucket, "") == []
+        with pytest.raises(Missing, match="NoSuchUpload"):
+            await store.upload_part(bucket, "aborted", upload_id, 2, b"x")
+        with pytest.raises(Missing, match="NoSuchUpload"):
+            await store.abort_multipart_upload(bucket, "aborted", upload_id)
+
+    assert leftovers(s3_url, bucket) == []
+
+
+async def test_parts_that_are_too_small_or_wrong_are_refused_in_words(s3_url: str, bucket: str) -> None:
+    """What S3 refuses at completion is a sentence with its code, not a crash."""
+    async with store_at(s3_url) as store:
+        upload_id = await store.create_multipart_upload(bucket, "odd")
+        etags = [await store.upload_part(bucket, "odd", upload_id, n, b"small") for n in (1, 2)]
+        with pytest.raises(Refused, match="EntityTooSmall"):
+            await store.complete_multipart_upload(bucket, "odd", upload_id, etags)
+        with pytest.raises(Refused, match="InvalidPart"):
+            await store.complete_multipart_upload(bucket, "odd", upload_id, ['"not-an-etag"'])
+        await store.abort_multipart_upload(bucket, "odd", upload_id)
+
+
+async def test_a_wrong_secret_is_denied_with_what_to_do(s3_url: str, bucket: str) -> None:
+    """The server computes the signature itself, over what was really sent."""
+    wrong = Credentials(access_key=KEY.access_key, secret_key="wrong")  # noqa: S106
+    async with store_at(s3_url, wrong) as store:
+        with pytest.raises(Denied, match="does not belong to the access key"):
+            await store.put_object(bucket, "denied", b"body")
+        with pytest.raises(Denied, match="does not belong to the access key"):
+            await store.create_multipart_upload(bucket, "denied")
+
+    assert leftovers(s3_url, bucket) == []
+
+
+async def test_a_bucket_that_is_not_there_is_missing(s3_url: str) -> None:
+    """The sentence says what to create or configure."""
+    async with store_at(s3_url) as store:
+        with pytest.raises(Missing, match="create it in this region"):
+            await store.create_multipart_upload("no-such-bucket", "key")
+
+
+async def run_probe(url: str, bucket: str, plan: ProbePlan[S3UploadSetting]) -> object:
+    journal = MemoryJournal()
+    async with store_at(url) as store:
+        probe = S3UploadProbe(
+            store, SystemClock(), journal, bucket=bucket, loop_tick_seconds=UNJUDGED_SECONDS
+        )
+        try:
+            return await probe.run(plan)
+        finally:
+            await probe.close()
+            assert await journal.open_entries() == []
+
+
+@pytest.mark.parametrize(
+    ("size", "threads", "part_count"), [(22 * MiB, 3, 5), (5 * MiB, 4, 12), (100 * KiB, 8, 64)]
+)
+async def test_the_probe_measures_and_removes(
+    s3_url: str, bucket: str, size: int, threads: int, part_count: int
+) -> None:
+    """Multipart uploads, single PUTs and small objects: all bytes arrive, and nothing stays."""
+    plan = an_upload_plan(size=size, threads=threads, part=5 * MiB, cost_max=MODEST)
+    outcome = await run_probe(s3_url, bucket, plan)
+
+    assert isinstance(outcome, Observation)
+    assert outcome.failed_count == outcome.throttled_count == 0
+    assert outcome.measures["part_count"] == part_count
+    assert outcome.transferred_bytes == (size if size > 5 * MiB else size * part_count)
+    assert leftovers(s3_url, bucket) == []
+
+
+async def test_a_cancelled_probe_leaves_nothing(s3_url: str, bucket: str) -> None:
+    """Whoever stops in the middle of an upload still aborts it."""
+    plan = an_upload_plan(size=64 * MiB, threads=2, part=5 * MiB, cost_max=MODEST)
+    running = asyncio.create_task(run_probe(s3_url, bucket, plan))
+    while leftovers(s3_url, bucket) == [] and not running.done():  # noqa: ASYNC110  # it happens in the server
+        await asyncio.sleep(0)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+    assert leftovers(s3_url, bucket) == []

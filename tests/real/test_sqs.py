@@ -1,0 +1,142 @@
+"""The SQS client and probe against ElasticMQ with strict limits: handles, limits, empty receives and copies."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.probes.aws import AwsMessageQueues, Credentials, open_message_queues
+from penstock.probes.outside import Missing, ReceivedMessage, Refused
+from penstock.probes.sqs_delivery import SqsDeliveryProbe
+from penstock.units import KiB, MiB
+from penstock.vocabulary import Cost, Observation
+from tests.real.conftest import plain_client
+from tests.real.servers import REGION
+from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
+
+MODEST = Cost(transferred_bytes=64 * MiB, request_count=2000, duration_seconds=4.0)
+UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no test
+
+
+@contextlib.asynccontextmanager
+async def queues_at(url: str) -> AsyncIterator[AwsMessageQueues]:
+    key = Credentials(access_key="any", secret_key="any")  # noqa: S106  # this server checks none
+    async with open_message_queues(region=REGION, endpoint_url=url, credentials=key) as queues:
+        yield queues
+
+
+@contextlib.asynccontextmanager
+async def a_queue(url: str, **attributes: str) -> AsyncIterator[tuple[AwsMessageQueues, str]]:
+    """A queue of the test's own."""
+    async with queues_at(url) as queues:
+        queue_url = await queues.create_queue(f"real-{uuid.uuid4().hex[:12]}", attributes)
+        try:
+            yield queues, queue_url
+        finally:
+            await queues.delete_queue(queue_url)
+
+
+async def receive_one(queues: AwsMessageQueues, url: str) -> ReceivedMessage:
+    (message,) = await queues.receive(url, message_count_max=1, wait_seconds=10)
+    return message
+
+
+async def test_a_message_goes_all_the_way_once(sqs_url: str) -> None:
+    """What is sent alone or in a batch is received with its text, and is gone after its deletion."""
+    async with a_queue(sqs_url) as (queues, url):
+        assert await queues.send(url, ["alone"]) == 1
+        assert await queues.send(url, ["one", "two"]) == 2
+        received: list[ReceivedMessage] = []
+        while len(received) < 3:
+            received += await queues.receive(url, message_count_max=10, wait_seconds=10)
+
+        assert sorted(message.body for message in received) == ["alone", "one", "two"]
+        assert await queues.delete(url, [message.receipt_handle for message in received]) == 3
+        assert (await queues.queue_attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_an_empty_receive_is_an_empty_list(sqs_url: str) -> None:
+    """Some servers answer an empty list, others leave it out: both mean no message."""
+    async with a_queue(sqs_url) as (queues, url):
+        raw = plain_client("sqs", sqs_url).receive_message(QueueUrl=url)
+        assert raw["Messages"] == []
+        assert await queues.receive(url, message_count_max=10, wait_seconds=0) == []
+
+
+async def test_an_old_receipt_handle_is_refused(sqs_url: str) -> None:
+    """A copy that came back has a new handle; the old one deletes nothing, alone or in a batch."""
+    async with a_queue(sqs_url, VisibilityTimeout="1") as (queues, url):
+        await queues.send(url, ["message"])
+        first = await receive_one(queues, url)
+        again = await receive_one(queues, url)
+
+        assert again.message_id == first.message_id
+        assert again.receipt_handle != first.receipt_handle
+        with pytest.raises(Refused, match="ReceiptHandleIsInvalid"):
+            await queues.delete(url, [first.receipt_handle])
+        with pytest.raises(Refused, match="ReceiptHandleIsInvalid"):
+            await queues.delete(url, [first.receipt_handle, first.receipt_handle])
+        newest = await receive_one(queues, url)
+        assert await queues.delete(url, [first.receipt_handle, newest.receipt_handle]) == 1
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Sending a large body directly:ResourceWarning"
+)  # aiohttp's, at over 1 MiB
+async def test_what_is_over_a_limit_is_refused_in_words(sqs_url: str) -> None:
+    """Eleven in a batch, a message over 1 MiB, a poll over 20 s, eleven to receive: each is Refused."""
+    async with a_queue(sqs_url) as (queues, url):
+        with pytest.raises(Refused, match="TooManyEntriesInBatchRequest"):
+            await queues.send(url, ["x"] * 11)
+        with pytest.raises(Refused, match="MessageTooLong"):
+            await queues.send(url, ["x" * (MiB + 1)])
+        with pytest.raises(Refused, match="WaitTimeSeconds"):
+            await queues.receive(url, message_count_max=1, wait_seconds=21)
+        with pytest.raises(Refused, match="MaxNumberOfMessages"):
+            await queues.receive(url, message_count_max=11, wait_seconds=0)
+
+
+async def test_a_queue_that_is_not_there_is_missing(sqs_url: str) -> None:
+    """By name and by URL."""
+    async with a_queue(sqs_url) as (queues, url):
+        with pytest.raises(Missing):
+            await queues.find_queue("no-such-queue")
+        with pytest.raises(Missing):
+            await queues.send(f"{url}-gone", ["x"])
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_the_probe_delivers_every_message_once_and_removes_its_queue(sqs_url: str, batch: int) -> None:
+    """Against strict handles and limits: no failure, no copy, nothing left; the queue goes with the probe."""
+    plan = a_delivery_plan(
+        size=KiB,
+        cost_max=MODEST,
+        batch_message_count=batch,
+        sender_thread_count=2,
+        receiver_thread_count=2,
+        deleter_thread_count=2,
+    )
+    journal = MemoryJournal()
+    async with queues_at(sqs_url) as queues:
+        probe = SqsDeliveryProbe(
+            queues,
+            SystemClock(),
+            journal,
+            queue_name=f"real-probe-{batch}",
+            loop_tick_seconds=UNJUDGED_SECONDS,
+        )
+        outcome = await probe.run(plan)
+        assert await queues.list_queues("real-probe") == [f"real-probe-{batch}"]
+        await probe.close()
+        assert await queues.list_queues("real-probe") == []
+
+    assert isinstance(outcome, Observation)
+    assert outcome.failed_count == outcome.throttled_count == 0
+    assert outcome.measures["sent_count"] == outcome.measures["deleted_count"] > 0
+    assert outcome.measures["duplicate_count"] == outcome.measures["left_count"] == 0
+    assert outcome.request_count <= MODEST.request_count
+    assert await journal.open_entries() == []

@@ -1,4 +1,4 @@
-"""Knows the queueing formulas that the SQS advice rests on: blocking, scalability, waiting.
+"""Knows the queueing formulas that the SQS advice rests on: windows, scalability, batches.
 
 Plain functions of floats: no units are mixed, rates are per second, loads are erlangs (rate times holding
 time).
@@ -16,19 +16,6 @@ WINDOW_MAX = 120_000  # messages in flight that SQS allows
 _RECURSION_PLACES = 128
 
 
-def erlang_b_blocked_fraction(window: int, offered_erlangs: float) -> float:
-    """The fraction of arrivals that find all `window` places taken; insensitive to the holding time's shape.
-
-    B(0) = 1, B(k) = a B(k-1) / (k + a B(k-1)).
-    """
-    blocked = 1.0
-    for place in range(1, window + 1):
-        blocked = offered_erlangs * blocked / (place + offered_erlangs * blocked)
-        if blocked < 1e-12:
-            return 0.0
-    return blocked
-
-
 def erlang_b_window(offered_erlangs: float, blocked_fraction_max: float) -> int:
     """The smallest window that blocks at most this fraction of arrivals."""
     blocked = 1.0
@@ -39,35 +26,9 @@ def erlang_b_window(offered_erlangs: float, blocked_fraction_max: float) -> int:
     return max(window, 1)
 
 
-def scaled_rate_per_second(thread_count: float, alpha: float, sigma: float, kappa: float) -> float:
-    """Gunther's universal scalability law: X(n) = alpha n / (1 + sigma (n-1) + kappa n (n-1))."""
-    n = thread_count
-    return alpha * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0))
-
-
 def peak_thread_count(sigma: float, kappa: float) -> float:
     """Where the universal scalability law turns down: n* = sqrt((1 - sigma) / kappa)."""
     return math.inf if kappa <= 0 else math.sqrt(max(1.0 - sigma, 0.0) / kappa)
-
-
-def queue_wait_seconds(
-    arrival_rate_per_second: float,
-    service_seconds: float,
-    server_count: int,
-    *,
-    arrival_variation: float = 1.0,
-    service_variation: float = 1.0,
-) -> float:
-    """Mean wait before service in a G/G/n queue; inf at or past capacity (Allen-Cunneen, Sakasegawa).
-
-    W = (ca^2 + cs^2)/2 * rho^(sqrt(2(n+1)) - 1) / (n (1 - rho)) * service.
-    """
-    rho = arrival_rate_per_second * service_seconds / server_count
-    if rho >= 1.0:
-        return math.inf
-    shape = (arrival_variation**2 + service_variation**2) / 2.0
-    exponent = math.sqrt(2.0 * (server_count + 1)) - 1.0
-    return float(shape * rho**exponent / (server_count * (1.0 - rho)) * service_seconds)
 
 
 def mean_batch_message_count(
@@ -78,9 +39,10 @@ def mean_batch_message_count(
 
 
 def erlang_b_blocked_fractions(windows: Array, offered_erlangs: Array) -> Array:
-    """`erlang_b_blocked_fraction` for arrays: the recursion for small windows, its limit for large ones.
+    """The fraction of arrivals that find all places of a window taken, whatever the shape of the holding time.
 
-    Past 128 places B ~ phi(z) / (sqrt(a) Phi(z)) with z = (W - a) / sqrt(a), and never less than 1 - W/a.
+    B(0) = 1, B(k) = a B(k-1) / (k + a B(k-1)) for small windows, and its limit for large ones: past 128
+    places B ~ phi(z) / (sqrt(a) Phi(z)) with z = (W - a) / sqrt(a), and never less than 1 - W/a.
     """
     windows, offered = np.broadcast_arrays(windows, np.maximum(offered_erlangs, 1e-9))
     small = np.minimum(windows, _RECURSION_PLACES)

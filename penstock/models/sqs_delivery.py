@@ -22,7 +22,12 @@ from numpy.typing import NDArray
 from penstock.models import sqs_learning as learning
 from penstock.models.duplicate_loop import DeleteLoop
 from penstock.models.model import Appraisal, Array, Fit
-from penstock.models.queueing import WINDOW_MAX, erlang_b_window
+from penstock.models.queueing import (
+    WINDOW_MAX,
+    erlang_b_window,
+    mean_batch_message_count,
+    peak_thread_count,
+)
 from penstock.models.sqs_physics import Drive, Forecast, QueueCosts, forecast, request_seconds
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, Prediction, Scale, knob, knobs
@@ -309,9 +314,10 @@ def _sender_counts(
         enough = enough_senders(costs, size_bytes, rate, batch)
         return sorted({enough, min(enough + 1, 256), min(math.ceil(enough * 1.5), 256)})
     ceiling = _action_rate_max(costs, batch)
+    peak = peak_thread_count(float(costs.contention_fraction[0, 0]), float(costs.coherence_fraction[0, 0]))
     counts: list[int] = []
     for count in _SENDER_COUNTS:
-        if count > max(_STEP_FACTOR_MAX * count_tried, _SENDER_COUNTS[3]):
+        if count > max(_STEP_FACTOR_MAX * count_tried, _SENDER_COUNTS[3]) or 3 * count > max(peak, 3):
             break
         counts.append(count)
         if count * batch / _seconds(costs, "send", batch, size_bytes, thread_count=3.0 * count) > ceiling:
@@ -425,7 +431,7 @@ def _linger_seconds(
 def _usd_per_million_messages(
     context: Context, setting: SqsDeliverySetting, rate: float, linger_seconds: float
 ) -> float:
-    batch = min(float(setting.batch_message_count), 1.0 + rate * linger_seconds)
+    batch = mean_batch_message_count(rate, linger_seconds, setting.batch_message_count)
     billed = math.ceil(max(batch * context.payload_size_bytes, 1) / BILLED_CHUNK_BYTES)
     return (2 * billed + 1) / batch * 1e6 * _USD_PER_REQUEST[context.place.service_class]
 

@@ -73,7 +73,6 @@ class _Evidence:
     """Observations as columns; nan where one does not say."""
 
     drive: Drive
-    payload_size_bytes: Array
     filled: dict[str, Array]  # messages in a request, by action
     seconds: dict[str, Array]  # of a request, by action
     received_rate: Array
@@ -323,9 +322,8 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
             send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
             send_window=column("send_window_message_count"),
             receive_window=column("receive_window_message_count"),
-            payload_size_bytes=float(sizes.mean()),
+            payload_size_bytes=sizes,
         ),
-        payload_size_bytes=sizes,
         filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
         seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
         received_rate=measured("received_count") / durations,
@@ -392,10 +390,9 @@ def _misfits(theta: Array, evidence: _Evidence) -> tuple[dict[str, Array], Array
     drive = evidence.drive
     seconds = {}
     for action, observed in evidence.seconds.items():
-        expected = request_seconds(costs, action, evidence.filled[action], 1.0, drive.thread_count)[0]
-        if action != "delete":
-            per_byte = float(costs.payload_seconds_per_byte[0, 0])
-            expected = expected + (evidence.payload_size_bytes - 1.0) * per_byte * evidence.filled[action]
+        expected = request_seconds(
+            costs, action, evidence.filled[action], drive.payload_size_bytes, drive.thread_count
+        )[0]
         if action == "receive":
             expected = np.where(evidence.has_idle_receives, _with_idle_wait(expected, evidence), expected)
         seconds[action] = np.log(observed / expected)

@@ -55,7 +55,7 @@ class Drive:
     send_rate_limit_per_second: Array
     send_window: Array
     receive_window: Array
-    payload_size_bytes: float
+    payload_size_bytes: Array | float
     work_seconds: float = 0.0
 
     @property
@@ -79,7 +79,7 @@ class Forecast:
 
 
 def request_seconds(
-    costs: QueueCosts, action: str, batch: Array, payload_size_bytes: float, thread_count: Array
+    costs: QueueCosts, action: str, batch: Array, payload_size_bytes: Array | float, thread_count: Array
 ) -> Array:
     """Mean seconds of one request for `batch` messages while `thread_count` threads are busy."""
     fixed = getattr(costs, f"{action}_request_seconds")

@@ -213,7 +213,7 @@ def _explanation(conditions: Conditions, setting: SqsDeliverySetting, loop: Dele
         return f"{setting.send_rate_limit_messages_per_second:.4g} of {goal} can be carried{short}"
     danger = (
         "without the receive window the queue collapses by itself"
-        if loop.load > 1.0
+        if loop.load >= 1.0
         else f"without the receive window a deleter stopped for {loop.outage_seconds_max():.0f} s collapses the queue"
     )
     return f"carries {goal} with deleters at most 70 % busy; {danger}"

@@ -10,7 +10,7 @@ from penstock.lab.queue_campaign import QueueWorld, RequestTime
 from penstock.models.model import Fit
 from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Context, Demand, Observation, Place, knobs, setting_values
+from penstock.vocabulary import Context, Demand, Observation, Origin, Place, knobs, setting_values
 
 MODEL = SqsDeliveryModel()
 # The deleter is a little slower than the sender, as in the seed, and everything takes about 20 ms.
@@ -149,6 +149,39 @@ def test_a_place_that_changed_is_learned_anew() -> None:
     assert fit.drift_count == 1
     assert fit.parameters["send_request_seconds"].expected == pytest.approx(0.034, rel=0.1)
     assert MODEL.fit(PLACE, before, prior=None, seed=1).drift_count == 0
+
+
+def test_an_application_that_says_little_is_still_evidence() -> None:
+    """Only bytes and time: goodput is learned, and no request time is made up."""
+    reported = [
+        dataclasses.replace(observe(WORLD, s, seed=i, number=i), measures={}, origin=Origin.APPLICATION)
+        for i, s in enumerate(MODEL.ramp(CONTEXT))
+    ]
+    fit = MODEL.fit(PLACE, reported, prior=None, seed=1)
+    assert fit.observation_count == len(reported)
+    setting = reported[1].setting
+    expected = MODEL.predict(fit, CONTEXT, setting, Demand())["goodput_messages_per_second"].expected
+    assert expected == pytest.approx(MODEL.measured_value(reported[1]), rel=0.15)
+
+
+def test_large_messages_take_longer_and_one_fit_serves_all_sizes() -> None:
+    """Probes of 1 KiB and of 64 KiB at 2 MB/s: both are predicted from the one fit."""
+    large = Context(place=PLACE, payload_size_bytes=64 * KiB)
+    slower = dataclasses.replace(
+        WORLD,
+        send=RequestTime(fixed_seconds=0.017, message_seconds=0.001 + 64 * KiB / 2e6),
+        receive=RequestTime(fixed_seconds=0.015, message_seconds=0.001 + 64 * KiB / 2e6),
+    )
+    small_probes = [observe(WORLD, s, seed=i, number=i) for i, s in enumerate(MODEL.ramp(CONTEXT))]
+    large_probes = [
+        dataclasses.replace(observe(slower, s, seed=40 + i, number=40 + i), context=large)
+        for i, s in enumerate(MODEL.ramp(CONTEXT))
+    ]
+    fit = MODEL.fit(PLACE, [*small_probes, *large_probes], prior=None, seed=1)
+    for probe in (small_probes[2], large_probes[2]):
+        prediction = MODEL.predict(fit, probe.context, probe.setting, Demand())
+        expected = prediction["goodput_messages_per_second"].expected
+        assert expected == pytest.approx(MODEL.measured_value(probe), rel=0.1)
 
 
 def test_a_fifo_queue_starts_from_its_quota() -> None:

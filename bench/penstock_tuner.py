@@ -26,7 +26,9 @@ class PenstockTuner:
         self._context = context
         self._limits = limits
         self._model = _model(limits)
-        self._demand = Demand(memory_bytes_max=limits.memory_bytes_max, thread_count_max=limits.thread_count_max)
+        self._demand = Demand(
+            memory_bytes_max=limits.memory_bytes_max, thread_count_max=limits.thread_count_max
+        )
         self._history: list[Observation[S3UploadSetting]] = []
         self._prior: Fit | None = None
         self._conclusion: Conclusion[S3UploadSetting] | None = None
@@ -35,7 +37,9 @@ class PenstockTuner:
         self._seed = 0
 
     def warm(
-        self, prior_observations: Sequence[Observation[S3UploadSetting]], prior_surface_description: SurfaceDescription
+        self,
+        prior_observations: Sequence[Observation[S3UploadSetting]],
+        prior_surface_description: SurfaceDescription,
     ) -> None:
         """Fit the neighbour first."""
         model = _model(prior_surface_description.limits)
@@ -46,7 +50,8 @@ class PenstockTuner:
         """The plan of the last deliberation."""
         self._seed = seed
         plan = self._concluded().plan
-        assert plan is not None, "every probe is affordable here"
+        if plan is None:
+            raise RuntimeError("no probe was affordable, though the budget is without bounds")
         return self._clip(plan.setting)
 
     def tell(self, observation: Observation[S3UploadSetting]) -> None:

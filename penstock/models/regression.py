@@ -73,7 +73,10 @@ class Measurements:
 class Misfit:
     """The Gaussian process of what the law does not say."""
 
-    amplitude: float = 0.0
+    amplitude: float = 0.0  # the likeliest: what corrects predictions
+    doubt: float = (
+        0.0  # the root of the mean square over what it may be: what widens intervals and invites probes
+    )
     length_octaves: tuple[float, float] = (1.5, 3.0)
     group_spread: float = 0.2  # how far another client may be off, as a whole
 
@@ -184,10 +187,7 @@ MISFIT_MEASUREMENT_COUNT_MIN = 5
 
 
 def learn_misfit(problem: Problem, peak: Peak) -> Misfit:
-    """The misfit around the peak, averaged over what its amplitude and lengths may be.
-
-    Averaging instead of choosing keeps a little doubt about the law also where it seems to fit.
-    """
+    """The likeliest misfit around the peak, and how large it may be all the same."""
     shapes = [(a, lengths) for a in _AMPLITUDES for lengths in _LENGTHS]
     scores = np.array([np.log(_AMPLITUDES[a]) for a, _ in shapes])
     if int(problem.data.has_misfit.sum()) >= MISFIT_MEASUREMENT_COUNT_MIN:
@@ -195,8 +195,14 @@ def learn_misfit(problem: Problem, peak: Peak) -> Misfit:
     weights = np.exp(scores - scores.max())
     weights /= weights.sum()
     likeliest = int(np.argmax([w if a > 0 else 0.0 for w, (a, _) in zip(weights, shapes, strict=True)]))
-    amplitude = float(np.sqrt(sum(w * a**2 for w, (a, _) in zip(weights, shapes, strict=True))))
-    return Misfit(amplitude=amplitude, length_octaves=shapes[likeliest][1])
+    by_amplitude = {
+        a: sum(w for w, (b, _) in zip(weights, shapes, strict=True) if a == b) for a in _AMPLITUDES
+    }
+    return Misfit(
+        amplitude=max(by_amplitude, key=lambda a: by_amplitude[a]),
+        doubt=float(np.sqrt(sum(w * a**2 for a, w in by_amplitude.items()))),
+        length_octaves=shapes[likeliest][1],
+    )
 
 
 def _marginals(problem: Problem, peak: Peak, shapes: list[tuple[float, tuple[float, float]]]) -> Array:
@@ -205,7 +211,7 @@ def _marginals(problem: Problem, peak: Peak, shapes: list[tuple[float, tuple[flo
     jacobian = _jacobian(law, peak.theta[None])[0]
     explained = jacobian @ problem.prior.covariance @ jacobian.T
     residual = data.log_values - law(peak.theta[None])[0]
-    doubts = np.array([-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.8) ** 2 for sigma in _SIGMAS])
+    doubts = np.array([-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.7) ** 2 for sigma in _SIGMAS])
     scores = np.empty(len(shapes))
     for index, (amplitude, lengths) in enumerate(shapes):
         misfit = Misfit(amplitude=amplitude, length_octaves=lengths)

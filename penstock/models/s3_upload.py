@@ -466,6 +466,7 @@ class _Posterior:
             "draws": self.draws.tolist(),
             "sigma": self.sigma,
             "misfit_amplitude": self.misfit.amplitude,
+            "misfit_doubt": self.misfit.doubt,
             "misfit_length_octaves": list(self.misfit.length_octaves),
             "rows": [list(row) for row in self.evidence.rows],
             "weights": self.weights.tolist(),
@@ -478,41 +479,52 @@ class _Posterior:
         return cls(
             draws=np.array(state["draws"], dtype=np.float64),
             sigma=state["sigma"],
-            misfit=Misfit(amplitude=state["misfit_amplitude"], length_octaves=(first, second)),
+            misfit=Misfit(
+                amplitude=state["misfit_amplitude"],
+                doubt=state["misfit_doubt"],
+                length_octaves=(first, second),
+            ),
             evidence=_Evidence(rows=tuple(tuple(row) for row in state["rows"])),
             weights=np.array(state["weights"], dtype=np.float64),
             credit_bytes=state["credit_bytes"],
         )
 
-    def log_throughput(self, transfers: _Transfers) -> tuple[Array, Array]:
-        """Draws of the logarithm (draws, settings), and the variance that the misfit adds (settings,)."""
+    def log_throughput(self, transfers: _Transfers) -> Array:
+        """Draws of the logarithm, (draws, settings)."""
         values = transfers.log_throughput(self.draws)
-        if not self.evidence.rows:
-            return values, np.full(values.shape[1], self.misfit.amplitude**2)
-        shift, gain, reach = self._misfit_at(transfers)
-        variance = self.misfit.amplitude**2 - np.einsum("sn,ns->s", reach, gain)
-        return values + shift, np.maximum(variance, 0.0)
+        if self.misfit.amplitude == 0 or not self.evidence.rows:
+            return values
+        return np.asarray(values + self._misfit_at(transfers, self.misfit)[0], dtype=np.float64)
+
+    def misfit_variance(self, transfers: _Transfers) -> Array:
+        """How much the law may be off at each setting, as a variance (settings,)."""
+        doubted = replace(self.misfit, amplitude=self.misfit.doubt)
+        known = np.zeros(len(transfers.n))
+        if self.evidence.rows:
+            _, gain, reach = self._misfit_at(transfers, doubted)
+            known = np.einsum("sn,ns->s", reach, gain)
+        return np.maximum(doubted.amplitude**2 - known, 0.0)
 
     def sampled(self, transfers: _Transfers) -> Array:
         """Draws of the logarithm with the misfit drawn as well, so that settings far from any measurement differ."""
         values = transfers.log_throughput(self.draws)
-        here = _coordinates(transfers)
-        covariance = self.misfit.amplitude**2 * matern(here, here, self.misfit.length_octaves)
+        here, doubted = _coordinates(transfers), replace(self.misfit, amplitude=self.misfit.doubt)
+        covariance = doubted.amplitude**2 * matern(here, here, doubted.length_octaves)
         if self.evidence.rows:
-            shift, gain, reach = self._misfit_at(transfers)
+            shift, gain, reach = self._misfit_at(transfers, doubted)
             values, covariance = values + shift, covariance - reach @ gain
         factor = np.linalg.cholesky(covariance + 1e-6 * np.eye(len(here)))
         normal = np.random.default_rng(len(here)).standard_normal((len(values) // 2, len(here)))
         wiggles = np.concatenate([normal, -normal])[: len(values)] @ factor.T
         return np.asarray(values + wiggles, dtype=np.float64)
 
-    def _misfit_at(self, transfers: _Transfers) -> tuple[Array, Array, Array]:
+    def _misfit_at(self, transfers: _Transfers, misfit: Misfit) -> tuple[Array, Array, Array]:
         """What the Gaussian process adds to each draw, the gain that does it, and the covariance with the evidence."""
         data = self.evidence.measurements()
-        reach = matern(_coordinates(transfers), data.coordinates, self.misfit.length_octaves)
-        reach = np.asarray(self.misfit.amplitude**2 * reach * data.has_misfit, dtype=np.float64)
+        reach = matern(_coordinates(transfers), data.coordinates, misfit.length_octaves)
+        reach = np.asarray(misfit.amplitude**2 * reach * data.has_misfit, dtype=np.float64)
         residual = data.log_values - self.evidence.law()(self.draws)
-        noise = noise_covariance(data, self.misfit, self.sigma, self.weights)
+        noise = noise_covariance(data, misfit, self.sigma, self.weights)
         gain = np.asarray(np.linalg.solve(noise, reach.T), dtype=np.float64)
         return np.asarray(residual @ gain, dtype=np.float64), gain, reach
 
@@ -533,6 +545,9 @@ _RAMP_PART_BYTES = 8 * MiB
 _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
 _PROBE_WAVES = 3
 _PROBE_SECONDS = 2.0
+_MULTIPART_REQUESTS = (
+    6  # create, complete, and at worst what removes it again; a single PUT is one DELETE a thread
+)
 _INTERVAL = (
     1.9  # standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings
 )
@@ -592,13 +607,12 @@ class S3UploadModel:
         size = max(context.payload_size_bytes, 1)
         s = min(setting.part_size_bytes, size)
         transfers = self._transfers(context, [setting], Demand())
-        rate = float(
-            np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))[0]).mean()
-        )
+        rate = float(np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))).mean())
         wanted = max(_PROBE_WAVES * setting.thread_count * s, rate * _PROBE_SECONDS)
         transferred = wanted if size <= PART_SIZE_BYTES_MIN else min(wanted, size)
         transferred = ceil(transferred / s) * s
-        requests = ceil(transferred / s) + 4  # create, complete, and cleaning up
+        parts = ceil(transferred / s)
+        requests = parts + (_MULTIPART_REQUESTS if s < size else min(setting.thread_count, parts))
         seconds = transferred / rate + 1.0
         limits = burst.ceiling(context.place.instance_type)
         spare = limits.baseline_bytes_per_second * seconds if limits and limits.is_burstable else inf
@@ -666,7 +680,7 @@ class S3UploadModel:
         """Posterior means; a stated bandwidth limit caps the value."""
         posterior = _Posterior.from_state(fit.state)
         transfers = self._transfers(context, settings, demand)
-        logs = posterior.log_throughput(transfers)[0]
+        logs = posterior.log_throughput(transfers)
         value = np.exp(logs).mean(axis=0)
         latency = self._object_latency(posterior, context, settings, demand, logs)
         if demand.bandwidth_bytes_per_second_max is not None:
@@ -707,7 +721,7 @@ class S3UploadModel:
         posterior = _Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
         n, s = float(transfers.n[0]), float(transfers.s[0])
-        rate = float(np.exp(posterior.log_throughput(transfers)[0]).mean())
+        rate = float(np.exp(posterior.log_throughput(transfers)).mean())
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": _threshold_bytes(posterior, setting),
@@ -834,15 +848,26 @@ def _learn(place: Place, evidence: _Evidence, neighbour: Fit | None, seed: int) 
         peak=peak,
         misfit=problem.misfit,
         residual_fraction_p50=residual,
-        is_off_model=problem.misfit.amplitude >= _OFF_MODEL_AMPLITUDE
-        or (residual > _OFF_MODEL_RESIDUAL and len(problem.data) >= 8),
+        is_off_model=_is_off_model(problem, peak, residual),
         drift_count=drift_count,
         cusum_level=changed.level,
     )
 
 
 _OFF_MODEL_RESIDUAL = 0.25
+_OFF_MODEL_SIGMA = 0.3
+_OFF_MODEL_COUNT_MIN = 6
 _OFF_MODEL_AMPLITUDE = 0.35
+
+
+def _is_off_model(problem: Problem, peak: Peak, residual: float) -> bool:
+    """Whether the law leaves more unexplained than transfers vary by."""
+    if int(problem.data.has_misfit.sum()) < _OFF_MODEL_COUNT_MIN:
+        return False
+    too_wrong = problem.misfit.amplitude >= _OFF_MODEL_AMPLITUDE
+    return too_wrong or residual > _OFF_MODEL_RESIDUAL or peak.sigma >= _OFF_MODEL_SIGMA
+
+
 _SIGMA_COMPARED = 0.12  # noise, when explanations are compared
 _NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the measurements speak against it
 
@@ -1026,9 +1051,9 @@ def _credits(place: Place, observations: Sequence[Observation[S3UploadSetting]])
 
 def _interval(posterior: _Posterior, transfers: _Transfers, *, is_single: bool = False) -> Estimate:
     """The 90 % interval of one future measurement, with the dips that it may meet."""
-    logs, extra = posterior.log_throughput(_single(transfers) if is_single else transfers)
-    values = logs[:, 0]
-    spread = float(np.sqrt(values.var() + extra[0] + posterior.sigma**2))
+    meant = _single(transfers) if is_single else transfers
+    values = posterior.log_throughput(meant)[:, 0]
+    spread = float(np.sqrt(values.var() + posterior.misfit_variance(meant)[0] + posterior.sigma**2))
     count = float(posterior.weights.sum())
     reach = _INTERVAL * spread * (1.0 + 1.5 / (3.0 + count))
     dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))

@@ -150,7 +150,7 @@ def _is_near(measured: Any, advised: Any) -> bool:
 
 
 _LIMITS = {
-    "connections": "more connections would help but for the limit on them",
+    "connections": "what one connection carries is the limit",
     "host-ceiling": "the host's network is full",
     "request-rate": "the service's request rate is reached",
     "client-cpu": "the client's CPU is the limit",

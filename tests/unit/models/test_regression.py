@@ -101,7 +101,7 @@ def test_misfit_grows_where_the_law_is_wrong() -> None:
     """A wave on the line is misfit; a straight line is not."""
     straight = Problem(law=line, data=measured(noisy_line(sigma=0.03)), prior=WIDE)
     bent = Problem(law=line, data=measured(noisy_line(sigma=0.03) + 0.4 * np.sin(2.0 * X)), prior=WIDE)
-    small, large = (learn_misfit(p, maximise(p, STARTS)).amplitude for p in (straight, bent))
+    small, large = (learn_misfit(p, maximise(p, STARTS)).doubt for p in (straight, bent))
     assert small < 0.1
     assert large > 0.2
 

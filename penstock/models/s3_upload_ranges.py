@@ -1,4 +1,4 @@
-"""Knows how to keep the upload model to the settings that one client can be told: ranges, whole MiB, and no-go areas.
+"""Knows how to keep the upload model to the settings that one client can be told: ranges, and whole MiB.
 
 A client has limits of its own: a fixed part size, at least so many threads. The physics stay those of the upload
 model; only what may be tried and advised is narrowed.
@@ -62,13 +62,11 @@ class UploadRanges:
 class RangedS3UploadModel(S3UploadModel):
     """The upload model for one client. Part sizes are whole MiB where the ranges admit it: every client takes those.
 
-    `avoided` are single settings that are neither tried nor advised; `too_demanding` are settings beyond which
-    nothing is: all that have at least as many threads and parts at least as large.
+    `avoided` are settings that are neither tried nor advised.
     """
 
     thread_count_min: int = 1
     avoided: frozenset[S3UploadSetting] = frozenset()
-    too_demanding: frozenset[S3UploadSetting] = frozenset()
 
     def legal(self, context: Context, setting: S3UploadSetting) -> S3UploadSetting:
         """The nearest setting within the ranges that S3 accepts; a part may be larger than the object."""
@@ -95,19 +93,11 @@ class RangedS3UploadModel(S3UploadModel):
 
     def _allowed(self, settings: list[S3UploadSetting]) -> list[S3UploadSetting]:
         """Without those to be avoided; all of them where nothing else is left, for there must be an answer."""
-        allowed = [
-            x
-            for x in settings
-            if x not in self.avoided and not any(is_as_demanding(x, hurdle) for hurdle in self.too_demanding)
-        ]
-        return allowed or settings
+        return [x for x in settings if x not in self.avoided] or settings
 
 
 def ranged_model(
-    ranges: UploadRanges,
-    *,
-    avoided: frozenset[S3UploadSetting] = frozenset(),
-    too_demanding: frozenset[S3UploadSetting] = frozenset(),
+    ranges: UploadRanges, avoided: frozenset[S3UploadSetting] = frozenset()
 ) -> RangedS3UploadModel:
     """The upload model within these ranges."""
     return RangedS3UploadModel(
@@ -116,10 +106,4 @@ def ranged_model(
         part_size_bytes_min=ranges.part_size_bytes_min,
         part_size_bytes_max=ranges.part_size_bytes_max,
         avoided=avoided,
-        too_demanding=too_demanding,
     )
-
-
-def is_as_demanding(setting: S3UploadSetting, other: S3UploadSetting) -> bool:
-    """Whether it asks for at least as much of both knobs."""
-    return setting.thread_count >= other.thread_count and setting.part_size_bytes >= other.part_size_bytes

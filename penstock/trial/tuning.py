@@ -6,15 +6,17 @@ disturb. The history is the file of trials, so that a tuning which was interrupt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from math import ceil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from math import ceil, isqrt
 from typing import Any
 
 from penstock.clock import Clock
 from penstock.models.s3_upload import S3UploadSetting
-from penstock.models.s3_upload_ranges import UploadRanges, is_as_demanding, ranged_model
-from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.models.s3_upload_ranges import RangedS3UploadModel, UploadRanges, ranged_model
+from penstock.optimizer.deliberation import Question, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.trial.tuning_command import Failure, Report
 from penstock.trial.tuning_state import StateFile, Trial
@@ -32,7 +34,7 @@ from penstock.vocabulary import (
 
 PROBE_COUNT = 12  # by then the advice is within a few percent of the best, and more changes little
 GIVE_UP_AFTER = 3  # failures in a row when nothing has worked: the command is broken, not the setting
-_PAUSE = 2  # trials for which nothing as demanding is tried after a failure
+_PAUSE = 2  # trials for which a failure alone counts
 _UNBOUNDED = Cost(
     transferred_bytes=10**15, request_count=10**9, usd=1e9, credit_bytes=10**15, duration_seconds=1e9
 )  # each trial moves the whole object whatever the setting, so no setting is dearer than another
@@ -153,27 +155,23 @@ def tune(
 
 def propose(task: Task, trials: Sequence[Trial]) -> ProbePlan[S3UploadSetting]:
     """What to try next; the same trials and seed always lead to the same proposal."""
-    avoided, too_demanding = _no_go_areas(trials, is_advice=False)
-    model = ranged_model(task.ranges, avoided=avoided, too_demanding=too_demanding)
-    conclusion: Conclusion[S3UploadSetting] = deliberate(
-        model, _question(task, trials, next_context=task.context)
-    )
-    assert conclusion.plan is not None, "nothing is unaffordable here"
-    return conclusion.plan
+    possible = _possible(task, trials, is_advice=False)
+    conclusion = deliberate(possible.model, _question(task, possible.demand, trials, task.context))
+    plan: ProbePlan[S3UploadSetting] | None = conclusion.plan
+    assert plan is not None, "nothing is unaffordable here"
+    return plan
 
 
 def advise(task: Task, trials: Sequence[Trial], clock: Clock) -> Recommendation[S3UploadSetting]:
     """The advice after these trials. Raises TuningError when none of them worked."""
     if not any(trial.report for trial in trials):
         raise TuningError("no trial was finished, so there is nothing to advise")
-    avoided, too_demanding = _no_go_areas(trials, is_advice=True)
-    model = ranged_model(task.ranges, avoided=avoided, too_demanding=too_demanding)
-    conclusion: Conclusion[S3UploadSetting] = deliberate(model, _question(task, trials, next_context=None))
+    possible = _possible(task, trials, is_advice=True)
     return recommend(
-        model,
-        conclusion.fit,
+        possible.model,
+        deliberate(possible.model, _question(task, possible.demand, trials, None)).fit,
         task.context,
-        task.demand,
+        possible.demand,
         previous=None,
         now=clock.now(),
         validity_seconds=_VALIDITY_SECONDS,
@@ -181,28 +179,39 @@ def advise(task: Task, trials: Sequence[Trial], clock: Clock) -> Recommendation[
 
 
 def _question(
-    task: Task, trials: Sequence[Trial], *, next_context: Context | None
+    task: Task, demand: Demand, trials: Sequence[Trial], next_context: Context | None
 ) -> Question[S3UploadSetting]:
     return Question(
         place=task.context.place,
-        observations=tuple(_observation(task, trial, trial.report) for trial in trials if trial.report),
+        observations=tuple(_observations(task, trials)),
         prior=None,
         next_context=next_context,
         cost_max=_UNBOUNDED,
-        demand=task.demand,
+        demand=demand,
         seed=task.seed + len(trials),  # also a failed trial moves chance on
     )
 
 
-def _observation(task: Task, trial: Trial, report: Report) -> Observation[S3UploadSetting]:
+def _observations(task: Task, trials: Sequence[Trial]) -> Iterator[Observation[S3UploadSetting]]:
+    """What worked, in the order of the trials, whatever the clock did meanwhile."""
+    newest_at = datetime.min.replace(tzinfo=UTC)
+    for trial in trials:
+        if trial.report is not None:
+            newest_at = max(trial.started_at, newest_at + timedelta(microseconds=1))
+            yield _observation(task, trial.setting, trial.report, newest_at)
+
+
+def _observation(
+    task: Task, setting: S3UploadSetting, report: Report, started_at: datetime
+) -> Observation[S3UploadSetting]:
     transferred_bytes = round(report.transferred_bytes)
     return Observation(
         context=task.context,
-        setting=trial.setting,
-        started_at=trial.started_at,
+        setting=setting,
+        started_at=started_at,
         duration_seconds=report.duration_seconds,
         transferred_bytes=transferred_bytes,
-        request_count=ceil(transferred_bytes / trial.setting.part_size_bytes) + report.throttled_count,
+        request_count=ceil(transferred_bytes / setting.part_size_bytes) + report.throttled_count,
         throttled_count=report.throttled_count,
         failed_count=report.failed_count,
         origin=Origin.APPLICATION,
@@ -243,20 +252,57 @@ def _give_up_on_a_broken_command(trials: Sequence[Trial]) -> None:
     )
 
 
-def _no_go_areas(
-    trials: Sequence[Trial], *, is_advice: bool
-) -> tuple[frozenset[S3UploadSetting], frozenset[S3UploadSetting]]:
-    """Settings to avoid, and settings beyond which nothing is tried or advised, as failures suggest.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Possible:
+    """What the client seems able to do."""
 
-    Whatever fails (memory, connections) fails the more with more threads or larger parts, until one that is as
-    demanding works. A time-out says only that this setting is too slow. After one failure a setting is given a rest
-    and another chance; it is not advised until it has worked.
+    model: RangedS3UploadModel
+    demand: Demand
+
+
+def _possible(task: Task, trials: Sequence[Trial], *, is_advice: bool) -> _Possible:
+    """The task, narrowed by what failures suggest.
+
+    After one failure a setting gets a rest and another chance; it is not advised until it has worked. A time-out says
+    no more than that. Other failures together suggest a limit: on threads if nothing worked with as many, else on
+    memory if nothing worked with as much. Up to half-way between what worked and what failed is tried, so that the
+    limit is found by halving; what is advised keeps to what worked.
     """
     worked = [trial.setting for trial in trials if trial.report]
-    failed = [trial for trial in trials if trial.failure]
-    recent = {trial.setting for trial in trials[-_PAUSE:] if trial.failure}
-    counts = {x: sum(trial.setting == x for trial in failed) for x in {trial.setting for trial in failed}}
-    closed = {x for x, count in counts.items() if is_advice or count > 1 or x in recent}
-    slow = {trial.setting for trial in failed if trial.failure and trial.failure.is_timeout}
-    too_demanding = {x for x in closed - slow if not any(is_as_demanding(other, x) for other in worked)}
-    return frozenset(closed - set(worked)), frozenset(too_demanding)
+    recent = [trial.setting for trial in trials[-_PAUSE:] if trial.failure]
+    counts = Counter(trial.setting for trial in trials if trial.failure)
+    avoided = {x for x, count in counts.items() if is_advice or count > 1 or x in recent} - set(worked)
+    failed = [trial.setting for trial in trials if trial.failure and not trial.failure.is_timeout]
+    if len(failed) == 1 and not is_advice:
+        failed = [x for x in failed if x in recent]
+    ranges, demand = _within_limits(task, worked, failed, is_advice=is_advice)
+    return _Possible(model=ranged_model(ranges, frozenset(avoided)), demand=demand)
+
+
+def _within_limits(
+    task: Task, worked: Sequence[S3UploadSetting], failed: Sequence[S3UploadSetting], *, is_advice: bool
+) -> tuple[UploadRanges, Demand]:
+    """The ranges with a limit on threads, or the demand with one on memory, whichever explains what failed."""
+    ranges, demand = task.ranges, task.demand
+    threads = _limit([x.thread_count for x in worked], [x.thread_count for x in failed], is_advice=is_advice)
+    if threads is not None and any(x.thread_count > ranges.thread_count_min for x in failed):
+        most = max(min(threads, ranges.thread_count_max), ranges.thread_count_min)
+        return replace(ranges, thread_count_max=most), demand
+    size = task.object_size_bytes
+    memory = _limit([_held(x, size) for x in worked], [_held(x, size) for x in failed], is_advice=is_advice)
+    if memory is not None:
+        demand = replace(demand, memory_bytes_max=min(memory, demand.memory_bytes_max or memory))
+    return ranges, demand
+
+
+def _limit(worked: Sequence[int], failed: Sequence[int], *, is_advice: bool) -> int | None:
+    """How far to go, if a limit between these explains the failures; None when it does not."""
+    most, least = max(worked, default=1), min(failed, default=0)
+    if least <= most:
+        return None
+    return most if is_advice else isqrt(most * least)
+
+
+def _held(setting: S3UploadSetting, object_size_bytes: int) -> int:
+    """Bytes in memory, for a client that holds one part for each thread."""
+    return setting.thread_count * min(setting.part_size_bytes, object_size_bytes)

@@ -1,0 +1,112 @@
+"""The file that a tuning is resumed from: crashes, strangers and rivals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.models.s3_upload_ranges import UploadRanges
+from penstock.trial.tuning_command import Failure
+from penstock.trial.tuning_state import Subject, Trial, TuningStateError, default_path, open_state
+from penstock.units import MiB
+from tests.unit.trial.tuned_clients import Client, a_setting, a_trial
+
+SUBJECT = Subject(command="./upload.sh", object_size_bytes=512 * MiB, ranges=UploadRanges())
+WORKED = a_trial(Client(), a_setting(4), 0)
+FAILED = a_trial(Client(), a_setting(16), 1, Failure(reason="no", stderr_tail="\ufffd\n", is_timeout=True))
+
+
+def keep(path: Path, *trials: Trial, subject: Subject = SUBJECT, restart: bool = False) -> tuple[Trial, ...]:
+    """Open the state, append these trials; what was in it before."""
+    with open_state(path, subject, restart=restart) as state:
+        before = state.trials
+        for trial in trials:
+            state.append(trial)
+    return before
+
+
+def test_trials_come_back_as_they_were(tmp_path: Path) -> None:
+    """Settings, reports, reasons and dates survive."""
+    path = tmp_path / "new" / "folder" / "state"
+    keep(path, WORKED, FAILED)
+    assert keep(path) == (WORKED, FAILED)
+
+
+def test_a_torn_last_line_is_forgotten(tmp_path: Path) -> None:
+    """Wherever a crash tore the file, the whole lines count, and appending goes on after them."""
+    path = tmp_path / "state"
+    keep(path, WORKED, FAILED)
+    whole = path.read_bytes()
+    header_length = whole.index(b"\n") + 1
+    first_length = whole.index(b"\n", header_length) + 1
+    for length in (0, 1, header_length - 1, header_length, first_length - 1, first_length, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        expected = (WORKED,) if length >= first_length else ()
+        assert keep(path) == expected, length
+        keep(path, WORKED)
+        assert keep(path) == (*expected, WORKED), length
+
+
+def test_restart_forgets(tmp_path: Path) -> None:
+    """What was known is gone, also of another subject."""
+    path = tmp_path / "state"
+    keep(path, WORKED)
+    other = Subject(command="./other.sh", object_size_bytes=1, ranges=UploadRanges())
+    assert keep(path, subject=other, restart=True) == ()
+    assert keep(path, subject=other) == ()
+
+
+def test_failures_alone_are_no_beginning(tmp_path: Path) -> None:
+    """When nothing ever worked, the next run begins anew."""
+    path = tmp_path / "state"
+    keep(path, FAILED)
+    assert keep(path) == ()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("content", [b"dear diary", b"a\nb\n", b"\n", b"{}\n", b"\xff", b"[" * 9000 + b"\n"])
+def test_a_file_that_is_not_ours_is_left_alone(content: bytes, restart: bool, tmp_path: Path) -> None:
+    """Naming the wrong file costs nothing, even with --restart."""
+    path = tmp_path / "precious"
+    path.write_bytes(content)
+    with pytest.raises(TuningStateError, match="left alone"):
+        keep(path, restart=restart)
+    assert path.read_bytes() == content
+
+
+def test_another_subject_is_refused(tmp_path: Path) -> None:
+    """Trials of one command say nothing about another."""
+    path = tmp_path / "state"
+    keep(path, WORKED)
+    other = Subject(command="./upload.sh", object_size_bytes=1, ranges=UploadRanges())
+    with pytest.raises(TuningStateError, match="another command, size or range"):
+        keep(path, subject=other)
+    assert keep(path) == (WORKED,)
+
+
+def test_one_tuning_at_a_time(tmp_path: Path) -> None:
+    """Two at once would measure each other."""
+    path = tmp_path / "state"
+    with open_state(path, SUBJECT, restart=False), pytest.raises(TuningStateError, match="at work"):
+        keep(path)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """The sentence says what to do."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TuningStateError, match="--state"):
+        keep(tmp_path / "file" / "state")
+
+
+def test_each_subject_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Command, size and ranges each make another file, in the user's state directory."""
+    others = [
+        Subject(command="./other.sh", object_size_bytes=512 * MiB, ranges=UploadRanges()),
+        Subject(command="./upload.sh", object_size_bytes=1, ranges=UploadRanges()),
+        Subject(command="./upload.sh", object_size_bytes=512 * MiB, ranges=UploadRanges(thread_count_max=9)),
+    ]
+    paths = {default_path(subject, {"XDG_STATE_HOME": str(tmp_path)}) for subject in [SUBJECT, *others]}
+    assert len(paths) == 4
+    assert {path.parent for path in paths} == {tmp_path / "penstock"}
+    assert default_path(SUBJECT, {"XDG_STATE_HOME": "relative"}).is_relative_to(Path.home())

@@ -1,0 +1,140 @@
+"""Knows some clients to be tuned: their physics is known, and a run of them takes no time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import ceil, exp
+from pathlib import Path
+
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3_upload_ranges import UploadRanges
+from penstock.trial.tuning import Task, Tuning, tune
+from penstock.trial.tuning_command import Failure, Report
+from penstock.trial.tuning_state import StateFile, Subject, Trial, open_state
+from penstock.units import MiB
+from penstock.vocabulary import Demand
+
+SIZE = 512 * MiB
+FIRST_AT = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def a_setting(threads: int, part_mib: float = 8) -> S3UploadSetting:
+    """A setting in the units that people use."""
+    return S3UploadSetting(thread_count=threads, part_size_bytes=round(part_mib * MiB))
+
+
+def a_task(
+    *,
+    ranges: UploadRanges | None = None,
+    probe_count: int = 12,
+    seed: int = 0,
+    demand: Demand | None = None,
+    size: int = SIZE,
+) -> Task:
+    """What is wanted, by naming only what matters."""
+    return Task(
+        object_size_bytes=size,
+        ranges=ranges or UploadRanges(),
+        demand=demand or Demand(),
+        probe_count=probe_count,
+        seed=seed,
+    )
+
+
+@dataclass
+class SteadyClock:
+    """Each look at it is a minute later."""
+
+    _now: datetime = field(default=FIRST_AT)
+
+    def now(self) -> datetime:
+        """A date."""
+        self._now += timedelta(minutes=1)
+        return self._now
+
+    def monotonic_seconds(self) -> float:
+        """Never asked for."""
+        raise NotImplementedError
+
+
+@dataclass
+class Client:
+    """Waves of parts over connections that share a host; noise has a seed, and `trouble` says what fails."""
+
+    request_seconds: float = 0.04
+    connection_bytes_per_second: float = 12e6
+    host_bytes_per_second: float = 300e6
+    noise: float = 0.03
+    seed: int = 0
+    trouble: Callable[[S3UploadSetting, int], Failure | None] = lambda _setting, _index: None
+    asked: list[S3UploadSetting] = field(default_factory=list)
+
+    def throughput(self, setting: S3UploadSetting) -> float:
+        """Bytes per second of one object, without noise: full waves of parts, and one of what remains."""
+        part = min(setting.part_size_bytes, SIZE)
+        parts = ceil(SIZE / part)
+        busy = min(setting.thread_count, parts)
+        full, rest = divmod(parts, busy)
+        last = self._wave_seconds(rest, part) if rest else 0.0
+        return SIZE / (0.15 + full * self._wave_seconds(busy, part) + last)
+
+    def _wave_seconds(self, busy: int, part: int) -> float:
+        return max(
+            self.request_seconds + part / self.connection_bytes_per_second,
+            busy * part / self.host_bytes_per_second,
+        )
+
+    def best(self, ranges: UploadRanges) -> float:
+        """Over a grid of its settings."""
+        threads = range(ranges.thread_count_min, ranges.thread_count_max + 1)
+        sizes = [
+            m for m in range(5, 513) if ranges.part_size_bytes_min <= m * MiB <= ranges.part_size_bytes_max
+        ]
+        return max(self.throughput(a_setting(n, m)) for n in threads for m in sizes)
+
+    def __call__(self, request: dict[str, int]) -> Report | Failure:
+        """Carry out one proposal."""
+        setting = S3UploadSetting(
+            thread_count=request["thread_count"], part_size_bytes=request["part_size_bytes"]
+        )
+        self.asked.append(setting)
+        if (failure := self.trouble(setting, request["probe_index"])) is not None:
+            return failure
+        dip = exp(self.noise * random.Random(f"{self.seed}/{request['probe_index']}").gauss())
+        return Report(transferred_bytes=SIZE, duration_seconds=dip * SIZE / self.throughput(setting))
+
+
+@contextmanager
+def a_state(path: Path, task: Task, *, restart: bool = False) -> Iterator[StateFile]:
+    """The state of a task for one and the same command."""
+    subject = Subject(command="client", object_size_bytes=task.object_size_bytes, ranges=task.ranges)
+    with open_state(path, subject, restart=restart) as state:
+        yield state
+
+
+def tuned(task: Task, client: Client, path: Path) -> Tuning:
+    """Tune a client from the state in a file."""
+    with a_state(path, task) as state:
+        return tune(task, state, client, SteadyClock(), starting=lambda *_: None, ended=lambda _: None)
+
+
+def a_trial(client: Client, setting: S3UploadSetting, index: int, failure: Failure | None = None) -> Trial:
+    """One trial of a setting that somebody chose; with `failure`, one that failed."""
+    request = {
+        "thread_count": setting.thread_count,
+        "part_size_bytes": setting.part_size_bytes,
+        "probe_index": index,
+    }
+    outcome = failure or client(request)
+    return Trial(
+        probe_index=index,
+        setting=setting,
+        reason="explore",
+        started_at=FIRST_AT + timedelta(minutes=index),
+        report=outcome if isinstance(outcome, Report) else None,
+        failure=outcome if isinstance(outcome, Failure) else None,
+    )

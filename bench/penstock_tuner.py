@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import inf
 
 from bench.surfaces import Limits, SurfaceDescription
+from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadModel, S3UploadSetting
 from penstock.optimizer.deliberation import Conclusion, Question, deliberate
 from penstock.optimizer.recommendation import recommend
-from penstock.vocabulary import Context, Cost, Demand, Observation, Recommendation
+from penstock.vocabulary import Context, Cost, Demand, Observation, Recommendation, Regime
 
 _GENEROUS = Cost(
     transferred_bytes=10**14, request_count=10**9, usd=1e6, credit_bytes=10**15, duration_seconds=1e7
 )
 _NOW = datetime(2026, 1, 5, tzinfo=UTC)
 _VALID_SECONDS = 3600.0
+_RECENT = 8  # probes
+_ON_CREDITS = 1.3  # times the baseline
 
 
 class PenstockTuner:
@@ -26,9 +30,7 @@ class PenstockTuner:
         self._context = context
         self._limits = limits
         self._model = _model(limits)
-        self._demand = Demand(
-            memory_bytes_max=limits.memory_bytes_max, thread_count_max=limits.thread_count_max
-        )
+        self._baseline = _baseline_bytes_per_second(context)
         self._history: list[Observation[S3UploadSetting]] = []
         self._prior: Fit | None = None
         self._conclusion: Conclusion[S3UploadSetting] | None = None
@@ -66,7 +68,7 @@ class PenstockTuner:
             self._model,
             self._concluded().fit,
             self._context,
-            self._demand,
+            self._demand(),
             previous=self._standing,
             now=_NOW,
             validity_seconds=_VALID_SECONDS,
@@ -75,7 +77,7 @@ class PenstockTuner:
 
     def predict_interval(self, setting: S3UploadSetting) -> tuple[float, float]:
         """The 90 % interval of one future probe."""
-        prediction = self._model.predict(self._concluded().fit, self._context, setting, self._demand)
+        prediction = self._model.predict(self._concluded().fit, self._context, setting, self._demand())
         estimate = prediction[self._model.value_metric]
         return estimate.low, estimate.high
 
@@ -91,14 +93,29 @@ class PenstockTuner:
                 prior=self._prior,
                 next_context=self._context,
                 cost_max=_GENEROUS,
-                demand=self._demand,
+                demand=self._demand(),
                 seed=self._seed,
             )
             self._conclusion = deliberate(self._model, question)
         return self._conclusion
 
+    def _demand(self) -> Demand:
+        """The limits of the surface, and the ceiling that its probes meet: above the baseline they run on credits."""
+        recent = [o.throughput_bytes_per_second for o in self._history[-_RECENT:]]
+        on_credits = bool(recent) and max(recent) > _ON_CREDITS * self._baseline
+        return Demand(
+            memory_bytes_max=self._limits.memory_bytes_max,
+            thread_count_max=self._limits.thread_count_max,
+            regime=Regime.BURST if on_credits else Regime.SUSTAINED,
+        )
+
     def _clip(self, setting: S3UploadSetting) -> S3UploadSetting:
         return self._limits.clip(setting.thread_count, setting.part_size_bytes)
+
+
+def _baseline_bytes_per_second(context: Context) -> float:
+    limits = burst.ceiling(context.place.instance_type)
+    return limits.baseline_bytes_per_second if limits is not None and limits.is_burstable else inf
 
 
 def _model(limits: Limits) -> S3UploadModel:

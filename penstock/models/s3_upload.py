@@ -119,7 +119,7 @@ _TYPICAL: dict[str, tuple[float, float]] = {
     "prefix_requests_per_second": (3500.0, 0.5),
     "cpu_seconds_per_request": (2e-4, 1.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
-    "knee_sharpness": (8.0, 0.7),
+    "knee_sharpness": (7.0, 0.85),
     "overload_slope": (0.05, 1.5),
     "overload_onset": (2.0, 0.3),
     "throttling_slope": (0.5, 0.8),
@@ -135,6 +135,7 @@ _TYPICAL_EXPRESS = {
     "object_seconds": (0.03, 0.8),
 }
 _KNOWN_HOST_SPREAD = 0.25
+_BURST_SPREAD = 0.9  # a long path may end far below the burst rate, which says nothing about the baseline
 
 
 def _table_prior(place: Place) -> Gaussian:
@@ -147,7 +148,7 @@ def _table_prior(place: Place) -> Gaussian:
         typical["host_bytes_per_second"] = (limits.baseline_bytes_per_second, _KNOWN_HOST_SPREAD)
     if limits is not None and limits.is_burstable:
         factor = limits.burst_bytes_per_second / limits.baseline_bytes_per_second
-        typical["burst_factor"] = (factor, _KNOWN_HOST_SPREAD)
+        typical["burst_factor"] = (factor, _BURST_SPREAD)
     mean = np.log([typical[name][0] for name in PARAMETERS])
     return Gaussian(mean=mean, covariance=np.diag([typical[name][1] ** 2 for name in PARAMETERS]))
 
@@ -171,7 +172,7 @@ def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """Logarithm of T(n, s), bytes per second with n connections busy."""
     log_s, p = np.log(s), np.exp(_column(theta, _P))
     connections = np.log(n) + log_s - np.logaddexp(_column(theta, _L), log_s - _column(theta, _B))
-    network = _column(theta, _C) + is_burst * _column(theta, _G)
+    network = _column(theta, _C) + is_burst * np.maximum(_column(theta, _G), 0.0)
     cpu = log_s - np.logaddexp(_column(theta, _CPU_REQUEST), _column(theta, _CPU_BYTE) + log_s)
     host = _softmin(p, network, cpu)
     prefix = _column(theta, _R) + log_s

@@ -138,3 +138,15 @@ def test_knowledge_gradient_wants_what_could_change_the_advice() -> None:
     draws[:, 2] = -3.0 + 0.5 * rng.standard_normal(48)
     gains = knowledge_gradient(draws, [0, 1, 2], 0.05)
     assert gains[1] > 10 * gains[2] > 10 * gains[0]
+
+
+def test_warm_start_dares_what_the_neighbour_bears() -> None:
+    """With a neighbour the first probe is no ramp, and hardly more than the advice that the neighbour leads to."""
+    teacher = concluded(history(WORLD, 12), asks=False).fit
+    plan = concluded([], prior=teacher).plan
+    advised = recommend(
+        MODEL, teacher, WORLD.context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0
+    ).setting
+    assert plan is not None
+    assert plan.reason is not Reason.RAMP
+    assert plan.setting.thread_count <= 2 * advised.thread_count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 
 from penstock.models.model import Fit
@@ -113,3 +114,15 @@ def test_explanation_is_one_sentence_with_its_interval() -> None:
     assert text.count(". ") == 0
     assert "MB/s" in text
     assert "90 %" in text
+
+
+def test_where_physics_is_wrong_advice_stays_where_it_was_measured() -> None:
+    """Off-model, a setting nobody measured is not advised on the word of the law."""
+    found = advice(fit=replace(FIT, is_off_model=True)).setting
+    near = [
+        o.setting
+        for o in PROBES
+        if abs(np.log2(o.setting.thread_count / found.thread_count)) <= 0.3
+        and abs(np.log2(o.setting.part_size_bytes / found.part_size_bytes)) <= 0.3
+    ]
+    assert near

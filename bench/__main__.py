@@ -10,6 +10,7 @@ import os
 BENCHMARKS = {
     "s3-upload": "bench.harness",
     "sqs-delivery": "bench.sqs_campaigns",
+    "real-links": "bench.real_links",
 }
 
 

@@ -1,0 +1,246 @@
+r"""Knows how boto3, aiobotocore and s5cmd upload when they are told threads and part size: a process for each.
+
+    python -m bench.real_clients boto3|aiobotocore|s5cmd --endpoint-url URL --region REGION --bucket NAME \
+        --folder FOLDER [--program PATH]
+
+carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What is uploaded again
+overwrites what was uploaded before, so that a folder of one object is all that a server ever holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.units import MiB
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What to upload, and how. Of several objects as many move at a time as there are threads, each whole."""
+
+    thread_count: int
+    part_size_bytes: int
+    object_size_bytes: int
+    object_count: int = 1
+
+    @property
+    def transferred_bytes(self) -> int:
+        """Of all objects."""
+        return self.object_size_bytes * self.object_count
+
+    @property
+    def part_count(self) -> int:
+        """Of one object; 1 is a single PUT."""
+        return max(1, ceil(self.object_size_bytes / self.part_size_bytes))
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What it took."""
+
+    duration_seconds: float
+    throttled_count: int = 0  # answers of 503, also those that were tried again; s5cmd does not tell
+    failed_count: int = 0  # objects that did not arrive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to, and from where."""
+
+    endpoint_url: str
+    region: str
+    bucket: str
+    folder: Path
+    program: str = ""
+
+
+@dataclass(slots=True, eq=False)  # aiobotocore hashes its listeners
+class _Answers:
+    """Counts the refusals that a client would hide behind its retries."""
+
+    throttled_count: int = 0
+
+    def __call__(self, response_dict: Mapping[str, Any] | None = None, **_: object) -> None:
+        if response_dict is not None and response_dict["status_code"] == 503:
+            self.throttled_count += 1
+
+
+@dataclass(slots=True)
+class _Files:
+    """The files to upload, made once for each size and number."""
+
+    folder: Path
+    _made: dict[tuple[int, int], list[Path]] = field(default_factory=dict)
+
+    def of(self, job: Job) -> list[Path]:
+        key = (job.object_size_bytes, job.object_count)
+        if key not in self._made:
+            home = self.folder / f"{key[0]}x{key[1]}"
+            home.mkdir()
+            self._made[key] = [home / f"{index:05d}" for index in range(job.object_count)]
+            for index, file in enumerate(self._made[key]):
+                block = random.Random(index).randbytes(min(job.object_size_bytes, MiB))
+                file.write_bytes((block * ceil(job.object_size_bytes / len(block)))[: job.object_size_bytes])
+        return self._made[key]
+
+
+def _config(thread_count: int) -> dict[str, Any]:
+    """As over TLS, where neither SDK hashes a body; and checksums only where S3 demands them."""
+    return {
+        "max_pool_connections": thread_count,
+        "request_checksum_calculation": "when_required",
+        "response_checksum_validation": "when_required",
+        "s3": {"addressing_style": "path", "payload_signing_enabled": False},
+    }
+
+
+def boto3(target: Target, files: _Files, job: Job) -> Report:
+    """Its transfer manager, or a pool of threads for many objects; retries as they come."""
+    import boto3 as sdk
+    from boto3.s3.transfer import TransferConfig
+    from botocore.config import Config
+
+    answers, sources = _Answers(), files.of(job)
+    config = Config(**_config(job.thread_count + 1))
+    client = sdk.client("s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config)
+    client.meta.events.register("response-received.s3", answers)
+    transfer = TransferConfig(
+        max_concurrency=job.thread_count,
+        multipart_chunksize=job.part_size_bytes,
+        multipart_threshold=job.part_size_bytes + 1,
+        preferred_transfer_client="classic",
+    )
+
+    def send(file: Path) -> bool:
+        try:
+            client.upload_file(str(file), target.bucket, file.name, Config=transfer)
+        except sdk.exceptions.S3UploadFailedError:
+            return False
+        return True
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(job.thread_count if job.object_count > 1 else 1) as threads:
+        arrived_count = sum(threads.map(send, sources))
+    return Report(
+        duration_seconds=time.perf_counter() - started,
+        throttled_count=answers.throttled_count,
+        failed_count=len(sources) - arrived_count,
+    )
+
+
+def aiobotocore(target: Target, files: _Files, job: Job) -> Report:
+    """As asyncio applications write it: a semaphore around parts or objects."""
+    return asyncio.run(_upload_with_aiobotocore(target, files, job))
+
+
+async def _upload_with_aiobotocore(target: Target, files: _Files, job: Job) -> Report:
+    from aiobotocore.config import AioConfig
+    from aiobotocore.session import AioSession
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    answers, bodies = _Answers(), [(file.name, file.read_bytes()) for file in files.of(job)]
+    room = asyncio.Semaphore(job.thread_count)
+    opening = AioSession().create_client(
+        "s3",
+        region_name=target.region,
+        endpoint_url=target.endpoint_url,
+        config=AioConfig(**_config(job.thread_count)),
+    )
+    async with opening as client:
+        client.meta.events.register("response-received.s3", answers)
+
+        async def send(key: str, body: bytes) -> bool:
+            try:
+                if job.part_count > 1:
+                    await _send_parts(client, {"Bucket": target.bucket, "Key": key}, body, job, room)
+                else:
+                    async with room:
+                        await client.put_object(Bucket=target.bucket, Key=key, Body=io.BytesIO(body))
+            except (BotoCoreError, ClientError):
+                return False
+            return True
+
+        started = time.perf_counter()
+        arrived = await asyncio.gather(*(send(key, body) for key, body in bodies))
+        seconds = time.perf_counter() - started
+    return Report(
+        duration_seconds=seconds,
+        throttled_count=answers.throttled_count,
+        failed_count=len(bodies) - sum(arrived),
+    )
+
+
+async def _send_parts(
+    client: Any, place: Mapping[str, str], body: bytes, job: Job, room: asyncio.Semaphore
+) -> None:
+    size = job.part_size_bytes
+    upload = {**place, "UploadId": (await client.create_multipart_upload(**place))["UploadId"]}
+
+    async def send(number: int, start: int) -> dict[str, Any]:
+        async with room:
+            part = io.BytesIO(body[start : start + size])
+            answer = await client.upload_part(**upload, PartNumber=number, Body=part)
+        return {"PartNumber": number, "ETag": answer["ETag"]}
+
+    starts = enumerate(range(0, len(body), size), start=1)
+    parts = await asyncio.gather(*(send(number, start) for number, start in starts))
+    await client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+
+
+def s5cmd(target: Target, files: _Files, job: Job) -> Report:
+    """A program for each upload; workers are files at a time, concurrency is parts at a time, parts are whole MiB."""
+    sources = files.of(job)
+    command = [
+        *(target.program or "s5cmd", "--endpoint-url", target.endpoint_url),
+        *("--numworkers", str(job.thread_count if job.object_count > 1 else 1)),
+        *("cp", "--concurrency", str(job.thread_count if job.object_count == 1 else 1)),
+        *("--part-size", str(max(5, ceil(job.part_size_bytes / MiB)))),
+        *(f"{sources[0].parent}/*", f"s3://{target.bucket}/"),
+    ]
+    started = time.perf_counter()
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - started
+    failed_count = sum(line.startswith("ERROR") for line in ended.stderr.splitlines())
+    return Report(duration_seconds=seconds, failed_count=max(failed_count, int(ended.returncode != 0)))
+
+
+CLIENTS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
+    "boto3": boto3,
+    "aiobotocore": aiobotocore,
+    "s5cmd": s5cmd,
+}
+
+
+def main() -> int:
+    """One job after another, until standard input ends."""
+    parser = argparse.ArgumentParser(prog="python -m bench.real_clients", description="Upload as told.")
+    parser.add_argument("client", choices=CLIENTS)
+    parser.add_argument("--endpoint-url", required=True)
+    parser.add_argument("--region", required=True)
+    parser.add_argument("--bucket", required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="an empty one, for the files to upload")
+    parser.add_argument("--program", default="", help="where s5cmd is, when it is not on the path")
+    parsed = vars(parser.parse_args())
+    upload, target = CLIENTS[parsed.pop("client")], Target(**parsed)
+    files = _Files(target.folder)
+    for line in sys.stdin.buffer:
+        report = upload(target, files, msgspec.json.decode(line, type=Job))
+        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,512 @@
+"""Knows how good the advice is on a real S3 server behind shaped links, for clients that others wrote.
+
+For each link and client, in one run and close together in time: a full grid of threads and part sizes, the client's
+default, and the advice after a few uploads by that client, chosen by the optimizer that the daemon uses. The best of
+the grid, the default and the advice are then measured again, in turns, so that what the machine does meanwhile falls
+on all of them alike. Every part is bounded: bytes, seconds, and the time of a single upload.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from math import ceil
+from pathlib import Path
+from select import select
+from typing import IO, Any, cast
+
+import msgspec
+
+from bench.penstock_tuner import PenstockTuner
+from bench.real_clients import Job, Report
+from bench.surfaces import Limits
+from penstock.lab.link import LinkTruth
+from penstock.lab.worlds import NEAR, World
+from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadSetting
+from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from penstock.units import GiB, KiB, MiB
+from penstock.vocabulary import UNKNOWN, Context, Observation, Origin, Place
+from tests.real import provision, servers
+
+RESULTS = Path(__file__).parent / "results"
+TARGET = 0.95  # advised / best of the grid
+PROBE_COUNT = 8
+FINALIST_COUNT = 4  # of the grid
+ROUND_COUNT = 3
+UPLOAD_SECONDS_MAX = 90.0
+BYTES_MAX = {False: 4 * GiB, True: 40 * GiB}  # by form: short, long
+SECONDS_MAX = {False: 300.0, True: 2400.0}
+BUCKET = "links"
+THREAD_COUNT_MAX = 32
+_REST_SECONDS = 0.3  # before an upload where the request rate is limited: what was used up has recovered
+_SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapedLink:
+    """A path, and what is uploaded over it."""
+
+    name: str
+    story: str
+    truth: LinkTruth
+    object_size_bytes: int = 48 * MiB
+    object_count: int = 1
+
+    @property
+    def grid(self) -> list[S3UploadSetting]:
+        """Every number of threads that makes a difference, with every way to cut the object; one PUT as well."""
+        if self.object_count > 1:
+            return [_setting(n, PART_SIZE_BYTES_MIN) for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)]
+        settings = [_setting(1, self.object_size_bytes)]
+        for part_count in (10, 8, 6, 4, 3, 2):
+            part = ceil(self.object_size_bytes / part_count / MiB) * MiB
+            settings += [_setting(n, part) for n in (2, 3, 4, 6, 8, 10) if n <= part_count]
+        return settings
+
+    @property
+    def context(self) -> Context:
+        """As the model knows it."""
+        place = Place(operation="s3_upload", region=self.name, instance_type=UNKNOWN)
+        return Context(place=place, payload_size_bytes=self.object_size_bytes)
+
+    def job(self, setting: S3UploadSetting) -> Job:
+        """One upload with this setting."""
+        return Job(
+            thread_count=setting.thread_count,
+            part_size_bytes=setting.part_size_bytes,
+            object_size_bytes=self.object_size_bytes,
+            object_count=self.object_count,
+        )
+
+
+LINKS = (
+    ShapedLink(
+        name="near",
+        story="1 ms away, 7 MB/s a connection, 45 MB/s in all",
+        truth=LinkTruth(
+            round_trip_seconds=0.001,
+            connection_rate_bytes_per_second=7e6,
+            host_rate_bytes_per_second=45e6,
+            service_latency_seconds_median=0.020,
+            service_latency_sigma=0.3,
+        ),
+    ),
+    ShapedLink(
+        name="regional",
+        story="8 ms away, 6 MB/s a connection, 36 MB/s in all, less when crowded",
+        truth=LinkTruth(
+            round_trip_seconds=0.008,
+            connection_rate_bytes_per_second=6e6,
+            host_rate_bytes_per_second=36e6,
+            service_latency_seconds_median=0.035,
+            service_latency_sigma=0.4,
+            oversubscription_loss=0.15,
+        ),
+    ),
+    ShapedLink(
+        name="cross-region",
+        story="130 ms away, a window of 1 MB, 40 MB/s in all",
+        truth=LinkTruth(
+            round_trip_seconds=0.130,
+            connection_rate_bytes_per_second=30e6,
+            window_bytes=1e6,
+            host_rate_bytes_per_second=40e6,
+            service_latency_seconds_median=0.045,
+            service_latency_sigma=0.3,
+        ),
+    ),
+    ShapedLink(
+        name="throttled",
+        story="80 objects of 64 KiB below a limit of 40 requests a second",
+        truth=LinkTruth(
+            round_trip_seconds=0.004,
+            connection_rate_bytes_per_second=20e6,
+            host_rate_bytes_per_second=40e6,
+            service_latency_seconds_median=0.040,
+            service_latency_sigma=0.35,
+            prefix_request_rate_per_second=40,
+        ),
+        object_size_bytes=64 * KiB,
+        object_count=80,
+    ),
+)
+
+
+def _setting(thread_count: int, part_size_bytes: int) -> S3UploadSetting:
+    return S3UploadSetting(thread_count=thread_count, part_size_bytes=part_size_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a client does when nobody advises it."""
+
+    large: S3UploadSetting
+    small_thread_count: int
+
+    def on(self, link: ShapedLink) -> S3UploadSetting:
+        """On this link."""
+        return (
+            self.large if link.object_count == 1 else _setting(self.small_thread_count, PART_SIZE_BYTES_MIN)
+        )
+
+
+CLIENTS: Mapping[str, Defaults] = {
+    "boto3": Defaults(large=_setting(10, 8 * MiB), small_thread_count=10),
+    # It has a pool of ten connections but no transfer manager: the part size is boto3's.
+    "aiobotocore": Defaults(large=_setting(10, 8 * MiB), small_thread_count=10),
+    "s5cmd": Defaults(large=_setting(5, 50 * MiB), small_thread_count=256),
+}
+
+
+class NotMeasuredError(RuntimeError):
+    """A bound was met or a client failed; the message says which."""
+
+
+@dataclass(slots=True)
+class Purse:
+    """What may still be spent; asked before every upload."""
+
+    bytes_left: int
+    seconds_max: float
+    began_seconds: float
+
+    def spend(self, size_bytes: int) -> None:
+        """Take it. Raises NotMeasuredError when that is too much."""
+        if size_bytes > self.bytes_left:
+            raise NotMeasuredError("the bytes of this benchmark are spent")
+        if time.monotonic() - self.began_seconds > self.seconds_max:
+            raise NotMeasuredError("the time of this benchmark is over")
+        self.bytes_left -= size_bytes
+
+
+class Client:
+    """One client process on one link."""
+
+    def __init__(
+        self, name: str, link: ShapedLink, command: Sequence[str], *, log: Path, purse: Purse
+    ) -> None:
+        self.name = name
+        self.link = link
+        self.sent_bytes = 0
+        self._purse = purse
+        self._log = log
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "TERM", *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                env={**os.environ, **CREDENTIALS, "AWS_REGION": servers.REGION},
+            )
+        self._jobs = cast("IO[bytes]", self._process.stdin)
+        self._reports = cast("IO[bytes]", self._process.stdout)
+
+    def upload(self, setting: S3UploadSetting) -> Observation[S3UploadSetting]:
+        """Upload once. Raises NotMeasuredError."""
+        job = self.link.job(setting)
+        self._purse.spend(job.transferred_bytes)
+        self.sent_bytes += job.transferred_bytes
+        if self.link.truth.prefix_request_rate_per_second is not None:
+            time.sleep(_REST_SECONDS)
+        started_at = datetime.now(UTC)
+        report = self._carry_out(job)
+        arrived = self.link.object_count - min(report.failed_count, self.link.object_count)
+        return Observation(
+            context=self.link.context,
+            setting=setting,
+            started_at=started_at,
+            duration_seconds=report.duration_seconds,
+            transferred_bytes=arrived * self.link.object_size_bytes,
+            request_count=job.part_count * job.object_count + report.throttled_count,
+            throttled_count=report.throttled_count,
+            failed_count=report.failed_count,
+            origin=Origin.APPLICATION,
+            # Not its name: the model would take another client's figures to be off by a common factor.
+        )
+
+    def close(self) -> None:
+        """End it."""
+        self._jobs.close()
+        self._process.terminate()
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reports.close()
+
+    def _carry_out(self, job: Job) -> Report:
+        with contextlib.suppress(BrokenPipeError):
+            self._jobs.write(msgspec.json.encode(job) + b"\n")
+            self._jobs.flush()
+        if not select([self._reports], [], [], UPLOAD_SECONDS_MAX)[0]:
+            raise NotMeasuredError(f"{self.name} did not end {job} within {UPLOAD_SECONDS_MAX:.0f} s")
+        line = self._reports.readline()
+        if not line:
+            raise NotMeasuredError(f"{self.name} ended: {self._log.read_text()[-300:].strip()}")
+        return msgspec.json.decode(line, type=Report)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A setting and the median of its rounds."""
+
+    setting: S3UploadSetting
+    bytes_per_second: float
+    rounds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One link and client."""
+
+    link: str
+    client: str
+    server: str
+    object_count: int
+    default: Measured
+    advised: Measured
+    best: Measured  # of the grid
+    predicted_low: float  # the 90 % interval that came with the advice
+    predicted_high: float
+    probe_count: int
+    probe_bytes: int
+    probe_seconds: float
+    grid_count: int
+    grid_bytes: int
+    grid_seconds: float
+
+    @property
+    def share_of_best(self) -> float:
+        """What the benchmark is about."""
+        return self.advised.bytes_per_second / self.best.bytes_per_second
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """Measure every link with every client (short: one of each), print the table, keep it under `results/`."""
+    links, clients = (LINKS, list(CLIENTS)) if long else (LINKS[:1], ["boto3"])
+    began = time.monotonic()
+    purse = Purse(bytes_left=BYTES_MAX[long], seconds_max=SECONDS_MAX[long], began_seconds=began)
+    rows: list[Row] = []
+    gaps: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="penstock-links-") as folder:
+        for link in links:
+            directory = Path(folder) / link.name
+            directory.mkdir()
+            with _end_of(link, directory) as end:
+                for name in clients:
+                    try:
+                        rows.append(_judge(name, link, end, purse))
+                        print(_line(rows[-1]), flush=True)
+                    except NotMeasuredError as trouble:
+                        gaps.append(f"{link.name}, {name}: {trouble}")
+                        print(f"{link.name:13s} {name:12s} not measured: {trouble}", flush=True)
+    return _conclude(rows, gaps, links, seconds=time.monotonic() - began, long=long)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """What is at the end of a link, and a folder for what is needed to get there."""
+
+    server: str
+    url: str
+    directory: Path
+
+
+@contextlib.contextmanager
+def _end_of(link: ShapedLink, directory: Path) -> Iterator[_End]:
+    """A versitygw at the end of the link, or, where it cannot be built, the lab's own S3."""
+    with contextlib.ExitStack() as stage:
+        try:
+            direct = stage.enter_context(servers.s3_server(directory))
+            url = stage.enter_context(servers.at_the_end_of(link.truth, direct, directory))
+            found = _End(server="versitygw", url=url, directory=directory)
+        except (provision.ToolMissingError, provision.BuildError) as trouble:
+            print(f"  no real server ({trouble}); instead the lab's own", flush=True)
+            world = World(name=link.name, story=link.story, link=link.truth, queue=NEAR.queue)
+            direct = stage.enter_context(lab_endpoint("s3", world, directory))
+            found = _End(server="lab", url=direct, directory=directory)
+        _create_bucket(direct)
+        yield found
+
+
+def _create_bucket(url: str) -> None:
+    import boto3
+    from botocore.config import Config
+
+    client = boto3.client(
+        "s3",
+        region_name=servers.REGION,
+        endpoint_url=url,
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        config=Config(s3={"addressing_style": "path"}),
+    )
+    client.create_bucket(Bucket=BUCKET)
+
+
+def _judge(name: str, link: ShapedLink, end: _End, purse: Purse) -> Row:
+    """Probes first, so that the advice knows nothing of the grid; then the grid, then all finalists in turns."""
+    with contextlib.closing(_client(name, link, end, purse)) as client:
+        default = CLIENTS[name].on(link)
+        client.upload(default)  # opens files and caches; not counted
+        tuner, advised, probing = _tune(client, link)
+        screened, screening = _screen(client, link.grid)
+        finalists = sorted(link.grid, key=lambda setting: -screened[setting])[:FINALIST_COUNT]
+        measured = _in_turns(client, [default, advised, *finalists])
+        low, high = tuner.predict_interval(advised)
+    return Row(
+        link=link.name,
+        client=name,
+        server=end.server,
+        object_count=link.object_count,
+        default=measured[default],
+        advised=measured[advised],
+        best=max((measured[x] for x in finalists), key=lambda m: m.bytes_per_second),
+        predicted_low=low,
+        predicted_high=high,
+        probe_count=PROBE_COUNT,
+        probe_bytes=probing.sent_bytes,
+        probe_seconds=probing.seconds,
+        grid_count=len(link.grid),
+        grid_bytes=screening.sent_bytes,
+        grid_seconds=screening.seconds,
+    )
+
+
+def _client(name: str, link: ShapedLink, end: _End, purse: Purse) -> Client:
+    folder = end.directory / f"{name}-files"
+    folder.mkdir()
+    command = [sys.executable, "-m", "bench.real_clients", name, "--endpoint-url", end.url]
+    command += ["--region", servers.REGION, "--bucket", BUCKET, "--folder", str(folder)]
+    if name == "s5cmd":
+        try:
+            command += ["--program", str(provision.s5cmd())]
+        except (provision.ToolMissingError, provision.BuildError) as trouble:
+            raise NotMeasuredError(str(trouble)) from trouble
+    return Client(name, link, command, log=end.directory / f"{name}.log", purse=purse)
+
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    sent_bytes: int
+    seconds: float  # of uploads
+
+
+def _tune(client: Client, link: ShapedLink) -> tuple[PenstockTuner, S3UploadSetting, _Effort]:
+    """The advice after a few uploads, each chosen after the one before it."""
+    limits = Limits(
+        object_size_bytes=link.object_size_bytes,
+        thread_count_max=THREAD_COUNT_MAX,
+        part_size_bytes_min=PART_SIZE_BYTES_MIN,
+        part_size_bytes_max=max(link.object_size_bytes, PART_SIZE_BYTES_MIN),
+    )
+    tuner, seconds, before = PenstockTuner(link.context, limits), 0.0, client.sent_bytes
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The objective has been evaluated")  # scikit-optimize
+        for _ in range(PROBE_COUNT):
+            observation = client.upload(_told(client.name, tuner.ask(_SEED)))
+            seconds += observation.duration_seconds
+            tuner.tell(observation)
+        advised = _told(client.name, tuner.recommend())
+    return tuner, advised, _Effort(client.sent_bytes - before, seconds)
+
+
+def _told(client: str, setting: S3UploadSetting) -> S3UploadSetting:
+    """The setting as the client takes it: s5cmd has parts of whole MiB."""
+    if client != "s5cmd":
+        return setting
+    return _setting(setting.thread_count, ceil(setting.part_size_bytes / MiB) * MiB)
+
+
+def _screen(client: Client, grid: Sequence[S3UploadSetting]) -> tuple[dict[S3UploadSetting, float], _Effort]:
+    """Every point of the grid once, in an order of chance."""
+    before, seconds, found = client.sent_bytes, 0.0, {}
+    for setting in random.Random(_SEED).sample(grid, len(grid)):
+        observation = client.upload(setting)
+        seconds += observation.duration_seconds
+        found[setting] = observation.throughput_bytes_per_second
+    return found, _Effort(client.sent_bytes - before, seconds)
+
+
+def _in_turns(client: Client, settings: Sequence[S3UploadSetting]) -> dict[S3UploadSetting, Measured]:
+    """Each setting once a round, in an order of chance."""
+    distinct, chance = list(dict.fromkeys(settings)), random.Random(_SEED)
+    rates: dict[S3UploadSetting, list[float]] = {setting: [] for setting in distinct}
+    for _ in range(ROUND_COUNT):
+        for setting in chance.sample(distinct, len(distinct)):
+            rates[setting].append(client.upload(setting).throughput_bytes_per_second)
+    return {
+        setting: Measured(setting=setting, bytes_per_second=statistics.median(seen), rounds=tuple(seen))
+        for setting, seen in rates.items()
+    }
+
+
+def _conclude(
+    rows: list[Row], gaps: list[str], links: Sequence[ShapedLink], *, seconds: float, long: bool
+) -> dict[str, Any]:
+    """Print the table and the verdict, and write them down."""
+    print()
+    for link in links:
+        print(f"{link.name}: {link.story}")
+    print("\n" + _HEADER)
+    for row in rows:
+        print(_line(row))
+    worst = min((row.share_of_best for row in rows), default=0.0)
+    verdict = "pass" if rows and not gaps and worst >= TARGET else "MISS"
+    print(f"\nadvised / best of the grid, worst: {worst:.3f}  >= {TARGET}  {verdict}")
+    for gap in gaps:
+        print(f"not measured: {gap}")
+    print(f"{len(rows)} pairs in {seconds:.0f} s; figures in bench/results/real_links.json")
+    found = {
+        "form": "long" if long else "short",
+        "seconds": seconds,
+        "rows": [asdict(row) | {"share_of_best": row.share_of_best} for row in rows],
+        "not_measured": gaps,
+        "worst_share_of_best": worst,
+        "verdict": verdict,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "real_links.json").write_text(json.dumps(found, indent=1))
+    return found
+
+
+_HEADER = (
+    f"{'link':13s} {'client':12s} {'default MB/s':>18s} {'advised MB/s':>20s} {'best of grid MB/s':>20s}"
+    f" {'advised/best':>12s} {'/default':>8s} {'probes':>12s} {'grid':>12s}"
+)
+
+
+def _line(row: Row) -> str:
+    probes = f"{row.probe_count}, {row.probe_bytes / 1e6:.0f} MB"
+    grid = f"{row.grid_count}, {row.grid_bytes / 1e6:.0f} MB"
+    over_default = row.advised.bytes_per_second / row.default.bytes_per_second
+    is_split = row.object_count == 1
+    default, advised, best = (_shown(m, is_split=is_split) for m in (row.default, row.advised, row.best))
+    return (
+        f"{row.link:13s} {row.client:12s} {default:>18s} {advised:>20s} {best:>20s}"
+        f" {row.share_of_best:12.3f} {over_default:8.2f} {probes:>12s} {grid:>12s}"
+    )
+
+
+def _shown(measured: Measured, *, is_split: bool) -> str:
+    """Rate, threads, and part size in MiB where objects have parts."""
+    setting = measured.setting
+    part = f" x {setting.part_size_bytes / MiB:.3g}" if is_split else ""
+    return f"{measured.bytes_per_second / 1e6:.2f} ({setting.thread_count}{part})"
+
+
+if __name__ == "__main__":
+    run(long="--long" in sys.argv)

@@ -80,18 +80,18 @@ class Relay:
 
 
 async def _carried(link: Link, content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The body as fast as the link carries it, one chunk ahead so that the stream never runs dry."""
+    """The body as it comes off the link; one chunk more is under way, so that the stream never runs dry."""
     stream = Stream(link)
-    before: asyncio.Future[None] | None = None
+    under_way: tuple[asyncio.Future[None], bytes] | None = None
     try:
         async for raw in content.iter_any():
-            arrived = stream.push(len(raw))
-            yield raw
+            before, under_way = under_way, (stream.push(len(raw)), raw)
             if before is not None:
-                await before
-            before = arrived
-        if before is not None:
-            await before
+                await before[0]
+                yield before[1]
+        if under_way is not None:
+            await under_way[0]
+            yield under_way[1]
     finally:
         stream.close()
 

@@ -128,8 +128,11 @@ def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
     The same command line continues what was interrupted. Ctrl-C ends the running command, with all its children, and
     gives the advice so far. Progress goes to standard error, the result to standard output.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
-    tuning = _tune(given)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        tuning = _tune(given)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if as_json:
         print_json(tuning.document())
     else:

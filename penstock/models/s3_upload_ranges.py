@@ -20,7 +20,7 @@ from penstock.models.s3_upload import (
     S3UploadSetting,
 )
 from penstock.units import MiB, format_bytes
-from penstock.vocabulary import Context, Demand
+from penstock.vocabulary import Context, Cost, Demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,8 @@ class UploadRanges:
     def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
         """Why no setting within them is possible for this size, in one sentence; None when one is."""
         part_size_bytes_least = ceil(object_size_bytes / PART_COUNT_MAX)
-        memory_bytes_least = self.thread_count_min * min(self.part_size_bytes_min, object_size_bytes)
+        part_size_bytes_first = max(self.part_size_bytes_min, part_size_bytes_least)
+        memory_bytes_least = self.thread_count_min * min(part_size_bytes_first, object_size_bytes)
         if not 1 <= self.thread_count_min <= self.thread_count_max <= THREAD_COUNT_MAX:
             return f"threads go from 1 to {THREAD_COUNT_MAX}, the lower end first"
         if (
@@ -90,6 +91,11 @@ class RangedS3UploadModel(S3UploadModel):
         light = [x for x in moved if x.thread_count * min(x.part_size_bytes, size) <= memory_bytes_max]
         least = self.legal(context, S3UploadSetting(thread_count=1, part_size_bytes=PART_SIZE_BYTES_MIN))
         return self._allowed(sorted(light or [least], key=lambda x: (x.thread_count, x.part_size_bytes)))
+
+    def probe_cost(self, fit: Fit, context: Context, setting: S3UploadSetting) -> Cost:
+        """Somebody else's client moves the whole object whatever the setting: settings differ in the time it takes."""
+        rate = float(self.appraise(fit, context, [setting], Demand()).value[0])
+        return Cost(duration_seconds=context.payload_size_bytes / rate)
 
     def _allowed(self, settings: list[S3UploadSetting]) -> list[S3UploadSetting]:
         """Without those to be avoided; all of them where nothing else is left, for there must be an answer."""

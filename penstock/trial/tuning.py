@@ -35,9 +35,6 @@ from penstock.vocabulary import (
 PROBE_COUNT = 12  # by then the advice is within a few percent of the best, and more changes little
 GIVE_UP_AFTER = 3  # failures in a row when nothing has worked: the command is broken, not the setting
 _PAUSE = 2  # trials for which a failure alone counts
-_UNBOUNDED = Cost(
-    transferred_bytes=10**15, request_count=10**9, usd=1e9, credit_bytes=10**15, duration_seconds=1e9
-)  # each trial moves the whole object whatever the setting, so no setting is dearer than another
 _VALIDITY_SECONDS = 86400.0
 
 Run = Callable[[dict[str, int]], Report | Failure]
@@ -186,10 +183,16 @@ def _question(
         observations=tuple(_observations(task, trials)),
         prior=None,
         next_context=next_context,
-        cost_max=_UNBOUNDED,
+        cost_max=Cost(
+            duration_seconds=_shortest_seconds(trials)
+        ),  # a price, not a bound: a slow trial must tell more
         demand=demand,
         seed=task.seed + len(trials),  # also a failed trial moves chance on
     )
+
+
+def _shortest_seconds(trials: Sequence[Trial]) -> float:
+    return min((trial.report.duration_seconds for trial in trials if trial.report), default=0.0)
 
 
 def _observations(task: Task, trials: Sequence[Trial]) -> Iterator[Observation[S3UploadSetting]]:

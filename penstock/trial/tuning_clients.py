@@ -120,7 +120,7 @@ def boto3(upload: Upload) -> Measured:
 def s5cmd(upload: Upload) -> Measured:
     """Workers are files at a time; concurrency is parts at a time of each; parts are whole MiB."""
     where = ["--endpoint-url", upload.target.endpoint_url] if upload.target.endpoint_url else []
-    program = ["s5cmd", *where]
+    program = ["s5cmd", "--log", "error", *where]
     copy = [
         *("--numworkers", str(upload.thread_count if upload.file_count > 1 else 1)),
         *("cp", "--concurrency", str(upload.thread_count if upload.file_count == 1 else 1)),

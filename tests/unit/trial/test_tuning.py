@@ -173,6 +173,22 @@ def test_frugal_advice_takes_less() -> None:
     assert less.thread_count < more.thread_count
 
 
+def test_the_page_names_every_key(tmp_path: Path) -> None:
+    """What a script can read is documented."""
+    page = (Path(__file__).parents[3] / "docs/tune.md").read_text(encoding="utf-8")
+    document = tuned(a_task(probe_count=1), Client(), tmp_path / "state").document()
+    described = set(document) - {"object_size_bytes", "ranges", "objective"}  # what was asked for
+    for key in {*described, *document["recommendation"], *document["trials"][0]}:
+        assert f"`{key}`" in page or f".{key}`" in page, key
+
+
+def test_slow_runs_are_rare(tmp_path: Path) -> None:
+    """Time is the price of a trial: after the start, none takes several times as long as the best."""
+    trials = tuned(a_task(), Client(seed=9, connection_bytes_per_second=5e6), tmp_path / "state").trials
+    seconds = [trial.report.duration_seconds for trial in trials if trial.report]
+    assert max(seconds[3:]) < 5 * min(seconds)
+
+
 def test_the_document_keeps_the_contract(tmp_path: Path) -> None:
     """Scripts rely on these names."""
     client = Client(trouble=lambda _setting, index: OUT_OF_MEMORY if index == 2 else None)

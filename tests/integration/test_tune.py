@@ -1,0 +1,192 @@
+"""`penstock tune` as people run it: with a script, with Ctrl-C, and with boto3 on the lab's S3."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.config import Config
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import cli
+from penstock.lab.worlds import DEMO
+from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from penstock.units import MiB
+
+PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
+SCRIPT = """
+import json, sys
+q = json.loads(sys.stdin.readline())
+part = q["part_size_bytes"]
+rate = min(q["thread_count"] * part / (0.04 + part / 12e6), 300e6)
+print(json.dumps({"transferred_bytes": q["object_size_bytes"], "duration_seconds": q["object_size_bytes"] / rate}))
+"""
+FAST = dataclasses.replace(
+    DEMO,
+    link=dataclasses.replace(
+        DEMO.link,
+        round_trip_seconds=0.002,
+        service_latency_seconds_median=0.005,
+        connection_rate_bytes_per_second=8e6,
+        host_rate_bytes_per_second=60e6,
+    ),
+)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A command with a law of its own."""
+    (tmp_path / "client.py").write_text(SCRIPT)
+    return shlex.join([sys.executable, "-S", str(tmp_path / "client.py")])
+
+
+def tune(tmp_path: Path, *arguments: str) -> Result:
+    """One run of the command, with a state directory of its own."""
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    return CliRunner().invoke(
+        cli, ["tune", "s3-upload", "--object-size", "512MiB", *arguments], env=environment
+    )
+
+
+def test_people_read_a_table_and_the_advice(script: str, tmp_path: Path) -> None:
+    """Progress on standard error; trials, what to use and why on standard output."""
+    result = tune(tmp_path, "--exec", script, "--probes", "4")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("  1 of 4  4 threads x 8 MiB ... ")
+    assert result.stdout.splitlines()[0].split() == [
+        "trial",
+        "threads",
+        "part",
+        "size",
+        "throughput",
+        "duration",
+    ]
+    assert "s3_upload of 512 MiB: the advice, after 4 trials" in result.stdout
+    assert "Expects " in result.stdout.splitlines()[-1]
+
+
+def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tmp_path: Path) -> None:
+    """What is known is not measured again; more probes are added to it."""
+    arguments = ("--exec", script, "--part-size", "8MiB", "--threads", "2..64", "--json")
+    first = json.loads(tune(tmp_path, *arguments, "--probes", "2").stdout)
+    result = tune(tmp_path, *arguments, "--probes", "4")
+    second = json.loads(result.stdout)
+    assert "2 trials are known from before" in result.stderr
+    assert second["trials"][:2] == first["trials"]
+    assert [trial["probe_index"] for trial in second["trials"]] == [0, 1, 2, 3]
+    assert {trial["part_size_bytes"] for trial in second["trials"]} == {8 * MiB}
+    again = json.loads(tune(tmp_path, *arguments, "--probes", "1", "--restart").stdout)
+    assert again["probe_count"] == 1
+    assert again["trials"][0]["started_at"] > second["trials"][3]["started_at"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        ([], 2, "either --exec with a command or --client"),
+        (["--exec", "true", "--client", "s5cmd"], 2, "either --exec"),
+        (["--exec", "true", "--bucket", "b"], 2, "go with --client"),
+        (["--client", "boto3"], 2, "needs --bucket"),
+        (["--exec", "true", "--threads", "8..2"], 2, "lower end first"),
+        (["--exec", "true", "--threads", "a..b"], 2, "a range has two dots"),
+        (["--exec", "true", "--part-size", "8 miles"], 2, "is not a size"),
+        (["--exec", "true", "--part-size", "1MiB"], 2, "5MiB to 5GiB"),
+        (["--exec", "true", "--timeout", "0s"], 2, "more than 0"),
+        (["--exec", "echo oh no >&2; false"], 1, "failed 3 times in a row and never worked"),
+    ],
+)
+def test_mistakes_are_sentences(arguments: list[str], status: int, sentence: str, tmp_path: Path) -> None:
+    """Wrong usage ends with 2 before anything runs, a broken command with 1 and its own last words."""
+    result = tune(tmp_path, *arguments)
+    assert result.exit_code == status, result.output
+    assert sentence in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert status == 2 or "oh no" in result.stderr
+
+
+def test_ctrl_c_ends_the_command_and_gives_the_advice_so_far(tmp_path: Path) -> None:
+    """The third run hangs: Ctrl-C ends it with its children, and the first two lead to a recommendation."""
+    pid_file = tmp_path / "pid"
+    hanging = SCRIPT.replace(
+        "part =",
+        "import os, subprocess\n"
+        "if q['probe_index'] == 2:\n"
+        "    child = subprocess.Popen(['sleep', '60'])\n"
+        f"    name = {str(pid_file)!r}\n"
+        "    open(name + '~', 'w').write(str(child.pid))\n"
+        "    os.rename(name + '~', name)\n"
+        "    child.wait()\npart =",
+    )
+    (tmp_path / "client.py").write_text(hanging)
+    command = shlex.join([sys.executable, "-S", str(tmp_path / "client.py")])
+    words = ["tune", "s3-upload", "--object-size", "512MiB", "--json", "--exec", command]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(
+        [*PENSTOCK, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        _wait_for(pid_file)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    document = json.loads(out)
+    assert process.returncode == 130
+    assert document["was_interrupted"]
+    assert document["probe_count"] == 2
+    assert document["recommendation"]["thread_count"] >= 1
+    assert not Path(f"/proc/{pid_file.read_text()}/cwd").exists()
+
+
+@pytest.fixture
+def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The lab's S3 on a fast link, with a bucket."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with lab_endpoint("s3", FAST, tmp_path) as url:
+        _lab_client(url).create_bucket(Bucket="bucket")
+        yield url
+
+
+def test_boto3_is_tuned_on_a_real_socket(endpoint_url: str, tmp_path: Path) -> None:
+    """The real client finds that eight connections carry the link, and leaves nothing behind."""
+    where = ["--bucket", "bucket", "--endpoint-url", endpoint_url, "--region", "lab-1"]
+    result = CliRunner().invoke(
+        cli,
+        [
+            *("tune", "s3-upload", "--object-size", "32MiB", "--client", "boto3", *where),
+            *("--part-size", "5MiB..8MiB", "--threads", "1..32", "--probes", "5", "--json"),
+        ],
+        env={"XDG_STATE_HOME": str(tmp_path / "state")},
+    )
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["failed_probe_count"] == 0, document["trials"]
+    assert all(trial["transferred_bytes"] == 32 * MiB for trial in document["trials"])
+    rates = {trial["thread_count"]: trial["throughput_bytes_per_second"] for trial in document["trials"]}
+    assert max(rates.values()) < 66e6, "the link carries no more than 60 MB/s"
+    assert document["recommendation"]["thread_count"] >= 4
+    client = _lab_client(endpoint_url)
+    assert "Contents" not in client.list_objects_v2(Bucket="bucket")
+    assert "Uploads" not in client.list_multipart_uploads(Bucket="bucket")
+    client.close()
+
+
+def _lab_client(url: str):  # type: ignore[no-untyped-def]  # boto3 has no types
+    return boto3.client(
+        "s3", region_name="lab-1", endpoint_url=url, config=Config(s3={"addressing_style": "path"})
+    )
+
+
+def _wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)

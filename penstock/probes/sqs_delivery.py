@@ -279,6 +279,7 @@ class _Delivery:
         self._empty_since_sending = False
         self._age_seconds_max = 0.0
         self._throttled_count = self._failed_count = 0
+        self._troubles_in_a_row = 0
         self.trouble: RequestError | None = None  # the last one
 
     async def drive(self) -> None:
@@ -394,6 +395,7 @@ class _Delivery:
             self._receipts.append(_Receipt(message.receipt_handle, ended_seconds, is_first, sequence < 0))
         timings = self._timings["receive"]
         timings.request_count += 1
+        self._troubles_in_a_row = 0
         if is_warm and was_waiting:
             timings.seconds.append(ended_seconds - started_seconds)
         self._receipt_came.set()
@@ -457,6 +459,7 @@ class _Delivery:
         result = await request
         timings = self._timings[action]
         timings.request_count += 1
+        self._troubles_in_a_row = 0
         if is_warm:
             timings.seconds.append(self._elapsed_seconds() - started_seconds)
         return result
@@ -470,10 +473,10 @@ class _Delivery:
             self._failed_count += 1
         threads = self._setting.sender_thread_count + self._setting.receiver_thread_count
         troubles_max = FAILURE_COUNT_MAX + 2 * (threads + self._setting.deleter_thread_count)
-        trouble_count = self._throttled_count + self._failed_count
-        if isinstance(error, (Denied, Missing)) or trouble_count >= troubles_max:
+        self._troubles_in_a_row += 1
+        if isinstance(error, (Denied, Missing)) or self._troubles_in_a_row >= troubles_max:
             raise _HopelessError
-        doublings = min(trouble_count, 5)
+        doublings = min(self._troubles_in_a_row - 1, 5)
         await asyncio.sleep(min(THROTTLE_PAUSE_SECONDS * 2**doublings, THROTTLE_PAUSE_SECONDS_MAX))
 
     def _is_enough_sent(self) -> bool:

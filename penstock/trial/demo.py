@@ -35,6 +35,7 @@ UPLOAD_ROUND_COUNT = 2
 QUEUE_WARM_UP_SECONDS = 3.0
 QUEUE_MEASURED_SECONDS = 12.0
 _POLL_SECONDS = 0.25
+_TEMPORARY_PATH_LENGTH_MAX = 60  # a socket's path has room for 107 bytes
 
 _CONFIGURATION = """\
 [daemon]
@@ -137,7 +138,7 @@ def play(tell: Tell, *, seed: int = 1) -> DemoResult:
     """Play the whole demo. Raises StageError when a process of it fails; leaves nothing behind, also on Ctrl-C."""
     started = time.monotonic()
     with contextlib.ExitStack() as stage:
-        directory = Path(stage.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
+        directory = Path(stage.enter_context(_temporary_directory()))
         tell(Told(step="start", sentence=f"A lab with known physics. {DEMO.story}"))
         s3_endpoint_url = stage.enter_context(lab_endpoint("s3", DEMO, directory))
         sqs_endpoint_url = stage.enter_context(lab_endpoint("sqs", DEMO, directory))
@@ -160,6 +161,12 @@ def play(tell: Tell, *, seed: int = 1) -> DemoResult:
         learning_seconds=learning_seconds,
         duration_seconds=time.monotonic() - started,
     )
+
+
+def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
+    """Where the system puts such things, unless a socket's path would be too long there."""
+    is_short = len(tempfile.gettempdir()) <= _TEMPORARY_PATH_LENGTH_MAX
+    return tempfile.TemporaryDirectory(prefix="penstock-demo-", dir=None if is_short else "/tmp")  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,13 +115,19 @@ class QueueApplication:
         if not self._may_send(count):
             time.sleep(_IDLE_SECONDS)
             return
-        entries = [
-            {"Id": str(i), "MessageBody": f"{next(self._sequence)}:{self._body}"} for i in range(count)
-        ]
-        if count == 1:
-            self._client.send_message(QueueUrl=self._url, MessageBody=entries[0]["MessageBody"])
-        else:
-            self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
+        bodies = [f"{next(self._sequence)}:{self._body}" for _ in range(count)]
+        is_sent = False
+        try:
+            if count == 1:
+                self._client.send_message(QueueUrl=self._url, MessageBody=bodies[0])
+            else:
+                entries = [{"Id": str(i), "MessageBody": body} for i, body in enumerate(bodies)]
+                self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
+            is_sent = True
+        finally:
+            if not is_sent:  # what was refused is not outstanding, or the window would shrink for good
+                with self._lock:
+                    self._tally.sent_count -= count
 
     def _may_send(self, count: int) -> bool:
         """Take leave to send that many: within the window, and not before the rate allows it."""

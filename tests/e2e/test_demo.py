@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,13 @@ def processes_of(session_marker: str) -> list[str]:
         except OSError:
             continue  # it ended meanwhile, or is not ours to see
     return found
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory with a short name: sockets are made in it."""
+    with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as directory:  # short is the point
+        yield Path(directory)
 
 
 def start(tmp_path: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
@@ -48,15 +57,15 @@ def start(tmp_path: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
         ("gave", signal.SIGTERM),
     ],
 )
-def test_broken_off_it_leaves_nothing(tmp_path: Path, told: str, signal_number: signal.Signals) -> None:
+def test_broken_off_it_leaves_nothing(short_path: Path, told: str, signal_number: signal.Signals) -> None:
     """Ctrl-C or a termination at any moment leaves no process, no file and no open port behind."""
-    child, marker = start(tmp_path)
+    child, marker = start(short_path)
     assert child.stderr is not None
-    while told:
+    heard = ""
+    while told not in heard:
         line = child.stderr.readline()
-        assert line, "it ended before it came that far"
-        if told in line:
-            break
+        assert line, f"it ended before it came that far, and said: {heard}"
+        heard += line
     if not told:
         time.sleep(0.5)  # somewhere in its imports: there is no line to wait for
     ports = listening_ports(child.pid)
@@ -66,7 +75,7 @@ def test_broken_off_it_leaves_nothing(tmp_path: Path, told: str, signal_number: 
     assert child.returncode == 130
     assert "Traceback" not in errors
     assert processes_of(marker) == []
-    assert [path.name for path in tmp_path.iterdir()] == []
+    assert [path.name for path in short_path.iterdir()] == []
     for port in ports:
         with socket.socket() as probe, pytest.raises(OSError, match="refused"):
             probe.connect(("127.0.0.1", port))
@@ -91,9 +100,9 @@ def listening_ports(parent_process_id: int) -> list[int]:
 
 
 @pytest.mark.timeout(280)
-def test_the_whole_of_it(tmp_path: Path) -> None:
+def test_the_whole_of_it(short_path: Path) -> None:
     """It learns, advises, and the advice is near the known best; the document holds what was promised."""
-    child, marker = start(tmp_path, "--json")
+    child, marker = start(short_path, "--json")
     output, errors = child.communicate(timeout=270)
 
     assert child.returncode == 0, errors

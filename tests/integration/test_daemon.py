@@ -105,7 +105,7 @@ class Stage:
     def leftovers(self) -> list[str]:
         objects = self.s3.list_objects_v2(Bucket=BUCKET).get("Contents", [])
         uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
-        return [o["Key"] for o in (*objects, *uploads)] + self.sqs.list_queues().get("QueueUrls", [])
+        return [*(o["Key"] for o in (*objects, *uploads)), *self.sqs.list_queues().get("QueueUrls", [])]
 
     @staticmethod
     def _client(service: str, endpoint_url: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from datetime import UTC, datetime
 from math import inf
@@ -69,7 +70,19 @@ def threads_asked(tuner: Tuner, speeds: dict[int, float], count: int) -> list[in
     return asked
 
 
-@pytest.mark.parametrize("name", BASELINES)
+AVAILABLE = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            name == "optuna-tpe" and importlib.util.find_spec("optuna") is None,
+            reason="Optuna is installed with the benchmarks only",
+        ),
+    )
+    for name in BASELINES
+]
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
 @pytest.mark.parametrize("place", ["gen-tiny-memory-far", "cal-000-hdd"])
 def test_probes_and_advice_stay_legal(name: str, place: str) -> None:
     """Every probe and every recommendation is within the limits that were told."""
@@ -84,7 +97,7 @@ def test_probes_and_advice_stay_legal(name: str, place: str) -> None:
             assert one.thread_count * one.part_size_bytes <= (limits.memory_bytes_max or inf)
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", AVAILABLE)
 def test_same_seed_same_probes(name: str) -> None:
     """A run can be repeated exactly."""
     surface = by_name("flat-5gbps")

@@ -9,11 +9,12 @@ import pytest
 
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.models.s3_upload_ranges import UploadRanges
+from penstock.trial import tuning
 from penstock.trial.tuning import GIVE_UP_AFTER, TuningError, advise, propose
 from penstock.trial.tuning_command import Failure
 from penstock.trial.tuning_state import Trial
 from penstock.units import MiB
-from penstock.vocabulary import Basis, Demand, Objective
+from penstock.vocabulary import Demand, Objective
 from tests.unit.trial.tuned_clients import SIZE, Client, SteadyClock, a_setting, a_task, a_trial, tuned
 
 OUT_OF_MEMORY = Failure(reason="it was ended by SIGKILL", stderr_tail="Killed")
@@ -44,9 +45,9 @@ def test_a_client_with_one_knob_is_tuned_in_one_dimension(ranges: UploadRanges, 
 def test_the_prediction_is_of_the_client_that_was_tuned(tmp_path: Path) -> None:
     """Its interval holds what the client does at the advised setting, slow as it may be."""
     client = Client(seed=5, host_bytes_per_second=40e6)
-    tuning = tuned(a_task(probe_count=8), client, tmp_path / "state")
-    expected = tuning.recommendation.prediction["throughput_bytes_per_second"]
-    truth = client.throughput(tuning.recommendation.setting)
+    result = tuned(a_task(probe_count=8), client, tmp_path / "state")
+    expected = result.recommendation.prediction["throughput_bytes_per_second"]
+    truth = client.throughput(result.recommendation.setting)
     assert expected.low < truth < expected.high
     assert expected.high < 2 * expected.low
 
@@ -73,10 +74,10 @@ def test_ctrl_c_keeps_what_was_learned(tmp_path: Path) -> None:
             raise KeyboardInterrupt
         return None
 
-    tuning = tuned(a_task(), Client(trouble=interrupt), tmp_path / "state")
-    assert tuning.was_interrupted
-    assert len(tuning.trials) == 4
-    assert tuning.document()["recommendation"]["thread_count"] >= 1
+    result = tuned(a_task(), Client(trouble=interrupt), tmp_path / "state")
+    assert result.was_interrupted
+    assert len(result.trials) == 4
+    assert result.document()["recommendation"]["thread_count"] >= 1
 
 
 def test_ctrl_c_before_anything_was_learned_says_so(tmp_path: Path) -> None:
@@ -103,12 +104,12 @@ def test_a_command_that_never_works_is_given_up(tmp_path: Path) -> None:
 def test_a_client_that_fails_with_much_is_neither_asked_nor_advised_much(tmp_path: Path) -> None:
     """A client that cannot have more than 30 threads is asked for more now and then, but not for ever."""
     client = Client(trouble=lambda setting, _index: OUT_OF_MEMORY if setting.thread_count > 30 else None)
-    tuning = tuned(a_task(probe_count=16), client, tmp_path / "state")
-    failed = [trial.setting for trial in tuning.trials if trial.failure]
+    result = tuned(a_task(probe_count=16), client, tmp_path / "state")
+    failed = [trial.setting for trial in result.trials if trial.failure]
     assert failed, "the optimum lies where it fails, so it must have been tried"
     assert len(failed) <= 6
-    assert tuning.recommendation.setting.thread_count <= 30
-    assert client.throughput(tuning.recommendation.setting) >= 0.8 * client.throughput(a_setting(30, 6))
+    assert result.recommendation.setting.thread_count <= 30
+    assert client.throughput(result.recommendation.setting) >= 0.8 * client.throughput(a_setting(30, 6))
 
 
 def test_a_limit_on_threads_is_found_by_halving() -> None:
@@ -153,7 +154,7 @@ def test_a_setting_that_failed_is_not_advised_until_it_worked() -> None:
     failed = a_trial(client, preferred, len(trials), Failure(reason="slow", is_timeout=True))
     worked = a_trial(client, preferred, len(trials) + 1)
     assert advise(a_task(), [*trials, failed], SteadyClock()).setting != preferred
-    assert advise(a_task(), [*trials, worked, failed], SteadyClock()).basis is Basis.MEASURED
+    assert not tuning._possible(a_task(), [*trials, worked, failed], is_advice=True).model.avoided
 
 
 def test_the_memory_limit_holds_for_what_is_tried_and_advised(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_the_page_names_every_key(tmp_path: Path) -> None:
     """What a script can read is documented."""
     page = (Path(__file__).parents[3] / "docs/tune.md").read_text(encoding="utf-8")
     document = tuned(a_task(probe_count=1), Client(), tmp_path / "state").document()
-    described = set(document) - {"object_size_bytes", "ranges", "objective"}  # what was asked for
+    described = set(document) - {"recommendation", "object_size_bytes", "ranges", "objective"}
     for key in {*described, *document["recommendation"], *document["trials"][0]}:
         assert f"`{key}`" in page or f".{key}`" in page, key
 

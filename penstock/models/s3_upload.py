@@ -117,7 +117,7 @@ _TYPICAL: dict[str, tuple[float, float]] = {
     "host_bytes_per_second": (500e6, 1.8),
     "burst_factor": (1.0, 0.01),
     "prefix_requests_per_second": (3500.0, 0.5),
-    "cpu_seconds_per_request": (2e-4, 1.0),
+    "cpu_seconds_per_request": (2e-4, 2.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
     "knee_sharpness": (7.0, 0.85),
     "overload_slope": (0.05, 1.5),
@@ -545,6 +545,7 @@ _RAMP_THREADS = (4, 16, 64, 256)
 _RAMP_PART_BYTES = 8 * MiB
 _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
 _PROBE_WAVES = 3
+_WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
 _MULTIPART_REQUESTS = (
     6  # create, complete, and at worst what removes it again; a single PUT is one DELETE a thread
@@ -626,6 +627,18 @@ class S3UploadModel:
             credit_bytes=int(max(0.0, transferred - spare)),
             duration_seconds=5.0 * seconds,  # a dip must not end the probe
         )
+
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: S3UploadSetting) -> float:
+        """One wave of parts at the expected rate, with some room for a slow one."""
+        posterior = _Posterior.from_state(fit.state)
+        transfers = self._transfers(context, [setting], Demand())
+        rate = float(
+            np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))[0]).mean()
+        )
+        size = max(context.payload_size_bytes, 1)
+        part = min(setting.part_size_bytes, size)
+        thread_count = min(setting.thread_count, ceil(size / part)) if part < size else setting.thread_count
+        return _WAVE_ROOM * thread_count * part / rate
 
     def measured_value(self, observation: Observation[S3UploadSetting]) -> float:
         """Throughput of a whole object, extended from the share of it that was sent."""
@@ -914,8 +927,8 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
 def _loosen(belief: Gaussian) -> Gaussian:
     """After a change: everything may have moved, ceilings most."""
     extra = np.full(len(PARAMETERS), 0.2)
-    extra[[_L, _B, _D, _D_PART, _MIXING, _TAIL]] = 0.6
-    extra[_C] = 1.0
+    extra[[_L, _B, _D, _D_PART, _MIXING, _TAIL]] = 0.4
+    extra[_C] = 0.9
     return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))
 
 
@@ -925,9 +938,9 @@ def _posterior_gaussian(evidence: _Evidence, prior: Gaussian) -> Gaussian:
 
 
 def _starts(evidence: _Evidence, prior: Gaussian) -> Array:
-    """The prior mean, and what the measurements suggest: slow connections, costly requests, a ceiling."""
+    """The prior mean, and what the measurements suggest: slow connections, slow or costly requests, a ceiling."""
     rates = evidence.table[evidence.column("kind") <= _STEADY]
-    starts = np.repeat(prior.mean[None], 4, axis=0)
+    starts = np.repeat(prior.mean[None], 5, axis=0)
     if not len(rates):
         return starts[:1]
     log_value, n, s = rates[:, 1], rates[:, _ROW.index("n")], rates[:, _ROW.index("s")]
@@ -936,7 +949,8 @@ def _starts(evidence: _Evidence, prior: Gaussian) -> Array:
     starts[1:, _C] = np.maximum(log_value.max() + 0.02, prior.mean[_C] - 4.0)
     starts[1, _B], starts[1, _L] = single + 0.1, prior.mean[_L] - 1.0
     starts[2, _B], starts[2, _L] = single + 0.7, np.log(s[best]) - single - 0.7
-    starts[3, _B] = max(single + 0.2, float(prior.mean[_B]))
+    starts[3:, _B] = max(single + 0.2, float(prior.mean[_B]))
+    starts[4, _CPU_REQUEST] = -float((log_value - np.log(s)).max())
     return starts
 
 

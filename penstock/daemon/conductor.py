@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 CYCLE_FAILURE_COUNT_MAX = 3  # in a row; then the process ends and systemd starts it afresh
 CYCLE_COUNT_REMEMBERED = 200
 REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all of them
+AVOIDED_COUNT_MAX = 6  # settings that could not be measured; each success lets the oldest be tried again
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
 STEADY_RESIDUAL_FRACTION = 0.1
@@ -113,6 +114,7 @@ class Conductor:
         self._standings: dict[Context, schedule.Standing] = {}
         self._requested: deque[Context] = deque(maxlen=16)
         self._reported: set[Place] = set()
+        self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
         self._drift_counts: dict[Place, int] = {}
         self._fitted: dict[Place, tuple[int, datetime | None]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
@@ -236,9 +238,13 @@ class Conductor:
         cost = _true_cost(plan, outcome, self._clock.monotonic_seconds() - start_seconds)
         self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
         await self._store.run(lambda store: store.add_spend(correction))
+        avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
+            avoided.append(outcome.setting)
             await self._store.run(lambda store: store.add_inconclusive(outcome))
         else:
+            if avoided:
+                avoided.popleft()
             await self._store.add_observation(outcome)
         return outcome
 
@@ -277,6 +283,7 @@ class Conductor:
             prior=nearest(place, self._board.fits()),
             next_context=next_context,
             cost_max=cost_max,
+            avoided=tuple(self._avoided[next_context]) if next_context else (),
             demand=Demand(
                 thread_count_max=watch.plan.thread_count_max if watch else None,
                 memory_bytes_max=watch.plan.memory_bytes_max if watch else None,

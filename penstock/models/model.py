@@ -87,6 +87,10 @@ class PerformanceModel(Protocol[SettingT]):
         """The most that one probe of this setting may cost here, at list price."""
         ...
 
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: SettingT) -> float:
+        """How long a probe of this setting needs to measure anything: the slowest request, from begin to end."""
+        ...
+
     def measured_value(self, observation: Observation[SettingT]) -> float:
         """What `Appraisal.value` predicts, as this observation measured it."""
         ...

@@ -97,6 +97,11 @@ class RangedS3UploadModel(S3UploadModel):
         rate = float(self.appraise(fit, context, [setting], Demand()).value[0])
         return Cost(duration_seconds=context.payload_size_bytes / rate)
 
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: S3UploadSetting) -> float:
+        """None: whoever runs the client bounds its time, and the seconds of a proposal are only its price."""
+        del fit, context, setting
+        return 0.0
+
     def _allowed(self, settings: list[S3UploadSetting]) -> list[S3UploadSetting]:
         """Without those to be avoided; all of them where nothing else is left, for there must be an answer."""
         return [x for x in settings if x not in self.avoided] or settings

@@ -46,6 +46,7 @@ RATE_HEADROOM = 1.05  # so that an application can catch up after a pause
 MEMORY_BYTES_PER_THREAD = 256 * KiB
 Indices = NDArray[np.int_]
 _PROBE_SECONDS = 6.0  # most of it sending, the rest draining
+_PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 _STEP_FACTOR_MAX = 3
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
@@ -143,6 +144,10 @@ class SqsDeliveryModel:
             usd=billed * _USD_PER_REQUEST[context.place.service_class],
             duration_seconds=_PROBE_SECONDS,
         )
+
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: SqsDeliverySetting) -> float:  # noqa: ARG002
+        """A message on its way, there and back, many times over."""
+        return _PROBE_SECONDS_MIN
 
     def measured_value(self, observation: Observation[SqsDeliverySetting]) -> float:
         """Unique messages that went all the way, per second."""

@@ -22,6 +22,7 @@ class Question(Generic[SettingT]):
     `observations` are those of the place, oldest first, any size. `next_context` is the context that is due for a
     probe, or None to fit only; `cost_max` is what that probe may cost at the most. `fit` is the conclusion of an
     earlier question about exactly these observations, when there was one; it saves the work of fitting again.
+    `avoided` are settings that could not be measured lately: they are not tried again.
     """
 
     place: Place
@@ -32,6 +33,7 @@ class Question(Generic[SettingT]):
     demand: Demand
     seed: int
     fit: Fit | None = None
+    avoided: tuple[SettingT, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
         cost_max=question.cost_max,
         seed=question.seed,
         has_prior=question.prior is not None,
+        avoided=question.avoided,
     )
     return Conclusion(fit=fit, plan=propose(quest))
 

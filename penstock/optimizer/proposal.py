@@ -34,6 +34,7 @@ _STEP_RATIO_MAX = 4.0  # connections of the next probe over the most that went w
 _NEIGHBOUR_RATIO_MAX = 1.25
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
 _SHORTLIST_COUNT = 48
+_CLIMB_COUNT = 24  # of the best within one step, the first that is affordable
 _PRICED_COUNT = 12  # of the shortlist, the most telling: only these are priced
 _OPTIMISM = 1.5  # standard deviations
 _VERIFY_EVERY = 6
@@ -69,6 +70,7 @@ class Quest:
     cost_max: Cost
     seed: int
     has_prior: bool = False
+    avoided: tuple[Any, ...] = ()  # settings that could not be measured lately
 
     @property
     def own(self) -> list[Observation[Any]]:
@@ -94,7 +96,10 @@ def propose(quest: Quest) -> ProbePlan[Any] | None:
 def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     """While the advice lies beyond what was dared so far: the best that is within one step."""
     expected = np.where(reachable, field.log_draws.mean(axis=0), -np.inf)
-    return _plan(quest, field.settings[int(np.argmax(expected))], Reason.RAMP)
+    for index in np.argsort(-expected)[:_CLIMB_COUNT]:
+        if reachable[index] and (plan := _plan(quest, field.settings[index], Reason.RAMP)) is not None:
+            return plan
+    return None
 
 
 def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
@@ -158,7 +163,7 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
         index = shortlist[position]
         setting = field.settings[index]
         cost = quest.model.probe_cost(quest.fit, quest.context, setting)
-        if _is_affordable(cost, quest.cost_max):
+        if _is_affordable(quest, setting, cost):
             repeats = sum(o.setting == setting for o in quest.history[-_REPEAT_WINDOW:])
             price = _share(cost, quest.cost_max) ** 0.5 * (1 + repeats)
             priced.append((float(gains[position]) / price, index))
@@ -215,12 +220,14 @@ def knowledge_gradient(log_draws: Array, shortlist: Sequence[int], sigma: float)
     return np.asarray(np.maximum(gains, 0.0) + _CURIOSITY * spread, dtype=np.float64)
 
 
-def _is_affordable(cost: Cost, cost_max: Cost) -> bool:
-    """Every bound holds, but for time: a probe that takes too long ends early, and still measured."""
-    return all(
-        getattr(cost, f.name) <= getattr(cost_max, f.name)
-        for f in fields(Cost)
-        if f.name != "duration_seconds"
+def _is_affordable(quest: Quest, setting: Any, cost: Cost) -> bool:
+    """Every bound holds. A probe may be broken off by its time, but not before it has measured anything."""
+    names = [f.name for f in fields(Cost) if f.name != "duration_seconds"]
+    return (
+        all(getattr(cost, name) <= getattr(quest.cost_max, name) for name in names)
+        and setting not in quest.avoided
+        and quest.model.probe_seconds_min(quest.fit, quest.context, setting)
+        <= quest.cost_max.duration_seconds
     )
 
 
@@ -233,7 +240,7 @@ def _share(cost: Cost, cost_max: Cost) -> float:
 
 def _plan(quest: Quest, setting: Any, reason: Reason) -> ProbePlan[Any] | None:
     cost = quest.model.probe_cost(quest.fit, quest.context, setting)
-    if not _is_affordable(cost, quest.cost_max):
+    if not _is_affordable(quest, setting, cost):
         return None
     bound = Cost(
         **{f.name: min(getattr(cost, f.name), getattr(quest.cost_max, f.name)) for f in fields(Cost)}

@@ -25,6 +25,7 @@ _START_AT = datetime(2026, 1, 1, tzinfo=UTC)
 _PAUSE_AFTER_THROTTLING_SECONDS = 0.5
 
 THREAD_COUNTS = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
+_WAVE_COUNTS = (1, 2, 3)
 PART_SIZES_BYTES = tuple(mebibytes * MiB for mebibytes in (5, 8, 12, 16, 32, 64))
 
 
@@ -105,15 +106,19 @@ def upload_optimum(
 def _worth_trying(
     object_size_bytes: int, thread_counts: Sequence[int], part_sizes_bytes: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield settings that differ: legal ones, no more threads than parts, an even split for each count."""
+    """Yield settings that differ: legal ones, no more threads than parts, whole waves besides the round numbers."""
+    tried = set()
     for thread_count in thread_counts:
-        even_bytes = math.ceil(object_size_bytes / thread_count)
-        for part_size_bytes in {*part_sizes_bytes, even_bytes}:
+        for part_size_bytes in (*part_sizes_bytes, math.ceil(object_size_bytes / thread_count)):
             part_count = math.ceil(object_size_bytes / part_size_bytes)
             is_single = part_count == 1 and object_size_bytes <= 5 * GiB
             is_legal = PART_SIZE_BYTES_MIN <= part_size_bytes <= 5 * GiB and part_count <= PART_NUMBER_MAX
-            if thread_count <= part_count and (is_legal or is_single):
-                yield thread_count, part_size_bytes
+            whole_waves = (math.ceil(part_count / wave_count) for wave_count in _WAVE_COUNTS)
+            counts = {thread_count, *(n for n in whole_waves if n <= max(thread_counts))}
+            for count in sorted(n for n in counts if n <= part_count and (is_legal or is_single)):
+                if (count, part_size_bytes) not in tried:
+                    tried.add((count, part_size_bytes))
+                    yield count, part_size_bytes
 
 
 async def _upload(

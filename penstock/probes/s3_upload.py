@@ -28,7 +28,7 @@ import logging
 import math
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -225,6 +225,7 @@ class _Upload:
     _may_be_unfinished: bool = False
     _etags: dict[int, str] = field(default_factory=dict)
     _keys: set[str] = field(default_factory=set)
+    _unanswered: set[asyncio.Task[None]] = field(default_factory=set)  # requests that create something
     _part_numbers: list[int] = field(default_factory=list)  # a heap: failed ones come back and go first
     _in_flight_count: int = 0
     _in_flight_count_max: int = 0
@@ -261,16 +262,22 @@ class _Upload:
         self._may_be_unfinished = True  # before the request: its answer may be lost
         self.request_count += 1
         try:
-            self._upload_id = await self.store.create_multipart_upload(self.bucket, self._object_key)
+            await self._answered(self._create_known())
         except _NOT_DONE:
             self._may_be_unfinished = False
             raise
+
+    async def _create_known(self) -> None:
+        self._upload_id = await self.store.create_multipart_upload(self.bucket, self._object_key)
 
     async def _complete(self, etags: Sequence[str]) -> None:
         assert self._upload_id is not None
         self._keys.add(self._object_key)
         self.request_count += 1
-        await self.store.complete_multipart_upload(self.bucket, self._object_key, self._upload_id, etags)
+        await self._answered(self._complete_known(self._upload_id, etags))
+
+    async def _complete_known(self, upload_id: str, etags: Sequence[str]) -> None:
+        await self.store.complete_multipart_upload(self.bucket, self._object_key, upload_id, etags)
         self._may_be_unfinished = False
 
     @property
@@ -346,7 +353,7 @@ class _Upload:
         is_new = key not in self._keys
         self._keys.add(key)  # before the request: its answer may be lost
         try:
-            await self.store.put_object(self.bucket, key, body)
+            await self._answered(self.store.put_object(self.bucket, key, body))
         except _NOT_DONE:
             if is_new:
                 self._keys.discard(key)
@@ -369,8 +376,29 @@ class _Upload:
     def _elapsed_seconds(self) -> float:
         return self.clock.monotonic_seconds() - self._began_seconds
 
+    async def _answered(self, request: Coroutine[object, object, None]) -> None:
+        """Carry out a request that creates something; a cancellation ends the waiting for it, not the request.
+
+        Its bytes may be in the buffers of a socket: the service would carry it out after the deletion that follows.
+        """
+        task = asyncio.create_task(request)
+        self._unanswered.add(task)
+        task.add_done_callback(self._unanswered.discard)
+        await asyncio.shield(task)
+
+    async def _await_answers(self) -> None:
+        """Only what has been answered can be removed for certain; who waits too long is cancelled, and so are they."""
+        unanswered = set(self._unanswered)
+        try:
+            if unanswered:
+                await asyncio.wait(unanswered)
+        finally:
+            for task in unanswered:
+                task.cancel()
+
     async def remove(self) -> None:
         """Abort what is unfinished, delete what was put. Raises RequestError when something may be left."""
+        await self._await_answers()
         if self._may_be_unfinished:
             await self._abort()
         for key in sorted(self._keys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -129,6 +130,46 @@ def test_cancelled_probe_leaves_nothing(size: int, after_seconds: float) -> None
         running.cancel()  # an impatient second time
         with pytest.raises(asyncio.CancelledError):
             await running
+
+    virtually(story)
+    assert (store.objects, store.uploads, journal.entries) == (set(), {}, [])
+
+
+class LateStore(MemoryStore):
+    """As S3: what is on its way is carried out, whether or not its sender waits for the answer."""
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+        await asyncio.shield(asyncio.ensure_future(super().put_object(bucket, key, body)))
+
+    async def create_multipart_upload(self, bucket: str, key: str) -> str:
+        return await asyncio.shield(asyncio.ensure_future(self._create_late(bucket, key)))
+
+    async def _create_late(self, bucket: str, key: str) -> str:
+        await asyncio.sleep(4 * self.small_seconds)
+        return await super().create_multipart_upload(bucket, key)
+
+    async def complete_multipart_upload(
+        self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
+    ) -> None:
+        await asyncio.shield(
+            asyncio.ensure_future(super().complete_multipart_upload(bucket, key, upload_id, etags))
+        )
+
+
+@pytest.mark.parametrize(
+    ("size", "after_seconds"), [(64 * KiB, 0.1), (64 * KiB, 0.7), (8 * MiB + 1, 0.02), (8 * MiB + 1, 0.77)]
+)
+def test_what_is_on_its_way_is_awaited_before_it_is_removed(size: int, after_seconds: float) -> None:
+    """A put, a creation and a completion that are cancelled take place all the same, after a deletion at once."""
+    store, journal = LateStore(), MemoryJournal()
+
+    async def story(clock: VirtualClock) -> None:
+        running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan(size=size)))
+        await asyncio.sleep(after_seconds)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await asyncio.sleep(60.0)
 
     virtually(story)
     assert (store.objects, store.uploads, journal.entries) == (set(), {}, [])

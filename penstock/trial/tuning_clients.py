@@ -127,7 +127,7 @@ def s5cmd(upload: Upload) -> Measured:
         *("--part-size", str(max(5, ceil(upload.part_size_bytes / MiB)))),
         *(f"{upload.folder}/*", upload.url),
     ]
-    return _timed([*program, *copy], [*program, "rm", f"{upload.url}*"], _region(upload))
+    return _timed(upload, [*program, *copy], [*program, "rm", f"{upload.url}*"], _region(upload))
 
 
 def rclone(upload: Upload) -> Measured:
@@ -147,7 +147,7 @@ def rclone(upload: Upload) -> Measured:
         *("--s3-chunk-size", f"{upload.part_size_bytes}B"),
         *("--s3-upload-cutoff", f"{min(upload.part_size_bytes, _SINGLE_PUT_BYTES_MAX)}B"),
     ]
-    return _timed(copy, ["rclone", "delete", remote, *options], {})
+    return _timed(upload, copy, ["rclone", "delete", remote, *options], {})
 
 
 def aws(upload: Upload) -> Measured:
@@ -160,7 +160,7 @@ def aws(upload: Upload) -> Measured:
         environment = {"AWS_CONFIG_FILE": file.name} | _region(upload)
         copy = ["aws", "s3", "cp", "--recursive", "--only-show-errors", str(upload.folder), upload.url]
         remove = ["aws", "s3", "rm", "--recursive", "--only-show-errors", upload.url]
-        return _timed([*copy, *where], [*remove, *where], environment)
+        return _timed(upload, [*copy, *where], [*remove, *where], environment)
 
 
 CLIENTS: Mapping[str, Callable[[Upload], Measured]] = {
@@ -258,16 +258,43 @@ def _folder_of_files(size_bytes: int, count: int) -> Iterator[Path]:
         yield folder
 
 
-def _timed(copy: Sequence[str], remove: Sequence[str], environment: Mapping[str, str]) -> Measured:
+def _timed(
+    upload: Upload, copy: Sequence[str], remove: Sequence[str], environment: Mapping[str, str]
+) -> Measured:
     """Time the client's own command, as its user would wait for it; what it uploaded goes whatever happens."""
     whole_environment = {**os.environ, **environment}
     try:
         started = time.perf_counter()
         _run(copy, whole_environment)
         return Measured(duration_seconds=time.perf_counter() - started)
+    except BaseException:
+        _abort_unfinished(upload)
+        raise
     finally:
         with contextlib.suppress(ClientError):
             _run(remove, whole_environment)
+
+
+def _abort_unfinished(upload: Upload) -> None:
+    """Abort the multipart uploads that an interrupted client left, with the SDK: the clients cannot."""
+    import botocore.session
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+    from botocore.exceptions import ClientError as RefusedError
+
+    target = upload.target
+    style = {"addressing_style": "path"} if target.endpoint_url else {}
+    config = Config(s3=style, connect_timeout=3, read_timeout=3, retries={"total_max_attempts": 2})
+    try:
+        client = botocore.session.get_session().create_client(
+            "s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config
+        )
+        listing = client.list_multipart_uploads(Bucket=target.bucket, Prefix=upload.prefix)
+        for unfinished in listing.get("Uploads", []):
+            key, upload_id = unfinished["Key"], unfinished["UploadId"]
+            client.abort_multipart_upload(Bucket=target.bucket, Key=key, UploadId=upload_id)
+    except (BotoCoreError, RefusedError) as trouble:
+        print(f"An unfinished upload may be left under {upload.url}: {trouble}", file=sys.stderr)  # noqa: T201
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -180,6 +180,41 @@ def test_boto3_is_tuned_on_a_real_socket(endpoint_url: str, tmp_path: Path) -> N
     client.close()
 
 
+def test_what_an_interrupted_tool_left_is_aborted(
+    endpoint_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unfinished multipart upload under the run's own prefix goes; those of others stay."""
+    client = _lab_client(endpoint_url)
+    tool = (
+        f"#!{sys.executable}\nimport sys, boto3\nfrom botocore.config import Config\n"
+        f"if 'cp' in sys.argv:\n    s3 = boto3.client('s3', region_name='lab-1', endpoint_url={endpoint_url!r},"
+        " config=Config(s3={'addressing_style': 'path'}))\n"
+        "    key = sys.argv[-1].removeprefix('s3://bucket/') + 'file'\n"
+        "    s3.create_multipart_upload(Bucket='bucket', Key=key)\n    sys.exit(1)\n"
+    )
+    (tmp_path / "s5cmd").write_text(tool)
+    (tmp_path / "s5cmd").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    client.create_multipart_upload(Bucket="bucket", Key="penstock-tune/of-somebody-else")
+    command = [sys.executable, "-m", "penstock.trial.tuning_clients", "s5cmd", "--bucket", "bucket"]
+    proposal = (
+        '{"thread_count": 2, "part_size_bytes": 5242880, "object_size_bytes": 6000000, "probe_index": 0}'
+    )
+    ended = subprocess.run(
+        [*command, "--endpoint-url", endpoint_url, "--region", "lab-1"],
+        input=proposal,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "s5cmd ended with status 1" in ended.stderr
+    left = client.list_multipart_uploads(Bucket="bucket")["Uploads"]
+    assert [upload["Key"] for upload in left] == ["penstock-tune/of-somebody-else"]
+    client.close()
+
+
 def _lab_client(url: str):  # type: ignore[no-untyped-def]  # boto3 has no types
     return boto3.client(
         "s3", region_name="lab-1", endpoint_url=url, config=Config(s3={"addressing_style": "path"})

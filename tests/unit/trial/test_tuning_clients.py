@@ -148,10 +148,13 @@ def test_a_tool_that_fails_is_said_to_and_cleaned_up_after(
 ) -> None:
     """No report, status 1, a sentence; what may have been uploaded is removed all the same."""
     monkeypatch.setenv("STATUS", "7")
+    aborted: list[str] = []
+    monkeypatch.setattr(tuning_clients, "_abort_unfinished", lambda upload: aborted.append(upload.prefix))
     assert carry_out("rclone", monkeypatch) == 1
     said = capfd.readouterr()
     assert said.out == ""
     assert "rclone ended with status 7" in said.err
+    assert len(aborted) == 1
     assert "delete" in calls(record)[1]["arguments"]  # type: ignore[operator]
 
 

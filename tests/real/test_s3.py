@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from penstock.clock import SystemClock
+from penstock.lab.link import LinkTruth
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.probes.aws import AwsObjectStore, Credentials, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
@@ -16,7 +18,7 @@ from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation, ProbePlan
 from tests.real.conftest import plain_client
-from tests.real.servers import REGION
+from tests.real.servers import REGION, at_the_end_of
 from tests.unit.probes.fakes import MemoryJournal, an_upload_plan
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
@@ -26,6 +28,12 @@ KEY = Credentials(
 )
 MODEST = Cost(transferred_bytes=64 * MiB, request_count=500, duration_seconds=30.0)
 UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no test
+SLOW = LinkTruth(
+    round_trip_seconds=0.010,
+    connection_rate_bytes_per_second=6e6,
+    host_rate_bytes_per_second=24e6,
+    service_latency_seconds_median=0.020,
+)
 
 
 @contextlib.asynccontextmanager
@@ -150,5 +158,22 @@ async def test_a_cancelled_probe_leaves_nothing(s3_url: str, bucket: str) -> Non
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+    assert leftovers(s3_url, bucket) == []
+
+
+@pytest.mark.parametrize("after_seconds", [0.2, 0.3, 0.4, 0.5])
+async def test_a_cancelled_put_leaves_nothing(
+    s3_url: str, bucket: str, tmp_path: Path, after_seconds: float
+) -> None:
+    """The server stores what lies in the buffers of the path, also after we stopped to wait for it."""
+    plan = an_upload_plan(size=3 * MiB, threads=4, part=5 * MiB, cost_max=MODEST)
+    with at_the_end_of(SLOW, s3_url, tmp_path) as far_url:
+        running = asyncio.create_task(run_probe(far_url, bucket, plan))
+        await asyncio.sleep(after_seconds)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        await asyncio.sleep(1.0)  # for whatever would still arrive: a put takes half a second here
 
     assert leftovers(s3_url, bucket) == []

@@ -1,0 +1,80 @@
+"""Thinking in a process of its own: the same answers, no trace after rest, and a death that is survived."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.daemon.services import SERVICES
+from penstock.daemon.thinker import InlineThinker, SpawnedThinker, ThinkerError
+from penstock.optimizer.deliberation import Question
+from penstock.vocabulary import Cost, Demand
+from tests.factories import CONTEXT, PLACE, an_observation
+
+MODEL = SERVICES["s3_upload"].model
+QUESTION: Question[Any] = Question(
+    place=PLACE,
+    observations=(an_observation(),),
+    prior=None,
+    next_context=CONTEXT,
+    cost_max=Cost(
+        transferred_bytes=2**30, request_count=1000, usd=1.0, credit_bytes=2**40, duration_seconds=60
+    ),
+    demand=Demand(thread_count_max=64),
+    seed=3,
+)
+
+
+def children_of(process_id: int) -> set[int]:
+    """Live spawned workers whose parent is this process (its resource tracker is not one of them)."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            is_worker = b"spawn_main" in stat.with_name("cmdline").read_bytes()
+        except OSError:
+            continue
+        if is_worker and int(fields[1]) == process_id and fields[0] != "Z":
+            found.add(int(stat.parent.name))
+    return found
+
+
+async def until_gone(process_ids: set[int]) -> bool:
+    """Whether they end by themselves within some seconds."""
+    for _ in range(200):
+        if not process_ids & children_of(os.getpid()):
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def test_a_child_concludes_what_the_parent_would() -> None:
+    """Where the thinking happens makes no difference, and rest ends the child."""
+    before = children_of(os.getpid())
+    thinker = SpawnedThinker()
+    conclusion = await thinker.deliberate(MODEL, QUESTION)
+    children = children_of(os.getpid()) - before
+    thinker.rest()
+
+    assert conclusion == await InlineThinker().deliberate(MODEL, QUESTION)
+    assert children
+    assert await until_gone(children)
+
+
+async def test_a_killed_child_is_told_and_replaced() -> None:
+    """When the child is killed in the middle, the question fails with advice, and the next one is answered."""
+    before = children_of(os.getpid())
+    thinker = SpawnedThinker()
+    await thinker.deliberate(MODEL, QUESTION)
+    asking = asyncio.create_task(thinker.deliberate(MODEL, QUESTION))
+    await asyncio.sleep(0)
+    for child in children_of(os.getpid()) - before:
+        os.kill(child, signal.SIGKILL)
+    with pytest.raises(ThinkerError, match="MemoryMax"):
+        await asking
+
+    assert (await thinker.deliberate(MODEL, QUESTION)).plan is not None
+    thinker.rest()

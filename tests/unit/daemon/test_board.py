@@ -1,0 +1,111 @@
+"""The board: what stands, what is news, what comes back after a restart, and who is a neighbour."""
+
+import dataclasses
+from datetime import timedelta
+
+from penstock.daemon.board import Board, nearest
+from penstock.daemon.services import SERVICES
+from penstock.models.model import Fit
+from penstock.units import MiB
+from penstock.vocabulary import Basis, Context, Demand
+from tests.factories import CONTEXT, NOON, PLACE, a_fit, an_observation
+
+MODEL = SERVICES["s3_upload"].model
+VALIDITY_SECONDS = 3600.0
+
+
+def a_board(*contexts: Context) -> Board:
+    return Board(
+        SERVICES,
+        contexts or (CONTEXT,),
+        region=PLACE.region,
+        instance_type=PLACE.instance_type,
+        validity_seconds=VALIDITY_SECONDS,
+    )
+
+
+def a_learned_fit(count: int = 3) -> Fit:
+    observations = [
+        an_observation(started_at=NOON + timedelta(minutes=i), duration_seconds=2.0 + 0.01 * i)
+        for i in range(count)
+    ]
+    return MODEL.fit(PLACE, observations, prior=None, seed=1)
+
+
+async def test_a_first_fit_is_news_and_the_same_again_is_not() -> None:
+    """Watchers and the store hear of changes only."""
+    board, fit = a_board(), a_learned_fit()
+
+    assert [r.context for r in await board.post(fit, NOON)] == [CONTEXT]
+    assert await board.post(fit, NOON + timedelta(minutes=1)) == []
+
+
+async def test_the_generation_rises_with_each_fit() -> None:
+    """A client can tell that something may have changed."""
+    board = a_board()
+    before = board.generation
+    await board.post(a_learned_fit(), NOON)
+
+    assert board.generation > before
+
+
+async def test_advice_is_as_old_as_its_fit() -> None:
+    """Asking again later does not make the evidence younger."""
+    board = a_board()
+    await board.post(a_learned_fit(), NOON)
+    later = board.recommend(CONTEXT, Demand(), NOON + timedelta(hours=5))
+
+    assert later.issued_at == NOON
+    assert later.has_expired(NOON + timedelta(hours=5))
+
+
+def test_without_a_fit_the_sdk_default_stands() -> None:
+    """An application always gets an answer."""
+    assert a_board().recommend(CONTEXT, Demand(), NOON).basis is Basis.DEFAULT
+
+
+async def test_a_restored_board_gives_the_same_advice() -> None:
+    """After a restart nothing has to be measured or fitted again."""
+    first, second = a_board(), a_board()
+    fit = a_learned_fit()
+    changed = await first.post(fit, NOON)
+    second.restore([fit], changed, NOON + timedelta(minutes=10))
+
+    before = first.recommend(CONTEXT, Demand(), NOON)
+    after = second.recommend(CONTEXT, Demand(), NOON + timedelta(minutes=10))
+    assert (after.setting, after.basis) == (before.setting, before.basis)
+
+
+async def test_any_size_is_answered_from_the_same_fit() -> None:
+    """Sizes that were never probed rest on the physics of those that were."""
+    board = a_board()
+    await board.post(a_learned_fit(), NOON)
+    advice = board.recommend(dataclasses.replace(CONTEXT, payload_size_bytes=777 * MiB), Demand(), NOON)
+
+    assert advice.basis is Basis.MODEL
+
+
+def test_the_nearest_neighbour_shares_the_region_first() -> None:
+    """What belongs to the region weighs more than what belongs to the host."""
+    same_region = a_fit(place=dataclasses.replace(PLACE, instance_type="m7g.large"))
+    same_host = a_fit(place=dataclasses.replace(PLACE, region="us-west-2"))
+
+    assert nearest(PLACE, [same_host, same_region]) == same_region
+
+
+def test_a_place_is_not_its_own_neighbour_and_ignorance_is_none() -> None:
+    """A prior that rests on nothing, on itself or on another operation is no prior."""
+    itself = a_fit()
+    ignorant = a_fit(place=dataclasses.replace(PLACE, region="us-west-2"), observation_count=0)
+    foreign = a_fit(place=dataclasses.replace(PLACE, operation="sqs_delivery", region="us-west-2"))
+
+    assert nearest(PLACE, [itself, ignorant, foreign]) is None
+
+
+def test_a_fit_of_an_unknown_operation_is_left_alone() -> None:
+    """A database of a newer version may hold operations that this one does not know."""
+    board = a_board()
+    unknown = a_fit(place=dataclasses.replace(PLACE, operation="dynamodb_write"))
+    board.restore([unknown], [], NOON)
+
+    assert board.fits() == []

@@ -32,10 +32,10 @@ def test_a_missing_tool_is_named(tools: Path) -> None:
 
 
 def test_what_is_built_is_built_once(tools: Path) -> None:
-    """The second time it comes from the cache, also when the tool would fail by then."""
+    """The second time it comes from the cache, and needs no tool."""
     add(tools, "go", 'echo built > "$GOBIN/versitygw"')
     first = provision.versitygw()
-    add(tools, "go", "exit 1")
+    (tools / "go").unlink()
 
     assert provision.versitygw() == first
     assert first.read_text() == "built\n"

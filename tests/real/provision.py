@@ -58,7 +58,8 @@ def versitygw() -> Path:
 
 def elasticmq() -> Path:
     """The folder of jars that are SQS with strict limits. Raises ToolMissingError, BuildError."""
-    return _built(f"elasticmq-{ELASTICMQ_VERSION}", ("java", "mvn"), _build_elasticmq) / "lib"
+    require("java")  # not for the build alone
+    return _built(f"elasticmq-{ELASTICMQ_VERSION}", ("mvn",), _build_elasticmq) / "lib"
 
 
 def s5cmd() -> Path:
@@ -100,12 +101,12 @@ def _build_elasticmq(directory: Path) -> None:
 
 def _built(name: str, tools: Sequence[str], build: Callable[[Path], None]) -> Path:
     """The folder of one build, made when it is not there yet."""
-    require(*tools)
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     finished = cache / name
     with _locked(cache / f"{name}.lock"):
         if not finished.is_dir():
+            require(*tools)
             with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache) as unfinished:
                 building = Path(unfinished) / name
                 building.mkdir()

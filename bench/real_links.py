@@ -338,23 +338,8 @@ def _end_of(link: ShapedLink, directory: Path) -> Iterator[_End]:
             world = World(name=link.name, story=link.story, link=link.truth, queue=NEAR.queue)
             direct = stage.enter_context(lab_endpoint("s3", world, directory))
             found = _End(server="lab", url=direct, directory=directory)
-        _create_bucket(direct)
+        servers.plain_client("s3", direct).create_bucket(Bucket=BUCKET)
         yield found
-
-
-def _create_bucket(url: str) -> None:
-    import boto3
-    from botocore.config import Config
-
-    client = boto3.client(
-        "s3",
-        region_name=servers.REGION,
-        endpoint_url=url,
-        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        config=Config(s3={"addressing_style": "path"}),
-    )
-    client.create_bucket(Bucket=BUCKET)
 
 
 def _judge(name: str, link: ShapedLink, end: _End, purse: Purse) -> Row:

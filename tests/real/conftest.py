@@ -6,11 +6,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.trial.stage import CREDENTIALS
 from tests.real import provision, servers
 
 
@@ -32,23 +30,8 @@ def sqs_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def bucket(s3_url: str) -> str:
     """An empty bucket of the test's own."""
     name = f"real-{uuid.uuid4().hex[:12]}"
-    plain_client("s3", s3_url).create_bucket(Bucket=name)
+    servers.plain_client("s3", s3_url).create_bucket(Bucket=name)
     return name
-
-
-def plain_client(service: str, endpoint_url: str) -> Any:
-    """An unmodified boto3 client, to look from outside (Any: boto3 makes its clients at run time)."""
-    import boto3
-    from botocore.config import Config
-
-    return boto3.client(
-        service,
-        endpoint_url=endpoint_url,
-        region_name=servers.REGION,
-        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        config=Config(s3={"addressing_style": "path"}),
-    )
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.lab.link import LinkTruth
 from penstock.lab.server import truth_json
@@ -65,6 +66,21 @@ def sqs_server(directory: Path) -> Iterator[str]:
     command = ["java", *_JAVA_OPTIONS, f"-Dconfig.file={configuration}", "-cp", f"{jars}/*"]
     with _server([*command, "org.elasticmq.server.Main"], {}, port, directory / "sqs.log") as url:
         yield url
+
+
+def plain_client(service: str, endpoint_url: str) -> Any:
+    """An unmodified boto3 client, to look from outside (Any: boto3 makes its clients at run time)."""
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        service,
+        endpoint_url=endpoint_url,
+        region_name=REGION,
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        config=Config(s3={"addressing_style": "path"}),
+    )
 
 
 @contextlib.contextmanager

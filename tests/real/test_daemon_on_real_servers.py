@@ -16,8 +16,7 @@ import pytest
 from penstock.client.connection import ask
 from penstock.lab.link import LinkTruth
 from penstock.trial.stage import CREDENTIALS, Process, daemon, process, status_of
-from tests.real.conftest import plain_client
-from tests.real.servers import REGION, at_the_end_of
+from tests.real.servers import REGION, at_the_end_of, plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 

@@ -17,8 +17,7 @@ from penstock.probes.s3_upload import S3UploadProbe, incompressible_payload
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation, ProbePlan
-from tests.real.conftest import plain_client
-from tests.real.servers import REGION, at_the_end_of
+from tests.real.servers import REGION, at_the_end_of, plain_client
 from tests.unit.probes.fakes import MemoryJournal, an_upload_plan
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build

@@ -12,8 +12,7 @@ from penstock.probes.outside import Missing, ReceivedMessage, Refused
 from penstock.probes.sqs_delivery import SqsDeliveryProbe
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation
-from tests.real.conftest import plain_client
-from tests.real.servers import REGION
+from tests.real.servers import REGION, plain_client
 from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build

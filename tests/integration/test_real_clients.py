@@ -1,0 +1,69 @@
+"""The SDKs of the benchmark as processes of their own, on the lab's S3: they do what they are told, and count."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from bench.real_links import BUCKET, NotMeasuredError, Purse, ShapedLink, _client, _End
+from penstock.lab.link import LinkTruth
+from penstock.lab.worlds import NEAR, World
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.trial.stage import lab_endpoint
+from penstock.units import KiB, MiB
+from tests.real.servers import plain_client
+
+LINK = ShapedLink(
+    name="short",
+    story="for a test",
+    truth=LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=50e6,
+        host_rate_bytes_per_second=100e6,
+        service_latency_seconds_median=0.002,
+    ),
+    object_size_bytes=11 * MiB,
+)
+
+
+@pytest.fixture
+def end(tmp_path: Path) -> Iterator[_End]:
+    """The lab's S3 with the benchmark's bucket."""
+    world = World(name="short", story="for a test", link=LINK.truth, queue=NEAR.queue)
+    with lab_endpoint("s3", world, tmp_path) as url:
+        plain_client("s3", url).create_bucket(Bucket=BUCKET)
+        yield _End(server="lab", url=url, directory=tmp_path)
+
+
+def a_purse() -> Purse:
+    return Purse(bytes_left=100 * MiB, seconds_max=100.0, began_seconds=monotonic())
+
+
+@pytest.mark.parametrize("name", ["boto3", "aiobotocore"])
+def test_one_large_object_goes_in_parts_and_many_small_ones_whole(name: str, end: _End) -> None:
+    """Everything arrives under its name, in as many parts as were asked for."""
+    setting = S3UploadSetting(thread_count=3, part_size_bytes=5 * MiB)
+    with closing(_client(name, LINK, end, a_purse())) as client:
+        large = client.upload(setting)
+        client.link = replace(LINK, object_size_bytes=10 * KiB, object_count=7)
+        small = client.upload(setting)
+
+    assert (large.transferred_bytes, large.request_count) == (11 * MiB, 3)
+    assert (small.transferred_bytes, small.request_count) == (70 * KiB, 7)
+    assert large.failed_count == small.failed_count == 0
+    stored = plain_client("s3", end.url).list_objects_v2(Bucket=BUCKET)["Contents"]
+    # The small ones have overwritten the large one, which had the first name.
+    assert [(o["Key"], o["Size"]) for o in stored] == [(f"{index:05d}", 10 * KiB) for index in range(7)]
+
+
+def test_a_client_that_ends_is_told_with_its_last_words(end: _End) -> None:
+    """A client that cannot start is a gap in the table with a reason, not a crash."""
+    broken = replace(end, directory=end.directory / "elsewhere")
+    broken.directory.mkdir()
+    with closing(_client("boto3", LINK, broken, a_purse())) as client:
+        (broken.directory / "boto3-files").rmdir()
+        with pytest.raises(NotMeasuredError, match="FileNotFoundError"):
+            client.upload(S3UploadSetting(thread_count=1, part_size_bytes=5 * MiB))

@@ -1,0 +1,106 @@
+"""The benchmark on real links: its grids, its bounds, and what it calls passed."""
+
+import time
+from math import ceil
+
+import pytest
+
+from bench import real_links
+from bench.real_links import CLIENTS, LINKS, Measured, NotMeasuredError, Purse, Row, ShapedLink
+from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
+from penstock.units import MiB
+
+
+def a_row(*, default: float = 10e6, advised: float, best: float) -> Row:
+    """One link and client of which a test names the rates."""
+
+    def measured(rate: float) -> Measured:
+        return Measured(
+            setting=S3UploadSetting(thread_count=4, part_size_bytes=8 * MiB),
+            bytes_per_second=rate,
+            rounds=(rate,),
+        )
+
+    return Row(
+        link="near",
+        client="boto3",
+        server="versitygw",
+        object_count=1,
+        default=measured(default),
+        advised=measured(advised),
+        best=measured(best),
+        predicted_low=1e6,
+        predicted_high=1e8,
+        probe_count=8,
+        probe_bytes=10**8,
+        probe_seconds=10.0,
+        grid_count=22,
+        grid_bytes=10**9,
+        grid_seconds=60.0,
+    )
+
+
+@pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
+def test_a_grid_has_every_point_once_and_none_that_is_another_in_disguise(link: ShapedLink) -> None:
+    """Legal settings only; threads without a part would be the same as fewer threads."""
+    assert len(set(link.grid)) == len(link.grid) >= 10
+    for setting in link.grid:
+        assert S3UploadModel().legal(link.context, setting) == setting
+        parts = ceil(link.object_size_bytes / setting.part_size_bytes) * link.object_count
+        assert setting.thread_count <= parts
+
+
+def test_each_link_has_its_own_trouble() -> None:
+    """Distance, crowding, a window and a request rate: what the advice must cope with."""
+    truths = [link.truth for link in LINKS]
+    assert len({link.name for link in LINKS}) == 4
+    assert max(truth.round_trip_seconds for truth in truths) > 0.1
+    assert any(truth.oversubscription_loss for truth in truths)
+    assert any(truth.window_bytes for truth in truths)
+    assert any(truth.prefix_request_rate_per_second for truth in truths)
+    assert all(truth.host_rate_bytes_per_second <= 60e6 for truth in truths)  # what two cores can carry
+
+
+def test_a_purse_refuses_before_it_is_overdrawn() -> None:
+    """Bytes and seconds are bounds, not wishes."""
+    purse = Purse(bytes_left=10, seconds_max=60.0, began_seconds=time.monotonic())
+    purse.spend(7)
+    with pytest.raises(NotMeasuredError, match="bytes"):
+        purse.spend(4)
+    assert purse.bytes_left == 3
+    with pytest.raises(NotMeasuredError, match="time"):
+        Purse(bytes_left=10, seconds_max=1.0, began_seconds=time.monotonic() - 2.0).spend(1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "gaps", "verdict"),
+    [
+        ([a_row(advised=96e6, best=100e6)], [], "pass"),
+        ([a_row(advised=96e6, best=100e6), a_row(advised=94e6, best=100e6)], [], "MISS"),
+        ([a_row(advised=96e6, best=100e6)], ["regional, s5cmd: the time is over"], "MISS"),
+        ([], [], "MISS"),
+    ],
+)
+def test_the_worst_pair_decides_and_what_was_not_measured_is_not_passed(
+    *,
+    rows: list[Row],
+    gaps: list[str],
+    verdict: str,
+    tmp_path: object,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Advised / best at least 0.95 for every link and client; a gap is no pass."""
+    monkeypatch.setattr(real_links, "RESULTS", tmp_path)
+    found = real_links._conclude(rows, gaps, LINKS, seconds=1.0, long=True)
+
+    assert found["verdict"] == verdict
+    assert verdict in capsys.readouterr().out
+    assert found["not_measured"] == gaps
+
+
+def test_every_client_has_defaults_for_large_and_small_objects() -> None:
+    """What nobody advised is what the advice is compared with."""
+    for defaults in CLIENTS.values():
+        for link in LINKS:
+            assert defaults.on(link).thread_count >= 5

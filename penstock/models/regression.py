@@ -18,7 +18,7 @@ quadratic approximation at the peak is not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,11 +213,12 @@ def _marginals(problem: Problem, peak: Peak, shapes: list[tuple[float, tuple[flo
     residual = data.log_values - law(peak.theta[None])[0]
     doubts = np.array([-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.7) ** 2 for sigma in _SIGMAS])
     scores = np.empty(len(shapes))
+    own = [noise_covariance(data, replace(problem.misfit, amplitude=0.0), s, peak.weights) for s in _SIGMAS]
+    clients = structure(data, replace(problem.misfit, amplitude=0.0))
     for index, (amplitude, lengths) in enumerate(shapes):
-        misfit = Misfit(amplitude=amplitude, length_octaves=lengths)
-        each = [
-            _marginal(residual, explained, noise_covariance(data, misfit, s, peak.weights)) for s in _SIGMAS
-        ]
+        misfit = replace(problem.misfit, amplitude=amplitude, length_octaves=lengths)
+        shared = explained + structure(data, misfit) - clients
+        each = [_marginal(residual, shared, noise) for noise in own]
         scores[index] = np.logaddexp.reduce(np.array(each) + doubts)
     return scores
 

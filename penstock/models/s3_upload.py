@@ -160,12 +160,9 @@ def _column(theta: Array, index: int) -> Array:
     return theta[:, index][:, None]
 
 
-def _softmin(p: Array, *logs: Array) -> Array:
-    lowest = logs[0]
-    for other in logs[1:]:
-        lowest = np.minimum(lowest, other)
-    total = sum(np.exp(np.minimum(p * (lowest - x), 0.0)) for x in logs)
-    return np.asarray(lowest - np.log(total) / p, dtype=np.float64)
+def _softmin(p: Array, one: Array, other: Array) -> Array:
+    gap = np.abs(one - other)
+    return np.asarray(np.minimum(one, other) - np.log1p(np.exp(-p * gap)) / p, dtype=np.float64)
 
 
 def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
@@ -210,9 +207,7 @@ class _Transfers:
         if self.is_steady.all():
             return steady, np.zeros_like(steady)
         wave = self.n * self.s * np.exp(-steady)
-        last = (
-            self.rest * self.s * np.exp(-_log_rate(theta, np.maximum(self.rest, 1.0), self.s, self.is_burst))
-        )
+        last = self._last_wave(theta)
         lockstep = self.full * wave + last
         parts = self.full * self.n + self.rest
         mixing = 1.0 / (1.0 + np.exp(-_column(theta, _MIXING)))
@@ -227,6 +222,15 @@ class _Transfers:
         idle = 1.0 - (self.full * self.n * wave + self.rest * last) / (self.n * seconds)
         whole = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
         return np.where(self.is_steady, steady, whole), idle
+
+    def _last_wave(self, theta: Array) -> Array:
+        """Seconds of the requests that are left after the full waves; computed only where there are any."""
+        left = np.flatnonzero((self.rest > 0) & ~self.is_steady)
+        seconds = np.zeros((len(theta), len(self.n)))
+        if len(left):
+            rest, s = self.rest[left], self.s[left]
+            seconds[:, left] = rest * s * np.exp(-_log_rate(theta, rest, s, self.is_burst[left]))
+        return seconds
 
 
 def _planned(
@@ -308,30 +312,55 @@ _IDLE_FLOOR = 0.02  # idle shares below this are alike
 
 
 class Law:
-    """The logarithm of each row of evidence, for `regression`."""
+    """The logarithm of each row of evidence, for `regression`.
+
+    Rows about one transfer, and transfers that were split alike, share what is computed of them.
+    """
 
     def __init__(self, evidence: _Evidence) -> None:
-        self._kind = evidence.column("kind")
+        kind = evidence.column("kind")
+        self._is_idle, self._is_object, self._is_throttled = (kind == k for k in (_IDLE, _OBJECT, _THROTTLED))
+        is_steady = (kind != _WHOLE) & (kind != _IDLE)
+        columns = [evidence.column(name) for name in _SPLIT_COLUMNS]
+        parts = columns[2] * columns[0] + columns[3]
+        self._parts = np.maximum(parts, 1.0)
+        table = np.stack([*columns, is_steady], axis=1)
+        unique, self._place = _unique_rows(table, kind)
+        n, s, full, rest, transferred, objects, is_burst, steady = unique.T
         self._transfers = _Transfers(
-            n=evidence.column("n"),
-            s=evidence.column("s"),
-            full=evidence.column("full"),
-            rest=evidence.column("rest"),
-            transferred=evidence.column("transferred"),
-            objects=evidence.column("objects"),
-            is_burst=evidence.column("is_burst"),
-            is_steady=(self._kind != _WHOLE) & (self._kind != _IDLE),
+            n=n,
+            s=s,
+            full=full,
+            rest=rest,
+            transferred=transferred,
+            objects=objects,
+            is_burst=is_burst,
+            is_steady=steady > 0,
         )
-        self._parts = self._transfers.full * self._transfers.n + self._transfers.rest
 
     def __call__(self, theta: Array) -> Array:
-        values, idle = self._transfers.whole(theta)
-        values = np.where(self._kind == _IDLE, np.log(np.maximum(idle, 0.0) + _IDLE_FLOOR), values)
-        ending = np.logaddexp(
-            _column(theta, _D), _column(theta, _D_PART) + np.log(np.maximum(self._parts, 1.0))
-        )
-        values = np.where(self._kind == _OBJECT, ending, values)
-        return np.where(self._kind == _THROTTLED, _column(theta, _R), values)
+        values, idle = (both[:, self._place] for both in self._transfers.whole(theta))
+        if self._is_idle.any():
+            shares = np.log(np.maximum(idle[:, self._is_idle], 0.0) + _IDLE_FLOOR)
+            values[:, self._is_idle] = shares
+        if self._is_object.any():
+            parts = self._parts[self._is_object]
+            ending = np.logaddexp(_column(theta, _D), _column(theta, _D_PART) + np.log(parts))
+            values[:, self._is_object] = ending
+        values[:, self._is_throttled] = _column(theta, _R)
+        return np.asarray(values, dtype=np.float64)
+
+
+_SPLIT_COLUMNS = ("n", "s", "full", "rest", "transferred", "objects", "is_burst")
+
+
+def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
+    """The different transfers, and for each row which of them it is about (any, where it is about none)."""
+    timed = np.isin(kind, (_WHOLE, _STEADY, _IDLE))
+    unique, inverse = np.unique(table[timed], axis=0, return_inverse=True)
+    place = np.zeros(len(table), dtype=np.int64)
+    place[timed] = inverse.reshape(-1)
+    return unique if len(unique) else table[:1], place
 
 
 def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]) -> _Evidence:

@@ -284,9 +284,15 @@ class Row:
     probe_count: int
     probe_bytes: int
     probe_seconds: float
-    grid_count: int
+    grid: tuple[Measured, ...]  # each point once
     grid_bytes: int
     grid_seconds: float
+
+    @property
+    def connections_needed(self) -> int:
+        """The fewest with which a point of the grid came within 5 % of the best point."""
+        fastest = max(point.bytes_per_second for point in self.grid)
+        return min(p.setting.thread_count for p in self.grid if p.bytes_per_second >= TARGET * fastest)
 
     @property
     def share_of_best(self) -> float:
@@ -365,7 +371,9 @@ def _judge(name: str, link: ShapedLink, end: _End, purse: Purse) -> Row:
         probe_count=PROBE_COUNT,
         probe_bytes=probing.sent_bytes,
         probe_seconds=probing.seconds,
-        grid_count=len(link.grid),
+        grid=tuple(
+            Measured(setting=x, bytes_per_second=rate, rounds=(rate,)) for x, rate in screened.items()
+        ),
         grid_bytes=screening.sent_bytes,
         grid_seconds=screening.seconds,
     )
@@ -443,7 +451,9 @@ def _conclude(
     rows: list[Row], gaps: list[str], links: Sequence[ShapedLink], *, seconds: float, long: bool
 ) -> dict[str, Any]:
     """Print the table and the verdict, and write them down."""
-    print()
+    print(
+        "\nA rate is followed by threads x MiB of a part; `needed` are the connections for 95 % of the best."
+    )
     for link in links:
         print(f"{link.name}: {link.story}")
     print("\n" + _HEADER)
@@ -458,7 +468,7 @@ def _conclude(
     found = {
         "form": "long" if long else "short",
         "seconds": seconds,
-        "rows": [asdict(row) | {"share_of_best": row.share_of_best} for row in rows],
+        "rows": [_document(row) for row in rows],
         "not_measured": gaps,
         "worst_share_of_best": worst,
         "verdict": verdict,
@@ -468,21 +478,25 @@ def _conclude(
     return found
 
 
+def _document(row: Row) -> dict[str, Any]:
+    return asdict(row) | {"share_of_best": row.share_of_best, "connections_needed": row.connections_needed}
+
+
 _HEADER = (
     f"{'link':13s} {'client':12s} {'default MB/s':>18s} {'advised MB/s':>20s} {'best of grid MB/s':>20s}"
-    f" {'advised/best':>12s} {'/default':>8s} {'probes':>12s} {'grid':>12s}"
+    f" {'advised/best':>12s} {'/default':>8s} {'needed':>6s} {'probes':>12s} {'grid':>12s}"
 )
 
 
 def _line(row: Row) -> str:
     probes = f"{row.probe_count}, {row.probe_bytes / 1e6:.0f} MB"
-    grid = f"{row.grid_count}, {row.grid_bytes / 1e6:.0f} MB"
+    grid = f"{len(row.grid)}, {row.grid_bytes / 1e6:.0f} MB"
     over_default = row.advised.bytes_per_second / row.default.bytes_per_second
     is_split = row.object_count == 1
     default, advised, best = (_shown(m, is_split=is_split) for m in (row.default, row.advised, row.best))
     return (
         f"{row.link:13s} {row.client:12s} {default:>18s} {advised:>20s} {best:>20s}"
-        f" {row.share_of_best:12.3f} {over_default:8.2f} {probes:>12s} {grid:>12s}"
+        f" {row.share_of_best:12.3f} {over_default:8.2f} {row.connections_needed:6d} {probes:>12s} {grid:>12s}"
     )
 
 

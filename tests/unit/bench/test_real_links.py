@@ -34,7 +34,7 @@ def a_row(*, default: float = 10e6, advised: float, best: float) -> Row:
         probe_count=8,
         probe_bytes=10**8,
         probe_seconds=10.0,
-        grid_count=22,
+        grid=(measured(best),),
         grid_bytes=10**9,
         grid_seconds=60.0,
     )

@@ -77,6 +77,7 @@ _ENDINGS: Mapping[str, Callable[[float], str]] = {
     "_bytes": format_bytes,
     "_bytes_max": format_bytes,
     "_seconds": format_seconds,
+    "_seconds_mean": format_seconds,
     "_seconds_p50": format_seconds,
     "_seconds_p99": format_seconds,
     "_fraction": lambda value: f"{100 * value:.3g} %",

@@ -21,6 +21,7 @@ from penstock.models.duplicate_loop import DeleteLoop, Rescue, rescue
 from penstock.models.model import Array
 from penstock.models.sqs_delivery import (
     BATCH_MESSAGE_COUNT_MAX,
+    BATCH_SIZE_BYTES_MAX,
     VISIBILITY_TIMEOUT_SECONDS,
     WAIT_TIME_SECONDS,
     SqsDeliverySetting,
@@ -37,6 +38,13 @@ _STATED_SPREAD = 0.03  # of a stated mean: what somebody wrote down is about rig
 _LATENCY_SPREAD = 0.08
 _AVERAGED_SECONDS = 60.0  # the predicted intervals are for means over a minute
 _UNLIMITED = 1e9
+_SECONDS_MAX = 43_200  # the longest visibility timeout
+_MOST = {
+    "message_rate_per_second": 10**6,
+    "deleter_count_max": 10**6,
+    "payload_size_bytes": BATCH_SIZE_BYTES_MAX,
+}
+_WHOLE = frozenset({"deleter_count_max", "payload_size_bytes"})
 _FIFO_REQUESTS_PER_SECOND = 300.0
 
 
@@ -101,22 +109,16 @@ def read_conditions(document: Mapping[str, Any]) -> Conditions:
     mistakes = [
         f"{name}: not known; known are {', '.join(fields)}" for name in document if name not in fields
     ]
+    stated = {name: value for name, value in document.items() if value is not None}
     for name, entry in fields.items():
-        if name in document:
-            mistakes += _mistakes(name, document[name])
+        if name in stated:
+            mistakes += _mistakes(name, stated[name])
         elif entry.default is dataclasses.MISSING:
             mistakes.append(f"{name}: missing; say how many, as a number")
+    mistakes = mistakes or _contradictions(stated)
     if mistakes:
         raise ConditionsError("\n".join(mistakes))
-    stated = {name: value for name, value in document.items() if value is not None}
-    conditions = Conditions(**stated)
-    for action in ("send", "receive", "delete"):
-        per_message = getattr(conditions, f"{action}_seconds_per_message")
-        if per_message is not None and per_message > getattr(conditions, f"{action}_seconds"):
-            raise ConditionsError(
-                f"{action}_seconds_per_message: more than {action}_seconds, which includes one"
-            )
-    return conditions
+    return Conditions(**{n: int(value) if n in _WHOLE else value for n, value in stated.items()})
 
 
 def plan(conditions: Conditions) -> SqsPlan:
@@ -137,7 +139,7 @@ def plan(conditions: Conditions) -> SqsPlan:
             deleter_count_max=conditions.deleter_count_max or 256,
         )
         for batch in range(
-            1, min(BATCH_MESSAGE_COUNT_MAX, 2**20 // max(conditions.payload_size_bytes, 1)) + 1
+            1, min(BATCH_MESSAGE_COUNT_MAX, BATCH_SIZE_BYTES_MAX // conditions.payload_size_bytes) + 1
         )
     ]
     outcome = forecast(costs, drive_of(settings, 0, conditions.work_seconds))
@@ -273,16 +275,32 @@ def _estimate(drawn: Array) -> Estimate:
     return Estimate(float(low), float(drawn.mean()), float(high))
 
 
+def _contradictions(stated: Mapping[str, Any]) -> list[str]:
+    """What no two of these values, each fine by itself, can say together."""
+    return [
+        f"{action}_seconds_per_message: more than {action}_seconds, which includes one"
+        for action in ("send", "receive", "delete")
+        if stated.get(f"{action}_seconds_per_message", 0.0) > stated[f"{action}_seconds"]
+    ]
+
+
 def _mistakes(name: str, value: object) -> list[str]:
     if name == "service_class":
-        return [] if value in {"standard", "fifo"} else [f'{name}: {value!r}; say "standard" or "fifo"']
-    if value is None:
-        return []
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        is_known = isinstance(value, str) and value in {"standard", "fifo"}
+        return [] if is_known else [f'{name}: {value!r}; say "standard" or "fifo"']
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  # NaN
         return [f"{name}: {value!r} is not a number"]
-    if name in {"deleter_count_max", "payload_size_bytes"} and (value != int(value) or value < 1):
+    if name in _WHOLE and (value < 1 or (isinstance(value, float) and not value.is_integer())):
         return [f"{name}: {value!r} is not a whole number of at least 1"]
     may_be_zero = name == "work_seconds" or name.endswith(("_per_message", "_variation"))
     if value < 0 or (value == 0 and not may_be_zero):
         return [f"{name}: {value!r} must be {'at least' if may_be_zero else 'more than'} 0"]
-    return []
+    most = _most(name)
+    return [f"{name}: must be at most {most:,}"] if value > most else []
+
+
+def _most(name: str) -> int:
+    """Bounds far from any queue: past them is a slip of the unit."""
+    if name.endswith("_variation"):
+        return 100
+    return _MOST.get(name, _SECONDS_MAX)

@@ -1,0 +1,156 @@
+"""Knows `penstock what-if`: advice for conditions that are stated, with no daemon and no queue."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, label, print_json, print_table, text
+from penstock.cli.trouble import WrongUsageError
+
+if TYPE_CHECKING:
+    from penstock.models.sqs_plan import Conditions
+
+_EXAMPLE = """\
+{
+  "message_rate_per_second": 50,
+  "send_seconds": 0.020,
+  "receive_seconds": 0.024,
+  "delete_seconds": 0.0203,
+  "delivery_latency_seconds": 0.153,
+  "visibility_timeout_seconds": 30
+}"""
+
+
+@click.group(
+    "what-if",
+    epilog=examples(
+        "penstock what-if sqs-delivery < conditions.json",
+        "penstock what-if sqs-delivery --conditions conditions.json --json | jq .receive_window_message_count",
+        "penstock what-if sqs-delivery --undeleted 30000 --visible 120000 < conditions.json",
+    ),
+)
+def what_if() -> None:
+    """Ask for advice for stated conditions; no daemon and no queue are needed."""
+
+
+@what_if.command("sqs-delivery")
+@click.option(
+    "--conditions",
+    "conditions_file",
+    type=click.File(encoding="utf-8"),
+    default="-",
+    help="Where the conditions are; without it, on standard input.",
+)
+@click.option(
+    "--undeleted",
+    "undeleted_message_count",
+    type=click.IntRange(0, 10**9),
+    help="A queue that has collapsed: its messages received and not deleted. Asks for a rescue, too.",
+)
+@click.option(
+    "--visible",
+    "visible_message_count",
+    type=click.IntRange(0, 10**9),
+    help="A queue that has collapsed: its messages that wait to be received. Asks for a rescue, too.",
+)
+@json_option
+def what_if_sqs_delivery(
+    *,
+    conditions_file: IO[str],
+    undeleted_message_count: int | None,
+    visible_message_count: int | None,
+    as_json: bool,
+) -> None:
+    """Plan how to drive a queue under stated conditions.
+
+    The conditions are one JSON object. It must hold message_rate_per_second, send_seconds, receive_seconds and
+    delete_seconds: what a request takes on average for one message. More may be stated; docs/what-if.md lists it
+    all. The answer says how many threads, which windows and limits, what to expect, and when the queue collapses
+    without them.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
+    from penstock.models.sqs_plan import plan
+
+    conditions = _read(conditions_file)
+    document = plan(conditions).document()
+    if undeleted_message_count is not None or visible_message_count is not None:
+        document["rescue"] = _rescue(conditions, undeleted_message_count or 0, visible_message_count or 0)
+    if as_json:
+        print_json(document)
+    else:
+        _show(document, conditions)
+
+
+def _read(file: IO[str]) -> Conditions:
+    """The conditions, or WrongUsageError with every mistake in them."""
+    from penstock.models.sqs_plan import ConditionsError, read_conditions
+
+    if file.isatty():
+        raise WrongUsageError(
+            "the conditions are read from standard input or from the file that --conditions names; a first one:\n\n"
+            f"penstock what-if sqs-delivery <<'END'\n{_EXAMPLE}\nEND"
+        )
+    try:
+        document = json.load(file)
+    except (ValueError, RecursionError) as trouble:
+        raise WrongUsageError(
+            f"the conditions are not JSON ({trouble}); they look like this:\n{_EXAMPLE}"
+        ) from trouble
+    if not isinstance(document, dict):
+        raise WrongUsageError(f"the conditions are one JSON object, such as\n{_EXAMPLE}")
+    try:
+        return read_conditions(document)
+    except ConditionsError as trouble:
+        lines = "\n  ".join(str(trouble).splitlines())
+        raise WrongUsageError(f"these conditions cannot be:\n  {lines}") from trouble
+
+
+def _rescue(conditions: Conditions, undeleted_count: int, visible_count: int) -> dict[str, Any]:
+    from penstock.models.sqs_plan import plan_rescue
+
+    found = plan_rescue(
+        conditions, undeleted_message_count=undeleted_count, visible_message_count=visible_count
+    )
+    document = dataclasses.asdict(found)
+    if math.isinf(found.recovered_after_seconds):  # JSON has no infinity
+        document["recovered_after_seconds"] = None
+    return document
+
+
+def _show(document: Mapping[str, Any], conditions: Conditions) -> None:
+    estimates = {
+        name: value for name, value in document.items() if isinstance(value, Mapping) and "low" in value
+    }
+    plain = [
+        (label(name), _bound(name, value))
+        for name, value in document.items()
+        if name
+        not in {*estimates, "rescue", "explanation", "collapse_after_seconds", "deleter_outage_seconds_max"}
+    ]
+    rate = text("_per_second", conditions.message_rate_per_second)
+    print_table(("", ""), plain, title=f"How to drive the queue at {rate}")
+    click.echo()
+    rows = [
+        (label(n), *(text(n, value[end]) for end in ("low", "expected", "high")))
+        for n, value in estimates.items()
+    ]
+    print_table(("", "low", "expected", "high"), rows, title="What to expect, nine times of ten")
+    click.echo(f"\nIt {document['explanation']}.")
+    if "rescue" in document:
+        click.echo()
+        rescue = [(label(name), text(name, value)) for name, value in document["rescue"].items()]
+        print_table(("", ""), rescue, title="How to rescue it, all at once")
+        if document["rescue"]["recovered_after_seconds"] is None:
+            click.echo("It does not recover at this rate with so few deleters: allow more, or send less.")
+
+
+def _bound(name: str, value: Any) -> str:
+    return "none" if value == 0 and ("window" in name or "limit" in name) else text(name, value)

@@ -23,7 +23,8 @@ from penstock.vocabulary import Estimate
 RECEIVE_PAUSE_FRACTION = 0.6  # of V; above what a full window waits, so that it rests in trouble only
 RECEIVE_WINDOW_THETA = 0.5  # simulated: 0.9 still let 68 copies through an outage of 60 s, 0.5 let none
 _NORMAL_90 = 1.6449
-_DELETER_COUNT_MAX = 64  # past which a rescue gains nothing: receiving what waits takes its time
+_DELETER_COUNT_MAX = 64
+_GAIN_FRACTION_MIN = 0.03  # of the recovery's time: past it one more deleter gains nothing, receiving takes its time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +131,12 @@ def rescue(
         waiting = visible_message_count + arrival_rate * paused_seconds
         return paused_seconds + waiting / spare if spare > 0 else math.inf
 
+    def gains_from_one_more(count: int) -> bool:
+        seconds = recovered_after(count)
+        return math.isinf(seconds) or recovered_after(count + 1) < (1.0 - _GAIN_FRACTION_MIN) * seconds
+
     count, count_max = 1, deleter_count_max or _DELETER_COUNT_MAX
-    while count < count_max and recovered_after(count) > recovery_seconds_max:
+    while count < count_max and recovered_after(count) > recovery_seconds_max and gains_from_one_more(count):
         count += 1
     healed = DeleteLoop(
         arrival_rate_per_second=arrival_rate,

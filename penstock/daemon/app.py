@@ -99,6 +99,7 @@ async def assembled(
         board.restore(await store.run(Store.fits), await store.run(Store.recommendations), clock.now())
         conductor = Conductor(
             watches,
+            services=SERVICES,
             board=board,
             store=store,
             ledger=await _ledger(configuration, surroundings, store),

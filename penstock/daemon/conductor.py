@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -86,6 +86,7 @@ class Conductor:
         self,
         watches: Sequence[Watch],
         *,
+        services: Mapping[str, Service[Any]],
         board: Board,
         store: AsyncStore,
         ledger: Ledger,
@@ -105,7 +106,7 @@ class Conductor:
         self._thinker = thinker
         self._clock = clock
         self._host_verdict = host_verdict
-        self._services = {watch.context.operation: watch.service for watch in watches}
+        self._services = services  # all of them: applications also report what is not probed
         self._seed = seed
         self._observation_count_max = observation_count_max
         self._retention_seconds = retention_seconds

@@ -230,15 +230,16 @@ class Conductor:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
         context, started_at = watch.context, self._clock.now()
         self.activity = f"probing {_describe(context)} with {_describe_setting(plan.setting)}"
-        self.ledger, reserved = self.ledger.reserve(context.operation, plan.cost_max, started_at)
-        await self._store.run(lambda store: store.add_spend(reserved))
+        ledger, reserved = self.ledger.reserve(context.operation, plan.cost_max, started_at)
         await self._store.run(lambda store: store.add_attempt(context, at=started_at))
+        await self._store.run(lambda store: store.add_spend(reserved))
+        self.ledger = ledger  # not before it is written: what the disk refuses is not done and costs nothing
         self._note_attempt(context, started_at)
         start_seconds = self._clock.monotonic_seconds()
         outcome = await watch.probe.run(plan)
         cost = _true_cost(plan, outcome, self._clock.monotonic_seconds() - start_seconds)
         self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
-        await self._store.run(lambda store: store.add_spend(correction))
+        await self._store.run(lambda store: store.correct_spend(correction))
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)

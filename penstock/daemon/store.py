@@ -1,8 +1,8 @@
 """Knows how everything that penstock measured, learned, advised and spent is kept on disk and read back.
 
 `Store` is plain and synchronous; `AsyncStore` runs it on the one thread that writes. Observations, fits and
-advice may wait in memory while the disk is full; the journal of leftovers and the spend may not: they come
-before an act, and an act that cannot be written down is not done (DiskTrouble).
+advice may wait in memory while the disk is full; what comes before an act may not, the journal of leftovers and
+the spend: an act that cannot be written down is not done (DiskTrouble).
 """
 
 # ruff: noqa: S608  # only the constants of this file are pasted into SQL; every value is a parameter
@@ -245,21 +245,13 @@ class Store:
         return [msgspec.json.decode(document, type=Leftover) for document in documents]
 
     def add_spend(self, spend: Spend) -> None:
-        """Add to what was spent in an hour; a settlement adds less than nothing."""
-        sql = """INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour_at, operation) DO UPDATE SET
-                 transferred_bytes = transferred_bytes + excluded.transferred_bytes,
-                 request_count = request_count + excluded.request_count, usd = usd + excluded.usd,
-                 credit_bytes = credit_bytes + excluded.credit_bytes,
-                 duration_seconds = duration_seconds + excluded.duration_seconds"""
-        cost = spend.cost
-        numbers = (
-            cost.transferred_bytes,
-            cost.request_count,
-            cost.usd,
-            cost.credit_bytes,
-            cost.duration_seconds,
-        )
-        self._commit(sql, (_date(spend.hour_at), spend.operation, *numbers))
+        """Add to what was spent in an hour, before the act that costs it."""
+        row = _spend_row(spend)
+        self._commit(row.sql, row.parameters)
+
+    def correct_spend(self, correction: Spend) -> None:
+        """Add what is mostly less than nothing, after the act: it may wait, since the disk then holds too much."""
+        self.add_rows([_spend_row(correction)])
 
     def spend(self, *, since: datetime | None = None) -> list[Spend]:
         """What was spent, by hour and operation, oldest first."""
@@ -525,6 +517,23 @@ def _row(table: str, context: Context, at: datetime, document: str, value: T) ->
     columns = f"{_PLACE}, payload_size_bytes, started_at, document"
     sql = f"INSERT INTO {table} ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     return Row(sql, (*_place(context.place), context.payload_size_bytes, _date(at), document), value)
+
+
+def _spend_row(spend: Spend) -> Row[Spend]:
+    sql = """INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour_at, operation) DO UPDATE SET
+             transferred_bytes = transferred_bytes + excluded.transferred_bytes,
+             request_count = request_count + excluded.request_count, usd = usd + excluded.usd,
+             credit_bytes = credit_bytes + excluded.credit_bytes,
+             duration_seconds = duration_seconds + excluded.duration_seconds"""
+    cost = spend.cost
+    numbers = (
+        cost.transferred_bytes,
+        cost.request_count,
+        cost.usd,
+        cost.credit_bytes,
+        cost.duration_seconds,
+    )
+    return Row(sql, (_date(spend.hour_at), spend.operation, *numbers), spend)
 
 
 def _too_old_or_many(noun: str, date: str) -> str:

@@ -96,7 +96,7 @@ class House:
 
     def lock_disk(self, *, is_locked: bool = True) -> None:
         """From now on nothing can be written."""
-        self.disk._database._connection.execute(f"PRAGMA query_only = {int(is_locked)}")  # type: ignore[union-attr]
+        self.disk._database._connection.execute(f"PRAGMA query_only = {int(is_locked)}")
 
     async def live(self, seconds: float) -> None:
         """Run for a while."""
@@ -137,3 +137,29 @@ def test_a_report_about_what_is_not_probed_is_learned_from(tmp_path: Path) -> No
     house = story(tmp_path, told)
     assert SQS_PLACE in house.thinker.asked
     assert house.board.fit(SQS_PLACE) is not None
+
+
+def test_a_full_disk_costs_no_budget(tmp_path: Path) -> None:
+    """What could not be written down is not done, so it is not paid for either."""
+
+    async def told(house: House) -> None:
+        house.lock_disk()
+        for _ in range(10):
+            await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)
+
+    house = story(tmp_path, told)
+    assert house.probe.run_count == 0
+    assert house.conductor.ledger.spent(NOON) == Cost()
+
+
+def test_a_measurement_outlives_a_disk_that_fills_meanwhile(tmp_path: Path) -> None:
+    """When the disk fills during a probe, the observation waits in memory and the true cost counts."""
+
+    async def told(house: House) -> None:
+        house.probe.before_end = house.lock_disk
+        cycle = await house.conductor.run_cycle(CONTEXT)
+        assert isinstance(cycle.outcome, Observation)
+        assert len(house.disk.observations(PLACE, count_max=9)) == 1
+
+    house = story(tmp_path, told)
+    assert house.conductor.ledger.spent(NOON).duration_seconds == 2.0

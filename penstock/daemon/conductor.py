@@ -331,9 +331,13 @@ class Conductor:
         now = self._clock.now()
         if now >= self._tidy_at:
             self._tidy_at = now + timedelta(seconds=HOUSEKEEPING_SECONDS)
-            await self._store.run(
-                lambda store: store.prune(now=now, retention_seconds=self._retention_seconds)
-            )
+            try:
+                while await self._store.run(
+                    lambda store: store.prune(now=now, retention_seconds=self._retention_seconds)
+                ):
+                    pass
+            except DiskTrouble as trouble:
+                log.warning("nothing old was forgotten: %s", trouble)
 
     def _postpone(self, watch: Watch, verdict: Verdict) -> str:
         """Leave the context alone for a while, and say why."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,27 @@ def test_a_measurement_outlives_a_disk_that_fills_meanwhile(tmp_path: Path) -> N
 
     house = story(tmp_path, told)
     assert house.conductor.ledger.spent(NOON).duration_seconds == 2.0
+
+
+def test_housekeeping_survives_a_full_disk(tmp_path: Path) -> None:
+    """What is old can wait for a disk that can be written to; the daemon goes on."""
+
+    async def told(house: House) -> None:
+        house.lock_disk()
+        await house.live(4 * 3600.0)
+        house.lock_disk(is_locked=False)
+        await house.live(4 * 3600.0)
+
+    assert story(tmp_path, told).probe.run_count > 0
+
+
+def test_housekeeping_keeps_up_with_many_reports(tmp_path: Path) -> None:
+    """However many values applications report in an hour, what is old goes."""
+    old = [an_observation(started_at=NOON - timedelta(days=2, seconds=n)) for n in range(12_000)]
+
+    async def told(house: House) -> None:
+        house.disk.add_observations(old)
+        await house.live(1.0)
+        assert house.disk.observations(PLACE, count_max=20_000) == []
+
+    story(tmp_path, told)

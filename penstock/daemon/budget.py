@@ -71,7 +71,7 @@ class Ledger:
 
     def allows(self, cost: Cost, now: datetime) -> Verdict:
         """Whether an act of at most this cost stays within the limit."""
-        short = _short(self.spent(now) + cost, self.limit)
+        short = _short(self.spent(now), cost, self.limit)
         if short is None:
             return ALLOWED
         retry_at = self._retry_at(cost, now)
@@ -102,7 +102,7 @@ class Ledger:
     def _retry_at(self, cost: Cost, now: datetime) -> datetime | None:
         """The first moment at which enough rows have aged out."""
         moments = sorted(s.hour_at + DAY + HOUR for s in self.spends)
-        fits = (at for at in moments if at > now and _short(self.spent(at) + cost, self.limit) is None)
+        fits = (at for at in moments if at > now and _short(self.spent(at), cost, self.limit) is None)
         return next(fits, None)
 
     def _sentence(self, short: str, cost: Cost, now: datetime, retry_at: datetime | None) -> str:
@@ -143,9 +143,13 @@ def total(spends: Iterable[Spend]) -> Cost:
     return sum((spend.cost for spend in spends), Cost())
 
 
-def _short(wanted: Cost, limit: Cost) -> str | None:
-    """The first field in which the limit does not reach."""
-    return next((name for name in _KEYS if getattr(wanted, name) > getattr(limit, name)), None)
+def _short(spent: Cost, cost: Cost, limit: Cost) -> str | None:
+    """The first field in which the limit does not reach; an act that takes none of it is not refused for want of it."""
+    wanted = spent + cost
+    return next(
+        (name for name in _KEYS if getattr(cost, name) > 0 and getattr(wanted, name) > getattr(limit, name)),
+        None,
+    )
 
 
 def _minus(cost: Cost, other: Cost) -> Cost:

@@ -52,6 +52,7 @@ REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all o
 AVOIDED_COUNT_MAX = 6  # settings that could not be measured; each success lets the oldest be tried again
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
+CLOCK_STEP_SECONDS_MIN = 300.0  # a smaller step back delays a probe by no more than that
 STEADY_RESIDUAL_FRACTION = 0.1
 
 
@@ -119,7 +120,7 @@ class Conductor:
         self._drift_counts: dict[Place, int] = {}
         self._fitted: dict[Place, tuple[int, datetime | None]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
-        self._tidy_at = clock.now()
+        self._tidy_at = self._resumed_at = self._seen_at = clock.now()
         self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
         self.cycle_count = 0
         self.activity = "starting"
@@ -169,10 +170,10 @@ class Conductor:
 
     async def run(self) -> None:
         """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""
-        resumed_at = self._clock.now()
+        self._resumed_at = self._clock.now()
         failure_count = 0
         while True:
-            context, reason = await self._wait_for_work(resumed_at)
+            context, reason = await self._wait_for_work()
             try:
                 if context is None:
                     await self._learn_from_reports()
@@ -299,7 +300,7 @@ class Conductor:
 
     # --- When
 
-    async def _wait_for_work(self, resumed_at: datetime) -> tuple[Context | None, Reason | None]:
+    async def _wait_for_work(self) -> tuple[Context | None, Reason | None]:
         """The context that is due or asked for; None when reports wait to be learned from."""
         while True:
             self._news.clear()
@@ -307,17 +308,27 @@ class Conductor:
                 return self._requested.popleft(), Reason.REQUESTED
             if self._reported:
                 return None, None
+            now = self._clock.now()
+            self._notice_step_back(now)
             due = schedule.next_due(
-                self._seed, self._standings.values(), resumed_at=resumed_at, now=self._clock.now()
+                self._seed, self._standings.values(), resumed_at=self._resumed_at, now=now
             )
             self.next_due_at = due.due_at if due else None
-            wait_seconds = (due.due_at - self._clock.now()).total_seconds() if due else HOUSEKEEPING_SECONDS
+            wait_seconds = (due.due_at - now).total_seconds() if due else HOUSEKEEPING_SECONDS
             if due and wait_seconds <= 0:
                 return due.context, None
             if wait_seconds >= REST_SECONDS:
                 self._thinker.rest()
             await self._tidy_up()
             await self._wait_for_news(min(wait_seconds, HOUSEKEEPING_SECONDS))
+
+    def _notice_step_back(self, now: datetime) -> None:
+        """Moments that were set by a clock that was ahead would silence every context until they come again."""
+        if now < self._seen_at - timedelta(seconds=CLOCK_STEP_SECONDS_MIN):
+            self._resumed_at = self._tidy_at = now
+            for context, standing in self._standings.items():
+                self._standings[context] = dataclasses.replace(standing, postponed_until=None)
+        self._seen_at = now
 
     async def _wait_for_news(self, seconds: float) -> None:
         try:

@@ -63,7 +63,8 @@ def due_at(seed: int, standing: Standing, *, resumed_at: datetime, now: datetime
     """When the context is due; `resumed_at` is when this daemon started."""
     last_at = standing.last_attempt_at
     if last_at is not None and last_at > now:
-        return now  # the clock stepped back: what lies in the future says nothing
+        # The clock stepped back: what lies in the future says nothing. A refusal since then does.
+        return max(now, standing.postponed_until or now)
     held_until = max(resumed_at, standing.postponed_until or resumed_at)
     if last_at is not None:
         due = last_at + _gap(seed, standing, "")

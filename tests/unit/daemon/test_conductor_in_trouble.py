@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from penstock.clock import Clock
 from penstock.daemon.board import Board
 from penstock.daemon.budget import ALLOWED, Ledger
 from penstock.daemon.conductor import Conductor, Watch
@@ -51,7 +52,7 @@ class CannedThinker:
 class CannedProbe:
     """Measures the same again and again; `before_end` is what happens meanwhile."""
 
-    def __init__(self, clock: VirtualClock, before_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, clock: Clock, before_end: Callable[[], None] = lambda: None) -> None:
         self._clock = clock
         self.before_end = before_end
         self.run_count = 0
@@ -67,11 +68,25 @@ class CannedProbe:
         pass
 
 
+class SteppingClock:
+    """Virtual time whose date can be set wrong."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.ahead = timedelta()
+
+    def monotonic_seconds(self) -> float:
+        return self._clock.monotonic_seconds()
+
+    def now(self) -> datetime:
+        return self._clock.now() + self.ahead
+
+
 class House:
     """A conductor with one watched context, and all that it touches."""
 
-    def __init__(self, directory: Path, clock: VirtualClock) -> None:
-        self.clock = clock
+    def __init__(self, directory: Path, virtual_clock: VirtualClock) -> None:
+        self.clock = clock = SteppingClock(virtual_clock)
         self.disk = Store(directory / "penstock.db", SETTING_TYPES)
         self.thinker = CannedThinker()
         self.probe = CannedProbe(clock)
@@ -188,3 +203,16 @@ def test_housekeeping_keeps_up_with_many_reports(tmp_path: Path) -> None:
         assert house.disk.observations(PLACE, count_max=20_000) == []
 
     story(tmp_path, told)
+
+
+def test_a_clock_that_was_ahead_at_the_start_does_not_silence_the_daemon(tmp_path: Path) -> None:
+    """When the date is corrected by a year, probing goes on by the new date."""
+
+    async def told(house: House) -> None:
+        house.clock.ahead = timedelta(days=365)
+        living = asyncio.create_task(house.live(6 * 3600.0))
+        await asyncio.sleep(1.0)
+        house.clock.ahead = timedelta()
+        await living
+
+    assert story(tmp_path, told).probe.run_count > 0

@@ -53,6 +53,14 @@ def test_a_clock_that_stepped_back_does_not_silence_a_context() -> None:
     assert due_at(7, standing, resumed_at=NOON, now=NOON) == NOON
 
 
+def test_a_refusal_holds_after_the_clock_stepped_back() -> None:
+    """While the last attempt lies in the future, a refused context is not asked again and again."""
+    standing = dataclasses.replace(
+        SETTLED, last_attempt_at=NOON + DAY, postponed_until=NOON + timedelta(minutes=1)
+    )
+    assert due_at(7, standing, resumed_at=NOON, now=NOON) == NOON + timedelta(minutes=1)
+
+
 def test_the_first_probe_of_a_new_context_comes_soon() -> None:
     """Within the longest gap of the learning pace."""
     new = Standing(context=CONTEXT, mean_interval_seconds=600.0)

@@ -36,6 +36,7 @@ from typing import TypeVar
 
 from penstock.clock import Clock
 from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, LatencySummary, effort_of_block, summarize
 from penstock.probes.outside import (
     Denied,
@@ -64,6 +65,7 @@ WARM_UP_FRACTION = 0.1  # of the plan's requests
 FAILURE_COUNT_MAX = 8
 THROTTLE_PAUSE_SECONDS = 0.1  # after the first trouble in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
+CLOSE_SECONDS_MAX = 10.0  # for removing the queue: whoever stops or reloads the daemon waits for it
 GOODPUT_DELETION_COUNT_MIN = 8  # requests; fewer say nothing about a rate
 _BODY_FIELDS_BYTES = 37  # run (12), sequence (8), microseconds (15) and two colons
 
@@ -121,7 +123,7 @@ class SqsDeliveryProbe:
 
     async def close(self) -> None:
         """Remove the queue, when it is ours. What could not be removed stays in the journal."""
-        await self._own_queue.remove()
+        await clean_up_shielded(self._own_queue.remove(), seconds_max=CLOSE_SECONDS_MAX)
 
 
 class _OwnQueue:
@@ -136,6 +138,7 @@ class _OwnQueue:
         self._attributes = attributes
         self._url: str | None = None
         self._leftover: Leftover | None = None
+        self._making: asyncio.Task[str] | None = None
         self.request_count = 0
 
     async def url(self, region: str) -> str:
@@ -155,6 +158,7 @@ class _OwnQueue:
 
     async def remove(self) -> None:
         """Delete the queue and strike it; a queue that was there before us stays."""
+        await self._await_making()
         if self._leftover is None:
             return
         try:
@@ -178,14 +182,29 @@ class _OwnQueue:
             return url
         await self._journal.record(leftover)
         self.request_count += 1
+        self._leftover = leftover  # before the request: its answer may be lost
+        # A cancellation ends the waiting, not the request: the service would carry it out all the same.
+        self._making = asyncio.create_task(self._make(name))
         try:
-            url = await self._queues.create_queue(name, self._attributes)
+            return await asyncio.shield(self._making)
         except RequestError as error:
             if not isinstance(error, Unreachable):  # then it may have been made all the same
+                self._leftover = None
                 await self._journal.strike(leftover)
             raise
-        self._leftover = leftover
-        return url
+
+    async def _make(self, name: str) -> str:
+        self._url = await self._queues.create_queue(name, self._attributes)
+        return self._url
+
+    async def _await_making(self) -> None:
+        """Only a queue whose creation was answered can be removed for certain."""
+        if self._making is None:
+            return
+        try:
+            await asyncio.wait({self._making})
+        finally:
+            self._making.cancel()
 
 
 def _attributes(visibility_timeout_seconds: int) -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
@@ -197,6 +198,51 @@ def test_queue_is_made_once_and_removed_in_the_end() -> None:
     assert queues.counts["create"] == 1
     assert queues.log[-2:] == ["remove", "strike"]
     assert (queues.attributes, journal.entries) == ({}, [])
+
+
+class SlowlyMade(MemoryQueues):
+    """A queue appears a second after it was asked for, whether or not somebody still waits."""
+
+    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
+        asyncio.get_running_loop().call_later(1.0, self.attributes.__setitem__, name, dict(attributes))
+        await asyncio.sleep(1.5)
+        return name
+
+
+def test_queue_whose_making_was_cancelled_is_removed() -> None:
+    """A stop while the queue is being made leaves neither the queue nor an entry in the journal."""
+    queues, journal = SlowlyMade(), MemoryJournal()
+
+    async def story(clock: VirtualClock) -> None:
+        probe = a_probe(queues, clock, journal)
+        running = asyncio.create_task(probe.run(a_delivery_plan()))
+        await asyncio.sleep(0.5)
+        running.cancel()
+        await asyncio.wait({running})
+        await probe.close()
+        await asyncio.sleep(5.0)
+
+    virtually(story)
+    assert (queues.attributes, journal.entries) == ({}, [])
+
+
+def test_closing_does_not_wait_for_ever() -> None:
+    """A service that does not answer keeps nobody from stopping: the entry stays for the next start."""
+
+    class Silent(MemoryQueues):
+        async def delete_queue(self, url: str) -> None:  # noqa: ARG002  # the signature of the seam
+            await asyncio.sleep(3600.0)
+
+    async def story(clock: VirtualClock) -> float:
+        probe = a_probe(Silent(), clock, journal)
+        await probe.run(a_delivery_plan())
+        started_seconds = clock.monotonic_seconds()
+        await probe.close()
+        return clock.monotonic_seconds() - started_seconds
+
+    journal = MemoryJournal()
+    assert virtually(story) <= 10.0
+    assert len(journal.entries) == 1
 
 
 def test_queue_of_somebody_else_stays() -> None:

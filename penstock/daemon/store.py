@@ -10,6 +10,7 @@ the spend: an act that cannot be written down is not done (DiskTrouble).
 from __future__ import annotations
 
 import asyncio
+import logging
 import mmap
 import re
 import sqlite3
@@ -29,6 +30,8 @@ from penstock.daemon.database import Database, DiskTrouble, open_read_only
 from penstock.models.model import Fit
 from penstock.probes.probe import Leftover
 from penstock.vocabulary import Context, Cost, Demand, Inconclusive, Observation, Place, Recommendation
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 PENDING_COUNT_MAX = 10_000
@@ -383,8 +386,11 @@ class AsyncStore:
         await self.run(lambda store: store.record_leftover(leftover, now=self._now()))
 
     async def strike(self, leftover: Leftover) -> None:
-        """The thing is gone."""
-        await self.run(lambda store: store.strike_leftover(leftover))
+        """The thing is gone. What cannot be struck out now is looked for once more by the next sweep."""
+        try:
+            await self.run(lambda store: store.strike_leftover(leftover))
+        except DiskTrouble as trouble:
+            _log.warning("%s is gone and stays in the journal: %s", leftover.name, trouble)
 
     async def open_entries(self) -> list[Leftover]:
         """What may still be there."""

@@ -383,6 +383,17 @@ async def test_async_store_is_a_journal(path: Path) -> None:
     await store.close()
 
 
+async def test_what_is_gone_may_stay_in_the_journal(path: Path) -> None:
+    """A disk that refuses after a clean-up is no trouble of the clean-up: the next sweep strikes the entry out."""
+    inner = Store(path, SETTING_TYPES)
+    store = AsyncStore(inner, lambda: NOON)
+    await store.record(a_leftover())
+    inner._database._connection.execute("PRAGMA query_only = 1")
+    await store.strike(a_leftover())
+    assert await store.open_entries() == [a_leftover()]
+    await store.close()
+
+
 async def test_observations_that_wait_share_a_transaction(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,11 +15,12 @@ import resource
 import socket
 import stat
 import struct
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -28,6 +29,8 @@ _SO_PEERGROUPS = 59  # not in the socket module: the supplementary groups of the
 _PATH_LENGTH_MAX = 107  # of sockaddr_un, without its NUL
 _BACKLOG = 2048  # a unix socket refuses at once what it cannot queue
 _FILE_COUNT_BESIDE_CONNECTIONS = 256
+# From Python 3.13 on, a server that closes would remove the path: also under systemd's own socket, at each reload.
+_KEEP_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _REFUSAL = (
     b'{"title":"Too many connections","status":503,'
     b'"detail":"no more connections are served, overall or for this user; close some and try again"}\n'
@@ -133,7 +136,7 @@ async def serving(
     assert make_handler is not None
     loop = asyncio.get_running_loop()
     server = await loop.create_unix_server(
-        lambda: gatekeeper.admit(make_handler()), sock=listening, backlog=_BACKLOG
+        lambda: gatekeeper.admit(make_handler()), sock=listening, backlog=_BACKLOG, **_KEEP_PATH
     )
     try:
         yield

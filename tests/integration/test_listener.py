@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -12,8 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from penstock.daemon.listener import ConnectionLimits
+from penstock.daemon.listener import ConnectionLimits, serving
 from tests.integration.scripted_advisor import served, served_in_thread
 
 STATUS = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -180,3 +182,15 @@ def test_the_kernel_says_who_asks(open_folder: Path, groups: list[int], code: by
             check=True,
         )
     assert answer.stdout == code
+
+
+async def test_a_server_that_closes_leaves_the_path_of_an_inherited_socket(tmp_path: Path) -> None:
+    """The path belongs to whoever bound it: under socket activation a reload must not remove it."""
+    path = tmp_path / "inherited.sock"
+    with socket.socket(socket.AF_UNIX) as inherited:
+        inherited.bind(str(path))
+        inherited.listen()
+        inherited.setblocking(False)
+        async with serving(web.Application(), inherited.dup(), BRIEF):
+            pass
+        assert path.exists()

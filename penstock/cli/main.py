@@ -37,6 +37,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "config": ("penstock.cli.config", "config", "Check or show the configuration."),
     "run": ("penstock.cli.run", "run", "Measure and advise in the foreground, without a daemon."),
     "what-if": ("penstock.cli.what_if", "what_if", "Ask for advice for stated conditions, with no queue."),
+    "measure": ("penstock.cli.measure", "measure", "Drive a queue of its own, and see it collapse or not."),
     "tune": ("penstock.cli.tune", "tune", "Tune any client by running it."),
     "report": ("penstock.cli.report", "report", "Write a page about what was learned and advised."),
 }

@@ -118,7 +118,8 @@ def read_conditions(document: Mapping[str, Any]) -> Conditions:
     mistakes = mistakes or _contradictions(stated)
     if mistakes:
         raise ConditionsError("\n".join(mistakes))
-    return Conditions(**{n: int(value) if n in _WHOLE else value for n, value in stated.items()})
+    values: dict[str, Any] = {n: int(value) if n in _WHOLE else value for n, value in stated.items()}
+    return Conditions(**values)
 
 
 def plan(conditions: Conditions) -> SqsPlan:

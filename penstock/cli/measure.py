@@ -1,0 +1,221 @@
+"""Knows `penstock measure`: the measurement application of the published collapse, on a real queue."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json, print_table, text
+from penstock.cli.quantities import SECONDS
+from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
+from penstock.clock import SystemClock
+from penstock.units import format_seconds
+
+if TYPE_CHECKING:
+    from penstock.trial.measurement_application import Sample
+    from penstock.trial.measurement_series import MeasurementSeries, Mode, Task
+
+_MODES = ("blast", "rate-controlled", "advised")  # those of penstock.trial, which help does not import
+_LOCAL_REGION = "us-east-1"  # an endpoint of one's own asks for some region, whichever
+_SECONDS_MAX = 7 * 86_400.0
+
+
+@click.group(
+    epilog=examples(
+        "penstock measure sqs-delivery --region eu-central-1 --mode rate-controlled",
+        "penstock measure sqs-delivery --endpoint-url http://localhost:9324 --mode all --throttle-deletes 50",
+        "penstock measure sqs-delivery --region eu-central-1 --mode advised --json | jq .results[0].conditions",
+    )
+)
+def measure() -> None:
+    """Drive a queue of its own and measure it; no daemon is needed."""
+
+
+@measure.command("sqs-delivery")
+@click.option(
+    "--mode",
+    type=click.Choice([*_MODES, "all"]),
+    default="all",
+    show_default=True,
+    help="Nothing bounded; the published rules; what penstock advises; or one after another.",
+)
+@click.option(
+    "--seconds", "seconds", type=SECONDS, default="60s", show_default=True, help="How long each mode runs."
+)
+@click.option(
+    "--visibility-timeout",
+    "visibility_timeout_seconds",
+    type=SECONDS,
+    default="5s",
+    show_default=True,
+    help="Of the queue, in whole seconds; SQS's default is 30s, and a short one shows a collapse sooner.",
+)
+@click.option(
+    "--rate",
+    "message_rate_per_second",
+    type=click.FloatRange(0, min_open=True),
+    help="Messages to send a second; without it, as many as one sender can.",
+)
+@click.option(
+    "--delete-delay",
+    "delete_delay_seconds",
+    type=SECONDS,
+    default="0s",
+    help="Makes each delete request so much slower; more deleters still delete more.",
+)
+@click.option(
+    "--throttle-deletes",
+    "delete_requests_per_second_max",
+    type=click.FloatRange(0, min_open=True),
+    metavar="PER_SECOND",
+    help="Makes no more delete requests than that, by all deleters together.",
+)
+@click.option(
+    "--queue-prefix",
+    default="penstock-measure",
+    show_default=True,
+    help="How the names of the queues begin; they are made for each mode and removed after it.",
+)
+@click.option("--endpoint-url", help="Of an SQS that is not AWS's.")
+@click.option("--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], help="Of the queue.")
+@click.option("--profile", help="Of the AWS configuration; without it, the usual credentials.")
+@json_option
+def measure_sqs_delivery(*, as_json: bool, **given: Any) -> None:
+    """Send, receive and delete, as fast as it goes or by the rules, and see what becomes of it.
+
+    In blast mode a sender, a receiver and a deleter do what they can; once the oldest message that is not deleted is as
+    old as the visibility timeout, copies come back, and the deletes achieve nothing any more. In rate-controlled mode
+    fewer than ten messages are in the server, and senders pause while the oldest undeleted message is older than half
+    the timeout. In advised mode the queue is measured with some fifty messages first, and driven as penstock plans for
+    it.
+
+    On AWS every request is billed: the summary says how many there were. Ctrl-C ends a run early, removes its queue and
+    shows what there is.
+    """
+    task = _task(given)
+    modes = _MODES if given["mode"] == "all" else (given["mode"],)
+    series, was_interrupted = asyncio.run(_measured(task, modes, given))
+    document = {
+        "was_interrupted": was_interrupted,
+        "visibility_timeout_seconds": task.visibility_timeout_seconds,
+        "results": [result.document() for result in series.results],
+    }
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+    if was_interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _task(given: Mapping[str, Any]) -> Task:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
+    from penstock.trial.measurement_series import QUEUE_PREFIX_LENGTH_MAX, Task
+
+    timeout_seconds = given["visibility_timeout_seconds"]
+    if not 1 <= timeout_seconds <= 43_200 or timeout_seconds != int(timeout_seconds):
+        raise WrongUsageError("--visibility-timeout is a whole number of seconds, from 1s to 12h")
+    if not 0 < given["seconds"] <= _SECONDS_MAX:
+        raise WrongUsageError("--seconds is more than 0 and at most 7d")
+    prefix = given["queue_prefix"]
+    if not prefix.replace("-", "").replace("_", "").isalnum() or not prefix.isascii():
+        raise WrongUsageError("--queue-prefix is made of letters, digits, - and _")
+    if len(prefix) > QUEUE_PREFIX_LENGTH_MAX:
+        raise WrongUsageError(f"--queue-prefix has at most {QUEUE_PREFIX_LENGTH_MAX} characters")
+    if given["region"] is None and given["endpoint_url"] is None:
+        raise WrongUsageError("say --region, or --endpoint-url for an SQS that is not AWS's")
+    return Task(
+        queue_prefix=prefix,
+        seconds=given["seconds"],
+        visibility_timeout_seconds=int(timeout_seconds),
+        message_rate_per_second=given["message_rate_per_second"],
+        delete_delay_seconds=given["delete_delay_seconds"],
+        delete_requests_per_second_max=given["delete_requests_per_second_max"] or 0.0,
+    )
+
+
+async def _measured(
+    task: Task, modes: Sequence[str], given: Mapping[str, Any]
+) -> tuple[MeasurementSeries, bool]:
+    """All that was measured, and whether it was interrupted. Raises TroubleError."""
+    from penstock.probes.aws import open_message_queues
+    from penstock.probes.outside import RequestError
+    from penstock.trial.measurement_application import MeasurementError
+    from penstock.trial.measurement_series import MeasurementSeries, Mode
+
+    try:
+        async with open_message_queues(
+            region=given["region"] or _LOCAL_REGION,
+            endpoint_url=given["endpoint_url"],
+            profile=given["profile"],
+        ) as queues:
+            series = MeasurementSeries(queues, SystemClock(), task, _tell)
+            working = asyncio.create_task(series.run([Mode(mode) for mode in modes]))
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+            try:
+                await working
+            except asyncio.CancelledError:
+                return series, True
+            return series, False
+    except (MeasurementError, RequestError) as trouble:
+        raise TroubleError(str(trouble)) from trouble
+
+
+def _tell(mode: Mode, sample: Sample) -> None:
+    counts = sample.counts
+    click.echo(
+        f"{sample.at_seconds:5.0f} s  {mode.value:15}  sent {counts.sent_count:5}  received {counts.received_count:5}"
+        f"  duplicates {counts.duplicate_count:5}  deleted {counts.deleted_count:5}"
+        f"  backlog {sample.undeleted_count:6}  oldest {format_seconds(sample.oldest_undeleted_seconds):>8}"
+        f"  latency {format_seconds(counts.latency_seconds_mean):>8}",
+        err=True,
+    )
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    headings = (
+        "",
+        "goodput",
+        "in the end",
+        "latency",
+        "p99",
+        "duplicates",
+        "in the end",
+        "oldest",
+        "collapsed after",
+    )
+    rows = [
+        (
+            result["mode"],
+            f"{result['goodput_messages_per_second']:.1f}/s",
+            f"{result['last_goodput_messages_per_second']:.1f}/s",
+            text("_seconds", result["latency_seconds_mean"]),
+            text("_seconds", result["latency_seconds_p99"]),
+            text("", result["duplicate_count"]),
+            f"{result['last_duplicates_per_second']:.1f}/s",
+            text("_seconds", result["oldest_undeleted_seconds_max"]),
+            _collapsed(result["collapsed_after_seconds"]),
+        )
+        for result in document["results"]
+    ]
+    if not rows:
+        click.echo("Nothing was measured.")
+        return
+    timeout = format_seconds(document["visibility_timeout_seconds"])
+    print_table(headings, rows, title=f"Messages deleted for good, with a visibility timeout of {timeout}")
+    requests = sum(result["request_count"] for result in document["results"])
+    usd = sum(result["usd"] for result in document["results"])
+    click.echo(
+        f"\n{requests:,} requests; at AWS's list price ${usd:.4f}. The end is the last quarter of each run."
+    )
+
+
+def _collapsed(seconds: float | None) -> str:
+    return "never" if seconds is None else format_seconds(seconds)

@@ -1,0 +1,327 @@
+"""The measurement application in virtual time: blast collapses, rules prevent it, advice carries more too."""
+
+# ruff: noqa: ARG002  # fakes keep the signatures of the seam
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.lab.queue_campaign import BLAST, RATE_CONTROLLED
+from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.probes.outside import Denied, ReceivedMessage, Throttled
+from penstock.trial.measurement_application import (
+    BODY_BYTES,
+    TROUBLE_COUNT_MAX,
+    DeleteBrake,
+    MeasurementApplication,
+    MeasurementError,
+    Sample,
+    body_of,
+    sequence_of,
+)
+from penstock.trial.measurement_series import (
+    MeasurementSeries,
+    Mode,
+    ModeResult,
+    Task,
+    conduct_of,
+)
+from penstock.trial.simulated_aws import SimulatedMessageQueues
+
+START_AT = datetime(2026, 1, 1, tzinfo=UTC)
+QUEUE = QueueTruth(  # the published server, with a deleter that is 20 % too slow
+    send=ActionTruth(request_seconds=0.018, message_seconds=0.002),
+    receive=ActionTruth(request_seconds=0.020, message_seconds=0.002),
+    delete=ActionTruth(request_seconds=0.023, message_seconds=0.001),
+    spread_seconds_median=0.090,
+    spread_sigma=0.2,
+)
+TASK = Task(queue_prefix="measured", seconds=120.0, visibility_timeout_seconds=5)
+
+
+def quiet(_mode: Mode, _sample: Sample) -> None:
+    """Tell nobody."""
+
+
+def measured(*modes: Mode, task: Task = TASK, truth: QueueTruth = QUEUE, seed: int = 0) -> list[ModeResult]:
+    """The modes, one after another, on a simulated SQS; no queue is left."""
+
+    async def story(clock: VirtualClock) -> list[ModeResult]:
+        service = SqsService(truth, clock=clock, seed=seed)
+        series = MeasurementSeries(SimulatedMessageQueues(service), clock, task, quiet)
+        await series.run(modes)
+        assert service.queue_names() == []
+        return series.results
+
+    return run_virtually(story, start_at=START_AT)
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[Mode, ModeResult]:
+    """All three on the same server."""
+    return {result.mode: result for result in measured(*Mode)}
+
+
+def test_blast_collapses(results: dict[Mode, ModeResult]) -> None:
+    """Once the oldest undeleted message is as old as the timeout, copies grow and deletes achieve nothing."""
+    tally = results[Mode.BLAST].tally
+    onset = tally.overdue_at_seconds
+    assert onset == pytest.approx(5.0 / (24 / 20 - 1.0), rel=0.3)
+    assert tally.rate_between("duplicate_count", 0.0, onset) < 1.0
+    assert tally.rate_between("deleted_count", 0.0, onset) == pytest.approx(1 / 0.024, rel=0.05)
+    early = tally.rate_between("duplicate_count", onset, onset + 20.0)
+    assert tally.rate_between("duplicate_count", 100.0, 120.0) > early > 20.0
+    assert tally.rate_between("deleted_count", 100.0, 120.0) < 1.0
+
+
+def test_the_published_rules_prevent_it_at_a_price(results: dict[Mode, ModeResult]) -> None:
+    """No copies, and never more than the lone deleter carries."""
+    tally = results[Mode.RATE_CONTROLLED].tally
+    assert tally.total.duplicate_count == 0
+    assert tally.total.deleted_in_vain_count == 0
+    assert tally.oldest_undeleted_seconds_max < 5.0
+    assert tally.total.deleted_count / 120.0 < 1 / 0.024
+
+
+def test_advice_prevents_it_and_carries_more(results: dict[Mode, ModeResult]) -> None:
+    """No copies, and as much goodput as a sender sends."""
+    advised, published = results[Mode.ADVISED].tally, results[Mode.RATE_CONTROLLED].tally
+    assert advised.total.duplicate_count == 0
+    assert advised.total.deleted_count / 120.0 > 48.0
+    assert advised.total.deleted_count > 1.15 * published.total.deleted_count
+    assert advised.total.latency_seconds_mean < published.total.latency_seconds_mean * 1.2
+
+
+def test_what_was_measured_for_the_advice_is_the_truth(results: dict[Mode, ModeResult]) -> None:
+    """The conditions found with fifty messages are those of the server."""
+    conditions = results[Mode.ADVISED].conditions
+    assert conditions is not None
+    assert conditions.send_seconds == pytest.approx(0.020, rel=0.15)
+    assert conditions.receive_seconds == pytest.approx(0.022, rel=0.15)
+    assert conditions.delete_seconds == pytest.approx(0.024, rel=0.15)
+    assert conditions.delete_seconds_per_message == pytest.approx(0.001, abs=0.001)
+    assert conditions.delivery_latency_seconds == pytest.approx(0.133, rel=0.15)
+
+
+def test_a_brake_that_all_deleters_share_is_answered_with_batches() -> None:
+    """Where more deleters cannot delete more, the plan deletes in batches: no copies, all goodput."""
+    task = dataclasses.replace(TASK, seconds=60.0, delete_requests_per_second_max=20.0)
+    blast, advised = measured(Mode.BLAST, Mode.ADVISED, task=task)
+    assert blast.tally.total.duplicate_count > 1000
+    assert advised.conduct.deleter_count == 1
+    assert advised.conduct.delete_batch > 2
+    assert advised.tally.total.duplicate_count == 0
+    assert advised.tally.total.deleted_count / 60.0 > 47.0
+
+
+def test_the_document_has_every_second(results: dict[Mode, ModeResult]) -> None:
+    """The counts of the seconds add up to the totals."""
+    document = results[Mode.BLAST].document()
+    assert len(document["samples"]) in {119, 120}
+    for name in ("sent_count", "received_count", "duplicate_count", "deleted_count"):
+        assert sum(s[name] for s in document["samples"]) == pytest.approx(document[name], abs=500), name
+    assert document["collapsed_after_seconds"] > 10
+    assert results[Mode.ADVISED].document()["collapsed_after_seconds"] is None
+    assert document["last_goodput_messages_per_second"] < 1.0
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    """Chance is an argument of the world."""
+    task = dataclasses.replace(TASK, seconds=20.0)
+    first, second = (measured(Mode.BLAST, task=task, seed=3)[0].tally for _ in range(2))
+    assert first == second
+
+
+def test_the_rules_follow_the_queues_own_timeout() -> None:
+    """Half of the visibility timeout, ten in the server, polls only when there is something."""
+    conduct = conduct_of(Mode.RATE_CONTROLLED, TASK, None)
+    assert conduct == dataclasses.replace(RATE_CONTROLLED, oldest_undeleted_seconds_max=2.5)
+    assert (conduct.send_window, conduct.polls_only_when_sent) == (10, True)
+    limited = dataclasses.replace(TASK, message_rate_per_second=7.0)
+    assert conduct_of(Mode.BLAST, limited, None) == dataclasses.replace(BLAST, offered_per_second=7.0)
+
+
+def test_an_offered_rate_is_kept() -> None:
+    """No mode sends more than there is."""
+    task = dataclasses.replace(TASK, seconds=30.0, message_rate_per_second=10.0)
+    for result in measured(*Mode, task=task):
+        assert result.tally.total.sent_count / 30.0 == pytest.approx(10.0, rel=0.05), result.mode
+        assert result.tally.total.duplicate_count == 0
+
+
+def test_an_interrupted_run_keeps_its_counts_and_removes_its_queue() -> None:
+    """Ctrl-C in the middle: what was counted so far is told, and nothing stays behind."""
+
+    async def story(clock: VirtualClock) -> None:
+        service = SqsService(QUEUE, clock=clock, seed=0)
+        series = MeasurementSeries(SimulatedMessageQueues(service), clock, TASK, quiet)
+        running = asyncio.create_task(series.run([Mode.RATE_CONTROLLED, Mode.BLAST]))
+        await asyncio.sleep(10.0)
+        assert len(service.queue_names("measured-rate-controlled-")) == 1
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert service.queue_names() == []
+        (result,) = series.results
+        assert result.tally.duration_seconds == pytest.approx(10.0, abs=0.1)
+        assert result.tally.total.deleted_count > 300
+
+    run_virtually(story, start_at=START_AT)
+
+
+@pytest.mark.parametrize("after_seconds", [0.001, 0.5, 2.0])
+def test_an_interruption_at_any_moment_removes_the_queue(after_seconds: float) -> None:
+    """While it is made, while conditions are measured, while it runs."""
+
+    async def story(clock: VirtualClock) -> None:
+        service = SqsService(QUEUE, clock=clock, seed=0)
+        series = MeasurementSeries(SimulatedMessageQueues(service), clock, TASK, quiet)
+        running = asyncio.create_task(series.run([Mode.ADVISED]))
+        await asyncio.sleep(after_seconds)
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.sleep(1.0)
+        assert service.queue_names() == []
+
+    run_virtually(story, start_at=START_AT)
+
+
+class Failing(SimulatedMessageQueues):
+    """Fails its sends and receives in one way."""
+
+    trouble: Exception = Denied("sending to the queue: not allowed")
+
+    async def send(self, url: str, bodies: object) -> int:
+        await asyncio.sleep(0.01)
+        raise self.trouble
+
+    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
+        await asyncio.sleep(0.01)
+        raise self.trouble
+
+
+def test_what_is_not_allowed_ends_the_run_with_its_reason() -> None:
+    """A refusal for lack of rights is not tried again, and the queue is removed."""
+
+    async def story(clock: VirtualClock) -> None:
+        service = SqsService(QUEUE, clock=clock, seed=0)
+        series = MeasurementSeries(Failing(service), clock, TASK, quiet)
+        with pytest.raises(MeasurementError, match="not allowed"):
+            await series.run([Mode.BLAST])
+        assert service.queue_names() == []
+
+    run_virtually(story, start_at=START_AT)
+
+
+class Scripted(SimulatedMessageQueues):
+    """Accepts every send and every delete at once, and receives what the script says."""
+
+    def __init__(self, copies: list[list[int]]) -> None:
+        self.copies = copies
+        self.handle = 0
+
+    async def send(self, url: str, bodies: object) -> int:
+        await asyncio.sleep(0.1)
+        return 1
+
+    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
+        await asyncio.sleep(0.35)
+        received = []
+        for sequence in self.copies.pop(0) if self.copies else []:
+            self.handle += 1
+            body = body_of("abcdefghijk", sequence, START_AT)
+            received.append(ReceivedMessage(message_id="m", receipt_handle=f"h{self.handle}", body=body))
+        return received
+
+    async def delete(self, url: str, receipt_handles: object) -> int:
+        await asyncio.sleep(0.2)
+        return 1
+
+
+def counted(copies: list[list[int]]) -> tuple[int, ...]:
+    """Received, duplicates, deleted, deleted in vain."""
+
+    async def story(clock: VirtualClock) -> tuple[int, ...]:
+        application = MeasurementApplication(
+            Scripted(copies),
+            clock,
+            "url",
+            BLAST,
+            session="abcdefghijk",
+            visibility_timeout_seconds=5,
+            brake=DeleteBrake(clock),
+        )
+        await application.drive(5.0, lambda _: None)
+        total = application.tally.total
+        return total.received_count, total.duplicate_count, total.deleted_count, total.deleted_in_vain_count
+
+    return run_virtually(story, start_at=START_AT)
+
+
+@pytest.mark.parametrize(
+    ("copies", "expected"),
+    [
+        ([[0, 1]], (2, 0, 2, 0)),
+        ([[0], [], [0]], (1, 1, 1, 1)),  # it came back although it was deleted: at least once
+        (
+            [[0, 1, 2], [2], []],
+            (3, 1, 3, 1),
+        ),  # the first copy of 2 was still waiting: its handle is an old one
+        ([[0, 0]], (1, 1, 1, 1)),
+    ],
+)
+def test_copies_and_deletes_are_told_apart(copies: list[list[int]], expected: tuple[int, ...]) -> None:
+    """A message counts once as received and once as deleted, by its newest handle; all else is counted apart."""
+    assert counted(copies) == expected
+
+
+def test_troubles_without_end_end_the_run() -> None:
+    """A server that refuses everything is given up after a bounded number of tries."""
+
+    async def story(clock: VirtualClock) -> None:
+        queues = Failing(SqsService(QUEUE, clock=clock, seed=0))
+        queues.trouble = Throttled("slow down")
+        application = MeasurementApplication(
+            queues,
+            clock,
+            "url",
+            BLAST,
+            session="abcdefghijk",
+            visibility_timeout_seconds=5,
+            brake=DeleteBrake(clock),
+        )
+        with pytest.raises(MeasurementError, match="slow down"):
+            await application.drive(3600.0, lambda _: None)
+        assert application.tally.total.failed_count == TROUBLE_COUNT_MAX
+
+    run_virtually(story, start_at=START_AT)
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 2**32 - 1])
+def test_a_body_has_37_bytes_and_says_which_message_it_is(sequence: int) -> None:
+    """Session, sequence, date and time of the send; another session's is nobody's."""
+    body = body_of("abcdefghijk", sequence, datetime(2026, 11, 21, 9, 8, 7, 6_000, tzinfo=UTC))
+    assert len(body.encode()) == BODY_BYTES
+    assert body.endswith("20261121T090807006")
+    assert sequence_of("abcdefghijk", body) == sequence
+    assert sequence_of("ABCDEFGHIJK", body) is None
+    assert sequence_of("abcdefghijk", "something else") is None
+
+
+def test_a_shared_brake_spaces_requests_and_a_delay_does_not() -> None:
+    """Four requests at two a second take a second and a half; with a delay of half a second they end together."""
+
+    async def story(clock: VirtualClock) -> list[float]:
+        seconds = []
+        for brake in (DeleteBrake(clock, requests_per_second_max=2.0), DeleteBrake(clock, delay_seconds=0.5)):
+            began = clock.monotonic_seconds()
+            await asyncio.gather(*(brake.hold() for _ in range(4)))
+            seconds.append(clock.monotonic_seconds() - began)
+        return seconds
+
+    assert run_virtually(story, start_at=START_AT) == pytest.approx([1.5, 0.5])

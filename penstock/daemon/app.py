@@ -40,6 +40,14 @@ from penstock.vocabulary import Context, Place
 log = logging.getLogger(__name__)
 
 _SOCKET_NAME = "api"
+_FIXED = (
+    "runtime_directory",
+    "state_directory",
+    "socket_mode",
+    "control_group",
+)  # the socket and the file outlive
+_STOP_SECONDS_MAX = 90.0  # a probe's clean-up, and the removal of queues, when a service is silent
+_BEAT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +177,12 @@ async def serve(load: Callable[[], Configuration]) -> None:
         path, mode=configuration.daemon.socket_mode_bits, gid=_group_id(configuration.daemon.control_group)
     )
     listening.setblocking(False)  # noqa: FBT003  # the method takes no other
+    beating = asyncio.create_task(_beat(notifier))
     try:
         while not stop.is_set():
             configuration = await _live(configuration, load, listening, stop, notifier)
     finally:
-        notifier.stopping()
+        beating.cancel()
         listening.close()
         if inherited is None:
             remove_socket(path)
@@ -206,10 +215,13 @@ async def _live(
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
             work = tasks.create_task(_work(configuration, app, surroundings.outside))
-            beat = tasks.create_task(_beat(notifier, app.conductor))
+            telling = tasks.create_task(_tell_status(notifier, app.conductor))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (work, beat, *ending):
+            if stop.is_set():
+                notifier.stopping("removing what probes left outside")
+                notifier.extend_timeout(_STOP_SECONDS_MAX)
+            for task in (work, telling, *ending):
                 task.cancel()
     return reload.configuration
 
@@ -220,12 +232,17 @@ async def _work(configuration: Configuration, app: App, outside: Outside) -> Non
     await app.conductor.run()
 
 
-async def _beat(notifier: Notifier, conductor: Conductor) -> None:
-    """Tell the manager that the loop turns, and what is done."""
+async def _beat(notifier: Notifier) -> None:
+    """Tell the manager that the loop turns, also while one life ends and the next begins."""
     while True:
         notifier.watchdog()
+        await asyncio.sleep((notifier.watchdog_seconds or 2 * _BEAT_SECONDS) / 2)
+
+
+async def _tell_status(notifier: Notifier, conductor: Conductor) -> None:
+    while True:
         notifier.status(conductor.activity)
-        await asyncio.sleep((notifier.watchdog_seconds or 20.0) / 2)
+        await asyncio.sleep(_BEAT_SECONDS)
 
 
 class _Reload:
@@ -246,10 +263,12 @@ class _Reload:
             configuration = self._load()
         except ConfigError as trouble:
             raise RefusedError(f"the configuration stays as it was: {trouble}") from trouble
-        fixed = configuration.daemon.runtime_directory, configuration.daemon.state_directory
-        if fixed != (self.configuration.daemon.runtime_directory, self.configuration.daemon.state_directory):
+        changed = [
+            name for name in _FIXED if _daemon(configuration, name) != _daemon(self.configuration, name)
+        ]
+        if changed:
             raise RefusedError(
-                "daemon.runtime_directory and daemon.state_directory change only with a restart"
+                f"{' and '.join(f'daemon.{name}' for name in changed)} changes only with a restart"
             )
         is_changed = configuration != self.configuration
         self.configuration = configuration
@@ -261,6 +280,10 @@ class _Reload:
     def _on_signal(self) -> None:
         task = asyncio.ensure_future(self())
         task.add_done_callback(_log_reload)
+
+
+def _daemon(configuration: Configuration, name: str) -> object:
+    return getattr(configuration.daemon, name)
 
 
 def _log_reload(task: asyncio.Future[str]) -> None:

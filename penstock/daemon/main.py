@@ -33,12 +33,12 @@ def _run(config_file: Path | None) -> int:
     from penstock.daemon.listener import SocketPathError
 
     def read() -> Configuration:
-        return load(config_file).configuration
+        configuration = load(config_file).configuration
+        log.configure(configuration.daemon.log_level, configuration.daemon.log_format)
+        return configuration
 
     status = 0
     try:
-        configuration = read()
-        log.configure(configuration.daemon.log_level, configuration.daemon.log_format)
         uvloop.run(serve(read))
     except* ConfigError as group:
         status = _complain(EXIT_USAGE, group)

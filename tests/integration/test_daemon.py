@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -294,3 +295,32 @@ def test_one_cycle_in_the_foreground(stage: Stage) -> None:
     assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
     assert all(cycle["is_conclusive"] for cycle in document["cycles"])
     assert stage.leftovers() == []
+
+
+def test_the_manager_is_told_of_a_stop_before_the_clean_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manager waits for a clean-up at a slow service: it hears of it first, and how long it may take."""
+    path = stage.directory / "notify.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager:
+        manager.bind(str(path))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        with stage.daemon():
+            pass
+        told = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                told.append(manager.recv(4096).decode())
+    assert any(message.startswith("READY=1") for message in told)
+    assert told[-2].startswith("STOPPING=1")
+    assert told[-1].startswith("EXTEND_TIMEOUT_USEC=")
+
+
+def test_reload_refuses_what_it_cannot_change(stage: Stage) -> None:
+    """A socket that is there keeps its mode until a restart, and that is said."""
+    with stage.daemon():
+        text = stage.configuration_file.read_text()
+        stage.configuration_file.write_text(text.replace("[daemon]", '[daemon]\nsocket_mode = "0600"'))
+        answer = ask(str(stage.socket_path), "POST", "/-/reload", body=b"")
+        assert answer.status == 409
+        assert b"daemon.socket_mode changes only with a restart" in answer.body

@@ -412,18 +412,25 @@ def _smaller(configured: Cost, affordable: Cost) -> Cost:
 
 def _true_cost(plan: ProbePlan[Any], outcome: Outcome[Any], duration_seconds: float) -> Cost:
     """What the probe did cost: counted, and in dollars by the share of the plan that was used."""
-    allowed = plan.cost_max
+    allowed, moved_bytes = plan.cost_max, _moved_bytes(outcome)
     used_fraction = max(
         outcome.request_count / max(allowed.request_count, 1),
-        outcome.transferred_bytes / max(allowed.transferred_bytes, 1),
+        moved_bytes / max(allowed.transferred_bytes, 1),
     )
     return Cost(
-        transferred_bytes=outcome.transferred_bytes,
+        transferred_bytes=moved_bytes,
         request_count=outcome.request_count,
         usd=allowed.usd * min(used_fraction, 1.0),
-        credit_bytes=min(allowed.credit_bytes, outcome.transferred_bytes),
+        credit_bytes=min(allowed.credit_bytes, moved_bytes),
         duration_seconds=duration_seconds,
     )
+
+
+def _moved_bytes(outcome: Outcome[Any]) -> int:
+    """All that went over the wire, also in vain; an observation's own bytes are those that arrived."""
+    if isinstance(outcome, Inconclusive):
+        return outcome.transferred_bytes
+    return int(outcome.measures.get("attempted_bytes", outcome.transferred_bytes))
 
 
 def _seed(seed: int, place: Place, observation_count: int) -> int:

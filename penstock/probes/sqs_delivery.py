@@ -8,7 +8,7 @@ What an observation's `measures` say (a number that was not measured is absent):
 
 - `sent_count`, `received_count`, `deleted_count`: messages accepted by SQS; copies received; deletions accepted.
   `duplicate_count`: copies received beyond the first; `foreign_count`: messages of former runs;
-  `left_count`: messages sent and not deleted in the end.
+  `left_count`: messages sent and not deleted in the end. `attempted_bytes`: bodies sent and to be received, in sum.
 - `send_request_count`, `receive_request_count`, `delete_request_count`: requests that carried those messages;
   `empty_receive_count`: receives that brought none.
 - `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean` and `*_seconds_variation` (standard deviation
@@ -593,6 +593,7 @@ class _Delivery:
             "deleted_count": self._deleted_count,
             "duplicate_count": self._duplicate_count,
             "foreign_count": self._foreign_count,
+            "attempted_bytes": self._moved_bytes,
             "left_count": max(0, self._sent_count - sum(count for _, count in self._deletions)),
             "empty_receive_count": self._empty_receive_count,
             "oldest_undeleted_seconds_max": self._oldest_undeleted_seconds_max(),

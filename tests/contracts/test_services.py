@@ -20,7 +20,7 @@ from penstock.models.model import Fit
 from penstock.optimizer.deliberation import Question, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.trial.scenario import START_AT, Scenario, Week, play
-from penstock.vocabulary import Basis, Context, Cost, Demand, Observation, Place, Scale, knobs
+from penstock.vocabulary import Basis, Context, Cost, Demand, Inconclusive, Observation, Place, Scale, knobs
 
 OPERATIONS = sorted(SERVICES)
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -229,8 +229,11 @@ def test_probes_leave_nothing_behind(week: Week) -> None:
 
 
 def test_probes_cost_what_they_say(week: Week) -> None:
-    """The ledger's sum is what the observations moved."""
-    moved = sum(o.transferred_bytes for o in week.observations)
+    """The ledger's sum is what the probes moved, also in vain, and no less than what arrived."""
+    assert all(o.measures["attempted_bytes"] >= o.transferred_bytes for o in week.observations)
+    in_vain = [c.outcome for c in week.cycles if isinstance(c.outcome, Inconclusive)]
+    moved = sum(o.measures["attempted_bytes"] for o in week.observations)
+    moved += sum(o.transferred_bytes for o in in_vain)
     booked = sum(s.cost.transferred_bytes for s in week.spends)
     assert booked == moved
 

@@ -20,7 +20,7 @@ from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.models.model import PerformanceModel
 from penstock.models.sqs_delivery import SqsDeliverySetting
 from penstock.optimizer.deliberation import Conclusion, Question
-from penstock.units import GiB
+from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Cost, Observation, Outcome, Place, ProbePlan, Reason
 from tests.factories import CONTEXT, NOON, PLACE, SETTING, SETTING_TYPES, an_observation
 
@@ -56,13 +56,14 @@ class CannedProbe:
         self._clock = clock
         self.before_end = before_end
         self.run_count = 0
+        self.measures: dict[str, float] = {}
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
         self.run_count += 1
         started_at = self._clock.now()
         await asyncio.sleep(2.0)
         self.before_end()
-        return an_observation(context=plan.context, started_at=started_at)
+        return an_observation(context=plan.context, started_at=started_at, measures=self.measures)
 
     async def close(self) -> None:
         pass
@@ -216,3 +217,13 @@ def test_a_clock_that_was_ahead_at_the_start_does_not_silence_the_daemon(tmp_pat
         await living
 
     assert story(tmp_path, told).probe.run_count > 0
+
+
+def test_bytes_that_were_moved_in_vain_are_paid_for(tmp_path: Path) -> None:
+    """A failed part costs as much as one that arrived: the day's limit is on what was sent."""
+
+    async def told(house: House) -> None:
+        house.probe.measures = {"attempted_bytes": 3 * 64 * MiB}
+        await house.conductor.run_cycle(CONTEXT)
+
+    assert story(tmp_path, told).conductor.ledger.spent(NOON).transferred_bytes == 3 * 64 * MiB

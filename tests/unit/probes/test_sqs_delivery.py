@@ -317,6 +317,12 @@ def test_visibility_timeout_is_the_queues_own() -> None:
     assert observed(a_delivery_plan(), queues).measures["visibility_timeout_seconds"] == 45.0
 
 
+def test_bytes_of_both_directions_are_told() -> None:
+    """The budget pays for sending and for receiving."""
+    outcome = observed(a_delivery_plan(size=1000), MemoryQueues())
+    assert outcome.measures["attempted_bytes"] == 2 * 1000 * outcome.measures["sent_count"]
+
+
 def test_steady_goodput_leaves_out_ramp_and_drain() -> None:
     """Only what was deleted after the first deletion and during the sending counts."""
     deletions = [(2.0, 1)] + [(2.0 + 0.1 * k, 1) for k in range(1, 21)] + [(9.0, 100)]

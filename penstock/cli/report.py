@@ -109,9 +109,15 @@ def _read(
     store: Store, path: Path, configuration: Configuration | None, *, now: datetime, since: datetime | None
 ) -> Material:
     from penstock.daemon.services import SERVICES
+    from penstock.models.model import is_current
     from penstock.report.material import Expense, Material
 
-    recommendations, fits = store.recommendations(), store.fits()
+    recommendations = store.recommendations()
+    fits = [
+        fit
+        for fit in store.fits()
+        if fit.place.operation not in SERVICES or is_current(fit, SERVICES[fit.place.operation].model)
+    ]
     places = {summary.context.place for summary in store.summaries()}
     contexts = {recommendation.context for recommendation in recommendations}
     histories = {c: store.recommendation_history(c, count_max=HISTORY_COUNT_MAX) for c in contexts}

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.daemon.services import Service
 from penstock.daemon.wire import Standing
-from penstock.models.model import Fit
+from penstock.models.model import Fit, is_current
 from penstock.optimizer.recommendation import recommend
 from penstock.vocabulary import Context, Demand, Place, Recommendation
 
@@ -57,7 +57,8 @@ class Board:
     ) -> None:
         """Take up what an earlier life of the daemon knew; its age is the age of its newest observation."""
         for fit in fits:
-            if fit.place.operation in self._services:
+            service = self._services.get(fit.place.operation)
+            if service is not None and is_current(fit, service.model):
                 self._postings[fit.place] = Posting(fit, fit.newest_observation_at or now)
         self._previous = {(r.context, r.demand): r for r in recommendations}
         self.generation += 1

@@ -39,6 +39,14 @@ class Fit:
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
+STATE_VERSION = "version"  # the key in `Fit.state` under which a model that ever changed its state says which it is
+
+
+def is_current(fit: Fit, model: object) -> bool:
+    """Whether the model of today can read this fit. One that another version stored is as good as none."""
+    return bool(fit.state.get(STATE_VERSION, 0) == getattr(model, "state_version", 0))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appraisal:
     """What a model expects of many settings at once: arrays of shape (number of settings,).

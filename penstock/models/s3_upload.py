@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models import burst, drift
-from penstock.models.model import Appraisal, Fit
+from penstock.models.model import STATE_VERSION, Appraisal, Fit
 from penstock.models.prices import upload_usd
 from penstock.models.regression import (
     Gaussian,
@@ -479,6 +479,7 @@ def _idle(observation: Observation[S3UploadSetting], shape: _Shape) -> list[tupl
 
 # --- What a fit remembers. ---
 
+_STATE_VERSION = 1  # of what follows; fits that were stored under another are not read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Posterior:
@@ -493,6 +494,7 @@ class _Posterior:
 
     def to_state(self) -> dict[str, Any]:
         return {
+            STATE_VERSION: _STATE_VERSION,
             "draws": self.draws.tolist(),
             "sigma": self.sigma,
             "misfit_amplitude": self.misfit.amplitude,
@@ -599,6 +601,11 @@ class S3UploadModel:
     def operation(self) -> str:
         """The key in the table of services."""
         return "s3_upload"
+
+    @property
+    def state_version(self) -> int:
+        """Of what `Fit.state` holds: changes whenever that does."""
+        return _STATE_VERSION
 
     @property
     def setting_type(self) -> type[S3UploadSetting]:

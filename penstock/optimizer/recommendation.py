@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.models.model import Appraisal, Fit, PerformanceModel
+from penstock.models.model import Appraisal, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.units import format_rate, format_seconds
 from penstock.vocabulary import (
@@ -35,13 +35,13 @@ def recommend(
     now: datetime,
     validity_seconds: float,
 ) -> Recommendation[Any]:
-    """The advice for this context and demand, from the fit; without a fit, what the SDK would do.
+    """The advice for this context and demand, from the fit; without a fit that can be read, what the SDK would do.
 
     `previous` is the advice that stands: it is kept while it is as good as the new one (hysteresis). Runs in the
     daemon's own process for every new question on the socket: milliseconds, NumPy only.
     """
     expires_at = now + timedelta(seconds=validity_seconds)
-    if fit is None:
+    if fit is None or not is_current(fit, model):
         return _default(model, context, demand, now, expires_at)
     setting = _choose(model, fit, context, demand, previous)
     prediction = model.predict(fit, context, setting, demand)

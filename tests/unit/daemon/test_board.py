@@ -109,3 +109,14 @@ def test_a_fit_of_an_unknown_operation_is_left_alone() -> None:
     board.restore([unknown], [], NOON)
 
     assert board.fits() == []
+
+
+def test_a_fit_of_another_version_is_left_alone() -> None:
+    """What an older or newer penstock stored is not misread: the SDK's default stands until there is a new fit."""
+    fit = a_learned_fit()
+    versions = [{**fit.state, "version": 10**6}, {k: v for k, v in fit.state.items() if k != "version"}]
+    for state in (*versions, {}):
+        board = a_board()
+        board.restore([dataclasses.replace(fit, state=state)], [], NOON)
+        assert board.fits() == []
+        assert board.recommend(CONTEXT, Demand(), NOON).basis is Basis.DEFAULT

@@ -39,6 +39,12 @@ def test_without_a_fit_the_sdk_decides() -> None:
     assert found.expires_at == NOW + timedelta(seconds=600)
 
 
+def test_a_fit_that_cannot_be_read_is_none() -> None:
+    """What another version stored is not guessed at."""
+    old = {"draws": FIT.state["draws"], "measured": FIT.state["measured"]}
+    assert advice(fit=replace(FIT, state=old)).basis is Basis.DEFAULT
+
+
 def test_prior_alone_is_called_a_prior() -> None:
     """Tables are not measurements."""
     found = advice(fit=MODEL.fit(WORLD.place, [], prior=None, seed=1))

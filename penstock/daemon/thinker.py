@@ -14,6 +14,7 @@ import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from penstock.models.model import PerformanceModel
@@ -55,6 +56,7 @@ class SpawnedThinker:
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
+        self._children: set[BaseProcess] = set()
 
     async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
         """Ask the child, starting one when none is there. Raises ThinkerError when it dies on the way."""
@@ -63,8 +65,11 @@ class SpawnedThinker:
                 1, multiprocessing.get_context("spawn"), _settle_in, (os.getpid(),)
             )
         loop = asyncio.get_running_loop()
+        others = set(multiprocessing.active_children()) - self._children
         try:
-            return await loop.run_in_executor(self._pool, deliberate, model, question)
+            answer = loop.run_in_executor(self._pool, deliberate, model, question)
+            self._children = set(multiprocessing.active_children()) - others
+            return await answer
         except BrokenProcessPool as trouble:
             self.rest()
             raise ThinkerError(
@@ -73,16 +78,23 @@ class SpawnedThinker:
             ) from trouble
 
     def rest(self) -> None:
-        """End the child; the next question starts another (about a second)."""
+        """End the child; the next question starts another (about a second).
+
+        A question that nobody waits for any more ends with it: it would overlap the next probe, or delay the exit.
+        """
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+        for child in self._children:
+            child.kill()
+        self._children = set()
 
 
 def _settle_in(parent_process_id: int) -> None:
-    """Prepare the child: it ends with its parent, leaves Ctrl-C to it, and gives way to others."""
+    """Prepare the child: it ends with its parent, leaves signals to it, and gives way to others."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_process_id:
         os._exit(0)  # the parent was gone before the request above took effect
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
+        signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE_INCREMENT)

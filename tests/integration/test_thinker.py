@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,31 @@ async def test_a_killed_child_is_told_and_replaced() -> None:
 
     assert (await thinker.deliberate(MODEL, QUESTION)).plan is not None
     thinker.rest()
+
+
+async def test_rest_ends_a_child_that_still_thinks() -> None:
+    """What nobody waits for any more neither overlaps the next probe nor delays the exit."""
+    before = children_of(os.getpid())
+    thinker = SpawnedThinker()
+    await thinker.deliberate(MODEL, QUESTION)
+    children = children_of(os.getpid()) - before
+    assert thinker._pool is not None
+    endless = thinker._pool.submit(time.sleep, 3600.0)
+    while not endless.running():  # noqa: ASYNC110  # a future of the pool has no event to wait for
+        await asyncio.sleep(0.01)
+    thinker.rest()
+    assert children
+    assert await until_gone(children)
+
+
+async def test_the_child_leaves_sigterm_to_its_parent() -> None:
+    """A stop is sent to the whole group; the daemon ends the child itself, in order."""
+    before = children_of(os.getpid())
+    thinker = SpawnedThinker()
+    await thinker.deliberate(MODEL, QUESTION)
+    (child,) = children_of(os.getpid()) - before
+    os.kill(child, signal.SIGTERM)
+    assert (await thinker.deliberate(MODEL, QUESTION)).plan is not None
+    assert children_of(os.getpid()) - before == {child}
+    thinker.rest()
+    assert await until_gone({child})

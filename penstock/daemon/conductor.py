@@ -24,7 +24,7 @@ from penstock.daemon.budget import Ledger, Verdict
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.services import Plan, Service
 from penstock.daemon.store import AsyncStore, Store
-from penstock.daemon.thinker import Thinker
+from penstock.daemon.thinker import Thinker, ThinkerError
 from penstock.models.model import Fit
 from penstock.optimizer.deliberation import Conclusion, Question
 from penstock.probes.probe import Probe
@@ -166,7 +166,10 @@ class Conductor:
         await self._load_standings()
         for place in {context.place for context in self._watches}:
             if self._board.fit(place) is None:
-                await self._learn(place)
+                try:
+                    await self._learn(place)
+                except ThinkerError as trouble:  # the defaults stand, and the first cycle tries again
+                    log.warning("%s: %s", place.operation, trouble)
 
     async def run(self) -> None:
         """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""

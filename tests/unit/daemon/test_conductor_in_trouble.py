@@ -16,6 +16,7 @@ from penstock.daemon.conductor import Conductor, Watch
 from penstock.daemon.config import Configuration
 from penstock.daemon.services import SERVICES
 from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.thinker import ThinkerError
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.models.model import PerformanceModel
 from penstock.models.sqs_delivery import SqsDeliverySetting
@@ -35,9 +36,12 @@ class CannedThinker:
 
     def __init__(self) -> None:
         self.asked: list[Place] = []
+        self.trouble: Exception | None = None
 
     async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
         self.asked.append(question.place)
+        if self.trouble is not None:
+            raise self.trouble
         plan: ProbePlan[Any] | None = None
         if question.next_context is not None:
             plan = ProbePlan(
@@ -122,12 +126,13 @@ class House:
                 await self.conductor.run()
 
 
-def story(directory: Path, told: Callable[[House], Awaitable[None]]) -> House:
+def story(directory: Path, told: Callable[[House], Awaitable[None]], *, is_prepared: bool = True) -> House:
     """Run a story in virtual time."""
 
     async def main(clock: VirtualClock) -> House:
         house = House(directory, clock)
-        await house.conductor.prepare()
+        if is_prepared:
+            await house.conductor.prepare()
         await told(house)
         house.lock_disk(is_locked=False)
         await house.store.close()
@@ -227,3 +232,16 @@ def test_bytes_that_were_moved_in_vain_are_paid_for(tmp_path: Path) -> None:
         await house.conductor.run_cycle(CONTEXT)
 
     assert story(tmp_path, told).conductor.ledger.spent(NOON).transferred_bytes == 3 * 64 * MiB
+
+
+def test_a_start_survives_a_thinker_that_dies(tmp_path: Path) -> None:
+    """Without memory for a first fit the daemon serves the defaults and says so, and does not end."""
+
+    async def told(house: House) -> None:
+        house.thinker.trouble = ThinkerError("killed")
+        await house.conductor.prepare()
+        house.thinker.trouble = None
+        await house.conductor.run_cycle(CONTEXT)
+
+    house = story(tmp_path, told, is_prepared=False)
+    assert house.probe.run_count == 1

@@ -1,0 +1,126 @@
+"""`penstock measure` as people run it: over HTTP against the lab's SQS, to its end and with Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import cli
+from penstock.lab.worlds import NEAR
+from penstock.trial.stage import CREDENTIALS, lab_endpoint
+
+PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
+
+
+@pytest.fixture
+def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The lab's SQS, with no queue."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with lab_endpoint("sqs", NEAR, tmp_path) as url:
+        yield url
+
+
+def measure(*arguments: str) -> Result:
+    """One run of the command."""
+    return CliRunner().invoke(cli, ["measure", "sqs-delivery", *arguments])
+
+
+def queues_left(url: str) -> list[str]:
+    """As another client sees it."""
+    client: Any = boto3.client("sqs", region_name="lab-1", endpoint_url=url)
+    urls: list[str] = client.list_queues().get("QueueUrls", [])
+    client.close()
+    return urls
+
+
+def test_the_three_modes_are_measured_one_after_another(endpoint_url: str) -> None:
+    """A throttled deleter: blast has copies come back, advice deletes in batches; no queue is left."""
+    slow = ("--visibility-timeout", "1s", "--throttle-deletes", "5", "--seconds", "3s")
+    result = measure("--endpoint-url", endpoint_url, *slow, "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["was_interrupted"] is False
+    blast, published, advised = document["results"]
+    assert [r["mode"] for r in document["results"]] == ["blast", "rate-controlled", "advised"]
+    assert blast["duplicate_count"] > 0
+    assert blast["collapsed_after_seconds"] is not None
+    assert blast["duplicate_count"] > 10 * advised["duplicate_count"]
+    assert advised["conduct"]["delete_batch"] == 10
+    assert advised["deleted_count"] > published["deleted_count"]
+    assert advised["conditions"]["delete_seconds"] == pytest.approx(0.2, rel=0.5)
+    assert queues_left(endpoint_url) == []
+    assert "  blast  " in result.stderr.splitlines()[0]
+
+
+def test_people_read_a_table(endpoint_url: str) -> None:
+    """One row for each mode, the price below it, progress apart from it."""
+    result = measure("--endpoint-url", endpoint_url, "--mode", "rate-controlled", "--seconds", "1.2s")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Messages deleted for good, with a visibility timeout of 5 s"
+    assert lines[2].startswith("rate-controlled")
+    assert lines[2].endswith("never")
+    assert "at AWS's list price $0.00" in lines[-1]
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_removes_the_queue_and_shows_what_there_is(endpoint_url: str, number: int) -> None:
+    """Ctrl-C, or a service manager's end, in the middle of a run."""
+    words = ["measure", "sqs-delivery", "--endpoint-url", endpoint_url, "--seconds", "1h", "--json"]
+    with subprocess.Popen(
+        [*PENSTOCK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        assert process.stderr is not None
+        assert "blast" in process.stderr.readline()
+        assert len(queues_left(endpoint_url)) == 1
+        process.send_signal(number)
+        out, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    document = json.loads(out)
+    assert document["was_interrupted"] is True
+    assert document["results"][0]["sent_count"] > 0
+    assert "Traceback" not in rest
+    assert queues_left(endpoint_url) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        ([], 2, "say --region, or --endpoint-url"),
+        (["--region", "r", "--visibility-timeout", "0.5s"], 2, "whole number of seconds"),
+        (["--region", "r", "--visibility-timeout", "13h"], 2, "whole number of seconds"),
+        (["--region", "r", "--seconds", "0s"], 2, "more than 0"),
+        (["--region", "r", "--queue-prefix", "a b"], 2, "letters, digits"),
+        (["--region", "r", "--queue-prefix", "a" * 51], 2, "at most 50"),
+        (["--region", "r", "--throttle-deletes", "0"], 2, "not in the range"),
+        (["--endpoint-url", "http://127.0.0.1:9"], 1, "refused the connection"),
+        (["--region", "r", "--profile", "nobody-has-this"], 1, "the profile is not there"),
+    ],
+)
+def test_mistakes_are_sentences(
+    arguments: list[str], status: int, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong usage ends with 2 before anything is asked, a server that is not there with 1."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    result = measure(*arguments)
+    assert result.exit_code == status, result.output
+    assert sentence in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr

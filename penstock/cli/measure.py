@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.trial.measurement_series import MeasurementSeries, Mode, Task
 
 _MODES = ("blast", "rate-controlled", "advised")  # those of penstock.trial, which help does not import
+_RESCUED = "rescued"
 _LOCAL_REGION = "us-east-1"  # an endpoint of one's own asks for some region, whichever
 _SECONDS_MAX = 7 * 86_400.0
 
@@ -40,10 +41,10 @@ def measure() -> None:
 @measure.command("sqs-delivery")
 @click.option(
     "--mode",
-    type=click.Choice([*_MODES, "all"]),
+    type=click.Choice([*_MODES, _RESCUED, "all"]),
     default="all",
     show_default=True,
-    help="Nothing bounded; the published rules; what penstock advises; or one after another.",
+    help="Nothing bounded; the published rules; what penstock advises; a collapse and its rescue; or the first three.",
 )
 @click.option(
     "--seconds", "seconds", type=SECONDS, default="60s", show_default=True, help="How long each mode runs."
@@ -93,7 +94,7 @@ def measure_sqs_delivery(*, as_json: bool, **given: Any) -> None:
     old as the visibility timeout, copies come back, and the deletes achieve nothing any more. In rate-controlled mode
     fewer than ten messages are in the server, and senders pause while the oldest undeleted message is older than half
     the timeout. In advised mode the queue is measured with some fifty messages first, and driven as penstock plans for
-    it.
+    it. In rescued mode blast is left to collapse, and then rescued with the sender going on.
 
     On AWS every request is billed: the summary says how many there were. Ctrl-C ends a run early, removes its queue and
     shows what there is.
@@ -210,11 +211,23 @@ def _show(document: Mapping[str, Any]) -> None:
         return
     timeout = format_seconds(document["visibility_timeout_seconds"])
     print_table(headings, rows, title=f"Messages deleted for good, with a visibility timeout of {timeout}")
+    for result in document["results"]:
+        if result["mode"] == _RESCUED:
+            click.echo(f"\n{_rescue_sentence(result)}")
     requests = sum(result["request_count"] for result in document["results"])
     usd = sum(result["usd"] for result in document["results"])
     click.echo(
         f"\n{requests:,} requests; at AWS's list price ${usd:.4f}. The end is the last quarter of each run."
     )
+
+
+def _rescue_sentence(result: Mapping[str, Any]) -> str:
+    if result["rescued_at_seconds"] is None:
+        return "It did not collapse for long enough to be rescued: allow more --seconds, or slower deletes."
+    rescued = f"Rescued after {format_seconds(result['rescued_at_seconds'])}"
+    if result["recovered_after_seconds"] is None:
+        return f"{rescued}, and not yet recovered at the end: allow more --seconds, or send less with --rate."
+    return f"{rescued}, recovered {format_seconds(result['recovered_after_seconds'])} later."
 
 
 def _collapsed(seconds: float | None) -> str:

@@ -181,20 +181,18 @@ class MeasurementApplication:
         self._troubles_in_a_row = 0
         self._since = Counts()
         self._changed = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._thread_counts: dict[str, int] = {}
 
     async def drive(self, seconds: float, tell: Callable[[Sample], None]) -> None:
         """Send, receive and delete for so long; `tell` hears of each second. Raises MeasurementError."""
-        conduct = self._conduct
-        threads = [(self._send_on, conduct.sender_count), (self._receive_on, conduct.receiver_count)]
-        threads.append((self._delete_on, conduct.deleter_count))
         self._began_seconds = self._clock.monotonic_seconds()
         trouble: BaseException | None = None
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+                self._group = group
                 group.create_task(self._sample_on(tell))
-                for act, count in threads:
-                    for _ in range(count):
-                        group.create_task(act())
+                self.adopt(self._conduct)
         except* TimeoutError:
             pass
         except* RequestError as hopeless:
@@ -205,6 +203,17 @@ class MeasurementApplication:
             self.tally.duration_seconds = self._elapsed_seconds()
         if trouble is not None:
             raise MeasurementError(str(trouble)) from trouble
+
+    def adopt(self, conduct: Conduct) -> None:
+        """Go on like this: threads that are missing start at once; none is ended."""
+        self._conduct = conduct
+        assert self._group is not None
+        wanted = (conduct.sender_count, conduct.receiver_count, conduct.deleter_count)
+        for act, count in zip((self._send_on, self._receive_on, self._delete_on), wanted, strict=True):
+            for _ in range(count - self._thread_counts.get(act.__name__, 0)):
+                self._group.create_task(act())
+            self._thread_counts[act.__name__] = max(count, self._thread_counts.get(act.__name__, 0))
+        self._note_change()
 
     # Senders
 
@@ -262,9 +271,9 @@ class MeasurementApplication:
     # Receivers
 
     async def _receive_on(self) -> None:
-        wait_seconds = LONG_POLL_SECONDS if self._conduct.long_polls else 0
         while True:
             await self._until(lambda: self._wanted_count() > 0)
+            wait_seconds = LONG_POLL_SECONDS if self._conduct.long_polls else 0
             wanted = self._wanted_count()
             self._requested_count += wanted
             try:

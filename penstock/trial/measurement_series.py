@@ -1,7 +1,9 @@
 """Knows the modes of the measurement application and how one after another is run, each on a queue of its own.
 
 Blast: nothing bounded. Rate-controlled: the published rules, with half of the queue's own visibility timeout. Advised:
-what penstock plans for the conditions that are measured first, on the same queue, with some fifty messages.
+what penstock plans for the conditions that are measured first, on the same queue, with some fifty messages. Rescued:
+blast, until copies have come back for two visibility timeouts; then what penstock plans for that, with the sender
+going on.
 
 A queue is made for each mode and removed after it, also when the run is interrupted.
 """
@@ -19,7 +21,9 @@ from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.lab.queue_campaign import BLAST, RATE_CONTROLLED, Conduct
-from penstock.models.sqs_plan import Conditions, SqsPlan, plan
+from penstock.models.backlog_warning import WARN_FRACTION
+from penstock.models.duplicate_loop import RECEIVE_PAUSE_FRACTION
+from penstock.models.sqs_plan import Conditions, SqsPlan, plan, plan_rescue
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import summarize
 from penstock.probes.outside import MessageQueues, Missing, ReceivedMessage, RequestError
@@ -36,6 +40,7 @@ from penstock.trial.measurement_application import (
 
 QUEUE_PREFIX_LENGTH_MAX = 50  # of the 80 that a name may have
 RETENTION_SECONDS = 3600  # what a killed run left in its queue is gone after an hour in any case
+RESCUE_AFTER_TIMEOUTS = 2.0
 CLEANING_SECONDS_MAX = 30.0
 USD_PER_REQUEST = 0.40e-6  # of a standard queue, at list price
 _SINGLE_COUNT = 12
@@ -55,6 +60,7 @@ class Mode(StrEnum):
     BLAST = "blast"
     RATE_CONTROLLED = "rate-controlled"
     ADVISED = "advised"
+    RESCUED = "rescued"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +82,21 @@ class ModeResult:
     mode: Mode
     conduct: Conduct
     tally: Tally
+    visibility_timeout_seconds: float
     conditions: Conditions | None  # those that were measured for the advice
+    rescued_at_seconds: float | None = None
+
+    @property
+    def recovered_after_seconds(self) -> float | None:
+        """From the rescue until no copy came back any more and the backlog was calm for good; None for never."""
+        if self.rescued_at_seconds is None:
+            return None
+        calm_seconds = WARN_FRACTION * self.visibility_timeout_seconds
+        after = [s for s in self.tally.samples if s.at_seconds > self.rescued_at_seconds]
+        bad = [s for s in after if s.counts.duplicate_count or s.oldest_undeleted_seconds > calm_seconds]
+        if not after or (bad and bad[-1] is after[-1]):
+            return None
+        return (bad[-1].at_seconds if bad else after[0].at_seconds) - self.rescued_at_seconds
 
     def document(self) -> dict[str, Any]:
         """As JSON; names say units."""
@@ -104,6 +124,8 @@ class ModeResult:
             "collapsed_after_seconds": None
             if math.isinf(tally.overdue_at_seconds)
             else tally.overdue_at_seconds,
+            "rescued_at_seconds": self.rescued_at_seconds,
+            "recovered_after_seconds": self.recovered_after_seconds,
             "conduct": dataclasses.asdict(self.conduct),
             "conditions": None if self.conditions is None else dataclasses.asdict(self.conditions),
             "samples": [sample_document(sample) for sample in tally.samples],
@@ -154,7 +176,7 @@ class MeasurementSeries:
             requests_per_second_max=task.delete_requests_per_second_max,
         )
         conditions = None
-        if mode is Mode.ADVISED:
+        if mode in {Mode.ADVISED, Mode.RESCUED}:
             conditions = await Calibration(self._queues, self._clock, url, brake).conditions(task)
         conduct = conduct_of(mode, task, conditions)
         application = MeasurementApplication(
@@ -166,18 +188,67 @@ class MeasurementSeries:
             visibility_timeout_seconds=task.visibility_timeout_seconds,
             brake=brake,
         )
+        rescuer = _Rescuer(application, conditions) if mode is Mode.RESCUED and conditions else None
+
+        def tell(sample: Sample) -> None:
+            if rescuer is not None:
+                rescuer.look(sample)
+            self._tell(mode, sample)
+
         try:
-            await application.drive(task.seconds, lambda sample: self._tell(mode, sample))
+            await application.drive(task.seconds, tell)
         finally:
             self.results.append(
-                ModeResult(mode=mode, conduct=conduct, tally=application.tally, conditions=conditions)
+                ModeResult(
+                    mode=mode,
+                    conduct=conduct,
+                    tally=application.tally,
+                    visibility_timeout_seconds=task.visibility_timeout_seconds,
+                    conditions=conditions,
+                    rescued_at_seconds=rescuer.rescued_at_seconds if rescuer is not None else None,
+                )
             )
+
+
+class _Rescuer:
+    """Applies the rescue to an application in the loop, once."""
+
+    def __init__(self, application: MeasurementApplication, conditions: Conditions) -> None:
+        self.rescued_at_seconds: float | None = None
+        self._application = application
+        self._conditions = conditions
+
+    def look(self, sample: Sample) -> None:
+        """Act when copies have come back for long enough."""
+        timeout_seconds = self._conditions.visibility_timeout_seconds
+        due_seconds = self._application.tally.overdue_at_seconds + RESCUE_AFTER_TIMEOUTS * timeout_seconds
+        if self.rescued_at_seconds is None and sample.at_seconds >= due_seconds:
+            self.rescued_at_seconds = sample.at_seconds
+            self._application.adopt(rescue_conduct(self._conditions, sample))
+
+
+def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:
+    """Blast, behind the receive window of the rescue, with its deleters and batches; the sender goes on."""
+    found = plan_rescue(
+        conditions,
+        undeleted_message_count=sample.undeleted_count,
+        visible_message_count=sample.unreceived_count,
+    )
+    return dataclasses.replace(
+        BLAST,
+        offered_per_second=conditions.message_rate_per_second,
+        deleter_count=found.deleter_thread_count,
+        delete_batch=found.batch_message_count,
+        receive_window=found.receive_window_message_count,
+        receive_pause_seconds=RECEIVE_PAUSE_FRACTION * conditions.visibility_timeout_seconds,
+        long_polls=True,
+    )
 
 
 def conduct_of(mode: Mode, task: Task, conditions: Conditions | None) -> Conduct:
     """How this mode drives the queue; the advised one follows from the conditions."""
     offered = task.message_rate_per_second or 0.0
-    if mode is Mode.BLAST:
+    if mode in {Mode.BLAST, Mode.RESCUED}:
         return dataclasses.replace(BLAST, offered_per_second=offered)
     if mode is Mode.RATE_CONTROLLED:
         oldest = task.visibility_timeout_seconds / 2.0

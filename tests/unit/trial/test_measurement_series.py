@@ -42,6 +42,7 @@ QUEUE = QueueTruth(  # the published server, with a deleter that is 20 % too slo
     spread_sigma=0.2,
 )
 TASK = Task(queue_prefix="measured", seconds=120.0, visibility_timeout_seconds=5)
+THREE = (Mode.BLAST, Mode.RATE_CONTROLLED, Mode.ADVISED)
 
 
 def quiet(_mode: Mode, _sample: Sample) -> None:
@@ -64,7 +65,7 @@ def measured(*modes: Mode, task: Task = TASK, truth: QueueTruth = QUEUE, seed: i
 @pytest.fixture(scope="module")
 def results() -> dict[Mode, ModeResult]:
     """All three on the same server."""
-    return {result.mode: result for result in measured(*Mode)}
+    return {result.mode: result for result in measured(*THREE)}
 
 
 def test_blast_collapses(results: dict[Mode, ModeResult]) -> None:
@@ -119,6 +120,20 @@ def test_a_brake_that_all_deleters_share_is_answered_with_batches() -> None:
     assert advised.tally.total.deleted_count / 60.0 > 47.0
 
 
+def test_a_collapsed_queue_is_rescued_while_the_sender_goes_on() -> None:
+    """No new copies within the timeout and a second, and soon as much goodput as is sent."""
+    (result,) = measured(Mode.RESCUED)
+    at_seconds = result.rescued_at_seconds
+    assert at_seconds is not None
+    assert at_seconds == pytest.approx(result.tally.overdue_at_seconds + 10.0, abs=1.1)
+    assert result.tally.rate_between("duplicate_count", at_seconds - 5.0, at_seconds) > 20.0
+    assert result.tally.rate_between("duplicate_count", at_seconds + 6.0, 120.0) == 0.0
+    assert result.tally.rate_between("sent_count", at_seconds, 120.0) > 45.0
+    assert result.recovered_after_seconds is not None
+    assert result.recovered_after_seconds < 30.0
+    assert result.tally.rate_between("deleted_count", 100.0, 120.0) > 45.0
+
+
 def test_the_document_has_every_second(results: dict[Mode, ModeResult]) -> None:
     """The counts of the seconds add up to the totals."""
     document = results[Mode.BLAST].document()
@@ -149,7 +164,7 @@ def test_the_rules_follow_the_queues_own_timeout() -> None:
 def test_an_offered_rate_is_kept() -> None:
     """No mode sends more than there is."""
     task = dataclasses.replace(TASK, seconds=30.0, message_rate_per_second=10.0)
-    for result in measured(*Mode, task=task):
+    for result in measured(*THREE, task=task):
         assert result.tally.total.sent_count / 30.0 == pytest.approx(10.0, rel=0.05), result.mode
         assert result.tally.total.duplicate_count == 0
 

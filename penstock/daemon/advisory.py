@@ -150,19 +150,16 @@ class Advisory:
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
         """Probe this out of turn, within the budget."""
-        context = Context(
-            place=dataclasses.replace(self._home, operation=operation), payload_size_bytes=payload_size_bytes
-        )
         watched = [c for c in self._conductor.contexts if c.operation == operation]
-        match = next((c for c in watched if c == context), None)
-        if match is None:
-            sizes = (
-                ", ".join(str(c.payload_size_bytes) for c in watched) or "none: its probes are not enabled"
-            )
+        matches = [c for c in watched if c.payload_size_bytes == payload_size_bytes]
+        if not matches:
+            sizes = ", ".join(str(size) for size in sorted({c.payload_size_bytes for c in watched}))
+            sizes = sizes or "none: its probes are not enabled"
             raise RefusedError(
                 f"{operation} is not probed at {payload_size_bytes} bytes here; the configured sizes are {sizes}"
             )
-        self._conductor.request(match)
+        for context in matches:  # one for each region that is probed
+            self._conductor.request(context)
         return f"a probe of {operation} at {payload_size_bytes} bytes comes next, within the budget"
 
     async def reload(self) -> str:

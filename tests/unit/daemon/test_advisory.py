@@ -1,0 +1,53 @@
+"""What an operator may ask of a living daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon.advisory import Advisory
+from penstock.daemon.api import RefusedError
+from penstock.daemon.services import SERVICES
+from penstock.vocabulary import Place
+from tests.factories import CONTEXT, NOON
+from tests.unit.daemon.test_conductor_in_trouble import House, story
+
+HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")
+
+
+def advisory_of(house: House) -> Advisory:
+    """On a host that lives in another region than it probes."""
+    return Advisory(
+        services=SERVICES,
+        board=house.board,
+        conductor=house.conductor,
+        store=house.store,
+        clock=house.clock,
+        home=HOME,
+        started_at=NOON,
+        reload=lambda: asyncio.sleep(0, ""),
+    )
+
+
+def test_a_probe_can_be_asked_for_wherever_it_is_made(tmp_path: Path) -> None:
+    """A size that is probed in another region, or of another class, can be asked for like any other."""
+
+    async def told(house: House) -> None:
+        await advisory_of(house).request_probe(CONTEXT.operation, CONTEXT.payload_size_bytes)
+        await house.live(10.0)
+
+    assert story(tmp_path, told).probe.run_count == 1
+
+
+def test_a_probe_of_a_size_that_is_not_probed_is_refused(tmp_path: Path) -> None:
+    """The refusal names the sizes that there are."""
+
+    async def told(house: House) -> None:
+        with pytest.raises(RefusedError, match=f"the configured sizes are {CONTEXT.payload_size_bytes}$"):
+            await advisory_of(house).request_probe(CONTEXT.operation, 1)
+        with pytest.raises(RefusedError, match="its probes are not enabled"):
+            await advisory_of(house).request_probe("sqs_delivery", 1)
+
+    story(tmp_path, told)

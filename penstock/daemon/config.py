@@ -181,7 +181,7 @@ class SqsDeliverySection(Struct, frozen=True, kw_only=True, forbid_unknown_field
     request_count_max: Count = 3000
     thread_count_max: ThreadCount = 64
     visibility_timeout_seconds: VisibilityTimeout = 30.0
-    service_class: Literal["standard", "fifo"] = "standard"
+    service_class: Literal["standard"] = "standard"  # the probe makes no FIFO queue
 
 
 class ProbesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -78,8 +78,8 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
             "probes.sqs_delivery.is_enabled: found 1; expected true or false",
         ),
         (
-            "[probes.sqs_delivery]\nservice_class = 'express'",
-            'probes.sqs_delivery.service_class: found "express"; expected one of "standard", "fifo"',
+            "[probes.sqs_delivery]\nservice_class = 'fifo'",
+            'probes.sqs_delivery.service_class: found "fifo"; expected one of "standard"',
         ),
         (
             "[probes.s3_upload]\nregions = ['eu-west-1', 'eu-west-2']\nbucket = 'b-1'",

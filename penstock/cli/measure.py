@@ -31,7 +31,7 @@ _SECONDS_MAX = 7 * 86_400.0
     epilog=examples(
         "penstock measure sqs-delivery --region eu-central-1 --mode rate-controlled",
         "penstock measure sqs-delivery --endpoint-url http://localhost:9324 --mode all --throttle-deletes 50",
-        "penstock measure sqs-delivery --region eu-central-1 --mode advised --json | jq .results[0].conditions",
+        "penstock measure sqs-delivery --region eu-central-1 --mode advised --json | jq '.results[0].conditions'",
     )
 )
 def measure() -> None:

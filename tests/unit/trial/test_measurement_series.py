@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from penstock.lab.queue_campaign import BLAST, RATE_CONTROLLED
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.models.sqs_plan import read_conditions
 from penstock.probes.outside import Denied, ReceivedMessage, Throttled
 from penstock.trial.measurement_application import (
     BODY_BYTES,
@@ -33,6 +36,7 @@ from penstock.trial.measurement_series import (
 )
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 
+PAGE = Path(__file__).parents[3] / "docs" / "measure.md"
 START_AT = datetime(2026, 1, 1, tzinfo=UTC)
 QUEUE = QueueTruth(  # the published server, with a deleter that is 20 % too slow
     send=ActionTruth(request_seconds=0.018, message_seconds=0.002),
@@ -99,7 +103,7 @@ def test_advice_prevents_it_and_carries_more(results: dict[Mode, ModeResult]) ->
 
 
 def test_what_was_measured_for_the_advice_is_the_truth(results: dict[Mode, ModeResult]) -> None:
-    """The conditions found with fifty messages are those of the server."""
+    """The conditions found with fifty messages are those of the server, and a what-if reads them."""
     conditions = results[Mode.ADVISED].conditions
     assert conditions is not None
     assert conditions.send_seconds == pytest.approx(0.020, rel=0.15)
@@ -107,6 +111,7 @@ def test_what_was_measured_for_the_advice_is_the_truth(results: dict[Mode, ModeR
     assert conditions.delete_seconds == pytest.approx(0.024, rel=0.15)
     assert conditions.delete_seconds_per_message == pytest.approx(0.001, abs=0.001)
     assert conditions.delivery_latency_seconds == pytest.approx(0.133, rel=0.15)
+    assert read_conditions(json.loads(json.dumps(dataclasses.asdict(conditions)))) == conditions
 
 
 def test_a_brake_that_all_deleters_share_is_answered_with_batches() -> None:
@@ -135,7 +140,7 @@ def test_a_collapsed_queue_is_rescued_while_the_sender_goes_on() -> None:
 
 
 def test_the_document_has_every_second(results: dict[Mode, ModeResult]) -> None:
-    """The counts of the seconds add up to the totals."""
+    """The counts of the seconds add up to the totals, and the page names every key."""
     document = results[Mode.BLAST].document()
     assert len(document["samples"]) in {119, 120}
     for name in ("sent_count", "received_count", "duplicate_count", "deleted_count"):
@@ -143,6 +148,8 @@ def test_the_document_has_every_second(results: dict[Mode, ModeResult]) -> None:
     assert document["collapsed_after_seconds"] > 10
     assert results[Mode.ADVISED].document()["collapsed_after_seconds"] is None
     assert document["last_goodput_messages_per_second"] < 1.0
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in document if f"`{name}`" not in page] == []
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

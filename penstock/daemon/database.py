@@ -155,12 +155,13 @@ def open_read_only(path: Path) -> sqlite3.Connection:
             f"there is no database at {path}: start penstockd, or name another with --database"
         )
     try:
-        connection = _connect_read_only(path)
-        _refuse_newer(connection, path)
-        if _version(connection) == len(migrations()):
-            return connection
-        copy = sqlite3.connect(":memory:", isolation_level=None)
-        with contextlib.closing(connection):
+        with contextlib.ExitStack() as unless_it_serves:
+            connection = unless_it_serves.enter_context(contextlib.closing(_connect_read_only(path)))
+            _refuse_newer(connection, path)
+            if _version(connection) == len(migrations()):
+                unless_it_serves.pop_all()
+                return connection
+            copy = sqlite3.connect(":memory:", isolation_level=None)
             connection.backup(copy)
         migrate(copy)
     except sqlite3.DatabaseError as error:
@@ -236,7 +237,7 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
         try:
             _version(connection)
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             connection.close()
             if "immutable" in mode or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
                 raise

@@ -1,9 +1,11 @@
 """The store: what goes in comes out, and trouble with the disk costs as little as possible."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from penstock.daemon import database
 from penstock.daemon.budget import Spend
-from penstock.daemon.database import DiskTrouble, StoreInUse, StoreMissing, StoreTooNew
+from penstock.daemon.database import DiskTrouble, StoreError, StoreInUse, StoreMissing, StoreTooNew
 from penstock.daemon.store import AsyncStore, Row, Store
 from penstock.models.sqs_delivery import SqsDeliverySetting
 from penstock.vocabulary import Context, Cost, Demand, Objective, Origin, Place
@@ -371,6 +373,21 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DiskTrouble, match=r"change daemon\.state_directory"):
         Store(tmp_path / "file" / "penstock.db", SETTING_TYPES)
+
+
+@pytest.mark.parametrize("spoil", ["PRAGMA user_version = 9999", None])
+def test_a_file_that_is_refused_is_closed_again(path: Path, spoil: str | None) -> None:
+    """Reading what cannot be read, newer or no database at all, leaves no file open."""
+    path.parent.mkdir()
+    if spoil is None:
+        path.write_bytes(b"this is not a database" * 1000)
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(spoil)
+    with pytest.raises(StoreError) as refusal:
+        Store.open_read_only(path, SETTING_TYPES)
+    assert refusal.tb is not None  # it keeps alive what was not closed
+    assert str(path) not in {os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()}
 
 
 async def test_async_store_is_a_journal(path: Path) -> None:

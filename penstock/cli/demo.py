@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 import time
@@ -41,6 +42,10 @@ def demo(*, seed: int, as_json: bool) -> None:
     from penstock.trial.demo import play
     from penstock.trial.stage import StageError
 
+    if importlib.util.find_spec("boto3") is None:
+        raise TroubleError(
+            "the demo proves its advice with boto3, which is not here: pip install 'penstock[demo]'"
+        )
     signal.signal(signal.SIGTERM, _end)
     try:
         result = play(_Teller(), seed=seed)

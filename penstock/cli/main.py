@@ -13,7 +13,7 @@ from penstock.cli.trouble import INTERRUPTED, TroubleError
 
 _EPILOG = (
     examples(
-        "penstock demo                                  see all of it in three minutes",
+        "penstock demo                                  see all of it in under three minutes",
         "penstock query s3-upload --object-size 1GiB    threads and part size for one upload",
         "penstock query sqs-delivery --rate 500         how to drive a queue at 500 messages/s",
         "penstock wait && ./nightly-backup              start when there is advice",

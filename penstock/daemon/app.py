@@ -35,7 +35,7 @@ from penstock.probes import leftovers
 from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.probes.probe import Leftover, Probe
-from penstock.vocabulary import Context, Place
+from penstock.vocabulary import Context, Demand, Place
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +100,7 @@ async def assembled(
         board = Board(
             SERVICES,
             _standing_contexts(configuration, home),
+            limits=_limits_of_advice(configuration),
             region=home.region,
             instance_type=home.instance_type,
             validity_seconds=configuration.advice.validity_seconds,
@@ -373,6 +374,15 @@ def _standing_contexts(configuration: Configuration, home: Place) -> list[Contex
             sizes = sorted({*service.payload_ladder_bytes, *plan.payload_size_bytes})
             contexts += [Context(place=place, payload_size_bytes=size) for size in sizes]
     return contexts
+
+
+def _limits_of_advice(configuration: Configuration) -> dict[str, Demand]:
+    """What the operator allows, for probes and for advice alike."""
+    plans = {operation: service.plan(configuration) for operation, service in SERVICES.items()}
+    return {
+        operation: Demand(thread_count_max=plan.thread_count_max, memory_bytes_max=plan.memory_bytes_max)
+        for operation, plan in plans.items()
+    }
 
 
 async def _ledger(

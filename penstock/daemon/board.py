@@ -6,6 +6,7 @@ The board is what the socket reads. It never waits for a fit or a probe, and it 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,8 +16,9 @@ from penstock.daemon.services import Service
 from penstock.daemon.wire import Standing
 from penstock.models.model import Fit, is_current
 from penstock.optimizer.recommendation import recommend
-from penstock.vocabulary import Context, Demand, Place, Recommendation
+from penstock.vocabulary import Context, Demand, Place, Recommendation, setting_values
 
+_UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 _ANSWER_COUNT_MAX = 4096  # remembered answers to questions beyond the standing ones
 
 Key = tuple[Context, Demand]
@@ -31,18 +33,24 @@ class Posting:
 
 
 class Board:
-    """Advice by context and demand. `standing_contexts` are answered ahead of any question, for the default demand."""
+    """Advice by context and demand.
+
+    `standing_contexts` are answered ahead of any question, for the default demand. `limits` are the operator's own
+    hard limits by operation: nothing beyond them is ever advised.
+    """
 
     def __init__(
         self,
         services: Mapping[str, Service[Any]],
         standing_contexts: Iterable[Context],
         *,
+        limits: Mapping[str, Demand],
         region: str,
         instance_type: str,
         validity_seconds: float,
     ) -> None:
         self._services = services
+        self._limits = limits
         self._standing_contexts = tuple(standing_contexts)
         self._region = region
         self._instance_type = instance_type
@@ -101,11 +109,12 @@ class Board:
                 self._services[context.operation].model,
                 posting.fit if posting else None,
                 context,
-                demand,
+                self._within_limits(context, demand, posting),
                 previous=self._previous.get(key),
                 now=posting.posted_at if posting else now,
                 validity_seconds=self._validity_seconds,
             )
+            answer = dataclasses.replace(answer, demand=demand)  # as it was asked
             self._remember(key, answer, is_fitted=posting is not None)
         return answer
 
@@ -120,6 +129,24 @@ class Board:
                 self.recommend(context, Demand(), now) for context in self._standing_contexts
             ),
         )
+
+    def _within_limits(self, context: Context, demand: Demand, posting: Posting | None) -> Demand:
+        """The demand within what the operator allows; what was never measured here is kept near the SDK's default."""
+        limit = self._limits.get(context.operation, Demand())
+        thread_counts = [demand.thread_count_max, limit.thread_count_max]
+        if posting is not None and posting.fit.observation_count == 0:
+            thread_counts.append(_UNMEASURED_OVER_DEFAULT * self._default_thread_count(context))
+        return dataclasses.replace(
+            demand,
+            thread_count_max=min((count for count in thread_counts if count is not None), default=None),
+            memory_bytes_max=min(
+                (m for m in (demand.memory_bytes_max, limit.memory_bytes_max) if m is not None), default=None
+            ),
+        )
+
+    def _default_thread_count(self, context: Context) -> int:
+        default = self._services[context.operation].model.default_setting(context)
+        return int(sum(v for name, v in setting_values(default).items() if name.endswith("thread_count")))
 
     def _remember(self, key: Key, answer: Recommendation[Any], *, is_fitted: bool) -> None:
         if not is_fitted:  # costs nothing to work out again, and its date is the asking's

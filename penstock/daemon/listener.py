@@ -88,6 +88,7 @@ def open_socket(path: Path, *, mode: int = 0o666, gid: int | None = None) -> soc
     temporary = path.with_name(path.name + ".new")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         temporary.unlink(missing_ok=True)
         listening.bind(os.fspath(temporary))
         if gid is not None:
@@ -262,7 +263,7 @@ def _check_nobody_listens(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as trouble:
-        raise SocketPathError(f"cannot look at {path}: {trouble.strerror}") from trouble
+        raise SocketPathError(f"cannot look at {path}: {trouble.strerror}; choose another path") from trouble
     if not stat.S_ISSOCK(mode):
         raise SocketPathError(f"{path} is there and is not a socket: remove it, or choose another path")
     if _somebody_listens(path):

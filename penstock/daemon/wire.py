@@ -94,7 +94,7 @@ def recommendation_document(recommendation: Recommendation[Any], *, generation: 
         "service_class": place.service_class,
         "payload_size_bytes": context.payload_size_bytes,
         "setting": setting_values(recommendation.setting),
-        "derived": dict(recommendation.derived),
+        "derived": {name: _counted(name, value) for name, value in recommendation.derived.items()},
         "prediction": {name: _estimate_document(value) for name, value in recommendation.prediction.items()},
         "basis": recommendation.basis,
         "bottleneck": recommendation.bottleneck,
@@ -105,6 +105,11 @@ def recommendation_document(recommendation: Recommendation[Any], *, generation: 
         "expires_at": recommendation.expires_at,
         "demand": demand_document(recommendation.demand),
     }
+
+
+def _counted(name: str, value: float) -> float:
+    """Bytes and counts as whole numbers: a typed client expects them so."""
+    return round(value) if name.endswith(("_bytes", "_count")) else value
 
 
 def demand_document(demand: Demand) -> dict[str, Any]:

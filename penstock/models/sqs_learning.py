@@ -28,7 +28,6 @@ _STEP_DEVIATION_MIN = 0.06  # of logarithms
 _SINCE_CHANGE_MIN = 4  # observations; fewer may be chance
 _CHANGE_WIDTH = 0.4  # of the tables' width: how far costs move when a place changes
 _THROTTLED_FRACTION = 0.002  # of requests
-_MET_FRACTION = 0.95  # of the service's limit: a client that pauses at it, and drains after, stays below
 _PACED_CALM = 0.75
 _FIFO_REQUESTS_PER_SECOND = 300.0  # without high throughput
 _CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
@@ -268,7 +267,8 @@ def _ceilings(
     refused = [_busiest_action_rate(o) for o in observations if _is_throttled(o)]
     if refused:
         admitted = [_busiest_action_rate(o) for o in observations if o.throttled_count == 0]
-        request_rate = max(float(np.quantile(refused, 0.75)) / _MET_FRACTION, max(admitted, default=0.0))
+        # Upper quartiles: a client that drains stays below the limit, and a service forgives a short burst above it.
+        request_rate = max(float(np.quantile(rates, 0.75)) for rates in (refused, admitted) if rates)
     spent = [
         o.client_cpu_fraction * o.duration_seconds / o.request_count
         for o in observations

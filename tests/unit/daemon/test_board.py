@@ -18,6 +18,7 @@ def a_board(*contexts: Context) -> Board:
     return Board(
         SERVICES,
         contexts or (CONTEXT,),
+        limits={"s3_upload": Demand(thread_count_max=16)},
         region=PLACE.region,
         instance_type=PLACE.instance_type,
         validity_seconds=VALIDITY_SECONDS,
@@ -83,6 +84,32 @@ async def test_any_size_is_answered_from_the_same_fit() -> None:
     advice = board.recommend(dataclasses.replace(CONTEXT, payload_size_bytes=777 * MiB), Demand(), NOON)
 
     assert advice.basis is Basis.MODEL
+
+
+async def test_nothing_beyond_the_operators_limits_is_advised() -> None:
+    """A limit of the configuration holds for advice as it does for probes; the question is echoed as it was asked."""
+    board = a_board()
+    await board.post(a_learned_fit(), NOON)
+    for size in (64 * 1024, 64 * MiB, 64 * 1024 * MiB):
+        context = dataclasses.replace(CONTEXT, payload_size_bytes=size)
+        advice = board.recommend(context, Demand(thread_count_max=500), NOON)
+        assert advice.setting.thread_count <= 16
+        assert advice.demand == Demand(thread_count_max=500)
+
+
+async def test_what_was_never_measured_stays_near_the_default() -> None:
+    """Tables alone do not make anybody open hundreds of connections."""
+    board = Board(
+        SERVICES,
+        (CONTEXT,),
+        limits={},
+        region=PLACE.region,
+        instance_type="p5",
+        validity_seconds=VALIDITY_SECONDS,
+    )
+    await board.post(MODEL.fit(PLACE, (), prior=None, seed=1), NOON)
+
+    assert board.recommend(CONTEXT, Demand(), NOON).setting.thread_count <= 40
 
 
 def test_the_nearest_neighbour_shares_the_region_first() -> None:

@@ -97,7 +97,9 @@ class House:
         self.probe = CannedProbe(clock)
         self.verdict = ALLOWED
         self.store = AsyncStore(self.disk, clock.now)
-        self.board = Board(SERVICES, [CONTEXT], region="r", instance_type="i", validity_seconds=3600.0)
+        self.board = Board(
+            SERVICES, [CONTEXT], limits={}, region="r", instance_type="i", validity_seconds=3600.0
+        )
         watch = Watch(context=CONTEXT, service=SERVICE, plan=SERVICE.plan(Configuration()), probe=self.probe)
         self.conductor = Conductor(
             [watch],

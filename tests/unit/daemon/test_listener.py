@@ -53,11 +53,18 @@ def test_another_kind_of_file_is_not_removed(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "data"
 
 
-@pytest.mark.parametrize("name", ["missing/s.sock", "x" * 120])
+@pytest.mark.parametrize("name", ["file/s.sock", "x" * 120])
 def test_a_path_that_cannot_be_says_what_to_do(tmp_path: Path, name: str) -> None:
     """Each failure names the path and a way out."""
+    (tmp_path / "file").touch()
     with pytest.raises(SocketPathError, match=r"another path|shorter path"):
         open_socket(tmp_path / name)
+
+
+def test_a_missing_directory_is_made(tmp_path: Path) -> None:
+    """A first start in the foreground needs no preparation."""
+    with open_socket(tmp_path / "run/penstock/s.sock"):
+        assert (tmp_path / "run/penstock/s.sock").is_socket()
 
 
 def test_only_a_dead_socket_is_removed(tmp_path: Path) -> None:

@@ -33,7 +33,13 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
     """
     if not once:
         raise WrongUsageError("say --once for one cycle in the foreground; `penstockd` runs for good")
-    document = asyncio.run(_one_cycle(load_configuration(main_file).configuration))
+    configuration = load_configuration(main_file).configuration
+    if not (configuration.probes.s3_upload.is_enabled or configuration.probes.sqs_delivery.is_enabled):
+        raise TroubleError(
+            "no probe is enabled: set is_enabled under [probes.s3_upload] or [probes.sqs_delivery], "
+            "and name the file with --config"
+        )
+    document = asyncio.run(_one_cycle(configuration))
     if as_json:
         print_json(document)
     else:

@@ -45,14 +45,18 @@ def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool
     """
     parameters = {} if age_seconds_max is None else {"max_age_seconds": str(age_seconds_max)}
     deadline = time.monotonic() + timeout_seconds
+    told = ""
     while True:
         try:
             document = call(socket_path, "GET", "/v1/ready", parameters=parameters)
             break
-        except (NoDaemonError, NotReadyError):
+        except (NoDaemonError, NotReadyError) as trouble:
             left_seconds = deadline - time.monotonic()
             if left_seconds <= 0:
                 raise
+            if trouble.message != told:
+                told = trouble.message
+                click.echo(f"waiting: {told}", err=True)
             time.sleep(min(_PAUSE_SECONDS, left_seconds))
     if as_json:
         print_json(document)

@@ -262,3 +262,13 @@ def test_config_show_tells_where_a_value_is_from(tmp_path: Path) -> None:
     }
     effective = json.loads(CliRunner().invoke(cli, [*command, "--effective"]).output)
     assert effective["daemon.log_level"]["origin"] == "default"
+
+
+def test_a_cycle_of_nothing_is_refused(tmp_path: Path) -> None:
+    """Measuring without a single probe enabled is a mistake that is said, not an empty success."""
+    file = tmp_path / "penstock.toml"
+    file.write_text("")
+    ended = CliRunner().invoke(cli, ["run", "--once", "--config", str(file)])
+
+    assert ended.exit_code == 1
+    assert "no probe is enabled" in ended.output

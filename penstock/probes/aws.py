@@ -71,6 +71,7 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "InvalidAccessKeyId": (Denied, _UNKNOWN_KEY),
     "InvalidClientTokenId": (Denied, _UNKNOWN_KEY),
     "UnrecognizedClientException": (Denied, _UNKNOWN_KEY),
+    "XAdminUserNotFound": (Denied, _UNKNOWN_KEY),  # of versitygw, with status 404
     "InvalidToken": (Denied, "the session token is not valid: renew the credentials"),
     "SignatureDoesNotMatch": (
         Denied,

@@ -112,14 +112,14 @@ _L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D, _D_P
 # Typical value and spread of its logarithm. S3: 30 ms and 20 MB/s for PUT are what AWS's own transfer manager assumes
 # (Express One Zone: 7.3 ms, 110 MB/s); paths out of the region are slower by up to a hundred.
 _TYPICAL: dict[str, tuple[float, float]] = {
-    "request_seconds": (0.030, 0.9),
+    "request_seconds": (0.035, 0.9),
     "connection_bytes_per_second": (20e6, 1.2),
     "host_bytes_per_second": (500e6, 1.8),
     "burst_factor": (1.0, 0.01),
     "prefix_requests_per_second": (3500.0, 0.5),
     "cpu_seconds_per_request": (2e-4, 2.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
-    "knee_sharpness": (7.0, 0.85),
+    "knee_sharpness": (9.0, 1.0),
     "overload_slope": (0.05, 1.5),
     "overload_onset": (2.0, 0.3),
     "throttling_slope": (0.5, 0.8),
@@ -134,6 +134,7 @@ _TYPICAL_EXPRESS = {
     "prefix_requests_per_second": (200_000.0, 0.5),
     "object_seconds": (0.03, 0.8),
 }
+_SLOW_IS_FAR = -0.6  # correlation of L and B: a long round trip slows a connection and each of its requests
 _KNOWN_HOST_SPREAD = 0.25
 _BURST_SPREAD = 0.9  # a long path may end far below the burst rate, which says nothing about the baseline
 
@@ -150,7 +151,10 @@ def _table_prior(place: Place) -> Gaussian:
         factor = limits.burst_bytes_per_second / limits.baseline_bytes_per_second
         typical["burst_factor"] = (factor, _BURST_SPREAD)
     mean = np.log([typical[name][0] for name in PARAMETERS])
-    return Gaussian(mean=mean, covariance=np.diag([typical[name][1] ** 2 for name in PARAMETERS]))
+    spread = np.array([typical[name][1] for name in PARAMETERS])
+    covariance = np.diag(spread**2)
+    covariance[_L, _B] = covariance[_B, _L] = _SLOW_IS_FAR * spread[_L] * spread[_B]
+    return Gaussian(mean=mean, covariance=covariance)
 
 
 # --- The law, for arrays: parameters (draws, 12) and settings (settings,) give (draws, settings). ---
@@ -480,6 +484,7 @@ def _idle(observation: Observation[S3UploadSetting], shape: _Shape) -> list[tupl
 # --- What a fit remembers. ---
 
 _STATE_VERSION = 1  # of what follows; fits that were stored under another are not read
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Posterior:

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 THROUGHPUT_WITHIN = 0.02  # of the best: what fewer connections may cost
 LATENCY_WITHIN = 0.02
 FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach
-_MEMORY_SHARE = 0.25  # how much a halving of memory counts against a halving of connections
+_MEMORY_SHARE = 0.05  # how much a halving of memory counts against a halving of connections
 
 
 def utility(appraisal: Appraisal, objective: Objective) -> Array:

@@ -46,6 +46,7 @@ _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it i
 _NODE_COUNT = 11  # of the quadrature over t
 _CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
 _CURIOSITY = 1e-3  # what a standard deviation of belief is worth by itself, when no measurement would change the advice
+_THRIFT = 0.03  # of the logarithm of connections: what fewer of them are worth, about what the advice gives up for them
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 
 
@@ -157,7 +158,8 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
     shortlist = _shortlist(field, reachable, quest.seed)
-    gains = knowledge_gradient(field.log_draws, shortlist, sigma)
+    thrifty = field.log_draws - _THRIFT * np.log(np.maximum(field.connections, 1.0))
+    gains = knowledge_gradient(thrifty, shortlist, sigma)
     priced: list[tuple[float, int]] = []
     for position in np.argsort(-gains):
         index = shortlist[position]

@@ -22,7 +22,7 @@ from penstock.vocabulary import (
 )
 
 _KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
-_KEEP_PRICE = 0.15  # of the logarithm of connections: advice that stands may take so much more
+_KEEP_PRICE = 0.05  # of the logarithm of connections: advice that stands may take so much more
 
 
 def recommend(

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from penstock.models.model import Fit
+from penstock.models.model import Appraisal, Fit
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
+from penstock.optimizer.objective import choose
 from penstock.optimizer.recommendation import recommend
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Demand, Objective, Recommendation
@@ -132,3 +133,16 @@ def test_where_physics_is_wrong_advice_stays_where_it_was_measured() -> None:
         and abs(np.log2(o.setting.part_size_bytes / found.part_size_bytes)) <= 0.3
     ]
     assert near
+
+
+def test_memory_does_not_buy_connections() -> None:
+    """Of settings that are as fast, the one with fewer connections is advised though it holds four times the memory."""
+    connections = np.array([16.0, 20.0])
+    appraisal = Appraisal(
+        value=np.full(2, 1e8),
+        latency_seconds=np.ones(2),
+        connection_count=connections,
+        memory_bytes=np.array([4.0, 1.0]) * 160 * MiB,
+        request_rate_per_second=np.ones(2),
+    )
+    assert connections[choose(appraisal, Objective.THROUGHPUT)] == 16.0

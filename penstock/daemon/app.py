@@ -11,6 +11,7 @@ import platform
 import re
 import signal
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,6 +49,7 @@ _FIXED = (
 )  # the socket and the file outlive
 _STOP_SECONDS_MAX = 90.0  # a probe's clean-up, and the removal of queues, when a service is silent
 _BEAT_SECONDS = 10.0
+_BUSY_WINDOW_SECONDS_MIN = 1.0  # shorter ones are noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class Surroundings:
     host_name: str
     host_verdict: Callable[[datetime], budget.Verdict]
     seed: int
+    look_at_host: Callable[[], None] = lambda: None  # to be called every few seconds
     loop_tick_seconds: float = LOOP_TICK_SECONDS
 
 
@@ -216,7 +219,7 @@ async def _live(
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
             work = tasks.create_task(_work(configuration, app, surroundings.outside))
-            telling = tasks.create_task(_tell_status(notifier, app.conductor))
+            telling = tasks.create_task(_tell_status(notifier, app.conductor, surroundings.look_at_host))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
@@ -240,8 +243,9 @@ async def _beat(notifier: Notifier) -> None:
         await asyncio.sleep((notifier.watchdog_seconds or 2 * _BEAT_SECONDS) / 2)
 
 
-async def _tell_status(notifier: Notifier, conductor: Conductor) -> None:
+async def _tell_status(notifier: Notifier, conductor: Conductor, look_at_host: Callable[[], None]) -> None:
     while True:
+        look_at_host()
         notifier.status(conductor.activity)
         await asyncio.sleep(_BEAT_SECONDS)
 
@@ -302,29 +306,38 @@ async def _real_surroundings(
 ) -> Surroundings:
     identity = await host.identify(configuration.host)
     log.info("region %s, instance type %s (%s)", identity.region, identity.instance_type, identity.sentence)
+    clock = SystemClock()
+    watch = _HostWatch(configuration, clock)
     return Surroundings(
-        clock=SystemClock(),
+        clock=clock,
         outside=await resources.enter_async_context(AwsOutside(configuration)),
         thinker=SpawnedThinker(),
         region=identity.region,
         instance_type=identity.instance_type,
         host_name=re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:24] or "host",
-        host_verdict=_HostWatch(configuration),
+        host_verdict=watch,
+        look_at_host=watch.look,
         seed=configuration.daemon.seed or host.machine_seed(),
     )
 
 
 class _HostWatch:
-    """How busy the host is with its own work, since the last time that was asked."""
+    """How busy the host is with its own work, over the last seconds: a look now and then, and one when asked."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, clock: Clock) -> None:
         self._section = configuration.budget
-        self._before = host.sample()
+        self._clock = clock
+        self._samples = deque([(clock.monotonic_seconds(), host.sample())], maxlen=2)
+
+    def look(self) -> None:
+        """Begin a new window; call it every few seconds."""
+        self._samples.append((self._clock.monotonic_seconds(), host.sample()))
 
     def __call__(self, now: datetime) -> budget.Verdict:
-        after = host.sample()
-        usage = host.usage(self._before, after)
-        self._before = after
+        """Whether there is room, by the window that is at least a second long."""
+        seconds, now_seconds = [at for at, _ in self._samples], self._clock.monotonic_seconds()
+        before = self._samples[-1 if now_seconds - seconds[-1] >= _BUSY_WINDOW_SECONDS_MIN else 0][1]
+        usage = host.usage(before, host.sample())
         return budget.host_verdict(usage.others_busy_fraction, self._section, now)
 
 

@@ -49,7 +49,7 @@ class HostSample:
 
     total_ticks: int = 0
     busy_ticks: int = 0
-    own_ticks: int = 0  # of this process and its finished children
+    own_ticks: int = 0  # of this process and its children
     received_bytes: int = 0
     transmitted_bytes: int = 0
     allowance_exceeded: Mapping[str, int] = field(default_factory=dict)  # ENA: by counter name
@@ -103,7 +103,7 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
     return HostSample(
         total_ticks=total,
         busy_ticks=busy,
-        own_ticks=_own_ticks(_text(root / "proc/self/stat")),
+        own_ticks=_own_ticks(_text(root / "proc/self/stat")) + _children_ticks(root / "proc"),
         received_bytes=sum(_number(interface / "statistics/rx_bytes") for interface in interfaces),
         transmitted_bytes=sum(_number(interface / "statistics/tx_bytes") for interface in interfaces),
         allowance_exceeded=exceeded,
@@ -213,6 +213,13 @@ def _processor_ticks(stat: str) -> tuple[int, int]:
     user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = map(int, match.group(1).split())
     busy = user + nice + system + interrupts + soft_interrupts
     return busy + idle + waiting + stolen, busy
+
+
+def _children_ticks(proc: Path) -> int:
+    """Of children that live: the one that fits is our own work, too."""
+    children = (child for file in proc.glob("self/task/*/children") for child in _text(file).split())
+    stats = (_text(proc / child / "stat") for child in children)
+    return sum(_own_ticks(stat) for stat in stats if stat)
 
 
 def _own_ticks(stat: str) -> int:

@@ -22,6 +22,15 @@ def _fake_root(root: Path, *, cpu: str, own: int = 0, sent: int = 0) -> Path:
     return root
 
 
+def test_live_children_are_own_work(tmp_path: Path) -> None:
+    """The child that fits must not make the host look busy with somebody else's work."""
+    without = host.sample(tmp_path, lambda _name: {}).own_ticks
+    _write(tmp_path / "proc/self/task/42/children", "43 44 ")
+    _write(tmp_path / "proc/43/stat", f"43 (fit) S {'0 ' * 10}5 2 0 0 20 0\n")
+
+    assert host.sample(tmp_path, lambda _name: {}).own_ticks == without + 7
+
+
 def test_busy_fraction_leaves_out_the_own_share(tmp_path: Path) -> None:
     """Of 100 ticks 60 were busy, 20 of them ours; waiting and stolen ticks are nobody's work."""
     before = host.sample(_fake_root(tmp_path, cpu="0 0 0 0 0 0 0 0"), lambda _: {})

@@ -24,7 +24,9 @@ RECEIVE_PAUSE_FRACTION = 0.6  # of V; above what a full window waits, so that it
 RECEIVE_WINDOW_THETA = 0.5  # simulated: 0.9 still let 68 copies through an outage of 60 s, 0.5 let none
 _NORMAL_90 = 1.6449
 _DELETER_COUNT_MAX = 64
-_GAIN_FRACTION_MIN = 0.03  # of the recovery's time: past it one more deleter gains nothing, receiving takes its time
+_GAIN_FRACTION_MIN = (
+    0.03  # of the recovery's time: past it one more deleter gains nothing, receiving takes its time
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

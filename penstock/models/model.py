@@ -39,7 +39,9 @@ class Fit:
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
-STATE_VERSION = "version"  # the key in `Fit.state` under which a model that ever changed its state says which it is
+STATE_VERSION = (
+    "version"  # the key in `Fit.state` under which a model that ever changed its state says which it is
+)
 
 
 def is_current(fit: Fit, model: object) -> bool:

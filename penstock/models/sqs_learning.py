@@ -264,9 +264,9 @@ def _ceilings(
     standing = prior.state if prior is not None else {}
     fifo = _FIFO_REQUESTS_PER_SECOND if place.service_class == "fifo" else _UNLIMITED
     request_rate = float(standing.get("request_rate_max_per_second", fifo))
-    refused = [_busiest_action_rate(o) for o in observations if _is_throttled(o)]
+    refused = [_carried_rate(o) for o in observations if _is_throttled(o)]
     if refused:
-        admitted = [_busiest_action_rate(o) for o in observations if o.throttled_count == 0]
+        admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
         # Upper quartiles: a client that drains stays below the limit, and a service forgives a short burst above it.
         request_rate = max(float(np.quantile(rates, 0.75)) for rates in (refused, admitted) if rates)
     spent = [
@@ -282,20 +282,13 @@ def _is_throttled(observation: Observation[Any]) -> bool:
     return observation.throttled_count > _THROTTLED_FRACTION * observation.request_count
 
 
-def _busiest_action_rate(observation: Observation[Any]) -> float:
-    """Of requests that were answered; empty receives count like any other."""
-    counts = [_request_count(observation, action) for action in ("send", "receive", "delete")]
-    counts[1] += observation.measures.get("empty_receive_count", 0.0)
-    return max(counts) / observation.duration_seconds
+def _carried_rate(observation: Observation[Any]) -> float:
+    """Requests of each kind that carried the steady goodput in full batches.
 
-
-def _request_count(observation: Observation[Any], action: str) -> float:
-    """How many requests succeeded, as stated or, for full batches, as the messages imply."""
-    stated = observation.measures.get(f"{action}_request_count")
-    if stated is not None:
-        return float(stated)
-    past = {"send": "sent", "receive": "received", "delete": "deleted"}[action]
-    return float(observation.measures.get(f"{past}_count", 0.0) / observation.setting.batch_message_count)
+    All requests over all seconds would be more: a service lets a second's worth pass before it counts, and a probe
+    lasts only a few.
+    """
+    return measured_goodput(observation) / float(observation.setting.batch_message_count)
 
 
 def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float]) -> _Evidence:

@@ -47,12 +47,12 @@ resolve = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Installing: names, versions and hashes from locks/, and this folder itself.
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "penstock needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
-	@echo "Making the environment in $(VENV) ..."
+	@echo "Making the environment in $(VENV) ..." >&2
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 define install
-	@echo "Installing locks/$(1).txt ..."
+	@echo "Installing locks/$(1).txt ..." >&2
 	@$(PIP) install --require-hashes --no-deps -r locks/$(1).txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -165,11 +165,18 @@ class QueueApplication:
         receipts = self._take_receipts()
         if not receipts:
             return
-        if len(receipts) == 1:
-            self._client.delete_message(QueueUrl=self._url, ReceiptHandle=receipts[0][1])
-        else:
-            entries = [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]
-            self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+        is_deleted = False
+        try:
+            if len(receipts) == 1:
+                self._client.delete_message(QueueUrl=self._url, ReceiptHandle=receipts[0][1])
+            else:
+                entries = [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]
+                self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            is_deleted = True
+        finally:
+            if not is_deleted:  # a refused deletion is tried again, or its messages would all come back
+                for receipt in receipts:
+                    self._receipts.put(receipt)
         with self._lock:
             self._tally.deleted.update(message_id for message_id, _ in receipts)
             self._tally.deleted_count = len(self._tally.deleted)

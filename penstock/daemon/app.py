@@ -34,7 +34,7 @@ from penstock.daemon.wire import standing_document
 from penstock.models import burst
 from penstock.probes import leftovers
 from penstock.probes.measurement import LOOP_TICK_SECONDS
-from penstock.probes.outside import MessageQueues, ObjectStore
+from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
 from penstock.probes.probe import Leftover, Probe
 from penstock.vocabulary import Context, Demand, Place
 
@@ -132,8 +132,11 @@ async def assembled(
         await store.close()
 
 
-async def sweep(configuration: Configuration, app: App, outside: Outside) -> None:
-    """Remove what an earlier life left outside, by the journal; what cannot be reached is tried at the next start."""
+async def sweep(configuration: Configuration, app: App, outside: Outside, now: datetime) -> None:
+    """Remove what an earlier life left outside, by the journal, and objects of hosts that are no more.
+
+    What cannot be reached is tried at the next start.
+    """
 
     async def store_for(leftover: Leftover) -> ObjectStore:
         return await outside.object_store(
@@ -143,7 +146,30 @@ async def sweep(configuration: Configuration, app: App, outside: Outside) -> Non
     async def queues_for(leftover: Leftover) -> MessageQueues:
         return await outside.message_queues(leftover.container)
 
-    summary = await leftovers.sweep(app.store, store_for, queues_for)
+    _tell_of_sweep(await leftovers.sweep(app.store, store_for, queues_for))
+    await _sweep_orphans(configuration, app, outside, now)
+
+
+async def _sweep_orphans(configuration: Configuration, app: App, outside: Outside, now: datetime) -> None:
+    """Objects of hosts that are no more, in every bucket that is probed."""
+    section = configuration.probes.s3_upload
+    for region in (section.regions or (app.home.region,)) if section.is_enabled else ():
+        try:
+            summary = await leftovers.sweep_orphans(
+                app.store,
+                await outside.object_store(region),
+                service="s3_upload",
+                bucket=section.bucket_in(region),
+                key_prefix=section.key_prefix,
+                now=now,
+            )
+        except RequestError as trouble:
+            log.info("%s was not searched for what other hosts left: %s", section.bucket_in(region), trouble)
+        else:
+            _tell_of_sweep(summary)
+
+
+def _tell_of_sweep(summary: leftovers.SweepSummary) -> None:
     for leftover in summary.removed:
         log.warning("removed %s %s, which an earlier run left behind", leftover.kind, leftover.name)
     for kept in summary.kept:
@@ -158,7 +184,7 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
     async with contextlib.AsyncExitStack() as resources:
         surroundings = await _real_surroundings(configuration, resources)
         app = await resources.enter_async_context(assembled(configuration, surroundings))
-        await sweep(configuration, app, surroundings.outside)
+        await sweep(configuration, app, surroundings.outside, surroundings.clock.now())
         await app.conductor.prepare()
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
         standing = standing_document(app.board.standing(surroundings.clock.now()))
@@ -218,7 +244,7 @@ async def _live(
         )
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(_work(configuration, app, surroundings.outside))
+            work = tasks.create_task(_work(configuration, app, surroundings))
             telling = tasks.create_task(_tell_status(notifier, app.conductor, surroundings.look_at_host))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -230,8 +256,8 @@ async def _live(
     return reload.configuration
 
 
-async def _work(configuration: Configuration, app: App, outside: Outside) -> None:
-    await sweep(configuration, app, outside)
+async def _work(configuration: Configuration, app: App, surroundings: Surroundings) -> None:
+    await sweep(configuration, app, surroundings.outside, surroundings.clock.now())
     await app.conductor.prepare()
     await app.conductor.run()
 

@@ -1,9 +1,9 @@
-"""Knows how to remove what a killed process left outside, by the journal, and how to find what no journal knows."""
+"""Knows how to remove what a killed process left outside, by the journal, and what no journal lists any more."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -56,40 +56,31 @@ async def remove(leftover: Leftover, store_for: StoreFor, queues_for: QueuesFor)
         await _remove_objects(await store_for(leftover), leftover.container, leftover.name)
 
 
-async def find_orphan_objects(
+async def sweep_orphans(
     journal: Journal, store: ObjectStore, *, service: str, bucket: str, key_prefix: str, now: datetime
-) -> tuple[Leftover, ...]:
-    """Runs of uploads below our prefix that are older than a day and in no journal of this host.
+) -> SweepSummary:
+    """Remove runs of uploads below our prefix that are older than a day and in no journal of this host.
 
-    Nothing is removed here: what is certainly dead is given to `remove`.
+    A run takes minutes, so that these are dead, whichever host made them: one that was ended for good, or whose disk
+    was lost, sweeps no more. Raises RequestError when the bucket cannot be looked into.
     """
     keys = await store.list_objects(bucket, key_prefix)
     keys += [key for key, _ in await store.list_multipart_uploads(bucket, key_prefix)]
+    known = {(entry.container, entry.name) for entry in await journal.open_entries()}
     runs = {key_prefix + key.removeprefix(key_prefix).partition("/")[0] + "/" for key in keys}
-    old = (run for run in sorted(runs) if _is_old_run(run.removeprefix(key_prefix), now))
-    orphans = [
-        Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=run) for run in old
-    ]
-    return await _unknown(journal, orphans)
-
-
-async def find_orphan_queues(
-    journal: Journal, queues: MessageQueues, *, service: str, region: str, name_prefix: str, now: datetime
-) -> tuple[Leftover, ...]:
-    """Queues with our prefix that are older than a day and in no journal of this host.
-
-    They may belong to another host that is alive: nothing is removed here.
-    """
-    orphans: list[Leftover] = []
-    for name in await queues.list_queues(name_prefix):
-        with contextlib.suppress(Missing):  # it went meanwhile
-            attributes = await queues.queue_attributes(await queues.find_queue(name))
-            created_seconds = float(attributes.get("CreatedTimestamp", now.timestamp()))
-            if now.timestamp() - created_seconds > ORPHAN_AGE_SECONDS:
-                orphans.append(
-                    Leftover(kind=LeftoverKind.SQS_QUEUE, service=service, container=region, name=name)
-                )
-    return await _unknown(journal, orphans)
+    removed: list[Leftover] = []
+    kept: list[Kept] = []
+    for run in sorted(runs):
+        if (bucket, run) in known or not _is_old_run(run.removeprefix(key_prefix), now):
+            continue
+        orphan = Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=run)
+        try:
+            await _remove_objects(store, bucket, run)
+        except RequestError as error:
+            kept.append(Kept(leftover=orphan, reason=str(error)))
+        else:
+            removed.append(orphan)
+    return SweepSummary(removed=tuple(removed), kept=tuple(kept))
 
 
 def run_name(started_at: datetime, unique: str) -> str:
@@ -107,11 +98,6 @@ def _is_old_run(name: str, now: datetime) -> bool:
     return now - started_at > timedelta(seconds=ORPHAN_AGE_SECONDS)
 
 
-async def _unknown(journal: Journal, orphans: Sequence[Leftover]) -> tuple[Leftover, ...]:
-    known = {(entry.kind, entry.container, entry.name) for entry in await journal.open_entries()}
-    return tuple(orphan for orphan in orphans if (orphan.kind, orphan.container, orphan.name) not in known)
-
-
 async def _remove_queue(queues: MessageQueues, name: str) -> None:
     with contextlib.suppress(Missing):
         await queues.delete_queue(await queues.find_queue(name))
@@ -122,7 +108,8 @@ async def _remove_objects(store: ObjectStore, bucket: str, name: str) -> None:
     with contextlib.suppress(Missing):  # the bucket is gone, and everything with it
         for key, upload_id in await store.list_multipart_uploads(bucket, name):
             if _belongs(key, name):
-                await store.abort_multipart_upload(bucket, key, upload_id)
+                with contextlib.suppress(Missing):  # another host was faster
+                    await store.abort_multipart_upload(bucket, key, upload_id)
         for key in await store.list_objects(bucket, name):
             if _belongs(key, name):
                 await store.delete_object(bucket, key)

@@ -215,7 +215,7 @@ class _Play:
         )
         opened = assembled(self._configuration, surroundings, on_cycle=self._cycles.append)
         async with opened as app:
-            await sweep(self._configuration, app, self._lab)
+            await sweep(self._configuration, app, self._lab, self._clock.now())
             await app.conductor.prepare()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(end_seconds - self._clock.monotonic_seconds()):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from penstock.probes.leftovers import find_orphan_objects, find_orphan_queues, run_name, sweep
-from penstock.probes.outside import MessageQueues, ObjectStore, Unreachable
+from penstock.probes.leftovers import SweepSummary, run_name, sweep, sweep_orphans
+from penstock.probes.outside import Denied, MessageQueues, Missing, ObjectStore, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.unit.probes.fakes import START_AT, MemoryJournal, MemoryQueues, MemoryStore
 
@@ -96,42 +96,43 @@ async def test_sweep_that_is_cut_short_goes_on_next_time() -> None:
     assert world.journal.entries == [an_object()]
 
 
-async def test_orphan_objects_are_old_ours_and_unknown() -> None:
-    """Only runs older than a day that no journal knows are called orphans, and they are not touched."""
+async def sweep_orphans_of(world: World) -> SweepSummary:
+    """Below the prefix that probes write to."""
+    return await sweep_orphans(
+        world.journal, world.store, service="s3_upload", bucket="bucket", key_prefix="penstock/", now=START_AT
+    )
+
+
+async def test_orphans_are_old_ours_and_unknown() -> None:
+    """Only runs that began more than a day ago and that no journal lists are removed; a user's objects never are."""
     world = World()
     old, young, known = (run_name(START_AT - timedelta(hours=h), "x") for h in (30, 3, 40))
     world.journal.entries = [an_object(f"penstock/{known}")]
-    world.store.objects = {
-        f"penstock/{old}0001",
-        f"penstock/{young}0001",
-        "penstock/readme",
-        "penstock/a-b/c",
-    }
+    others = {f"penstock/{young}0001", "penstock/readme", "penstock/a-b/c"}
+    world.store.objects = {f"penstock/{old}0001", *others}
     world.store.uploads = {"1": f"penstock/{known}object", "2": f"penstock/{old}object"}
-    orphans = await find_orphan_objects(
-        world.journal, world.store, service="s3_upload", bucket="bucket", key_prefix="penstock/", now=START_AT
-    )
-    assert orphans == (an_object(f"penstock/{old}"),)
-    assert world.store.counts["delete"] == 0
+    summary = await sweep_orphans_of(world)
+    assert summary.removed == (an_object(f"penstock/{old}"),)
+    assert world.store.objects == others
+    assert world.store.uploads == {"1": f"penstock/{known}object"}
 
 
-async def test_orphan_queues_are_old_and_unknown() -> None:
-    """The age of a queue is what the service says; a queue without one is young."""
+async def test_an_orphan_that_another_host_removes_meanwhile_is_no_trouble() -> None:
+    """Hosts of a fleet that start together find the same orphans."""
     world = World()
-    created = {"CreatedTimestamp": str((START_AT - timedelta(days=2)).timestamp())}
-    world.queues.attributes = {
-        "penstock-a": created,
-        "penstock-b": created,
-        "penstock-c": {},
-        "other": created,
-    }
-    world.journal.entries = [a_queue("penstock-b")]
-    orphans = await find_orphan_queues(
-        world.journal,
-        world.queues,
-        service="sqs_delivery",
-        region="eu-west-1",
-        name_prefix="penstock-",
-        now=START_AT,
-    )
-    assert orphans == (a_queue("penstock-a"),)
+    old = f"penstock/{run_name(START_AT - timedelta(hours=30), 'x')}"
+    world.store.objects = {f"{old}0001"}
+    world.store.uploads = {"1": f"{old}object"}
+    world.store.trouble = lambda action, _: Missing("gone") if action == "abort" else None
+    assert (await sweep_orphans_of(world)).removed == (an_object(old),)
+    assert world.store.objects == set()
+
+
+async def test_an_orphan_that_cannot_be_removed_is_told() -> None:
+    """The next start tries again; until then the operator knows."""
+    world = World()
+    old = f"penstock/{run_name(START_AT - timedelta(hours=30), 'x')}"
+    world.store.objects = {f"{old}0001"}
+    world.store.trouble = lambda action, _: Denied("no DeleteObject") if action == "delete" else None
+    summary = await sweep_orphans_of(world)
+    assert [kept.reason for kept in summary.kept] == ["no DeleteObject"]

@@ -1,0 +1,63 @@
+"""What a start removes of what was left outside by this host's earlier lives, and by hosts that are no more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from penstock.daemon.app import Surroundings, assembled, sweep
+from penstock.daemon.budget import ALLOWED
+from penstock.daemon.config import Configuration, DaemonSection, ProbesSection, S3UploadSection
+from penstock.daemon.thinker import InlineThinker
+from penstock.lab.virtual_time import VirtualClock
+from penstock.probes.leftovers import run_name
+from penstock.probes.outside import Denied, MessageQueues, ObjectStore
+from tests.unit.probes.fakes import START_AT, MemoryQueues, MemoryStore, virtually
+
+
+class TwoRegions:
+    """A bucket in each, of which the second may not be listed."""
+
+    def __init__(self) -> None:
+        self.stores = {"eu-west-1": MemoryStore(), "eu-west-2": MemoryStore()}
+        self.stores["eu-west-2"].trouble = lambda _action, _count: Denied("no ListBucket")
+        self.queues = MemoryQueues()
+
+    async def object_store(self, region: str) -> ObjectStore:
+        return self.stores[region]
+
+    async def message_queues(self, _region: str) -> MessageQueues:
+        return self.queues
+
+
+def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start(tmp_path: Path) -> None:
+    """Of every bucket that is probed; one that may not be listed stops neither the others nor the start."""
+    outside = TwoRegions()
+    orphan = f"penstock-probe/{run_name(START_AT - timedelta(days=3), 'x')}object"
+    for store in outside.stores.values():
+        store.objects = {orphan, "penstock-probe/somebody's"}
+    directory = str(tmp_path)
+    configuration = Configuration(
+        daemon=DaemonSection(state_directory=directory, runtime_directory=directory),
+        probes=ProbesSection(
+            s3_upload=S3UploadSection(is_enabled=True, bucket="b-{region}", regions=tuple(outside.stores))
+        ),
+    )
+
+    async def story(clock: VirtualClock) -> None:
+        surroundings = Surroundings(
+            clock=clock,
+            outside=outside,
+            thinker=InlineThinker(),
+            region="eu-west-1",
+            instance_type="c6i.large",
+            host_name="host",
+            host_verdict=lambda _now: ALLOWED,
+            seed=1,
+        )
+        async with assembled(configuration, surroundings) as app:
+            await sweep(configuration, app, outside, clock.now())
+
+    virtually(story)
+    assert outside.stores["eu-west-1"].objects == {"penstock-probe/somebody's"}
+    assert orphan in outside.stores["eu-west-2"].objects

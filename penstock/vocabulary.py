@@ -56,11 +56,19 @@ class Knob:
     low: float
     high: float
     scale: Scale = Scale.LOG
+    is_divided: bool = False  # the host's total, which those who work at a time divide
 
 
-def knob(low: float, high: float, *, scale: Scale = Scale.LOG, default: float | None = None) -> Any:
+def knob(
+    low: float,
+    high: float,
+    *,
+    scale: Scale = Scale.LOG,
+    default: float | None = None,
+    is_divided: bool = False,
+) -> Any:
     """Declare a field of a setting with its bounds. Returns Any because `dataclasses.field` does."""
-    metadata = {"knob": Knob(low, high, scale)}
+    metadata = {"knob": Knob(low, high, scale, is_divided)}
     if default is None:
         return field(metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from penstock.clock import Clock
 from penstock.daemon.api import RefusedError
 from penstock.daemon.board import Board
 from penstock.daemon.conductor import Conductor, Cycle
+from penstock.daemon.leases import LeaseBook, lease_documents
 from penstock.daemon.services import Service
 from penstock.daemon.store import AsyncStore
 from penstock.daemon.wire import Question, Standing, recommendation_document
@@ -28,6 +30,7 @@ from penstock.vocabulary import (
     Place,
     Recommendation,
     Setting,
+    knobs,
     setting_values,
 )
 
@@ -49,6 +52,7 @@ class Advisory:
         home: Place,
         started_at: datetime,
         reload: Callable[[], Awaitable[str]],
+        leases: LeaseBook | None = None,
     ) -> None:
         self._services = services
         self._board = board
@@ -58,6 +62,7 @@ class Advisory:
         self._home = home
         self._started_at = started_at
         self._reload = reload
+        self._leases = leases if leases is not None else LeaseBook()
 
     @property
     def region(self) -> str:
@@ -88,6 +93,10 @@ class Advisory:
     def recommend(self, question: Question) -> Recommendation[Any]:
         """The advice for this question; always some."""
         return self._board.recommend(self._context(question), question.demand, self._clock.now())
+
+    def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
+        """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
+        return self._board.assess(self._context(question), question.demand, setting, self._clock.now())
 
     def explain(self, question: Question) -> Mapping[str, Any]:
         """Why that is the advice: the physics that were learned, and what else was considered."""
@@ -127,6 +136,7 @@ class Advisory:
                 }
                 for standing in self._conductor.standings
             ],
+            "leases": lease_documents(self._leases),
             "cycle_count": self._conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
@@ -220,7 +230,7 @@ class Advisory:
                 expected.add_metric([*labels, metric], estimate.expected)
             if recommendation.newest_observation_at is not None:
                 age.add_metric(labels, (now - recommendation.newest_observation_at).total_seconds())
-        return [*families, advised, expected, age]
+        return [*families, advised, expected, age, *_lease_families(self._leases)]
 
 
 _LABELS = ["operation", "region", "instance_type", "payload_size_bytes"]
@@ -243,6 +253,26 @@ def _labels(context: Context) -> list[str]:
         context.place.instance_type,
         str(context.payload_size_bytes),
     ]
+
+
+def _lease_families(book: LeaseBook) -> list[Metric]:
+    count = GaugeMetricFamily("penstock_leases", "Leases that are held.", labels=["operation"])
+    held = GaugeMetricFamily(
+        "penstock_leased_setting", "The sum of a knob over all leases.", labels=["operation", "knob"]
+    )
+    counts: Counter[str] = Counter()
+    sums: Counter[tuple[str, str]] = Counter()
+    for lease in book.leases:
+        operation, setting = lease.claim.question.operation, book.share(lease).setting
+        counts[operation] += 1
+        for name, knob in knobs(setting).items():
+            if knob.is_divided:
+                sums[operation, name] += getattr(setting, name)
+    for operation, number in counts.items():
+        count.add_metric([operation], number)
+    for (operation, name), value in sums.items():
+        held.add_metric([operation, name], value)
+    return [count, held]
 
 
 def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:

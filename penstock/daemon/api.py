@@ -1,5 +1,8 @@
 """Knows the routes of the socket: which question goes to whom, how it is answered, and who may ask it.
 
+A lease is a connection: it is granted when its stream begins and ends with it, whichever side that ends, so that a
+killed holder's share is free as soon as the kernel has closed its socket.
+
 It speaks to the rest of the daemon through `Advisor` alone. The advice that stands is encoded once for each
 change, by `publish`; the snapshot file, ``/v1/recommendations`` and the watchers all get the same bytes. Each
 line of a watch is the whole state, so a slow watcher that misses lines has missed nothing but the past.
@@ -10,6 +13,7 @@ What cannot be answered is an ``application/problem+json`` document with a sente
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import logging
 import os
@@ -23,14 +27,27 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from penstock.clock import Clock
+from penstock.daemon.leases import (
+    Appetite,
+    Lease,
+    LeaseBook,
+    TooManyLeasesError,
+    appetite,
+    endless,
+    lease_documents,
+    terms_document,
+)
 from penstock.daemon.listener import ConnectionLimits, peer_of
 from penstock.daemon.snapshot import write_snapshot
 from penstock.daemon.wire import (
+    SCHEMA,
+    Claim,
     Mistake,
     Question,
     Standing,
     UnreadableError,
     encode,
+    read_claim,
     read_observations,
     read_probe_request,
     read_question,
@@ -83,6 +100,10 @@ class Advisor(Protocol):
         """The advice for this question; always some."""
         ...
 
+    def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
+        """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
+        ...
+
     def explain(self, question: Question) -> Mapping[str, Any]:
         """Why that is the advice: the fit, the alternatives, the evidence, as JSON values and dates."""
         ...
@@ -119,6 +140,7 @@ class Api:
         limits: ConnectionLimits,
         snapshot_path: Path | None = None,
         control_gid: int | None = None,
+        leases: LeaseBook | None = None,
     ) -> None:
         self._advisor = advisor
         self._clock = clock
@@ -127,6 +149,8 @@ class Api:
         self._control_gid = control_gid
         self._is_closing = False
         self._changed = asyncio.Event()
+        self._leases = leases if leases is not None else LeaseBook()
+        self._shares_changed = asyncio.Event()
         self._standing = advisor.standing()
         self._state = b""
         self._etag = ""
@@ -141,6 +165,8 @@ class Api:
                 web.get("/v1/recommendation", self._get_recommendation),
                 web.get("/v1/recommendations", self._get_recommendations),
                 web.get("/v1/watch", self._get_watch, allow_head=False),
+                web.get("/v1/leases", self._get_leases),
+                web.post("/v1/leases", self._post_leases),
                 web.get("/v1/explain", self._get_explain),
                 web.get("/v1/status", self._get_status),
                 web.get("/v1/ready", self._get_ready),
@@ -160,6 +186,7 @@ class Api:
         self._state = encode(standing_document(self._standing))
         self._etag = _etag_of(self._state)
         self._wake_watchers()
+        self._wake_holders()
         if self._snapshot_path is not None:
             try:
                 write_snapshot(self._snapshot_path, self._state)
@@ -202,9 +229,11 @@ class Api:
             return _json({"ready": True, "waiting_for": [], "detail": detail})
         return _problem(503, detail, more={"ready": False, "waiting_for": waiting_for})
 
+    async def _get_leases(self, _request: web.Request) -> web.StreamResponse:
+        return _json({"schema": SCHEMA, "leases": lease_documents(self._leases)})
+
     async def _get_watch(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
-        await response.prepare(request)
+        response = await _stream(request)
         told = b""
         try:
             while not self._is_closing:
@@ -246,6 +275,62 @@ class Api:
         self._check_control(request)
         return _json({"detail": await asyncio.shield(self._advisor.reload())})
 
+    # --- Leases
+
+    async def _post_leases(self, request: web.Request) -> web.StreamResponse:
+        lease = self._grant(request, read_claim(await self._body(request), self._advisor.setting_types))
+        try:
+            return await self._tell_shares(request, lease)
+        finally:
+            self._leases.release(lease)
+            self._wake_holders()
+
+    def _grant(self, request: web.Request, claim: Claim) -> Lease:
+        if request.transport is None:
+            raise ConnectionResetError
+        peer = peer_of(request.transport)
+        try:
+            lease = self._leases.grant(
+                claim,
+                self._appetite(claim),
+                process_id=peer.process_id,
+                uid=peer.uid,
+                now=self._clock.now(),
+            )
+        except TooManyLeasesError as trouble:
+            raise RefusedError(str(trouble)) from trouble
+        self._wake_holders()
+        return lease
+
+    async def _tell_shares(self, request: web.Request, lease: Lease) -> web.StreamResponse:
+        """A line now and after each change; who reads slowly is told the newest share when he is ready for it."""
+        told, standing = b"", self._standing
+        response = await _stream(request)
+        while not self._is_closing:
+            changed = (
+                self._shares_changed
+            )  # taken before the share is: a change in between is then not missed
+            if standing is not self._standing:
+                standing = self._standing
+                if self._leases.appraise(lease, self._appetite(lease.claim)):
+                    self._wake_holders()
+                await asyncio.sleep(0)  # the other holders do the same, before anybody is told a new share
+            share = self._leases.share(lease)
+            advice = self._advisor.assess(lease.claim.question, share.setting)
+            document = recommendation_document(advice, generation=standing.generation)
+            line = encode(document | terms_document(lease, share))
+            if line != told:
+                told = line
+                await response.write(line)
+            else:
+                await changed.wait()
+        return response
+
+    def _appetite(self, claim: Claim) -> Appetite:
+        question = claim.question
+        boundless = dataclasses.replace(question, demand=endless(question.demand))
+        return appetite(self._advisor.recommend(question), self._advisor.recommend(boundless))
+
     # --- Shared by the handlers
 
     def _question(self, request: web.Request) -> Question:
@@ -282,12 +367,17 @@ class Api:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def _wake_holders(self) -> None:
+        self._shares_changed.set()
+        self._shares_changed = asyncio.Event()
+
     async def _open(self, _application: web.Application) -> None:
         self.publish()
 
     async def _close(self, _application: web.Application) -> None:
         self._is_closing = True
         self._wake_watchers()
+        self._wake_holders()
 
 
 _DETAILS = {
@@ -336,6 +426,13 @@ def _problem(
 
 def _json(document: Mapping[str, Any], *, status: int = 200, content_type: str = _JSON) -> web.Response:
     return web.Response(body=encode(document), status=status, content_type=content_type)
+
+
+async def _stream(request: web.Request) -> web.StreamResponse:
+    """The beginning of an answer that goes on, line by line."""
+    response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
+    await response.prepare(request)
+    return response
 
 
 def _conditional(request: web.Request, body: bytes, etag: str) -> web.Response:

@@ -24,6 +24,7 @@ from penstock.daemon.api import Api, RefusedError
 from penstock.daemon.board import Board
 from penstock.daemon.conductor import Conductor, Cycle, Watch
 from penstock.daemon.config import ConfigError, Configuration
+from penstock.daemon.leases import LeaseBook
 from penstock.daemon.listener import ConnectionLimits, open_socket, remove_socket, serving
 from penstock.daemon.outside_aws import AwsOutside
 from penstock.daemon.services import SERVICES, Equipment, Outside, ProbeOnDemand, setting_types
@@ -438,6 +439,7 @@ async def _ledger(
 
 
 def _api(configuration: Configuration, app: App, clock: Clock, reload: _Reload) -> Api:
+    leases = LeaseBook()
     advisory = Advisory(
         services=SERVICES,
         board=app.board,
@@ -447,6 +449,7 @@ def _api(configuration: Configuration, app: App, clock: Clock, reload: _Reload) 
         home=app.home,
         started_at=app.started_at,
         reload=reload,
+        leases=leases,
     )
     return Api(
         advisory,
@@ -454,6 +457,7 @@ def _api(configuration: Configuration, app: App, clock: Clock, reload: _Reload) 
         limits=_limits(configuration),
         snapshot_path=configuration.daemon.snapshot_path,
         control_gid=_group_id(configuration.daemon.control_group),
+        leases=leases,
     )
 
 

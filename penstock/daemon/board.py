@@ -15,7 +15,7 @@ from typing import Any
 from penstock.daemon.services import Service
 from penstock.daemon.wire import Standing
 from penstock.models.model import Fit, is_current
-from penstock.optimizer.recommendation import recommend
+from penstock.optimizer.recommendation import assess, recommend
 from penstock.vocabulary import Context, Demand, Place, Recommendation, setting_values
 
 _UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
@@ -58,6 +58,7 @@ class Board:
         self._postings: dict[Place, Posting] = {}
         self._previous: dict[Key, Recommendation[Any]] = {}
         self._answers: dict[Key, Recommendation[Any]] = {}
+        self._assessments: dict[tuple[Context, Demand, Any], Recommendation[Any]] = {}
         self.generation = 0
 
     def restore(
@@ -88,6 +89,8 @@ class Board:
         self._postings[fit.place] = Posting(fit, now)
         for key in [key for key in self._answers if key[0].place == fit.place]:
             del self._answers[key]
+        for assessed in [key for key in self._assessments if key[0].place == fit.place]:
+            del self._assessments[assessed]
         changed = []
         for context in self._standing_contexts:
             if context.place == fit.place:
@@ -116,6 +119,27 @@ class Board:
             )
             answer = dataclasses.replace(answer, demand=demand)  # as it was asked
             self._remember(key, answer, is_fitted=posting is not None)
+        return answer
+
+    def assess(self, context: Context, demand: Demand, setting: Any, now: datetime) -> Recommendation[Any]:
+        """What a setting of the operation's own type will do; it is remembered like an answer."""
+        key = (context, demand, setting)
+        answer = self._assessments.get(key)
+        if answer is None:
+            posting = self._postings.get(context.place)
+            answer = assess(
+                self._services[context.operation].model,
+                posting.fit if posting else None,
+                context,
+                demand,
+                setting,
+                now=posting.posted_at if posting else now,
+                validity_seconds=self._validity_seconds,
+            )
+            if posting is not None:
+                while len(self._assessments) >= _ANSWER_COUNT_MAX:
+                    del self._assessments[next(iter(self._assessments))]
+                self._assessments[key] = answer
         return answer
 
     def standing(self, now: datetime) -> Standing:

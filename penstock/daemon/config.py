@@ -107,8 +107,8 @@ class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     seed: Seed = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "logfmt", "json"] = "auto"
-    connection_count_max: Count = 256
-    connection_count_max_per_user: Count = 64
+    connection_count_max: Count = 2048
+    connection_count_max_per_user: Count = 1280
 
     @property
     def socket_path(self) -> Path:

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.units import TiB, parse_bytes, parse_bytes_per_second, parse_seconds
 from penstock.vocabulary import (
+    UNKNOWN,
     Context,
     Demand,
     Estimate,
@@ -59,6 +60,16 @@ class Question:
     instance_type: str | None
     service_class: str
     demand: Demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What an application wants to hold a share of the host for, and how much it counts beside the others."""
+
+    question: Question
+    weight: float = 1.0
+    resource: str = ""  # what it contends for: claims that name different ones do not divide
+    client: str = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +166,21 @@ def read_question(query: Iterable[tuple[str, str]], operations: Iterable[str]) -
         service_class=values.get("service_class", "standard"),
         demand=Demand(**{name: values[name] for name in DEMAND_PARAMETERS if name in values}),
     )
+
+
+def read_claim(body: bytes, operations: Iterable[str]) -> Claim:
+    """The claim in a document: the parameters of a question, and how much it counts. Raises UnreadableError."""
+    try:
+        values = msgspec.json.decode(body, type=dict[str, str | int | float])
+    except msgspec.DecodeError as trouble:
+        raise UnreadableError([Mistake("body", str(trouble))]) from trouble
+    own = {name: values.pop(name) for name in CLAIM_KEYS if name in values}
+    try:
+        terms = msgspec.convert(own, type=_ClaimTerms)
+    except msgspec.ValidationError as trouble:
+        raise UnreadableError([Mistake("body", str(trouble))]) from trouble
+    question = read_question(((name, str(value)) for name, value in values.items()), operations)
+    return Claim(question=question, weight=terms.weight, resource=terms.resource, client=terms.client)
 
 
 def read_observations(
@@ -322,6 +348,16 @@ class _Report(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=T
     service_class: _ReportedName = "standard"
     client: _ReportedName = "unknown"
     measures: Annotated[dict[_ReportedName, float], msgspec.Meta(max_length=_MEASURE_COUNT_MAX)] = {}
+
+
+class _ClaimTerms(msgspec.Struct, kw_only=True, frozen=True):
+    weight: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
+    resource: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    client: _ReportedName = UNKNOWN
+
+
+CLAIM_KEYS = tuple(field.name for field in msgspec.structs.fields(_ClaimTerms))
+"""What a claim has beside the parameters of its question."""
 
 
 class _Reports(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):

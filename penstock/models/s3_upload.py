@@ -84,7 +84,7 @@ DRAW_COUNT = 48
 class S3UploadSetting:
     """How one object is uploaded. A part size at or above the object's size means a single PUT."""
 
-    thread_count: int = knob(1, THREAD_COUNT_MAX)
+    thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
     part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
 
 

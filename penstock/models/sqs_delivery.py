@@ -57,13 +57,13 @@ _USD_PER_REQUEST = {"standard": 0.40e-6, "fifo": 0.50e-6}
 class SqsDeliverySetting:
     """How a queue is driven. A window or a rate limit of 0 means none."""
 
-    sender_thread_count: int = knob(1, 256)
-    receiver_thread_count: int = knob(1, 256)
-    deleter_thread_count: int = knob(1, 256)
+    sender_thread_count: int = knob(1, 256, is_divided=True)
+    receiver_thread_count: int = knob(1, 256, is_divided=True)
+    deleter_thread_count: int = knob(1, 256, is_divided=True)
     batch_message_count: int = knob(1, BATCH_MESSAGE_COUNT_MAX, scale=Scale.LINEAR)
-    send_rate_limit_messages_per_second: float = knob(0, 100_000, default=0.0)
-    send_window_message_count: int = knob(0, 120_000, default=0)  # sent and not yet received
-    receive_window_message_count: int = knob(0, 120_000, default=0)  # received and not yet deleted
+    send_rate_limit_messages_per_second: float = knob(0, 100_000, default=0.0, is_divided=True)
+    send_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # sent and not yet received
+    receive_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # not yet deleted
 
 
 class SqsDeliveryModel:

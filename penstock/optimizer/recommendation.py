@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +45,39 @@ def recommend(
     if fit is None or not is_current(fit, model):
         return _default(model, context, demand, now, expires_at)
     setting = _choose(model, fit, context, demand, previous)
+    return _advice(model, fit, context, demand, setting, _aim(demand), now, expires_at)
+
+
+def assess(
+    model: PerformanceModel[Any],
+    fit: Fit | None,
+    context: Context,
+    demand: Demand,
+    setting: Any,  # of the model's own type
+    *,
+    now: datetime,
+    validity_seconds: float,
+) -> Recommendation[Any]:
+    """What a setting that was chosen elsewhere will do, as a recommendation.
+
+    Without a fit that can be read there is nothing to expect of it.
+    """
+    expires_at = now + timedelta(seconds=validity_seconds)
+    if fit is None or not is_current(fit, model):
+        return replace(_default(model, context, demand, now, expires_at), setting=setting)
+    return _advice(model, fit, context, demand, setting, "given setting", now, expires_at)
+
+
+def _advice(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    context: Context,
+    demand: Demand,
+    setting: Any,
+    aim: str,
+    now: datetime,
+    expires_at: datetime,
+) -> Recommendation[Any]:
     prediction = model.predict(fit, context, setting, demand)
     basis = _basis(fit, context, setting)
     bottleneck = model.bottleneck(fit, context, setting, demand)
@@ -55,7 +89,7 @@ def recommend(
         demand=demand,
         basis=basis,
         bottleneck=bottleneck,
-        explanation=_explain(model.value_metric, prediction, demand, basis, bottleneck),
+        explanation=_explain(model.value_metric, prediction, aim, basis, bottleneck),
         observation_count=fit.observation_count,
         newest_observation_at=fit.newest_observation_at,
         issued_at=now,
@@ -159,7 +193,7 @@ _LIMITS = {
 }
 
 
-def _explain(metric: str, prediction: Prediction, demand: Demand, basis: Basis, bottleneck: str) -> str:
+def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, bottleneck: str) -> str:
     expected = prediction.get(metric)
     reached = f"Expects {_range(metric, expected)}" if expected is not None else "Follows the model"
     limit = _LIMITS.get(bottleneck, "what limits it is not known yet")
@@ -169,7 +203,7 @@ def _explain(metric: str, prediction: Prediction, demand: Demand, basis: Basis, 
         Basis.MEASURED: "measured at this setting",
         Basis.DEFAULT: "by default",
     }[basis]
-    return f"{reached} with the {_aim(demand)}, {rest}; {limit}."
+    return f"{reached} with the {aim}, {rest}; {limit}."
 
 
 def _aim(demand: Demand) -> str:

@@ -95,6 +95,10 @@ class ScriptedAdvisor:
         context = dataclasses.replace(advice.context, payload_size_bytes=question.payload_size_bytes)
         return dataclasses.replace(advice, context=context, demand=question.demand)
 
+    def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
+        """The standing advice with this setting."""
+        return dataclasses.replace(self.recommend(question), setting=setting)
+
     def explain(self, question: Question) -> Mapping[str, Any]:
         """One reason."""
         self.questions.append(question)

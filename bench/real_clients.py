@@ -51,7 +51,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What it took."""
 
     duration_seconds: float
-    throttled_count: int = 0  # answers of 503, also those that were tried again; s5cmd does not tell
+    throttled_count: int = 0  # answers of 503, also those that were tried again
     failed_count: int = 0  # objects that did not arrive
 
 
@@ -203,7 +203,7 @@ def s5cmd(target: Target, files: _Files, job: Job) -> Report:
     """A program for each upload; workers are files at a time, concurrency is parts at a time, parts are whole MiB."""
     sources = files.of(job)
     command = [
-        *(target.program or "s5cmd", "--endpoint-url", target.endpoint_url),
+        *(target.program or "s5cmd", "--log", "debug", "--endpoint-url", target.endpoint_url),
         *("--numworkers", str(job.thread_count if job.object_count > 1 else 1)),
         *("cp", "--concurrency", str(job.thread_count if job.object_count == 1 else 1)),
         *("--part-size", str(max(5, ceil(job.part_size_bytes / MiB)))),
@@ -213,7 +213,11 @@ def s5cmd(target: Target, files: _Files, job: Job) -> Report:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - started
     failed_count = sum(line.startswith("ERROR") for line in ended.stderr.splitlines())
-    return Report(duration_seconds=seconds, failed_count=max(failed_count, int(ended.returncode != 0)))
+    return Report(
+        duration_seconds=seconds,
+        throttled_count=ended.stdout.count("retryable error: SlowDown"),  # which it says on that level alone
+        failed_count=max(failed_count, int(ended.returncode != 0)),
+    )
 
 
 CLIENTS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {

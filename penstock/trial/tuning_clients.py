@@ -15,6 +15,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -118,9 +119,12 @@ def boto3(upload: Upload) -> Measured:
 
 
 def s5cmd(upload: Upload) -> Measured:
-    """Workers are files at a time; concurrency is parts at a time of each; parts are whole MiB."""
+    """Workers are files at a time; concurrency is parts at a time of each; parts are whole MiB.
+
+    It tells of a retry on the level "debug" alone.
+    """
     where = ["--endpoint-url", upload.target.endpoint_url] if upload.target.endpoint_url else []
-    program = ["s5cmd", "--log", "error", *where]
+    program = ["s5cmd", "--log", "debug", *where]
     copy = [
         *("--numworkers", str(upload.thread_count if upload.file_count > 1 else 1)),
         *("cp", "--concurrency", str(upload.thread_count if upload.file_count == 1 else 1)),
@@ -131,13 +135,17 @@ def s5cmd(upload: Upload) -> Measured:
 
 
 def rclone(upload: Upload) -> Measured:
-    """A remote that is written on the command line; credentials from the environment."""
+    """A remote that is written on the command line; credentials from the environment.
+
+    It tells of a retry on the level "debug" alone.
+    """
     target = upload.target
     options = [
         *("--s3-env-auth", "--s3-no-check-bucket", "--config", os.devnull),
         *("--s3-provider", "Other" if target.endpoint_url else "AWS"),
         *(("--s3-endpoint", target.endpoint_url) if target.endpoint_url else ()),
         *(("--s3-region", target.region) if target.region else ()),
+        *("--log-level", "DEBUG"),
     ]
     remote = f":s3:{target.bucket}/{upload.prefix}"
     copy = [
@@ -265,8 +273,8 @@ def _timed(
     whole_environment = {**os.environ, **environment}
     try:
         started = time.perf_counter()
-        _run(copy, whole_environment)
-        return Measured(duration_seconds=time.perf_counter() - started)
+        throttled_count = _run(copy, whole_environment)
+        return Measured(duration_seconds=time.perf_counter() - started, throttled_count=throttled_count)
     except BaseException:
         _abort_unfinished(upload)
         raise
@@ -297,12 +305,32 @@ def _abort_unfinished(upload: Upload) -> None:
         print(f"An unfinished upload may be left under {upload.url}: {trouble}", file=sys.stderr)  # noqa: T201
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
-    ended = subprocess.run(  # noqa: S603  # a client of the table above
-        command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
-    )
-    if ended.returncode != 0:
-        raise ClientError(f"{command[0]} ended with status {ended.returncode}")
+_RETRY = re.compile(r"retryable error|pacer: low level retry")  # in the words of s5cmd and of rclone
+_REFUSAL = re.compile(r"SlowDown|ServiceUnavailable|Throttl|RequestLimitExceeded|\b503\b")
+_CHATTER = re.compile(r"^(DEBUG|cp|rm) |\b(DEBUG|INFO) *:")  # in theirs, too
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """How many of its requests it says were throttled. What else it says that matters goes to standard error."""
+    throttled_count = 0
+    with subprocess.Popen(  # noqa: S603  # a client of the table above
+        command,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if _RETRY.search(line) and _REFUSAL.search(line):
+                throttled_count += 1
+            elif not _CHATTER.search(line):
+                sys.stderr.write(line)
+    if running.returncode != 0:
+        raise ClientError(f"{command[0]} ended with status {running.returncode}")
+    return throttled_count
 
 
 def _region(upload: Upload) -> dict[str, str]:

@@ -28,6 +28,7 @@ for word in sys.argv[1:]:
 with open(os.environ["RECORD"], "a") as record:
     record.write(json.dumps(entry) + "\\n")
 print("chatter")
+print(os.environ.get("SAID", ""))
 sys.exit(int(os.environ.get("STATUS", "0")) if "rm" not in sys.argv and "delete" not in sys.argv else 0)
 """
 
@@ -68,6 +69,33 @@ def carry_out(
 def calls(record: Path) -> list[Mapping[str, object]]:
     """How the tools were called, in order."""
     return [json.loads(line) for line in record.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("client", "retry"),
+    [
+        ("s5cmd", "DEBUG retryable error: SlowDown: Please reduce your request rate."),
+        (
+            "rclone",
+            "2026/11/21 13:00:00 DEBUG : pacer: low level retry 1/10 (error StatusCode: 503, SlowDown: -)",
+        ),
+    ],
+)
+def test_what_a_tool_retries_in_silence_is_counted(
+    client: str,
+    retry: str,
+    record: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A 503 is evidence, also one that the tool tried again; a connection that was reset is not one."""
+    other = retry.replace("SlowDown: ", "connection reset ").replace("503", "0").replace("SlowDown", "")
+    monkeypatch.setenv("SAID", "\n".join([retry, other, retry]))
+    assert carry_out(client, monkeypatch) == 0
+    told = capfd.readouterr()
+    assert json.loads(told.out)["throttled_count"] == 2
+    assert "retr" not in told.err  # what failed is not to be sought in it
+    assert "debug" in " ".join(calls(record)[0]["arguments"]).lower()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def _abort_unfinished(upload: Upload) -> None:
 
 _RETRY = re.compile(r"retryable error|pacer: low level retry")  # in the words of s5cmd and of rclone
 _REFUSAL = re.compile(r"SlowDown|ServiceUnavailable|Throttl|RequestLimitExceeded|\b503\b")
-_CHATTER = re.compile(r"^(DEBUG|cp|rm) |\b(DEBUG|INFO) *:")  # in theirs, too
+_CHATTER = re.compile(r"^(DEBUG|cp|rm) |^\s+status code: |\b(DEBUG|INFO) *:")  # in theirs, too
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -93,7 +93,14 @@ def resolved(entry: dict[str, Any]) -> dict[str, Any]:
         for key in entry["$ref"].removeprefix("#/").split("/"):
             found = found[key]
     assert isinstance(found, dict)
-    return found
+    if "allOf" not in found:
+        return found
+    parts = [resolved(part) for part in found["allOf"]]
+    return {
+        "type": "object",
+        "required": [name for part in parts for name in part["required"]],
+        "properties": {name: inner for part in parts for name, inner in part["properties"].items()},
+    }
 
 
 def test_the_interface_lists_the_routes_of_the_server(server: Served) -> None:
@@ -121,6 +128,18 @@ def test_answers_keep_to_the_interface(server: Served, target: str, schema: str)
     """Every key that comes is described, every key that is promised comes, and types agree."""
     document = json.loads(run(server, f"ask 'http://localhost{target}'"))
     agree(document, OPENAPI["components"]["schemas"][schema], schema)
+
+
+def test_leases_keep_to_the_interface(server: Served) -> None:
+    """A line of a lease, and the list while it is held, have every key that is promised and no other."""
+    claim = '{"operation":"s3_upload","payload_size_bytes":"1GiB"}'
+    post = f"ask --no-buffer --max-time 0.5 --json '{claim}' http://localhost/v1/leases"
+    line, listed = run(server, f"{post} | (head -1; ask http://localhost/v1/leases)").splitlines()
+    schemas = OPENAPI["components"]["schemas"]
+    agree(json.loads(line), schemas["Lease"], "Lease")
+    agree(json.loads(listed), schemas["Leases"], "Leases")
+    assert len(json.loads(listed)["leases"]) == 1
+    assert set(schemas["Claim"]["properties"]) == {*wire.QUESTION_PARAMETERS, *wire.CLAIM_KEYS}
 
 
 def agree(value: Any, schema: dict[str, Any], where: str) -> None:

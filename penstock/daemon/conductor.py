@@ -20,7 +20,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.daemon import schedule
 from penstock.daemon.board import Board, nearest
-from penstock.daemon.budget import Ledger, Verdict
+from penstock.daemon.budget import Ledger, Spend, Verdict
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.services import Plan, Service
 from penstock.daemon.store import AsyncStore, Store
@@ -240,10 +240,13 @@ class Conductor:
         self.ledger = ledger  # not before it is written: what the disk refuses is not done and costs nothing
         self._note_attempt(context, started_at)
         start_seconds = self._clock.monotonic_seconds()
-        outcome = await watch.probe.run(plan)
-        cost = _true_cost(plan, outcome, self._clock.monotonic_seconds() - start_seconds)
-        self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
-        await self._store.run(lambda store: store.correct_spend(correction))
+        try:
+            outcome = await watch.probe.run(plan)
+        except asyncio.CancelledError:  # a stop or a reload: the next life may spend what this run did not
+            used = watch.probe.used
+            await self._settle(plan, reserved, used.transferred_bytes, used.request_count, start_seconds)
+            raise
+        await self._settle(plan, reserved, _moved_bytes(outcome), outcome.request_count, start_seconds)
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)
@@ -253,6 +256,24 @@ class Conductor:
                 avoided.popleft()
             await self._store.add_observation(outcome)
         return outcome
+
+    async def _settle(
+        self,
+        plan: ProbePlan[Any],
+        reserved: Spend,
+        moved_bytes: int,
+        request_count: int,
+        start_seconds: float,
+    ) -> None:
+        """Put the true cost in place of the reserved one, in memory and on the disk."""
+        cost = _true_cost(
+            plan.cost_max,
+            moved_bytes=moved_bytes,
+            request_count=request_count,
+            duration_seconds=self._clock.monotonic_seconds() - start_seconds,
+        )
+        self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
+        await self._store.run(lambda store: store.correct_spend(correction))
 
     async def _learn(self, place: Place) -> Fit:
         """Fit everything that is known of the place, and put the advice up."""
@@ -413,16 +434,14 @@ def _smaller(configured: Cost, affordable: Cost) -> Cost:
     )
 
 
-def _true_cost(plan: ProbePlan[Any], outcome: Outcome[Any], duration_seconds: float) -> Cost:
+def _true_cost(allowed: Cost, *, moved_bytes: int, request_count: int, duration_seconds: float) -> Cost:
     """What the probe did cost: counted, and in dollars by the share of the plan that was used."""
-    allowed, moved_bytes = plan.cost_max, _moved_bytes(outcome)
     used_fraction = max(
-        outcome.request_count / max(allowed.request_count, 1),
-        moved_bytes / max(allowed.transferred_bytes, 1),
+        request_count / max(allowed.request_count, 1), moved_bytes / max(allowed.transferred_bytes, 1)
     )
     return Cost(
         transferred_bytes=moved_bytes,
-        request_count=outcome.request_count,
+        request_count=request_count,
         usd=allowed.usd * min(used_fraction, 1.0),
         credit_bytes=min(allowed.credit_bytes, moved_bytes),
         duration_seconds=duration_seconds,

@@ -12,11 +12,11 @@ from penstock.models.model import PerformanceModel
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
-from penstock.probes.probe import Journal, Probe
+from penstock.probes.probe import Journal, Probe, inconclusive
 from penstock.probes.s3_upload import S3UploadProbe
 from penstock.probes.sqs_delivery import SqsDeliveryProbe
 from penstock.units import GiB, KiB, MiB, TiB
-from penstock.vocabulary import Cost, Inconclusive, Outcome, ProbePlan, SettingT
+from penstock.vocabulary import Cost, Outcome, ProbePlan, SettingT
 
 
 class Outside(Protocol):
@@ -83,18 +83,18 @@ class ProbeOnDemand:
         self._equipment = equipment
         self._probe: Probe[Any] | None = None
 
+    @property
+    def used(self) -> Cost:
+        """Of the probe that was made; nothing before."""
+        return self._probe.used if self._probe is not None else Cost()
+
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
         """Make the probe if need be, and run it."""
         if self._probe is None:
             try:
                 self._probe = await self._service.make_probe(self._equipment)
             except RequestError as trouble:
-                return Inconclusive(
-                    context=plan.context,
-                    setting=plan.setting,
-                    started_at=self._equipment.clock.now(),
-                    reason=str(trouble),
-                )
+                return inconclusive(plan, self._equipment.clock.now(), str(trouble))
         return await self._probe.run(plan)
 
     async def close(self) -> None:

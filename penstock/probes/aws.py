@@ -25,6 +25,7 @@ from aiohttp.abc import AbstractStreamWriter
 from botocore import exceptions as botocore_errors
 
 from penstock.probes.outside import (
+    CONNECTION_IDLE_SECONDS_MAX,
     Denied,
     Missing,
     ReceivedMessage,
@@ -40,7 +41,6 @@ from penstock.units import KiB
 CONNECTION_COUNT_MAX = 4096
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 60.0  # above the longest poll of SQS, 20 s
-KEEPALIVE_SECONDS = 15.0  # S3 closes idle connections after about 20 s
 DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other addresses
 BODY_CHUNK_BYTES = 64 * KiB
 BODY_RATE_BYTES_PER_SECOND_MIN = 64 * KiB  # a connection slower than this is called dead
@@ -365,7 +365,7 @@ def _config(
         s3=s3,
         http_session_cls=_PacedBodySession,
         connector_args={
-            "keepalive_timeout": KEEPALIVE_SECONDS,
+            "keepalive_timeout": CONNECTION_IDLE_SECONDS_MAX,
             "use_dns_cache": True,
             "ttl_dns_cache": DNS_CACHE_SECONDS,
         },
@@ -418,6 +418,10 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
     async def send(self, request: Any) -> Any:  # Any: botocore has no types
         if isinstance(request.body, io.BytesIO):
             request.body = _SharedBytes(request.body.getvalue())  # the caller's own bytes, not a copy
+        elif isinstance(request.body, (bytes, bytearray)) and len(request.body) > BODY_CHUNK_BYTES:
+            request.body = _SharedBytes(
+                bytes(request.body)
+            )  # a batch of large messages: aiohttp warns of those
         try:
             async with asyncio.timeout(self._seconds_max(request.body)):
                 return await super().send(request)

@@ -16,6 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+CONNECTION_IDLE_SECONDS_MAX = (
+    15.0  # implementations close what was idle for longer; S3 itself does after about 20 s
+)
+
 
 class RequestError(Exception):
     """A request that did not succeed; the message is one sentence for the operator."""

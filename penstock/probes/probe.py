@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from penstock.vocabulary import Outcome, ProbePlan, SettingT
+from penstock.vocabulary import Cost, Inconclusive, Outcome, ProbePlan, SettingT
 
 
 class Probe(Protocol[SettingT]):
@@ -19,9 +20,29 @@ class Probe(Protocol[SettingT]):
         """
         ...
 
+    @property
+    def used(self) -> Cost:
+        """Bytes and requests of the run that ended last, also when it was cancelled."""
+        ...
+
     async def close(self) -> None:
         """Remove what was kept outside between two runs."""
         ...
+
+
+def inconclusive(
+    plan: ProbePlan[SettingT], started_at: datetime, reason: str, used: Cost | None = None
+) -> Inconclusive[SettingT]:
+    """The outcome of a run that could not measure, and what it cost all the same."""
+    used = used or Cost()
+    return Inconclusive(
+        context=plan.context,
+        setting=plan.setting,
+        started_at=started_at,
+        reason=reason,
+        transferred_bytes=used.transferred_bytes,
+        request_count=used.request_count,
+    )
 
 
 class LeftoverKind(StrEnum):

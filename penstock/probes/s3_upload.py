@@ -38,9 +38,9 @@ from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.leftovers import run_name
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, LatencySummary, effort_of_block, summarize
 from penstock.probes.outside import Denied, Missing, ObjectStore, RequestError, Throttled
-from penstock.probes.probe import Journal, Leftover, LeftoverKind
+from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
 from penstock.units import MiB, format_bytes
-from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
+from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
 OPERATION = "s3_upload"
 KEY_PREFIX = "penstock/"
@@ -89,13 +89,15 @@ class S3UploadProbe:
         self._key_prefix = key_prefix
         self._payload_source = payload_source
         self._loop_tick_seconds = loop_tick_seconds
+        self.used = Cost()
 
     async def run(self, plan: ProbePlan[S3UploadSetting]) -> Outcome[S3UploadSetting]:
         """Carry out the plan within its cost; the clean-up follows it, within 30 s of its own."""
+        self.used = Cost()
         started_at = self._clock.now()
         allotment = Allotment.of(plan)
         if allotment.refusal:
-            return _inconclusive(plan, started_at, allotment.refusal)
+            return inconclusive(plan, started_at, allotment.refusal)
         body = self._payload_source(allotment.body_bytes, plan.seed)
         key_prefix = self._key_prefix + run_name(started_at, uuid.uuid4().hex)
         upload = _Upload(self._store, self._clock, self._bucket, key_prefix, allotment, plan, body)
@@ -108,6 +110,7 @@ class S3UploadProbe:
                 await upload.transfer()
         finally:
             await clean_up_shielded(self._remove(upload, leftover), seconds_max=CLEAN_UP_SECONDS_MAX)
+            self.used = upload.used
         return upload.outcome(started_at, effort)
 
     async def close(self) -> None:
@@ -424,12 +427,17 @@ class _Upload:
         with contextlib.suppress(Missing):
             await self.store.delete_object(self.bucket, key)
 
+    @property
+    def used(self) -> Cost:
+        """Bytes and requests so far."""
+        return Cost(transferred_bytes=self.attempted_bytes, request_count=self.request_count)
+
     def outcome(self, started_at: datetime, effort: Effort) -> Outcome[S3UploadSetting]:
         """What the run amounts to."""
         latencies = summarize([sample.ended_seconds - sample.started_seconds for sample in self.samples])
         reason = self._why_nothing() if not self.samples else effort.disturbance(latencies.p50_seconds)
         if reason is not None:
-            return _inconclusive(self.plan, started_at, reason, self.attempted_bytes, self.request_count)
+            return inconclusive(self.plan, started_at, reason, self.used)
         uploaded_bytes = sum(sample.size_bytes for sample in self.samples)
         return Observation(
             context=self.plan.context,
@@ -510,20 +518,3 @@ def steady_window(
     if ends <= begins:
         begins, ends = min(started for _, started, _ in samples), min(first_ends.values())
     return (begins, ends) if ends > begins else None
-
-
-def _inconclusive(
-    plan: ProbePlan[S3UploadSetting],
-    started_at: datetime,
-    reason: str,
-    transferred_bytes: int = 0,
-    request_count: int = 0,
-) -> Inconclusive[S3UploadSetting]:
-    return Inconclusive(
-        context=plan.context,
-        setting=plan.setting,
-        started_at=started_at,
-        reason=reason,
-        transferred_bytes=transferred_bytes,
-        request_count=request_count,
-    )

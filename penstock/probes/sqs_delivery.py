@@ -14,11 +14,15 @@ What an observation's `measures` say (a number that was not measured is absent):
 - `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean` and `*_seconds_variation` (standard deviation
   over mean): one request on a warm connection, at the batch it carried. Of the receives only those for which a
   message was waiting: the others measure the senders.
+- `idle_send_seconds_batch_10` and the like, for each action at 1, 2, 5 and 10 messages: the mean of requests one after
+  another on a warm connection, before the threads start. Few of each, so that many runs together tell the slope.
+- `cold_delivery_seconds`: one message from a sender whose connection has yet to be opened to a receiver that waits.
 - `goodput_messages_per_second`: unique messages deleted a second, between the first deletion and the last send.
 - `oldest_undeleted_seconds_max`: the longest that a copy was received and not deleted.
 - `visibility_timeout_seconds`: the queue's own.
 
-Latency is from the start of the send to the return of the receive that brought the message first.
+Latency, as an observation states it, is that on warm connections: from the start of the send to the return of the
+receive that brought the message first.
 """
 
 from __future__ import annotations
@@ -35,10 +39,11 @@ from datetime import datetime
 from typing import TypeVar
 
 from penstock.clock import Clock
-from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.sqs_delivery import BILLED_CHUNK_BYTES, SqsDeliverySetting
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, LatencySummary, effort_of_block, summarize
 from penstock.probes.outside import (
+    CONNECTION_IDLE_SECONDS_MAX,
     Denied,
     MessageQueues,
     Missing,
@@ -48,9 +53,9 @@ from penstock.probes.outside import (
     Throttled,
     Unreachable,
 )
-from penstock.probes.probe import Journal, Leftover, LeftoverKind
+from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
 from penstock.units import format_bytes
-from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
+from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
 OPERATION = "sqs_delivery"
 VISIBILITY_TIMEOUT_SECONDS = 30  # SQS's default, which applications mostly keep
@@ -60,6 +65,9 @@ SEND_SECONDS_ENOUGH = 10.0
 MESSAGE_COUNT_ENOUGH = 3000  # at a coefficient of variation of 0.6 the means are good to 1 %
 SENDING_FRACTION = 0.7  # of the plan's time; the rest is for draining
 REQUEST_COUNT_MIN = 10  # to make the queue under a second name, and to move one message
+IDLE_BATCHES = (1, 2, 5, 10)
+IDLE_TIME_FRACTION = 0.1  # of the plan's time and requests: for requests one after another
+IDLE_ROUND_COUNT_MAX = 4
 WARM_UP_COUNT_MAX = 64
 WARM_UP_FRACTION = 0.1  # of the plan's requests
 FAILURE_COUNT_MAX = 8
@@ -67,6 +75,7 @@ THROTTLE_PAUSE_SECONDS = 0.1  # after the first trouble in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
 CLOSE_SECONDS_MAX = 10.0  # for removing the queue: whoever stops or reloads the daemon waits for it
 GOODPUT_DELETION_COUNT_MIN = 8  # requests; fewer say nothing about a rate
+_IDLE_RUN_ID = "0" * 12  # of messages that are not of the run: whoever receives one late deletes it uncounted
 _BODY_FIELDS_BYTES = 37  # run (12), sequence (8), microseconds (15) and two colons
 
 ResultT = TypeVar("ResultT")
@@ -91,32 +100,46 @@ class SqsDeliveryProbe:
         self._queues = queues
         self._own_queue = _OwnQueue(queues, journal, queue_name, _attributes(visibility_timeout_seconds))
         self._loop_tick_seconds = loop_tick_seconds
+        self._ended_seconds = -math.inf  # of the last run: its connections are open for a while
+        self.used = Cost()
 
     async def run(self, plan: ProbePlan[SqsDeliverySetting]) -> Outcome[SqsDeliverySetting]:
         """Carry out the plan within its cost. The queue stays for the next run."""
-        started_at = self._clock.now()
+        started_at, self.used = self._clock.now(), Cost()
         if plan.cost_max.request_count < REQUEST_COUNT_MIN:
-            return _inconclusive(plan, started_at, _too_little(plan.cost_max))
+            return inconclusive(plan, started_at, _too_little(plan.cost_max))
         if plan.cost_max.duration_seconds <= 0:
-            return _inconclusive(
+            return inconclusive(
                 plan, started_at, "the plan allows no time: raise the time that a probe may take"
             )
-        asked_before_count = self._own_queue.request_count
+        deadline_seconds = self._clock.monotonic_seconds() + plan.cost_max.duration_seconds
+        asked = Cost()
         try:
             async with asyncio.timeout(plan.cost_max.duration_seconds):
-                url = await self._own_queue.url(plan.context.place.region)
-                attributes = await self._queues.queue_attributes(url)
+                url, attributes = await self._own_queue.open(plan.context.place.region)
         except RequestError as error:
             self._own_queue.forget(error)
-            return _inconclusive(plan, started_at, f"no queue to measure with; {error}")
+            return inconclusive(plan, started_at, f"no queue to measure with; {error}", self._own_queue.used)
         except TimeoutError:
-            return _inconclusive(
-                plan, started_at, "the queue could not be made ready in time: allow more time"
-            )
-        asked_count = self._own_queue.request_count - asked_before_count + 1  # and the attributes
-        delivery = _Delivery(self._queues, self._clock, url, plan, attributes, asked_count=asked_count)
-        async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
-            await delivery.drive()
+            reason = "the queue could not be made ready in time: allow more time"
+            return inconclusive(plan, started_at, reason, self._own_queue.used)
+        finally:
+            asked = self.used = self._own_queue.used
+        delivery = _Delivery(
+            self._queues,
+            self._clock,
+            url,
+            plan,
+            attributes,
+            asked_count=asked.request_count,
+            seconds_max=deadline_seconds - self._clock.monotonic_seconds(),
+            is_cold=self._clock.monotonic_seconds() - self._ended_seconds > CONNECTION_IDLE_SECONDS_MAX,
+        )
+        try:
+            async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
+                await delivery.drive()
+        finally:
+            self.used, self._ended_seconds = delivery.used, self._clock.monotonic_seconds()
         if delivery.trouble is not None:
             self._own_queue.forget(delivery.trouble)
         return delivery.outcome(started_at, effort)
@@ -139,17 +162,19 @@ class _OwnQueue:
         self._url: str | None = None
         self._leftover: Leftover | None = None
         self._making: asyncio.Task[str] | None = None
-        self.request_count = 0
+        self._request_count = 0
 
-    async def url(self, region: str) -> str:
-        """The queue's URL, made when it is not there. Raises RequestError."""
-        if self._url is None:
-            try:
-                self._url = await self._find_or_create(self._name, region)
-            except Refused:
-                # A name cannot be used again for 60 s after its deletion.
-                self._url = await self._find_or_create(f"{self._name}-{uuid.uuid4().hex[:8]}", region)
-        return self._url
+    @property
+    def used(self) -> Cost:
+        """Of the last opening."""
+        return Cost(request_count=self._request_count)
+
+    async def open(self, region: str) -> tuple[str, Mapping[str, str]]:
+        """The queue's URL, made when it is not there, and its attributes. Raises RequestError."""
+        self._request_count = 0
+        url = await self._find_or_create_any(region)
+        self._request_count += 1
+        return url, await self._queues.queue_attributes(url)
 
     def forget(self, trouble: RequestError) -> None:
         """Look for the queue again next time, when somebody deleted it."""
@@ -172,16 +197,25 @@ class _OwnQueue:
         await self._journal.strike(self._leftover)
         self._url, self._leftover = None, None
 
+    async def _find_or_create_any(self, region: str) -> str:
+        if self._url is None:
+            try:
+                self._url = await self._find_or_create(self._name, region)
+            except Refused:
+                # A name cannot be used again for 60 s after its deletion.
+                self._url = await self._find_or_create(f"{self._name}-{uuid.uuid4().hex[:8]}", region)
+        return self._url
+
     async def _find_or_create(self, name: str, region: str) -> str:
         leftover = Leftover(kind=LeftoverKind.SQS_QUEUE, service=OPERATION, container=region, name=name)
-        self.request_count += 1
+        self._request_count += 1
         with contextlib.suppress(Missing):
             url = await self._queues.find_queue(name)
             if leftover in await self._journal.open_entries():
                 self._leftover = leftover
             return url
         await self._journal.record(leftover)
-        self.request_count += 1
+        self._request_count += 1
         self._leftover = leftover  # before the request: its answer may be lost
         # A cancellation ends the waiting, not the request: the service would carry it out all the same.
         self._making = asyncio.create_task(self._make(name))
@@ -265,18 +299,24 @@ class _Delivery:
         attributes: Mapping[str, str],
         *,
         asked_count: int,
+        seconds_max: float,
+        is_cold: bool,
     ) -> None:
         self._queues = queues
         self._clock = clock
         self._url = url
         self._plan = plan
         self._attributes = attributes
+        self._seconds_max = seconds_max  # what is left of the plan's time
+        self._is_cold = is_cold
         self._setting = plan.setting
         self._run_id = uuid.uuid4().hex[:12]
         self._began_seconds = clock.monotonic_seconds()
         self._send_window = _Window(plan.setting.send_window_message_count)
         self._receive_window = _Window(plan.setting.receive_window_message_count)
         self._timings = {"send": _Timings(), "receive": _Timings(), "delete": _Timings()}
+        self._idle_seconds: dict[tuple[str, int], list[float]] = {}  # by action and batch
+        self._cold_delivery_seconds: float | None = None
         self._latencies: list[float] = []
         self._deletions: list[tuple[float, int]] = []  # (end, unique messages) of each request
         self._receipts: deque[_Receipt] = deque()
@@ -304,13 +344,92 @@ class _Delivery:
     async def drive(self) -> None:
         """All that is measured, and the draining, within the plan's time."""
         with contextlib.suppress(TimeoutError, _HopelessError):
-            async with asyncio.timeout(self._plan.cost_max.duration_seconds):
+            async with asyncio.timeout(self._seconds_max):
+                if self._is_cold:
+                    await self._deliver_cold()
+                await self._measure_idle()
                 await self._warm_up()
+                self._seconds_max -= self._elapsed_seconds()
                 self._began_seconds = self._clock.monotonic_seconds()
                 try:
                     await self._drive_threads()
                 except* _HopelessError as group:
                     raise _HopelessError from group
+
+    async def _deliver_cold(self) -> None:
+        """One message to a receiver that waits on the one connection there is: the send opens another."""
+        if not self._claim(2 * self._body_bytes, reserve_request_count=2) or not self._claim():
+            return
+        receiving = asyncio.create_task(
+            self._queues.receive(self._url, message_count_max=1, wait_seconds=WAIT_SECONDS)
+        )
+        try:
+            await asyncio.sleep(0)
+            body = self._body(_IDLE_RUN_ID, 0, self._elapsed_seconds())
+            began_seconds = self._elapsed_seconds()
+            await self._queues.send(self._url, [body])
+            messages = await receiving
+            if [message.body for message in messages] == [body]:
+                self._cold_delivery_seconds = self._elapsed_seconds() - began_seconds
+            if messages and self._claim():
+                await self._queues.delete(self._url, [message.receipt_handle for message in messages])
+        except RequestError as error:
+            await self._bear(error)
+        finally:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    async def _measure_idle(self) -> None:
+        """Requests one after another, at every batch that costs no more than the plan's; another first in each run."""
+        size, batch_max = self._body_bytes, self._setting.batch_message_count
+        chunks_max = _chunk_count(batch_max * size)
+        batches = [b for b in IDLE_BATCHES if b <= batch_max or _chunk_count(b * size) <= chunks_max]
+        first = self._plan.seed % len(batches)
+        requests_max = self._request_count + IDLE_TIME_FRACTION * self._plan.cost_max.request_count
+        round_seconds = self._elapsed_seconds()  # of the cold delivery, when there was one
+        until_seconds = round_seconds + IDLE_TIME_FRACTION * self._seconds_max
+        for batch in IDLE_ROUND_COUNT_MAX * (batches[first:] + batches[:first]):
+            began_seconds = self._elapsed_seconds()
+            is_affordable = self._request_count + 3 <= requests_max
+            if not is_affordable or began_seconds + round_seconds > until_seconds:
+                return
+            if not await self._measure_idle_batch(batch):
+                return
+            round_seconds = self._elapsed_seconds() - began_seconds
+
+    async def _measure_idle_batch(self, batch: int) -> bool:
+        """One send, what receives it takes, one delete; whether that went well."""
+        if not self._claim(2 * batch * self._body_bytes, reserve_request_count=batch + 1):
+            return False
+        bodies = [self._body(_IDLE_RUN_ID, index, self._elapsed_seconds()) for index in range(batch)]
+        handles: list[str] = []
+        try:
+            await self._timed_idle("send", batch, self._queues.send(self._url, bodies))
+            while len(handles) < batch and self._claim():
+                began_seconds = self._elapsed_seconds()
+                messages = await self._queues.receive(
+                    self._url, message_count_max=batch - len(handles), wait_seconds=WAIT_SECONDS
+                )
+                if len(messages) == batch:
+                    self._note_idle("receive", batch, began_seconds)
+                handles += [message.receipt_handle for message in messages]
+                if not messages:
+                    break
+            if handles and self._claim():
+                await self._timed_idle("delete", len(handles), self._queues.delete(self._url, handles))
+        except RequestError as error:
+            await self._bear(error)
+            return False
+        return len(handles) == batch
+
+    async def _timed_idle(self, action: str, batch: int, request: Awaitable[object]) -> None:
+        began_seconds = self._elapsed_seconds()
+        await request
+        self._note_idle(action, batch, began_seconds)
+
+    def _note_idle(self, action: str, batch: int, began_seconds: float) -> None:
+        if batch in IDLE_BATCHES:
+            self._idle_seconds.setdefault((action, batch), []).append(self._elapsed_seconds() - began_seconds)
 
     async def _warm_up(self) -> None:
         """Open the connections that the threads will use: handshakes would begin the run with a backlog."""
@@ -361,7 +480,7 @@ class _Delivery:
         started_seconds = self._elapsed_seconds()
         sequences = range(self._next_sequence, self._next_sequence + batch)
         self._next_sequence += batch
-        bodies = [self._body(sequence, started_seconds) for sequence in sequences]
+        bodies = [self._body(self._run_id, sequence, started_seconds) for sequence in sequences]
         try:
             accepted_count = await self._timed("send", self._queues.send(self._url, bodies), is_warm=is_warm)
         except RequestError as error:
@@ -499,7 +618,7 @@ class _Delivery:
         await asyncio.sleep(min(THROTTLE_PAUSE_SECONDS * 2**doublings, THROTTLE_PAUSE_SECONDS_MAX))
 
     def _is_enough_sent(self) -> bool:
-        sending_seconds = min(SEND_SECONDS_ENOUGH, SENDING_FRACTION * self._plan.cost_max.duration_seconds)
+        sending_seconds = min(SEND_SECONDS_ENOUGH, SENDING_FRACTION * self._seconds_max)
         return self._elapsed_seconds() >= sending_seconds or self._sent_count >= MESSAGE_COUNT_ENOUGH
 
     async def _await_slot(self, count: int) -> None:
@@ -542,8 +661,8 @@ class _Delivery:
     def _body_bytes(self) -> int:
         return max(_BODY_FIELDS_BYTES, self._plan.context.payload_size_bytes)
 
-    def _body(self, sequence: int, sent_seconds: float) -> str:
-        fields = f"{self._run_id}:{sequence:08x}:{round(sent_seconds * 1e6):015d}"
+    def _body(self, run_id: str, sequence: int, sent_seconds: float) -> str:
+        fields = f"{run_id}:{sequence:08x}:{round(sent_seconds * 1e6):015d}"
         return fields.ljust(self._body_bytes, ".")
 
     def _parsed(self, body: str) -> tuple[int, float]:
@@ -556,12 +675,17 @@ class _Delivery:
     def _elapsed_seconds(self) -> float:
         return self._clock.monotonic_seconds() - self._began_seconds
 
+    @property
+    def used(self) -> Cost:
+        """Bytes and requests so far."""
+        return Cost(transferred_bytes=self._moved_bytes, request_count=self._request_count)
+
     def outcome(self, started_at: datetime, effort: Effort) -> Outcome[SqsDeliverySetting]:
         """What the run amounts to."""
         latencies = summarize(self._latencies)
         reason = self._why_nothing() if not self._deletions else effort.disturbance(latencies.p50_seconds)
         if reason is not None:
-            return _inconclusive(self._plan, started_at, reason, self._moved_bytes, self._request_count)
+            return inconclusive(self._plan, started_at, reason, self.used)
         return Observation(
             context=self._plan.context,
             setting=self._setting,
@@ -600,6 +724,10 @@ class _Delivery:
         }
         for action, timings in self._timings.items():
             measures |= _request_measures(action, timings.request_count, summarize(timings.seconds))
+        for (action, batch), seconds in self._idle_seconds.items():
+            measures[f"idle_{action}_seconds_batch_{batch}"] = sum(seconds) / len(seconds)
+        if self._cold_delivery_seconds is not None:
+            measures["cold_delivery_seconds"] = self._cold_delivery_seconds
         goodput = steady_goodput(self._deletions, self._sending_ended_seconds)
         if goodput is not None:
             measures["goodput_messages_per_second"] = goodput
@@ -635,6 +763,10 @@ def steady_goodput(
     return sum(count for _, count in steady) / span_seconds if span_seconds > 0 else None
 
 
+def _chunk_count(size_bytes: int) -> int:
+    return math.ceil(max(size_bytes, 1) / BILLED_CHUNK_BYTES)
+
+
 def _too_little(cost_max: Cost) -> str:
     return (
         f"the plan allows {cost_max.request_count} requests and {format_bytes(cost_max.transferred_bytes)}, too "
@@ -648,20 +780,3 @@ def _request_measures(action: str, request_count: int, summary: LatencySummary) 
         measures[f"{action}_seconds_mean"] = summary.mean_seconds
         measures[f"{action}_seconds_variation"] = summary.variation
     return measures
-
-
-def _inconclusive(
-    plan: ProbePlan[SqsDeliverySetting],
-    started_at: datetime,
-    reason: str,
-    transferred_bytes: int = 0,
-    request_count: int = 0,
-) -> Inconclusive[SqsDeliverySetting]:
-    return Inconclusive(
-        context=plan.context,
-        setting=plan.setting,
-        started_at=started_at,
-        reason=reason,
-        transferred_bytes=transferred_bytes,
-        request_count=request_count,
-    )

@@ -181,6 +181,19 @@ async def test_answers_of_sqs(status: int, code: str, kind: type[RequestError], 
     assert len(oracle.requests) == 1
 
 
+async def test_the_largest_batch_is_sent_in_slices() -> None:
+    """A mebibyte of messages, which JSON makes longer still, goes out without a warning and comes back whole."""
+    bodies = ["x" * 104_857] * 9 + ['"' * 104_863]
+    async with message_queues() as queues:
+        url = await queues.create_queue("large", {})
+        assert await queues.send(url, bodies) == 10
+        received: list[str] = []
+        while len(received) < 10:
+            messages = await queues.receive(url, message_count_max=10, wait_seconds=1)
+            received += [message.body for message in messages]
+    assert sorted(received) == sorted(bodies)
+
+
 async def test_refused_connection() -> None:
     """A port where nobody listens is said to be one."""
     with socket.socket() as unheard:

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.daemon.board import Board
-from penstock.daemon.budget import ALLOWED, Ledger
+from penstock.daemon.budget import ALLOWED, DAY, Ledger, total
 from penstock.daemon.conductor import Conductor, Watch
 from penstock.daemon.config import Configuration
 from penstock.daemon.services import SERVICES
@@ -61,6 +61,7 @@ class CannedProbe:
         self.before_end = before_end
         self.run_count = 0
         self.measures: dict[str, float] = {}
+        self.used = Cost()
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
         self.run_count += 1
@@ -234,6 +235,21 @@ def test_bytes_that_were_moved_in_vain_are_paid_for(tmp_path: Path) -> None:
         await house.conductor.run_cycle(CONTEXT)
 
     assert story(tmp_path, told).conductor.ledger.spent(NOON).transferred_bytes == 3 * 64 * MiB
+
+
+def test_a_stopped_probe_gives_back_what_it_did_not_spend(tmp_path: Path) -> None:
+    """A stop or a reload in the middle of a probe costs what was used, in memory and for the next life."""
+
+    async def told(house: House) -> None:
+        house.probe.used = Cost(transferred_bytes=5, request_count=2)
+        running = asyncio.create_task(house.conductor.run_cycle(CONTEXT))
+        await asyncio.sleep(1.0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert total(house.disk.spend(since=NOON - DAY)) == house.conductor.ledger.spent(NOON)
+
+    spent = story(tmp_path, told).conductor.ledger.spent(NOON)
+    assert (spent.transferred_bytes, spent.request_count, spent.duration_seconds) == (5, 2, 1.0)
 
 
 def test_a_start_survives_a_thinker_that_dies(tmp_path: Path) -> None:

@@ -206,10 +206,11 @@ class MemoryQueues:
         self.visible: list[str] = []
         self.in_flight: dict[str, str] = {}  # handle to body
         self.sent_bytes = 0
+        self.sent_sizes: set[int] = set()
         self.unreceived_count_max = 0
         self.undeleted_count_max = 0
         self.send_times: list[float] = []
-        self.deliver_twice = False
+        self.deliver_twice_at: int | None = None  # by the number of receives before
         self._ids = itertools.count(1)
         self._arrival = asyncio.Event()
 
@@ -247,6 +248,7 @@ class MemoryQueues:
         self._known(url)
         self.visible += bodies
         self.sent_bytes += sum(len(body) for body in bodies)
+        self.sent_sizes.update(len(body) for body in bodies)
         self.unreceived_count_max = max(self.unreceived_count_max, len(self.visible))
         self._arrival.set()
         return len(bodies)
@@ -262,8 +264,8 @@ class MemoryQueues:
         self._refuse("receive")
         self._known(url)
         taken = self.visible[:message_count_max]
-        del self.visible[: 0 if self.deliver_twice else message_count_max]
-        self.deliver_twice = False
+        if self.counts["receive"] - 1 != self.deliver_twice_at:
+            del self.visible[:message_count_max]
         return [self._handed_out(body) for body in taken]
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:

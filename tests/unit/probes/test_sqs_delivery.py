@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -62,6 +64,80 @@ def test_request_times_are_those_of_the_service() -> None:
     assert measures["send_seconds_variation"] == pytest.approx(0.0, abs=1e-6)
 
 
+def test_idle_requests_tell_the_price_of_each_batch() -> None:
+    """Before the threads start every action is timed at 1, 2, 5 and 10 messages, whatever the plan's own batch is."""
+    queues = MemoryQueues(send_seconds=0.003, receive_seconds=0.001, delete_seconds=0.002)
+    measures = observed(a_delivery_plan(batch_message_count=10), queues).measures
+    expected = {"send": 0.003, "receive": 0.001, "delete": 0.002}
+    assert {name: value for name, value in measures.items() if name.startswith("idle_")} == {
+        f"idle_{action}_seconds_batch_{batch}": pytest.approx(expected[action])
+        for action in expected
+        for batch in (1, 2, 5, 10)
+    }
+
+
+def test_idle_requests_take_a_tenth_of_the_time_at_most() -> None:
+    """On a slow queue a run measures fewer batches, another one first each time; what is billed twice is left out."""
+    plan = a_delivery_plan(size=9000, batch_message_count=1)
+    seen = set()
+    for seed in range(3):
+        queues = MemoryQueues(send_seconds=0.06, receive_seconds=0.06, delete_seconds=0.06)
+        measures = observed(dataclasses.replace(plan, seed=seed), queues).measures
+        batches = {int(name.rpartition("_")[2]) for name in measures if name.startswith("idle_send_")}
+        assert len(batches) == 2  # of 0.18 s each, in a tenth of 4 s
+        seen |= batches
+    assert seen == {1, 2, 5}
+
+
+def test_a_cold_delivery_is_timed_when_connections_were_idle() -> None:
+    """The first message after a pause goes over a connection of its own; right after a run none is cold."""
+
+    async def story(clock: VirtualClock) -> list[Outcome[SqsDeliverySetting]]:
+        probe = a_probe(MemoryQueues(send_seconds=0.03, receive_seconds=0.01), clock)
+        outcomes = [await probe.run(a_delivery_plan()), await probe.run(a_delivery_plan())]
+        await asyncio.sleep(60.0)
+        return [*outcomes, await probe.run(a_delivery_plan())]
+
+    measures = [outcome.measures for outcome in virtually(story) if isinstance(outcome, Observation)]
+    cold = [measured.get("cold_delivery_seconds") for measured in measures]
+    assert cold == [pytest.approx(0.04), None, pytest.approx(0.04)]
+
+
+def test_a_slow_start_is_within_the_plans_time() -> None:
+    """Making the queue ready and measuring share one limit of time."""
+
+    class SlowToStart(MemoryQueues):
+        async def find_queue(self, name: str) -> str:
+            await asyncio.sleep(3.0)
+            return await super().find_queue(name)
+
+    queues = SlowToStart()
+    queues.attributes[NAME] = {}
+
+    async def story(clock: VirtualClock) -> float:
+        await a_probe(queues, clock).run(a_delivery_plan())
+        return clock.monotonic_seconds()
+
+    assert virtually(story) <= 4.0 + 1e-6
+    assert queues.counts["send"] > 0
+
+
+def test_a_cancelled_run_says_what_it_used() -> None:
+    """What a stopped daemon did not spend can be given back."""
+    queues = MemoryQueues()
+
+    async def story(clock: VirtualClock) -> Cost:
+        probe = a_probe(queues, clock)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2.0):
+                await probe.run(a_delivery_plan())
+        return probe.used
+
+    used = virtually(story)
+    assert used.request_count == pytest.approx(queues.request_count, abs=6)  # those under way, once each
+    assert 0 < used.transferred_bytes <= 2 * queues.sent_bytes + 2 * 2 * 100
+
+
 def test_latency_is_from_send_to_receive() -> None:
     """A message that finds a parked receiver takes the send and the receive, nothing more."""
     observation = observed(a_delivery_plan(send_rate_limit_messages_per_second=10), MemoryQueues())
@@ -107,7 +183,7 @@ def test_age_of_the_oldest_undeleted() -> None:
 def test_duplicates_are_counted_and_deleted() -> None:
     """A second copy is no goodput, and is deleted too."""
     queues = MemoryQueues()
-    queues.deliver_twice = True
+    queues.deliver_twice_at = 30
     measures = observed(a_delivery_plan(), queues).measures
     assert measures["duplicate_count"] == 1
     assert measures["received_count"] == measures["sent_count"] + 1
@@ -130,7 +206,7 @@ def test_bodies_have_the_size_of_the_context() -> None:
     for size, expected in ((1, 37), (1000, 1000)):
         queues = MemoryQueues()
         observation = observed(a_delivery_plan(size=size), queues)
-        assert queues.sent_bytes == expected * observation.measures["sent_count"]
+        assert queues.sent_sizes == {expected}
 
 
 def test_throttles_are_counted_and_borne() -> None:
@@ -319,8 +395,9 @@ def test_visibility_timeout_is_the_queues_own() -> None:
 
 def test_bytes_of_both_directions_are_told() -> None:
     """The budget pays for sending and for receiving."""
-    outcome = observed(a_delivery_plan(size=1000), MemoryQueues())
-    assert outcome.measures["attempted_bytes"] == 2 * 1000 * outcome.measures["sent_count"]
+    queues = MemoryQueues()
+    outcome = observed(a_delivery_plan(size=1000), queues)
+    assert outcome.measures["attempted_bytes"] == 2 * queues.sent_bytes > 0
 
 
 def test_steady_goodput_leaves_out_ramp_and_drain() -> None:

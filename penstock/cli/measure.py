@@ -19,7 +19,7 @@ from penstock.units import format_seconds
 
 if TYPE_CHECKING:
     from penstock.trial.measurement_application import Sample
-    from penstock.trial.measurement_series import MeasurementSeries, Mode, Task
+    from penstock.trial.measurement_series import Mode, ModeResult, Task
 
 _MODES = ("blast", "rate-controlled", "advised")  # those of penstock.trial, which help does not import
 _RESCUED = "rescued"
@@ -96,21 +96,24 @@ def measure_sqs_delivery(*, as_json: bool, **given: Any) -> None:
     the timeout. In advised mode the queue is measured with some fifty messages first, and driven as penstock plans for
     it. In rescued mode blast is left to collapse, and then rescued with the sender going on.
 
-    On AWS every request is billed: the summary says how many there were. Ctrl-C ends a run early, removes its queue and
-    shows what there is.
+    On AWS every request is billed: the summary says how many there were. Ctrl-C, or a queue that no longer answers,
+    ends a run early; its queue is removed, and what was measured until then is shown.
     """
     task = _task(given)
     modes = _MODES if given["mode"] == "all" else (given["mode"],)
-    series, was_interrupted = asyncio.run(_measured(task, modes, given))
+    results, trouble, was_interrupted = asyncio.run(_measured(task, modes, given))
     document = {
         "was_interrupted": was_interrupted,
+        "trouble": trouble,
         "visibility_timeout_seconds": task.visibility_timeout_seconds,
-        "results": [result.document() for result in series.results],
+        "results": [result.document() for result in results],
     }
     if as_json:
         print_json(document)
-    else:
+    elif results or trouble is None:
         _show(document)
+    if trouble is not None:
+        raise TroubleError(trouble)
     if was_interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 
@@ -143,30 +146,33 @@ def _task(given: Mapping[str, Any]) -> Task:
 
 async def _measured(
     task: Task, modes: Sequence[str], given: Mapping[str, Any]
-) -> tuple[MeasurementSeries, bool]:
-    """All that was measured, and whether it was interrupted. Raises TroubleError."""
-    from penstock.probes.aws import open_message_queues
+) -> tuple[Sequence[ModeResult], str | None, bool]:
+    """What was measured, also when it ended early: why it could not go on, and whether it was interrupted."""
+    from penstock.probes.aws import Access, open_message_queues
     from penstock.probes.outside import RequestError
     from penstock.trial.measurement_application import MeasurementError
     from penstock.trial.measurement_series import MeasurementSeries, Mode
 
+    access = Access(
+        region=given["region"] or _LOCAL_REGION,
+        endpoint_url=given["endpoint_url"],
+        profile=given["profile"],
+    )
+    results: Sequence[ModeResult] = ()
     try:
-        async with open_message_queues(
-            region=given["region"] or _LOCAL_REGION,
-            endpoint_url=given["endpoint_url"],
-            profile=given["profile"],
-        ) as queues:
+        async with open_message_queues(access) as queues:
             series = MeasurementSeries(queues, SystemClock(), task, _tell)
+            results = series.results
             working = asyncio.create_task(series.run([Mode(mode) for mode in modes]))
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, working.cancel)
             try:
                 await working
             except asyncio.CancelledError:
-                return series, True
-            return series, False
+                return results, None, True
     except (MeasurementError, RequestError) as trouble:
-        raise TroubleError(str(trouble)) from trouble
+        return results, str(trouble), False
+    return results, None, False
 
 
 def _tell(mode: Mode, sample: Sample) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
-from typing import Self
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Self, TypeVar
 
 from penstock.daemon.config import Configuration
-from penstock.probes.aws import open_message_queues, open_object_store
+from penstock.probes.aws import (
+    Access,
+    AwsMessageQueues,
+    AwsObjectStore,
+    open_message_queues,
+    open_object_store,
+)
 from penstock.probes.outside import MessageQueues, ObjectStore
 
-_PING_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting, long polls
+_SMALL_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting, attributes
+
+ClientT = TypeVar("ClientT")
 
 
 class AwsOutside:
@@ -23,8 +32,8 @@ class AwsOutside:
         self._configuration = configuration
         self._resources = AsyncExitStack()
         self._opening = asyncio.Lock()
-        self._stores: dict[str, ObjectStore] = {}
-        self._queues: dict[str, MessageQueues] = {}
+        self._stores: dict[str, AwsObjectStore] = {}
+        self._queues: dict[str, AwsMessageQueues] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -34,34 +43,35 @@ class AwsOutside:
 
     async def object_store(self, region: str) -> ObjectStore:
         """S3 in this region. Raises Denied when there are no usable credentials."""
-        async with self._opening:
-            if region not in self._stores:
-                aws = self._configuration.aws
-                threads = self._configuration.probes.s3_upload.thread_count_max
-                opened = open_object_store(
-                    region=region,
-                    endpoint_url=aws.s3_endpoint_url or None,
-                    profile=aws.profile or None,
-                    connection_count_max=threads + _PING_CONNECTION_COUNT,
-                    connect_timeout_seconds=aws.connect_timeout_seconds,
-                    read_timeout_seconds=aws.read_timeout_seconds,
-                )
-                self._stores[region] = await self._resources.enter_async_context(opened)
-            return self._stores[region]
+        aws, thread_count = self._configuration.aws, self._configuration.probes.s3_upload.thread_count_max
+        access = self._access(region, aws.s3_endpoint_url, thread_count)
+        return await self._opened(self._stores, access, open_object_store)
 
     async def message_queues(self, region: str) -> MessageQueues:
         """SQS in this region. Raises Denied when there are no usable credentials."""
+        aws, thread_count = self._configuration.aws, self._configuration.probes.sqs_delivery.thread_count_max
+        access = self._access(region, aws.sqs_endpoint_url, 3 * thread_count)
+        return await self._opened(self._queues, access, open_message_queues)
+
+    def _access(self, region: str, endpoint_url: str, thread_count: int) -> Access:
+        aws = self._configuration.aws
+        return Access(
+            region=region,
+            endpoint_url=endpoint_url or None,
+            profile=aws.profile or None,
+            connection_count_max=thread_count + _SMALL_CONNECTION_COUNT,
+            connect_timeout_seconds=aws.connect_timeout_seconds,
+            read_timeout_seconds=aws.read_timeout_seconds,
+        )
+
+    async def _opened(
+        self,
+        known: dict[str, ClientT],
+        access: Access,
+        open_client: Callable[[Access], AbstractAsyncContextManager[ClientT]],
+    ) -> ClientT:
+        """The client of the region, opened when it is not there yet."""
         async with self._opening:
-            if region not in self._queues:
-                aws = self._configuration.aws
-                threads = 3 * self._configuration.probes.sqs_delivery.thread_count_max
-                opened = open_message_queues(
-                    region=region,
-                    endpoint_url=aws.sqs_endpoint_url or None,
-                    profile=aws.profile or None,
-                    connection_count_max=threads + _PING_CONNECTION_COUNT,
-                    connect_timeout_seconds=aws.connect_timeout_seconds,
-                    read_timeout_seconds=aws.read_timeout_seconds,
-                )
-                self._queues[region] = await self._resources.enter_async_context(opened)
-            return self._queues[region]
+            if access.region not in known:
+                known[access.region] = await self._resources.enter_async_context(open_client(access))
+            return known[access.region]

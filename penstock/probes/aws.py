@@ -163,61 +163,36 @@ class Credentials:
     session_token: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where a service is, whose credentials are used, and how long it is waited for."""
+
+    region: str
+    endpoint_url: str | None = None  # None: AWS's own
+    profile: str | None = None
+    credentials: Credentials | None = None
+    connection_count_max: int = CONNECTION_COUNT_MAX
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS
+    read_timeout_seconds: float = READ_TIMEOUT_SECONDS
+
+
 @contextlib.asynccontextmanager
-async def open_object_store(
-    *,
-    region: str,
-    endpoint_url: str | None = None,
-    profile: str | None = None,
-    credentials: Credentials | None = None,
-    connection_count_max: int = CONNECTION_COUNT_MAX,
-    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
-    read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
-) -> AsyncIterator[AwsObjectStore]:
-    """S3 in this region, or at this endpoint. Raises Denied when there are no usable credentials."""
-    config = _config(
-        connection_count_max,
-        connect_timeout_seconds,
-        read_timeout_seconds,
-        s3={
-            "addressing_style": "path" if endpoint_url else "auto",
-            "payload_signing_enabled": False,
-            "us_east_1_regional_endpoint": "regional",
-        },
-    )
-    async with _open_client(
-        "s3",
-        region=region,
-        endpoint_url=endpoint_url,
-        profile=profile,
-        credentials=credentials,
-        config=config,
-    ) as client:
+async def open_object_store(access: Access) -> AsyncIterator[AwsObjectStore]:
+    """S3. Raises Denied when there are no usable credentials."""
+    options = {
+        "addressing_style": "path" if access.endpoint_url else "auto",
+        "payload_signing_enabled": False,
+        "us_east_1_regional_endpoint": "regional",
+    }
+    async with _open_client("s3", access, s3=options) as client:
         client.meta.events.register_last("before-parameter-build.s3", _stay_in_region)
         yield AwsObjectStore(client)
 
 
 @contextlib.asynccontextmanager
-async def open_message_queues(
-    *,
-    region: str,
-    endpoint_url: str | None = None,
-    profile: str | None = None,
-    credentials: Credentials | None = None,
-    connection_count_max: int = CONNECTION_COUNT_MAX,
-    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
-    read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
-) -> AsyncIterator[AwsMessageQueues]:
-    """SQS in this region, or at this endpoint. Raises Denied when there are no usable credentials."""
-    config = _config(connection_count_max, connect_timeout_seconds, read_timeout_seconds, s3=None)
-    async with _open_client(
-        "sqs",
-        region=region,
-        endpoint_url=endpoint_url,
-        profile=profile,
-        credentials=credentials,
-        config=config,
-    ) as client:
+async def open_message_queues(access: Access) -> AsyncIterator[AwsMessageQueues]:
+    """SQS. Raises Denied when there are no usable credentials."""
+    async with _open_client("sqs", access) as client:
         yield AwsMessageQueues(client)
 
 
@@ -348,16 +323,14 @@ class AwsMessageQueues:
         return _accepted_count(answer, "deleting messages")
 
 
-def _config(
-    connection_count_max: int,
-    connect_timeout_seconds: float,
-    read_timeout_seconds: float,
-    s3: dict[str, Any] | None,
-) -> AioConfig:
-    return AioConfig(
-        connect_timeout=connect_timeout_seconds,
-        read_timeout=read_timeout_seconds,
-        max_pool_connections=connection_count_max,
+@contextlib.asynccontextmanager
+async def _open_client(
+    service: str, access: Access, *, s3: Mapping[str, object] | None = None
+) -> AsyncIterator[Any]:  # Any: aiobotocore makes its clients at run time
+    config = AioConfig(
+        connect_timeout=access.connect_timeout_seconds,
+        read_timeout=access.read_timeout_seconds,
+        max_pool_connections=access.connection_count_max,
         retries={"total_max_attempts": 1, "mode": "standard"},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
@@ -371,31 +344,19 @@ def _config(
         },
         warm_up_loader_caches=True,  # reads botocore's large JSON outside the event loop
     )
-
-
-@contextlib.asynccontextmanager
-async def _open_client(
-    service: str,
-    *,
-    region: str,
-    endpoint_url: str | None,
-    profile: str | None,
-    credentials: Credentials | None,
-    config: AioConfig,
-) -> AsyncIterator[Any]:
-    explicit = (
-        {
-            "aws_access_key_id": credentials.access_key,
-            "aws_secret_access_key": credentials.secret_key,
-            "aws_session_token": credentials.session_token,
-        }
-        if credentials
-        else {}
-    )
+    explicit = access.credentials and {
+        "aws_access_key_id": access.credentials.access_key,
+        "aws_secret_access_key": access.credentials.secret_key,
+        "aws_session_token": access.credentials.session_token,
+    }
     async with contextlib.AsyncExitStack() as stack:
         with _told(f"setting up the client for {service}"):
-            opening = AioSession(profile=profile).create_client(
-                service, region_name=region, endpoint_url=endpoint_url, config=config, **explicit
+            opening = AioSession(profile=access.profile).create_client(
+                service,
+                region_name=access.region,
+                endpoint_url=access.endpoint_url,
+                config=config,
+                **(explicit or {}),
             )
             client = await stack.enter_async_context(opening)
         yield client

@@ -22,6 +22,7 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.probes.aws import (
+    Access,
     AwsMessageQueues,
     AwsObjectStore,
     Credentials,
@@ -59,7 +60,7 @@ async def object_store() -> AsyncIterator[tuple[AwsObjectStore, S3Service]]:
     service.shelf.create_bucket("bucket")
     async with (
         serving(s3_application(service)) as url,
-        open_object_store(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as store,
+        open_object_store(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as store,
     ):
         yield store, service
 
@@ -70,7 +71,7 @@ async def message_queues() -> AsyncIterator[AwsMessageQueues]:
     service = SqsService(QUEUE, clock=SystemClock(), seed=1)
     async with (
         serving(sqs_application(service)) as url,
-        open_message_queues(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as queues,
+        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
     ):
         yield queues
 
@@ -108,11 +109,13 @@ def xml(code: str, more: str = "") -> str:
 async def put_at(url: str, body: bytes = b"x") -> None:
     """Put one object with a client of its own."""
     async with open_object_store(
-        region=REGION,
-        endpoint_url=url,
-        credentials=CREDENTIALS,
-        connect_timeout_seconds=0.5,
-        read_timeout_seconds=1.0,
+        Access(
+            region=REGION,
+            endpoint_url=url,
+            credentials=CREDENTIALS,
+            connect_timeout_seconds=0.5,
+            read_timeout_seconds=1.0,
+        )
     ) as store:
         await store.put_object("bucket", "key", body)
 
@@ -173,7 +176,7 @@ async def test_answers_of_sqs(status: int, code: str, kind: type[RequestError], 
     oracle = Oracle(status, json.dumps({"__type": code, "message": "why"}), headers)
     async with (
         oracle.serving() as url,
-        open_message_queues(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as queues,
+        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
     ):
         with pytest.raises(RequestError) as caught:
             await queues.send(url + "/1/queue", ["body"])
@@ -248,10 +251,10 @@ async def test_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     with pytest.raises(Denied, match="give the instance a role"):
-        async with open_object_store(region=REGION, endpoint_url="http://127.0.0.1:9") as store:
+        async with open_object_store(Access(region=REGION, endpoint_url="http://127.0.0.1:9")) as store:
             await store.put_object("bucket", "key", b"x")
     with pytest.raises(Denied, match="profile"):
-        async with open_object_store(region=REGION, profile="nobody"):
+        async with open_object_store(Access(region=REGION, profile="nobody")):
             pass
 
 
@@ -304,7 +307,7 @@ async def test_connections_are_kept() -> None:
     application.router.add_route("*", "/{path:.*}", answer)
     async with (
         serving(application) as url,
-        open_object_store(region=REGION, endpoint_url=url, credentials=CREDENTIALS) as store,
+        open_object_store(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as store,
     ):
         for _ in range(5):
             await store.put_object("bucket", "key", bytes(100 * KiB))

@@ -97,6 +97,28 @@ def test_an_interruption_removes_the_queue_and_shows_what_there_is(endpoint_url:
     assert queues_left(endpoint_url) == []
 
 
+def test_trouble_in_a_later_mode_keeps_what_was_measured(endpoint_url: str) -> None:
+    """A queue that somebody deletes ends the run with exit code 1, and with the results until then."""
+    words = ["measure", "sqs-delivery", "--endpoint-url", endpoint_url, "--seconds", "2s", "--json"]
+    with subprocess.Popen(
+        [*PENSTOCK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        assert process.stderr is not None
+        while "rate-controlled" not in process.stderr.readline():
+            pass
+        (url,) = queues_left(endpoint_url)
+        client: Any = boto3.client("sqs", region_name="lab-1", endpoint_url=endpoint_url)
+        client.delete_queue(QueueUrl=url)
+        client.close()
+        out, rest = process.communicate(timeout=60)
+    assert process.returncode == 1
+    document = json.loads(out)
+    assert [result["mode"] for result in document["results"]] == ["blast", "rate-controlled"]
+    assert document["results"][0]["deleted_count"] > 0
+    assert document["trouble"].split(" (")[0] in rest
+    assert "does not exist" in document["trouble"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [

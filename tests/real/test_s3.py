@@ -11,7 +11,7 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.lab.link import LinkTruth
 from penstock.models.s3_upload import S3UploadSetting
-from penstock.probes.aws import AwsObjectStore, Credentials, open_object_store
+from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
 from penstock.probes.s3_upload import S3UploadProbe, incompressible_payload
 from penstock.trial.stage import CREDENTIALS
@@ -37,7 +37,7 @@ SLOW = LinkTruth(
 
 @contextlib.asynccontextmanager
 async def store_at(url: str, credentials: Credentials = KEY) -> AsyncIterator[AwsObjectStore]:
-    async with open_object_store(region=REGION, endpoint_url=url, credentials=credentials) as store:
+    async with open_object_store(Access(region=REGION, endpoint_url=url, credentials=credentials)) as store:
         yield store
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.probes.aws import AwsMessageQueues, Credentials, open_message_queues
+from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
 from penstock.probes.outside import Missing, ReceivedMessage, Refused
 from penstock.probes.sqs_delivery import SqsDeliveryProbe
 from penstock.units import KiB, MiB
@@ -24,7 +24,7 @@ UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no 
 @contextlib.asynccontextmanager
 async def queues_at(url: str) -> AsyncIterator[AwsMessageQueues]:
     key = Credentials(access_key="any", secret_key="any")  # noqa: S106  # this server checks none
-    async with open_message_queues(region=REGION, endpoint_url=url, credentials=key) as queues:
+    async with open_message_queues(Access(region=REGION, endpoint_url=url, credentials=key)) as queues:
         yield queues
 
 

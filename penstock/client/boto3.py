@@ -15,21 +15,18 @@ TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from typing import Any
 
-MULTIPART_THRESHOLD_BYTES = 8 << 20  # what boto3 does by itself
-
 
 def transfer_config(object_size_bytes: int, *, advice: Advice | None = None, **demand: object) -> Any:
     """The `boto3.s3.transfer.TransferConfig` for uploads of this size.
 
     The client needs a connection for each thread: see `client_config`. The classic transfer manager is asked
-    for, because the one on the CRT ignores the number of threads.
+    for, because the one on the CRT ignores the number of threads. Each `upload_file` has threads of its own: state
+    `object_count` when several run at a time, and they share what is advised for all of them.
     """
     from boto3.s3.transfer import TransferConfig
 
-    return TransferConfig(
-        **transfer_arguments(advice or advise("s3_upload", object_size_bytes, **demand)),
-        preferred_transfer_client="classic",
-    )
+    advice = advice or advise("s3_upload", object_size_bytes, **demand)
+    return TransferConfig(**transfer_arguments(advice, object_size_bytes))
 
 
 def client_config(object_size_bytes: int, *, advice: Advice | None = None, **demand: object) -> Any:
@@ -40,16 +37,12 @@ def client_config(object_size_bytes: int, *, advice: Advice | None = None, **dem
     return Config(max_pool_connections=connection_pool_count(advice))
 
 
-def transfer_arguments(advice: Advice) -> dict[str, int]:
-    """The advice in the words of `TransferConfig`."""
-    setting = advice.setting
-    return {
-        "max_concurrency": int(setting["thread_count"]),
-        "multipart_chunksize": int(setting["part_size_bytes"]),
-        "multipart_threshold": int(
-            advice.derived.get("multipart_threshold_bytes", MULTIPART_THRESHOLD_BYTES)
-        ),
-    }
+def transfer_arguments(advice: Advice, object_size_bytes: int | None = None) -> dict[str, Any]:
+    """The advice in the words of `TransferConfig`; for an object of another size nearby when one is stated."""
+    from penstock.client.targets.python_sdks import BOTO3
+    from penstock.client.targets.target import translate
+
+    return translate(BOTO3, advice.document, object_size_bytes=object_size_bytes).groups()["TransferConfig"]
 
 
 def connection_pool_count(advice: Advice) -> int:

@@ -168,6 +168,7 @@ def test_boto3_gets_a_connection_for_each_thread(tmp_path: Path) -> None:
         "max_concurrency": 10,
         "multipart_chunksize": 8 * MiB,
         "multipart_threshold": 8 * MiB,
+        "preferred_transfer_client": "classic",
     }
     assert connection_pool_count(default) == 10
     assert connection_pool_count(an_adviser(tmp_path).advise("sqs_delivery", 1024)) == 10

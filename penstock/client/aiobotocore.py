@@ -1,0 +1,42 @@
+"""Knows how advice is put into aiobotocore, which is imported only when it is used.
+
+from penstock.client import aiobotocore as advised
+
+config, parts = advised.client_config(size_bytes), advised.part_arguments(size_bytes)
+async with session.create_client("s3", config=config) as s3:
+    room = asyncio.Semaphore(parts["part_concurrency"])
+
+It has no transfer manager, so parts and how many of them move at a time are the application's own. Inside a running
+event loop, ask first (`await penstock.client.asyncio_client.advise(...)`) and pass the answer as `advice`.
+"""
+
+from __future__ import annotations
+
+from penstock.client.advice import Advice, advise
+from penstock.client.boto3 import connection_pool_count
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def client_config(object_size_bytes: int, *, advice: Advice | None = None, **demand: object) -> Any:
+    """The `aiobotocore.config.AioConfig` with a connection for each advised task; merge it with your own."""
+    from aiobotocore.config import AioConfig
+
+    advice = advice or advise("s3_upload", object_size_bytes, **demand)
+    return AioConfig(max_pool_connections=connection_pool_count(advice))
+
+
+def part_arguments(
+    object_size_bytes: int, *, advice: Advice | None = None, **demand: object
+) -> dict[str, int]:
+    """How to split: `part_size_bytes`, from `multipart_threshold_bytes` on; and how much to do at a time.
+
+    `part_concurrency` is of each object, `object_concurrency` how many objects.
+    """
+    from penstock.client.targets.python_sdks import AIOBOTOCORE
+    from penstock.client.targets.target import APPLICATION, translate
+
+    advice = advice or advise("s3_upload", object_size_bytes, **demand)
+    return translate(AIOBOTOCORE, advice.document, object_size_bytes=object_size_bytes).groups()[APPLICATION]

@@ -1,0 +1,151 @@
+"""Knows what a piece of advice asks of any client, within the limits of S3 and SQS, before it is put into words.
+
+S3: 10,000 parts of 5 MiB (the last may be smaller) to 5 GiB, and single PUTs of up to 5 GiB
+(docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html). SQS: 10 messages a request, polls of up to 20 s, time-outs
+of up to 12 h (docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html).
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple, Union
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+MiB = 1 << 20
+GiB = 1 << 30
+PART_COUNT_MAX = 10_000
+PART_SIZE_BYTES_MIN = 5 * MiB
+PART_SIZE_BYTES_MAX = 5 * GiB
+SINGLE_PUT_BYTES_MAX = 5 * GiB
+BATCH_MESSAGE_COUNT_MAX = 10
+WAIT_TIME_SECONDS_MAX = 20
+VISIBILITY_TIMEOUT_SECONDS_MAX = 12 * 3600
+
+
+class Upload(NamedTuple):
+    """How to upload objects of a size. What is None was not advised, or is not wanted.
+
+    `thread_count` is the number of requests in flight over all objects that move at a time.
+    """
+
+    object_size_bytes: int
+    object_count: int
+    thread_count: int
+    part_size_bytes: int
+    multipart_threshold_bytes: int
+    connection_pool_count: int
+    rate_limit_bytes_per_second: int | None = None
+    hedge_timeout_seconds: float | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether an object goes in one request."""
+        return self.part_size_bytes >= self.object_size_bytes
+
+    @property
+    def object_concurrency(self) -> int:
+        """Objects to move at a time: every thread has one of its own where they are not split."""
+        return self.thread_count if self.is_whole else min(self.object_count, self.thread_count)
+
+    @property
+    def part_concurrency(self) -> int:
+        """Parts of one object to move at a time; times the objects never more than the threads."""
+        return max(1, self.thread_count // self.object_concurrency)
+
+
+class Delivery(NamedTuple):
+    """How to drive a queue. A window or a rate that is None is none."""
+
+    sender_thread_count: int
+    receiver_thread_count: int
+    deleter_thread_count: int
+    batch_message_count: int
+    connection_pool_count: int
+    send_rate_limit_messages_per_second: float | None = None
+    send_window_message_count: int | None = None
+    receive_window_message_count: int | None = None
+    wait_time_seconds: int | None = None
+    visibility_timeout_seconds: int | None = None
+    batch_linger_seconds: float | None = None
+    receive_pause_at_oldest_undeleted_seconds: float | None = None
+
+    @property
+    def in_flight_message_count(self) -> int:
+        """Messages that may be received and not yet deleted: the window, else what the receivers can hold."""
+        held = self.receiver_thread_count * self.batch_message_count
+        return max(self.batch_message_count, self.receive_window_message_count or held)
+
+
+Advised = Union[Upload, Delivery]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
+
+
+def upload_of(document: Mapping[str, Any], *, object_size_bytes: int | None = None) -> Upload:
+    """The upload that an answer of the socket advises, as S3 accepts it.
+
+    `object_size_bytes` is the object's own size where the advice is for another one nearby. The threshold agrees with
+    the part size: what is to be split is at or above it, what is to go whole is below.
+    """
+    setting, derived = document["setting"], document["derived"]
+    size = max(1, object_size_bytes or document["payload_size_bytes"])
+    part = legal_part_size_bytes(int(setting["part_size_bytes"]), size)
+    threads = max(1, int(setting["thread_count"]))
+    limit, hedge = derived.get("rate_limit_bytes_per_second"), derived.get("hedge_timeout_seconds")
+    return Upload(
+        object_size_bytes=size,
+        object_count=max(1, int(document.get("demand", {}).get("object_count", 1))),
+        thread_count=threads,
+        part_size_bytes=part,
+        multipart_threshold_bytes=_threshold_bytes(
+            derived.get("multipart_threshold_bytes", part), part, size
+        ),
+        connection_pool_count=max(threads, int(derived.get("connection_pool_count", 0))),
+        rate_limit_bytes_per_second=max(1, int(limit)) if limit else None,
+        hedge_timeout_seconds=float(hedge) if hedge else None,
+    )
+
+
+def delivery_of(document: Mapping[str, Any]) -> Delivery:
+    """The way to drive a queue that an answer of the socket advises, as SQS accepts it."""
+    setting, derived = document["setting"], document["derived"]
+    threads = {
+        name: max(1, int(setting[name]))
+        for name in ("sender_thread_count", "receiver_thread_count", "deleter_thread_count")
+    }
+    wait, timeout = derived.get("wait_time_seconds"), derived.get("visibility_timeout_seconds")
+    return Delivery(
+        **threads,
+        batch_message_count=min(max(1, int(setting["batch_message_count"])), BATCH_MESSAGE_COUNT_MAX),
+        connection_pool_count=max(sum(threads.values()), int(derived.get("connection_pool_count", 0))),
+        send_rate_limit_messages_per_second=setting.get("send_rate_limit_messages_per_second") or None,
+        send_window_message_count=int(setting.get("send_window_message_count", 0)) or None,
+        receive_window_message_count=int(setting.get("receive_window_message_count", 0)) or None,
+        wait_time_seconds=None if wait is None else min(max(0, ceil(wait)), WAIT_TIME_SECONDS_MAX),
+        visibility_timeout_seconds=(
+            None if timeout is None else min(max(1, ceil(timeout)), VISIBILITY_TIMEOUT_SECONDS_MAX)
+        ),
+        batch_linger_seconds=derived.get("batch_linger_seconds"),
+        receive_pause_at_oldest_undeleted_seconds=derived.get("receive_pause_at_oldest_undeleted_seconds"),
+    )
+
+
+def legal_part_size_bytes(wanted_bytes: int, object_size_bytes: int) -> int:
+    """The nearest part size that S3 accepts for this object; what the limit on parts forces is whole MiB."""
+    least = ceil(object_size_bytes / PART_COUNT_MAX)
+    if wanted_bytes < least:
+        wanted_bytes = ceil(least / MiB) * MiB
+    return min(max(wanted_bytes, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX)
+
+
+def stated(advised: Advised) -> tuple[str, ...]:
+    """The fields that a client has to be told, or has to be known not to understand."""
+    given = {"object_size_bytes", "object_count"}  # what was asked about, not what is advised
+    return tuple(name for name, value in advised._asdict().items() if value is not None and name not in given)
+
+
+def _threshold_bytes(wanted_bytes: float, part_size_bytes: int, object_size_bytes: int) -> int:
+    if part_size_bytes < object_size_bytes:
+        return min(max(int(wanted_bytes), PART_SIZE_BYTES_MIN), object_size_bytes, SINGLE_PUT_BYTES_MAX)
+    return min(max(int(wanted_bytes), object_size_bytes + 1), SINGLE_PUT_BYTES_MAX)

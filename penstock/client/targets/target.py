@@ -1,0 +1,120 @@
+"""Knows what every target has: options in its own words, what it cannot be told, and how both are written down.
+
+A `Target` is a row of the table in `table.py`. Its `say` is a pure function from what is advised to the options that
+carry it; its writers turn the options into lines that can be piped, evaluated or pasted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.client.targets.advised import Advised, delivery_of, stated, upload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+APPLICATION = "application"
+"""The group of what no option of a library carries, because the application's own code is where it happens."""
+
+
+class Option(NamedTuple):
+    """One option as its client spells it, and the fields of the advice that it carries."""
+
+    group: str  # what it is an option of; "" where there is only one such thing
+    name: str
+    value: Any  # text, a number, or for a nested option a document
+    fields: tuple[str, ...]
+
+
+class Translation(NamedTuple):
+    """One piece of advice in the words of one client; `inexpressible` has a reason for each field that is missing."""
+
+    options: tuple[Option, ...]
+    inexpressible: Mapping[str, str]
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """The options by group and name."""
+        found: dict[str, dict[str, Any]] = {}
+        for option in self.options:
+            found.setdefault(option.group, {})[option.name] = option.value
+        return found
+
+    def named(self) -> dict[str, Any]:
+        """The options as a document: those of no group beside the groups."""
+        groups = self.groups()
+        return {**groups.pop("", {}), **groups}
+
+
+class Target(NamedTuple):
+    """One kind of client. The first of its writers is its usual form; `comment` begins a remark in its files."""
+
+    name: str
+    operation: str  # "s3_upload" or "sqs_delivery"
+    purpose: str  # one line for the list
+    say: Callable[[Any], Iterable[Option]]  # Any: an Upload or a Delivery, as the operation says
+    reasons: Mapping[str, str]  # for each field that it may be unable to express
+    writers: Mapping[str, Callable[[Translation], list[str]]]
+    comment: str = "#"
+
+
+def translate(
+    target: Target, document: Mapping[str, Any], *, object_size_bytes: int | None = None
+) -> Translation:
+    """An answer of the socket in the words of a target. Raises KeyError when the answer lacks a setting."""
+    if target.operation == "s3_upload":
+        advised: Advised = upload_of(document, object_size_bytes=object_size_bytes)
+    else:
+        advised = delivery_of(document)
+    options = tuple(target.say(advised))
+    told = {field for option in options for field in option.fields}
+    missing = [field for field in stated(advised) if field not in told]
+    return Translation(options, {field: target.reasons[field] for field in missing})
+
+
+def flags(joint: str, *, prefix: str = "") -> Callable[[Translation], list[str]]:
+    """A writer of command line flags: `prefix` comes before a name, `joint` between it and its value."""
+
+    def write(translation: Translation) -> list[str]:
+        return [
+            " ".join(
+                f"{prefix}{option.name}{joint}{shlex.quote(str(option.value))}"
+                for option in translation.options
+            )
+        ]
+
+    return write
+
+
+def environment(name_of: Callable[[str], str]) -> Callable[[Translation], list[str]]:
+    """A writer of lines that a shell evaluates; `name_of` gives the variable of an option."""
+
+    def write(translation: Translation) -> list[str]:
+        return [
+            f"export {name_of(option.name)}={shlex.quote(str(option.value))}"
+            for option in translation.options
+        ]
+
+    return write
+
+
+def assignments(joint: str, *, prefix: str = "") -> Callable[[Translation], list[str]]:
+    """A writer of a file with one option a line."""
+
+    def write(translation: Translation) -> list[str]:
+        return [f"{prefix}{option.name}{joint}{option.value}" for option in translation.options]
+
+    return write
+
+
+def python_calls(translation: Translation) -> list[str]:
+    """A writer of Python: each group is a call, and what is the application's own are variables."""
+    lines = []
+    for group, options in translation.groups().items():
+        if group in {"", APPLICATION}:
+            lines += [f"{name} = {value!r}" for name, value in options.items()]
+        else:
+            arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
+            lines.append(f"{group}({arguments})")
+    return lines

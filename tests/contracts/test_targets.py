@@ -1,0 +1,132 @@
+"""What every row of the table of targets owes: each field expressed or excused, options legal, every form usable."""
+
+import ast
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from penstock.client.targets.advised import delivery_of, stated, upload_of
+from penstock.client.targets.table import TARGETS
+from penstock.client.targets.target import Target, Translation, translate
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.units import GiB, KiB, MiB
+from penstock.vocabulary import knobs
+
+UPLOAD: dict[str, Any] = {
+    "operation": "s3_upload",
+    "payload_size_bytes": GiB,
+    "setting": {"thread_count": 12, "part_size_bytes": 16 * MiB},
+    "derived": {
+        "connection_pool_count": 13,
+        "multipart_threshold_bytes": 16 * MiB,
+        "memory_bytes": 192 * MiB,
+        "crt_target_gbps": 4.8,
+        "request_rate_per_second": 6.0,
+        "hedge_timeout_seconds": 3.1,
+        "rate_limit_bytes_per_second": 50e6,
+    },
+    "demand": {"object_count": 1},
+}
+DELIVERY: dict[str, Any] = {
+    "operation": "sqs_delivery",
+    "payload_size_bytes": KiB,
+    "setting": {
+        "sender_thread_count": 4,
+        "receiver_thread_count": 6,
+        "deleter_thread_count": 5,
+        "batch_message_count": 10,
+        "send_rate_limit_messages_per_second": 525.0,
+        "send_window_message_count": 300,
+        "receive_window_message_count": 200,
+    },
+    "derived": {
+        "connection_pool_count": 17,
+        "wait_time_seconds": 20.0,
+        "visibility_timeout_seconds": 30.0,
+        "batch_linger_seconds": 0.02,
+        "receive_pause_at_oldest_undeleted_seconds": 12.0,
+        "usd_per_million_messages": 0.12,
+    },
+}
+DOCUMENTS = {"s3_upload": UPLOAD, "sqs_delivery": DELIVERY}
+SMALL = UPLOAD | {"payload_size_bytes": 64 * KiB}
+MANY = UPLOAD | {"demand": {"object_count": 4}}
+
+every_target = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+
+
+def said(target: Target, document: dict[str, Any] | None = None) -> Translation:
+    return translate(target, document or DOCUMENTS[target.operation])
+
+
+def test_every_knob_of_a_setting_is_one_that_clients_are_told() -> None:
+    """A knob that a model gains is not passed over in silence."""
+    assert set(knobs(S3UploadSetting)) <= set(stated(upload_of(UPLOAD)))
+    assert set(knobs(SqsDeliverySetting)) <= set(stated(delivery_of(DELIVERY)))
+
+
+@every_target
+def test_each_field_is_expressed_or_excused_with_a_reason(target: Target) -> None:
+    """Nothing is dropped: what no option carries has a sentence, and what one carries has none."""
+    translation = said(target)
+    told = {field for option in translation.options for field in option.fields}
+    fields = stated(upload_of(UPLOAD) if target.operation == "s3_upload" else delivery_of(DELIVERY))
+    assert told | set(translation.inexpressible) == set(fields)
+    assert not told & set(translation.inexpressible)
+    assert all(len(reason) > 10 for reason in translation.inexpressible.values())
+
+
+@every_target
+def test_options_are_distinct_and_have_values(target: Target) -> None:
+    """No option is said twice, and none is left empty."""
+    options = said(target).options
+    assert options
+    names = [(option.group, option.name) for option in options]
+    assert len(set(names)) == len(names)
+    assert all(option.value not in {None, ""} for option in options if not isinstance(option.value, dict))
+
+
+@every_target
+def test_every_form_holds_every_value(target: Target) -> None:
+    """Whatever form is asked for, no option is lost on the way."""
+    translation = said(target)
+    values = [value for option in translation.options for value in _leaves(option.value)]
+    for form, write in target.writers.items():
+        text = "\n".join(write(translation))
+        assert not [value for value in values if str(value) not in text], form
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else [value]
+
+
+@every_target
+def test_what_a_shell_evaluates_is_words_and_assignments(target: Target) -> None:
+    """Flags are one line; environment lines are exports; commands have no quotes to go wrong."""
+    translation = said(target)
+    forms = {form: write(translation) for form, write in target.writers.items()}
+    assert len(forms.get("flags", [""])) == 1
+    assert all(len(shlex.split(line)) >= 1 for line in forms.get("flags", ["x"]))
+    assert all(re.fullmatch(r"export [A-Z0-9_]+=\S+", line) for line in forms.get("env", []))
+    assert all(line.startswith("aws configure set ") for line in forms.get("commands", []))
+
+
+@every_target
+def test_small_objects_and_several_at_a_time_can_be_said(target: Target) -> None:
+    """Threads become objects in flight where objects are not split, or are several; never more than advised."""
+    if target.operation != "s3_upload":
+        return
+    for document, objects in ((SMALL, 12), (MANY, 4)):
+        advised = upload_of(document)
+        assert advised.object_concurrency == objects
+        assert advised.object_concurrency * advised.part_concurrency <= advised.thread_count
+        assert said(target, document).options
+
+
+@pytest.mark.parametrize("name", ["boto3", "aiobotocore", "awscrt", "s3fs", "pyarrow", "boto3-sqs", "celery"])
+def test_fragments_of_python_are_python(name: str) -> None:
+    """What is pasted into a program can be parsed."""
+    ast.parse("\n".join(TARGETS[name].writers["config"](said(TARGETS[name]))))

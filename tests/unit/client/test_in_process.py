@@ -1,0 +1,97 @@
+"""Advice inside a Python program: real configuration objects where the library is here, plain arguments elsewhere."""
+
+import subprocess
+import sys
+
+import pytest
+
+from penstock.client import aiobotocore, awscrt, boto3, s3fs
+from penstock.client.advice import Advice
+from penstock.units import GiB, MiB
+
+UNEXPIRED = "2999-01-01T00:00:00Z"
+
+
+def an_advice(basis: str = "measured", objects: int = 1) -> Advice:
+    return Advice(
+        {
+            "operation": "s3_upload",
+            "payload_size_bytes": GiB,
+            "setting": {"thread_count": 24, "part_size_bytes": 16 * MiB},
+            "derived": {"connection_pool_count": 25, "multipart_threshold_bytes": 16 * MiB},
+            "basis": basis,
+            "explanation": "",
+            "expires_at": UNEXPIRED,
+            "demand": {"object_count": objects},
+        }
+    )
+
+
+def test_boto3_gets_a_transfer_config_on_the_classic_manager() -> None:
+    """The real class takes it, with threads, parts and the manager that obeys them."""
+    config = boto3.transfer_config(GiB, advice=an_advice())
+    assert (config.max_concurrency, config.multipart_chunksize) == (24, 16 * MiB)
+    assert config.preferred_transfer_client == "classic"
+    assert boto3.client_config(GiB, advice=an_advice()).max_pool_connections == 25
+
+
+def test_uploads_that_run_at_a_time_share_the_threads() -> None:
+    """Six uploads have four threads each, and one pool for all."""
+    advice = an_advice(objects=6)
+    assert boto3.transfer_config(GiB, advice=advice).max_concurrency == 4
+    assert boto3.client_config(GiB, advice=advice).max_pool_connections == 25
+
+
+def test_aiobotocore_gets_a_pool_and_the_numbers_for_a_semaphore() -> None:
+    """The real AioConfig takes the pool."""
+    assert aiobotocore.client_config(GiB, advice=an_advice()).max_pool_connections == 25
+    assert aiobotocore.part_arguments(GiB, advice=an_advice()) == {
+        "object_concurrency": 1,
+        "part_concurrency": 24,
+        "part_size_bytes": 16 * MiB,
+        "multipart_threshold_bytes": 16 * MiB,
+    }
+
+
+def test_the_crt_gets_its_target_and_exactly_the_connections() -> None:
+    """0.4 Gbit/s for each of 24 connections."""
+    assert awscrt.client_arguments(GiB, advice=an_advice()) == {
+        "throughput_target_gbps": 9.6,
+        "max_active_connections_override": 24,
+        "part_size": 16 * MiB,
+        "multipart_upload_threshold": 16 * MiB,
+    }
+
+
+def test_s3fs_gets_what_its_file_system_and_its_calls_take() -> None:
+    """Part size with the file system for streams, and with each call for whole files."""
+    assert s3fs.filesystem_arguments(GiB, advice=an_advice()) == {
+        "max_concurrency": 24,
+        "default_block_size": 16 * MiB,
+        "config_kwargs": {"max_pool_connections": 25},
+    }
+    assert s3fs.put_arguments(GiB, advice=an_advice()) == {"chunksize": 16 * MiB}
+
+
+def test_without_advice_libraries_with_rules_of_their_own_are_left_alone() -> None:
+    """boto3's defaults are not advice for the CRT or for s3fs."""
+    default = an_advice(basis="default")
+    assert awscrt.client_arguments(GiB, advice=default) == {}
+    assert s3fs.filesystem_arguments(GiB, advice=default) == {}
+    assert s3fs.put_arguments(GiB, advice=default) == {}
+
+
+@pytest.mark.parametrize("module", ["boto3", "aiobotocore", "awscrt", "s3fs", "targets.table"])
+def test_an_adapter_imports_without_its_library_and_without_ours(module: str) -> None:
+    """An application's environment needs nothing but the standard library to import it."""
+    program = (
+        f"import sys, penstock.client.{module}; "
+        "print(*(m.partition('.')[0] for m in sys.modules if 'site-packages' in "
+        "(getattr(sys.modules[m], '__file__', None) or '')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & _foreign()
+
+
+def _foreign() -> set[str]:
+    return {"boto3", "botocore", "aiobotocore", "s3transfer", "awscrt", "s3fs", "aiohttp", "numpy", "msgspec"}

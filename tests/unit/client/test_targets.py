@@ -1,0 +1,363 @@
+"""Known answers: one upload and one queue in the words of every client, and what each cannot be told."""
+
+from typing import Any
+
+import pytest
+
+from penstock.client.targets.table import TARGETS
+from penstock.client.targets.target import Translation, translate
+from penstock.units import GiB, KiB, MiB
+
+PART = 16 * MiB
+
+
+def an_upload(
+    size: int = GiB, threads: int = 32, part: int = PART, objects: int = 1, **derived: float
+) -> dict[str, Any]:
+    """The answer of the socket, by naming only what matters."""
+    return {
+        "payload_size_bytes": size,
+        "setting": {"thread_count": threads, "part_size_bytes": part},
+        "derived": {"connection_pool_count": threads + 1, "multipart_threshold_bytes": part} | derived,
+        "demand": {"object_count": objects},
+    }
+
+
+def a_queue(window: int = 200, **derived: float) -> dict[str, Any]:
+    """Four senders, six receivers, five deleters, full batches."""
+    return {
+        "payload_size_bytes": KiB,
+        "setting": {
+            "sender_thread_count": 4,
+            "receiver_thread_count": 6,
+            "deleter_thread_count": 5,
+            "batch_message_count": 10,
+            "send_rate_limit_messages_per_second": 0.0,
+            "send_window_message_count": 0,
+            "receive_window_message_count": window,
+        },
+        "derived": {
+            "connection_pool_count": 17,
+            "wait_time_seconds": 20.0,
+            "visibility_timeout_seconds": 29.5,
+        }
+        | derived,
+    }
+
+
+def said(name: str, document: dict[str, Any]) -> Translation:
+    return translate(TARGETS[name], document)
+
+
+def written(name: str, form: str, document: dict[str, Any]) -> list[str]:
+    return TARGETS[name].writers[form](said(name, document))
+
+
+UPLOADS: dict[str, dict[str, Any]] = {
+    "boto3": {
+        "TransferConfig": {
+            "max_concurrency": 32,
+            "multipart_chunksize": PART,
+            "multipart_threshold": PART,
+            "preferred_transfer_client": "classic",
+        },
+        "Config": {"max_pool_connections": 33},
+        "application": {"object_concurrency": 1},
+    },
+    "aiobotocore": {
+        "AioConfig": {"max_pool_connections": 33},
+        "application": {
+            "object_concurrency": 1,
+            "part_concurrency": 32,
+            "part_size_bytes": PART,
+            "multipart_threshold_bytes": PART,
+        },
+    },
+    "awscrt": {
+        "S3Client": {
+            "throughput_target_gbps": 12.8,
+            "max_active_connections_override": 32,
+            "part_size": PART,
+            "multipart_upload_threshold": PART,
+        }
+    },
+    "s3fs": {
+        "S3FileSystem": {
+            "max_concurrency": 32,
+            "default_block_size": PART,
+            "config_kwargs": {"max_pool_connections": 33},
+        },
+        "put_file": {"chunksize": PART},
+        "application": {"object_concurrency": 1},
+    },
+    "aws-cli": {
+        "s3": {
+            "max_concurrent_requests": 32,
+            "multipart_chunksize": PART,
+            "multipart_threshold": PART,
+            "preferred_transfer_client": "classic",
+        }
+    },
+    "s5cmd": {"s5cmd": {"--numworkers": 1}, "cp": {"--concurrency": 32, "--part-size": 16}},
+    "rclone": {
+        "--transfers": 1,
+        "--s3-upload-concurrency": 32,
+        "--s3-chunk-size": "16Mi",
+        "--s3-upload-cutoff": "16Mi",
+    },
+    "mountpoint": {"--maximum-throughput-gbps": 12.8, "--write-part-size": PART},
+    "hadoop-s3a": {
+        "fs.s3a.threads.max": 32,
+        "fs.s3a.fast.upload.active.blocks": 32,
+        "fs.s3a.connection.maximum": 33,
+        "fs.s3a.multipart.size": PART,
+        "fs.s3a.multipart.threshold": PART,
+    },
+    "spark": {
+        "spark.hadoop.fs.s3a.threads.max": 32,
+        "spark.hadoop.fs.s3a.fast.upload.active.blocks": 32,
+        "spark.hadoop.fs.s3a.connection.maximum": 33,
+        "spark.hadoop.fs.s3a.multipart.size": PART,
+        "spark.hadoop.fs.s3a.multipart.threshold": PART,
+    },
+    "java-sdk-v2": {
+        "S3CrtAsyncClientBuilder": {
+            "maxConcurrency": 32,
+            "minimumPartSizeInBytes": PART,
+            "thresholdInBytes": PART,
+        },
+        "MultipartConfiguration": {
+            "apiCallBufferSizeInBytes": 32 * PART,
+            "minimumPartSizeInBytes": PART,
+            "thresholdInBytes": PART,
+        },
+        "NettyNioAsyncHttpClient": {"maxConcurrency": 33},
+    },
+    "go-transfermanager": {
+        "transfermanager.Options": {
+            "Concurrency": 32,
+            "PartSizeBytes": PART,
+            "MultipartUploadThreshold": PART,
+        },
+        "manager.Uploader": {"Concurrency": 32, "PartSize": PART},
+        "http.Transport": {"MaxIdleConnsPerHost": 33},
+    },
+    "rust-object-store": {
+        "BufWriter": {"with_capacity": PART, "with_max_concurrency": 32},
+        "WriteMultipart": {"wait_for_capacity": 32, "new_with_chunk_size": PART},
+        "ClientOptions": {"with_pool_max_idle_per_host": 33},
+        "obstore.put": {"max_concurrency": 32, "chunk_size": PART},
+    },
+    "duckdb": {
+        "s3_uploader_thread_limit": 32,
+        "s3_uploader_max_filesize": f"{10_000 * PART}B",
+        "s3_uploader_max_parts_per_file": 10_000,
+    },
+    "pyarrow": {"io_thread_count": 32},
+}
+
+OWN_LOOPS = {
+    "receive_message": {"MaxNumberOfMessages": 10, "WaitTimeSeconds": 20, "VisibilityTimeout": 30},
+    "application": {
+        "entries_per_batch": 10,
+        "sender_thread_count": 4,
+        "receiver_thread_count": 6,
+        "deleter_thread_count": 5,
+        "receive_window_message_count": 200,
+    },
+}
+QUEUES: dict[str, dict[str, Any]] = {
+    "boto3-sqs": {"Config": {"max_pool_connections": 17}, **OWN_LOOPS},
+    "aiobotocore-sqs": {"AioConfig": {"max_pool_connections": 17}, **OWN_LOOPS},
+    "celery": {
+        "worker_concurrency": 6,
+        "worker_prefetch_multiplier": 33,
+        "broker_transport_options": {
+            "visibility_timeout": 30,
+            "wait_time_seconds": 20,
+            "polling_interval": 0,
+            "client-config": {"max_pool_connections": 17},
+        },
+    },
+    "spring-cloud-aws": {
+        "spring.cloud.aws.sqs.listener.max-messages-per-poll": 10,
+        "spring.cloud.aws.sqs.listener.max-concurrent-messages": 200,
+        "spring.cloud.aws.sqs.listener.poll-timeout": "20s",
+    },
+    "sqs-consumer": {
+        "application": {"consumer_count": 6},
+        "Consumer.create": {"batchSize": 10, "waitTimeSeconds": 20, "visibilityTimeout": 30},
+    },
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_client_is_told_in_its_own_words(name: str) -> None:
+    """32 threads and 16 MiB, or ten messages a request and a window of 200: as each client spells it."""
+    if name in UPLOADS:
+        assert said(name, an_upload()).named() == UPLOADS[name]
+    else:
+        assert said(name, a_queue()).named() == QUEUES[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("boto3", {"hedge_timeout_seconds"}),
+        ("awscrt", {"hedge_timeout_seconds", "rate_limit_bytes_per_second"}),
+        ("rclone", {"hedge_timeout_seconds", "connection_pool_count"}),
+        ("aws-cli", {"hedge_timeout_seconds", "connection_pool_count"}),
+        (
+            "pyarrow",
+            {
+                "part_size_bytes",
+                "multipart_threshold_bytes",
+                "hedge_timeout_seconds",
+                "rate_limit_bytes_per_second",
+            },
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_named(name: str, fields: set[str]) -> None:
+    """PyArrow has no part size, the CRT no limit, nobody a hedge; and only what was advised is mentioned."""
+    document = an_upload(hedge_timeout_seconds=2.0, rate_limit_bytes_per_second=50e6)
+    assert set(said(name, document).inexpressible) == fields
+    unlimited = set(said(name, an_upload()).inexpressible)
+    assert unlimited == fields - {"hedge_timeout_seconds", "rate_limit_bytes_per_second"}
+
+
+def test_mountpoint_says_when_it_opens_more_than_advised() -> None:
+    """The CRT opens ten connections at the least."""
+    assert "thread_count" in said("mountpoint", an_upload(threads=6)).inexpressible
+    assert "thread_count" not in said("mountpoint", an_upload(threads=10)).inexpressible
+
+
+def test_a_limit_on_bandwidth_is_said_in_each_unit() -> None:
+    """Bytes for boto3, shared by what runs at a time; whole KiB for the AWS CLI; a suffix for rclone."""
+    document = an_upload(objects=4, rate_limit_bytes_per_second=50e6)
+    assert said("boto3", document).named()["TransferConfig"]["max_bandwidth"] == 12_500_000
+    assert said("aws-cli", document).named()["s3"]["max_bandwidth"] == "48828KB/s"
+    assert said("rclone", document).named()["--bwlimit"] == "50000000B"
+
+
+def test_several_objects_share_the_threads() -> None:
+    """Four objects at a time with 32 threads: eight parts each, and the pool for all of them."""
+    document = an_upload(objects=4)
+    assert said("rclone", document).named()["--transfers"] == 4
+    assert said("rclone", document).named()["--s3-upload-concurrency"] == 8
+    assert written("s5cmd", "flags", document) == ["--numworkers 4 cp --concurrency 8 --part-size 16"]
+    assert said("boto3", document).named()["TransferConfig"]["max_concurrency"] == 8
+    assert said("boto3", document).named()["Config"]["max_pool_connections"] == 33
+
+
+def test_small_objects_are_not_split_and_threads_are_objects() -> None:
+    """The cutoff is above their size, whatever threshold was advised for larger ones."""
+    document = an_upload(size=64 * KiB, part=5 * MiB, multipart_threshold_bytes=10 * KiB)
+    assert said("rclone", document).named() == {
+        "--transfers": 32,
+        "--s3-upload-concurrency": 1,
+        "--s3-chunk-size": "5Mi",
+        "--s3-upload-cutoff": f"{64 * KiB + 1}B",
+    }
+
+
+def test_odd_sizes_are_rounded_up_in_whole_units() -> None:
+    """s5cmd has whole MiB, DuckDB whole blocks of 256 KiB; rclone and the SDKs take bytes."""
+    document = an_upload(part=PART + 1)
+    assert said("s5cmd", document).named()["cp"]["--part-size"] == 17
+    assert said("rclone", document).named()["--s3-chunk-size"] == f"{PART + 1}B"
+    largest = said("duckdb", document).named()["s3_uploader_max_filesize"]
+    assert largest == f"{10_000 * (PART + 256 * KiB)}B"
+
+
+def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
+    """Advice for 60 GiB serves an object of 100 GiB, which needs larger parts for 10,000 of them to suffice."""
+    document = an_upload(size=60 * GiB, part=8 * MiB)
+    chunk = translate(TARGETS["boto3"], document, object_size_bytes=100 * GiB).named()["TransferConfig"]
+    assert chunk["multipart_chunksize"] == 11 * MiB
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "lines"),
+    [
+        ("s5cmd", "flags", ["--numworkers 1 cp --concurrency 32 --part-size 16"]),
+        (
+            "rclone",
+            "flags",
+            [
+                "--transfers 1 --s3-upload-concurrency 32 --s3-chunk-size 16Mi --s3-upload-cutoff 16Mi",
+            ],
+        ),
+        (
+            "rclone",
+            "env",
+            [
+                "export RCLONE_TRANSFERS=1",
+                "export RCLONE_S3_UPLOAD_CONCURRENCY=32",
+                "export RCLONE_S3_CHUNK_SIZE=16Mi",
+                "export RCLONE_S3_UPLOAD_CUTOFF=16Mi",
+            ],
+        ),
+        (
+            "rclone",
+            "config",
+            [
+                "# only as a flag: --transfers 1",
+                "upload_concurrency = 32",
+                "chunk_size = 16Mi",
+                "upload_cutoff = 16Mi",
+            ],
+        ),
+        (
+            "aws-cli",
+            "commands",
+            [
+                "aws configure set s3.max_concurrent_requests 32",
+                f"aws configure set s3.multipart_chunksize {PART}",
+                f"aws configure set s3.multipart_threshold {PART}",
+                "aws configure set s3.preferred_transfer_client classic",
+            ],
+        ),
+        ("pyarrow", "env", ["export ARROW_IO_THREADS=32"]),
+        (
+            "duckdb",
+            "config",
+            [
+                "LOAD httpfs;",
+                "SET s3_uploader_thread_limit = 32;",
+                f"SET s3_uploader_max_filesize = '{10_000 * PART}B';",
+                "SET s3_uploader_max_parts_per_file = 10000;",
+            ],
+        ),
+        (
+            "java-sdk-v2",
+            "config",
+            [
+                (
+                    f"S3AsyncClient.crtBuilder().maxConcurrency(32).minimumPartSizeInBytes({PART}L)"
+                    f".thresholdInBytes({PART}L)"
+                ),
+                (
+                    f"MultipartConfiguration.builder().apiCallBufferSizeInBytes({32 * PART}L)"
+                    f".minimumPartSizeInBytes({PART}L).thresholdInBytes({PART}L)"
+                ),
+                "NettyNioAsyncHttpClient.builder().maxConcurrency(33)",
+            ],
+        ),
+        (
+            "go-transfermanager",
+            "config",
+            [
+                (
+                    f"func(o *transfermanager.Options) {{ o.Concurrency = 32; o.PartSizeBytes = {PART}; "
+                    f"o.MultipartUploadThreshold = {PART} }}"
+                ),
+                f"func(o *manager.Uploader) {{ o.Concurrency = 32; o.PartSize = {PART} }}",
+                "func(o *http.Transport) { o.MaxIdleConnsPerHost = 33 }",
+            ],
+        ),
+    ],
+)
+def test_the_forms_are_what_their_readers_take(name: str, form: str, lines: list[str]) -> None:
+    """Flags, environment, configuration and source, letter by letter."""
+    assert written(name, form, an_upload()) == lines

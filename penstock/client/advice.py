@@ -15,7 +15,13 @@ import os
 import time
 from datetime import datetime, timezone
 
-from penstock.client.connection import NoDaemonError, ask, snapshot_path, socket_path
+from penstock.client.connection import (
+    Connections,
+    NoDaemonError,
+    snapshot_path,
+    socket_path,
+    with_parameters,
+)
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -95,7 +101,7 @@ class Adviser:
     """Reads one snapshot and asks one socket; remembers what it read. Safe to share between threads."""
 
     def __init__(self, *, socket: str | None = None, snapshot: str | None = None) -> None:
-        self._socket_path = socket or socket_path()
+        self._connections = Connections(socket or socket_path(), timeout_seconds=_SOCKET_TIMEOUT_SECONDS)
         self._snapshot_path = snapshot or snapshot_path()
         self._snapshot_identity: object = None
         self._standing: tuple[Advice, ...] = ()
@@ -153,13 +159,8 @@ class Adviser:
         import json
 
         parameters = {"operation": operation, "payload_size_bytes": payload_size_bytes, **demand}
-        answer = ask(
-            self._socket_path,
-            "GET",
-            "/v1/recommendation",
-            parameters={name: str(value) for name, value in parameters.items() if value is not None},
-            timeout_seconds=_SOCKET_TIMEOUT_SECONDS,
-        )
+        stated = {name: str(value) for name, value in parameters.items() if value is not None}
+        answer = self._connections.ask("GET", with_parameters("/v1/recommendation", stated))
         document = json.loads(answer.body)
         if answer.status == 200 and _is_advice(document):
             return Advice(document)

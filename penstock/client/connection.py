@@ -1,4 +1,8 @@
-"""Knows how to speak HTTP over the daemon's unix socket, and where that socket is."""
+"""Knows how to speak HTTP over the daemon's unix socket, and where that socket is.
+
+It is the part of HTTP/1.1 that the daemon uses, by hand: an answer has a Content-Length, or it is a stream that ends
+with its connection. `http.client` takes longer to parse an answer than the daemon takes to give it.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,27 @@ import os
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    import http.client
+    import socket
     from collections.abc import Iterator, Mapping
 
 SOCKET_PATH = "/run/penstock/penstock.sock"
 SNAPSHOT_PATH = "/run/penstock/recommendations.json"
+_IDLE_COUNT_MAX = 8  # connections kept; more threads than that at a time connect anew
+_RECEIVE_BYTES = 64 * 1024
+_HEAD_BYTES_MAX = 2 * _RECEIVE_BYTES
+_LINE_BYTES_MAX = 16 << 20
 
 
 class NoDaemonError(Exception):
     """Nobody answers on the socket; the message says what to do."""
+
+
+class RefusedError(NoDaemonError):
+    """The daemon does not give the stream that was asked for; the message is its own sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Answer:
@@ -38,6 +54,71 @@ def snapshot_path() -> str:
     return os.environ.get("PENSTOCK_SNAPSHOT") or SNAPSHOT_PATH
 
 
+class Connections:
+    """Asks one socket, and keeps its connections for the next question. Safe to share between threads.
+
+    A connection that the daemon has closed meanwhile, as a restart does, is replaced without a word. A forked child
+    connects anew.
+    """
+
+    def __init__(self, path: str, *, timeout_seconds: float = 5.0) -> None:
+        self._path = path
+        self._timeout_seconds = timeout_seconds
+        self._idle: list[socket.socket] = []  # append and pop are atomic
+        self._process_id = os.getpid()
+
+    def ask(self, method: str, target: str, *, body: bytes | None = None) -> Answer:
+        """One question, one answer. Raises NoDaemonError.
+
+        Only a GET goes over a kept connection: what changes something must not be sent twice.
+        """
+        request = _request(method, target, body)
+        kept = self._take() if method == "GET" else None
+        if kept is not None:
+            try:
+                return self._exchange(kept, request)
+            except ConnectionError:
+                pass  # it had been closed before the question arrived
+            except (OSError, ValueError) as trouble:
+                raise _no_answer(self._path, trouble) from trouble
+        connection = _connect(self._path, self._timeout_seconds)
+        try:
+            return self._exchange(connection, request)
+        except (OSError, ValueError) as trouble:
+            raise _no_answer(self._path, trouble) from trouble
+
+    def close(self) -> None:
+        """Close what is kept; the next question connects anew."""
+        while (connection := self._take()) is not None:
+            connection.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _take(self) -> socket.socket | None:
+        if self._process_id != os.getpid():  # a child: the parent goes on using what was open
+            inherited, self._idle, self._process_id = self._idle, [], os.getpid()
+            for connection in inherited:
+                connection.close()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _exchange(self, connection: socket.socket, request: bytes) -> Answer:
+        try:
+            connection.sendall(request)
+            answer, is_open = _read_answer(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if is_open and len(self._idle) < _IDLE_COUNT_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer
+
+
 def ask(
     path: str,
     method: str,
@@ -47,37 +128,89 @@ def ask(
     body: bytes | None = None,
     timeout_seconds: float = 5.0,
 ) -> Answer:
-    """One question, one answer. Raises NoDaemonError."""
-    connection = _connect(path, timeout_seconds)
+    """One question over a connection of its own. Raises NoDaemonError."""
+    connections = Connections(path, timeout_seconds=timeout_seconds)
     try:
-        response = _request(connection, path, method, _with_parameters(target, parameters), body)
-        return Answer(response.status, response.headers.get_content_type(), _read(response, path))
+        return connections.ask(method, with_parameters(target, parameters), body=body)
     finally:
-        connection.close()
+        connections.close()
 
 
-def stream(path: str, target: str, *, timeout_seconds: float = 5.0) -> Iterator[bytes]:
+class Stream:
+    """The lines of an answer that does not end; iterate over it. `close` may be called from another thread."""
+
+    def __init__(
+        self, path: str, method: str, target: str, body: bytes | None, timeout_seconds: float
+    ) -> None:
+        """Ask, and wait for the beginning of the answer. Raises NoDaemonError, or RefusedError."""
+        self._path = path
+        self._connection = _connect(path, timeout_seconds)
+        try:
+            self._connection.sendall(_request(method, target, body, version="1.0"))
+            self._rest = _begin(self._connection)
+            self._connection.settimeout(None)  # between two changes lie hours
+        except (OSError, ValueError) as trouble:
+            self._connection.close()
+            raise _no_answer(path, trouble) from trouble
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Each line as it comes, until the daemon goes away or `close` is called. Raises NoDaemonError."""
+        lines = self._rest
+        try:
+            while True:
+                *whole, rest = lines.split(b"\n")
+                for line in whole:
+                    yield line + b"\n"
+                received = self._connection.recv(_RECEIVE_BYTES)
+                if not received:
+                    return
+                lines = _within(_LINE_BYTES_MAX, rest + received)
+        except (OSError, ValueError) as trouble:
+            raise NoDaemonError(f"the daemon on {self._path} went away: {trouble}") from trouble
+        finally:
+            self._connection.close()
+
+    def close(self) -> None:
+        """End it, also while another thread waits for its next line."""
+        import socket
+
+        try:  # noqa: SIM105 - contextlib costs an application an import
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended already
+        self._connection.close()
+
+    def forget(self) -> None:
+        """Let go of it in a forked child: the parent's stays open."""
+        self._connection.close()
+
+
+def stream(
+    path: str, target: str, *, method: str = "GET", body: bytes | None = None, timeout_seconds: float = 5.0
+) -> Iterator[bytes]:
     """The lines of an answer that does not end, for as long as the daemon lives. Raises NoDaemonError."""
-    connection = _connect(path, timeout_seconds)
-    try:
-        response = _request(connection, path, "GET", target, None)
-        connection.sock.settimeout(None)  # between two changes lie hours
-        yield from iter(response.readline, b"")
-    except (OSError, ValueError) as trouble:
-        raise NoDaemonError(f"the daemon on {path} went away: {trouble}") from trouble
-    finally:
-        connection.close()
+    yield from Stream(path, method, target, body, timeout_seconds)
 
 
-def _connect(path: str, timeout_seconds: float) -> http.client.HTTPConnection:
-    import http.client
+def with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:
+    """The target with its query."""
+    if not parameters:
+        return target
+    from urllib.parse import urlencode
+
+    return f"{target}?{urlencode(parameters)}"
+
+
+def _connect(path: str, timeout_seconds: float) -> socket.socket:
     import socket
 
-    connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
-    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.sock.settimeout(timeout_seconds)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout_seconds)
     try:
-        connection.sock.connect(path)
+        connection.connect(path)
     except OSError as trouble:
         connection.close()
         reason = trouble.strerror or str(trouble)
@@ -88,33 +221,91 @@ def _connect(path: str, timeout_seconds: float) -> http.client.HTTPConnection:
     return connection
 
 
-def _request(
-    connection: http.client.HTTPConnection, path: str, method: str, target: str, body: bytes | None
-) -> http.client.HTTPResponse:
-    import http.client
+def _request(method: str, target: str, body: bytes | None, *, version: str = "1.1") -> bytes:
+    head = f"{method} {target} HTTP/{version}\r\nHost: localhost\r\n"
+    if body is None:
+        return f"{head}\r\n".encode("ascii")
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode("ascii") + body
 
-    headers = {} if body is None else {"Content-Type": "application/json"}
+
+def _no_answer(path: str, trouble: Exception) -> NoDaemonError:
+    return NoDaemonError(
+        f"the daemon on {path} accepts connections but does not answer ({trouble}): see its log"
+    )
+
+
+def _begin(connection: socket.socket) -> bytes:
+    """Read the head of a stream; what came behind it. Raises OSError, ValueError, RefusedError."""
+    head, rest = _read_head(connection)
+    if _status(head) != 200:
+        body, _ = _read_body(connection, head, rest)
+        raise RefusedError(_status(head), _sentence(body))
+    return rest
+
+
+def _read_answer(connection: socket.socket) -> tuple[Answer, bool]:
+    """The next answer, and whether the connection can be used again. Raises OSError, ValueError."""
+    head, rest = _read_head(connection)
+    body, is_open = _read_body(connection, head, rest)
+    content_type = _header(head, b"\r\ncontent-type:").partition(b";")[0].strip()
+    return Answer(_status(head), content_type.decode("latin-1"), body), is_open
+
+
+def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
+    """The head in lower case, which none of its values minds, and what came behind it."""
+    data = b""
+    while True:
+        received = connection.recv(_RECEIVE_BYTES)
+        if not received:
+            raise ConnectionResetError("it closed the connection" + (" within its answer" if data else ""))
+        data = _within(_HEAD_BYTES_MAX, data + received)
+        end = data.find(b"\r\n\r\n")
+        if end >= 0:
+            return data[: end + 2].lower(), data[end + 4 :]
+
+
+def _read_body(connection: socket.socket, head: bytes, rest: bytes) -> tuple[bytes, bool]:
+    """What Content-Length promises, else all until the end; and whether the connection stays open."""
+    promised = _header(head, b"\r\ncontent-length:")
+    length = int(promised) if promised else None
+    parts, missing = [rest], (_LINE_BYTES_MAX if length is None else length) - len(rest)
+    while missing > 0:
+        received = connection.recv(min(missing, _RECEIVE_BYTES))
+        if not received:
+            if length is None:
+                break
+            raise ConnectionResetError("it stopped within its answer")
+        parts.append(received)
+        missing -= len(received)
+    is_open = length is not None and head.startswith(b"http/1.1") and not _header(head, b"\r\nconnection:")
+    return b"".join(parts), is_open
+
+
+def _within(size_bytes_max: int, data: bytes) -> bytes:
+    if len(data) > size_bytes_max:
+        raise ValueError("its answer does not end")
+    return data
+
+
+def _status(head: bytes) -> int:
+    if not head.startswith(b"http/1."):
+        raise ValueError("it does not speak HTTP")
+    return int(head[9:12])
+
+
+def _header(head: bytes, name: bytes) -> bytes:
+    start = head.find(name)
+    if start < 0:
+        return b""
+    start += len(name)
+    return head[start : head.find(b"\r\n", start)].strip()
+
+
+def _sentence(body: bytes) -> str:
+    import json
+
     try:
-        connection.request(method, target, body, headers)
-        return connection.getresponse()
-    except (OSError, http.client.HTTPException) as trouble:
-        raise NoDaemonError(
-            f"the daemon on {path} accepts connections but does not answer ({trouble}): see its log"
-        ) from trouble
-
-
-def _read(response: http.client.HTTPResponse, path: str) -> bytes:
-    import http.client
-
-    try:
-        return response.read()
-    except (OSError, http.client.HTTPException) as trouble:
-        raise NoDaemonError(f"the daemon on {path} stopped within its answer: {trouble}") from trouble
-
-
-def _with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:
-    if not parameters:
-        return target
-    from urllib.parse import urlencode
-
-    return f"{target}?{urlencode(parameters)}"
+        return str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode("utf-8", "replace")

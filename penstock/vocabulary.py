@@ -165,6 +165,7 @@ class Observation(Generic[SettingT]):
     loop_lag_seconds_max: float = 0.0  # how late the event loop was at worst: the measurer's own disturbance
     origin: Origin = Origin.PROBE
     client: str = "penstock"  # "boto3", "s5cmd", ...: whose behaviour was measured
+    reporter_uid: int | None = None  # whose process reported it, as the kernel says; None for a probe
     measures: Mapping[str, float] = field(default_factory=dict)
 
     @property

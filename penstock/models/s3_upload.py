@@ -1009,9 +1009,14 @@ _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place 
 
 
 def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
-    """Follow the measurements one by one; the first observation after a change, when the sums raise the alarm."""
+    """Follow the measurements one by one; the first observation after a change, when the sums raise the alarm.
+
+    Own measurements, where there are any: another client that comes and goes is no change of the place.
+    """
     observation = evidence.column("observation")
-    throughput_rows = np.flatnonzero(evidence.column("kind") <= _STEADY)
+    is_throughput = evidence.column("kind") <= _STEADY
+    is_own = is_throughput & (evidence.column("client") < 0)
+    throughput_rows = np.flatnonzero(is_own if is_own.any() else is_throughput)
     if len(throughput_rows) <= _WATCH_AFTER:
         return _Change(None, 0.0)
     state, peak, law_seen = drift.Cusum(), None, 0

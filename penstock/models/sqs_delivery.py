@@ -72,6 +72,15 @@ class SqsDeliveryModel:
     operation = "sqs_delivery"
     setting_type = SqsDeliverySetting
     value_metric = "goodput_messages_per_second"
+    reported_measures = frozenset(
+        {
+            "goodput_messages_per_second",
+            "visibility_timeout_seconds",
+            *(f"{action}_seconds_mean" for action in ("send", "receive", "delete")),
+            *(f"{action}_request_count" for action in ("send", "receive", "delete")),
+            *(f"{past}_count" for past in ("sent", "received", "deleted")),
+        }
+    )
 
     def default_setting(self, context: Context) -> SqsDeliverySetting:
         """One thread each, one message at a time, nothing bounded."""
@@ -163,6 +172,12 @@ class SqsDeliveryModel:
     ) -> Fit:
         """The posterior of the place's costs and of what its service and this client allow."""
         return learning.learn(place, observations, prior=prior, seed=seed)
+
+    def discrepancies(
+        self, fit: Fit, reports: Sequence[Observation[SqsDeliverySetting]]
+    ) -> tuple[Array, Array]:
+        """How far goodput and the requests' seconds are from what is expected: logarithms, and their deviations."""
+        return learning.discrepancies(fit, reports)
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[SqsDeliverySetting]:
         """Complete and stable settings: senders and batches to choose from, the rest by the rules."""

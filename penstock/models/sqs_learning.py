@@ -95,10 +95,12 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
     centre, width = _prior(prior)
     learned = _learn_all(place, usable, prior, centre, width)
     drift_count = 0
-    change = drift.run(_surprises(learned))
-    if change.is_alarm and _SINCE_CHANGE_MIN <= change.run < len(usable):
+    own = [o for o in usable if o.origin is Origin.PROBE] or usable
+    change = drift.run(_surprises(learned, own))
+    if change.is_alarm and _SINCE_CHANGE_MIN <= change.run < len(own):
         widened = np.sqrt(np.diag(learned.covariance) + (_CHANGE_WIDTH * width) ** 2)
-        learned = _learn_all(place, usable[-change.run :], prior, learned.mode, np.minimum(widened, width))
+        since = [o for o in usable if o.started_at >= own[-change.run].started_at]
+        learned = _learn_all(place, since, prior, learned.mode, np.minimum(widened, width))
         drift_count = 1
     draws = np.random.default_rng(seed).multivariate_normal(
         learned.mode, learned.covariance, size=_DRAW_COUNT, method="eigh"
@@ -125,7 +127,6 @@ class _Learned:
     residual_fraction_p50: float
     caps: tuple[float, float]
     used: Sequence[Observation[Any]]
-    evidence: _Evidence | None
 
 
 def _learn_all(
@@ -145,19 +146,18 @@ def _learn_all(
         residual_fraction_p50=residual,
         caps=caps,
         used=used,
-        evidence=evidence,
     )
 
 
-def _surprises(learned: _Learned) -> list[float]:
-    """How much longer than expected the requests of each observation took, oldest first, in deviations.
+def _surprises(learned: _Learned, observations: Sequence[Observation[Any]]) -> list[float]:
+    """How much longer than expected the requests of each of these observations took, oldest first, in deviations.
 
     The deviation is that of steps from one observation to the next: a change of the place is one large step, and
     does not widen it.
     """
-    if learned.evidence is None:
+    if not observations:
         return []
-    seconds, _, _ = _misfits(learned.mode, learned.evidence)
+    seconds, _, _ = _misfits(learned.mode, _evidence(observations, learned.caps))
     longer = np.nan_to_num(np.stack(list(seconds.values())), nan=0.0).mean(axis=0)
     steps = np.abs(np.diff(longer))
     deviation = float(np.median(steps)) * 1.4826 / math.sqrt(2.0) if steps.size else 0.0
@@ -231,6 +231,23 @@ def measured_goodput(observation: Observation[Any]) -> float:
     if stated is not None:
         return float(stated)
     return observation.throughput_bytes_per_second / max(observation.context.payload_size_bytes, 1)
+
+
+def discrepancies(fit: Fit, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:
+    """Logarithms of measured over expected, (observations, 4), and the standard deviation of each.
+
+    Columns: goodput, and the seconds of a send, a receive and a delete; NaN where an observation does not say.
+    """
+    caps = (fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"])
+    evidence, scatter = _evidence(observations, caps), spread(fit)
+    draws = np.array([_columns(_misfits(np.array(draw), evidence)) for draw in fit.state["draws"]])
+    own = np.array([scatter.goodput, scatter.seconds, scatter.seconds, scatter.seconds])
+    return draws.mean(axis=0), np.sqrt(draws.var(axis=0) + own**2)
+
+
+def _columns(misfits: tuple[dict[str, Array], Array, Array]) -> Array:
+    seconds, goodput, _ = misfits
+    return np.stack([goodput, seconds["send"], seconds["receive"], seconds["delete"]], axis=1)
 
 
 def _prior(fit: Fit | None) -> tuple[Array, Array]:

@@ -6,11 +6,11 @@ nothing here ever runs while a probe is in flight, and never imports scikit-opti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from penstock.models.model import Fit, PerformanceModel
-from penstock.optimizer import evidence
+from penstock.optimizer import evidence, reports
 from penstock.optimizer.proposal import Quest, propose
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, SettingT
 
@@ -38,22 +38,32 @@ class Question(Generic[SettingT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion(Generic[SettingT]):
-    """The fit after all observations, and what to try next (None when nothing was asked or nothing is affordable)."""
+    """The fit after all observations, and what to try next (None when nothing was asked or nothing is affordable).
+
+    `believed` are the reports of applications that the fit has learned from; it is empty when the fit was given.
+    """
 
     fit: Fit
     plan: ProbePlan[SettingT] | None
+    believed: tuple[reports.Believed, ...] = ()
+    disbelieved_count: int = 0
 
 
 def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
-    """Fit the model to the history and propose the next probe."""
+    """Fit the model to the history and propose the next probe.
+
+    What is dared is judged by own measurements alone: a report of a thousand connections is no proof that they are
+    harmless.
+    """
     history = tuple(sorted(question.observations, key=lambda o: o.started_at))
-    fit = question.fit or _fit(model, question, history)
+    probes = reports.own(history)
+    conclusion = Conclusion(fit=question.fit, plan=None) if question.fit else _learn(model, question, history)
     if question.next_context is None:
-        return Conclusion(fit=fit, plan=None)
+        return conclusion
     quest = Quest(
         model=model,
-        fit=fit,
-        history=history,
+        fit=conclusion.fit,
+        history=probes,
         context=question.next_context,
         demand=question.demand,
         cost_max=question.cost_max,
@@ -61,9 +71,37 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
         has_prior=question.prior is not None,
         avoided=question.avoided,
     )
-    return Conclusion(fit=fit, plan=propose(quest))
+    return replace(conclusion, plan=propose(quest))
 
 
-def _fit(model: PerformanceModel[Any], question: Question[Any], history: tuple[Observation[Any], ...]) -> Fit:
+def _learn(
+    model: PerformanceModel[Any], question: Question[Any], history: tuple[Observation[Any], ...]
+) -> Conclusion[Any]:
+    """The fit to own measurements, and then to those reports as well that are believed beside it."""
+    probes, reported = reports.own(history), reports.reported(history)
+    fit = _fit(model, question, probes, measured=probes)
+    if not reported:
+        return Conclusion(fit=fit, plan=None)
+    hearing = reports.hear(model, fit, probes, reported)
+    if hearing.believed:
+        fit = _fit(model, question, (*probes, *hearing.believed), measured=probes or hearing.believed)
+    return Conclusion(
+        fit=fit,
+        plan=None,
+        believed=tuple(
+            reports.Believed(context=o.context, started_at=o.started_at) for o in hearing.believed
+        ),
+        disbelieved_count=hearing.disbelieved_count,
+    )
+
+
+def _fit(
+    model: PerformanceModel[Any],
+    question: Question[Any],
+    history: tuple[Observation[Any], ...],
+    *,
+    measured: tuple[Observation[Any], ...],
+) -> Fit:
+    """The fit, with what counts as measured: advice stays near it, so reports must not say where that is."""
     learned = model.fit(question.place, history, prior=question.prior, seed=question.seed)
-    return evidence.attach(learned, model, history)
+    return evidence.attach(learned, model, measured)

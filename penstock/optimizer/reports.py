@@ -1,0 +1,206 @@
+"""Knows how far applications' reports are believed beside what penstock measured itself.
+
+Anybody on the host may report, and nobody can check a report but by measuring. So own measurements come first:
+
+1. The place is fitted to own measurements alone. A report is *agreed with* when everything that it says lies within
+   `AGREEMENT_DEVIATIONS` of what that fit expects of one more measurement of the same setting. Where little was
+   measured this admits much, and where much was measured it admits hardly more than what is known already.
+2. Another client may be faster or slower as a whole, by up to `CLIENT_OFFSET_MAX`: that offset, the median over the
+   reports of one client of one user, is taken off before. The fit then learns it as the client's own.
+3. A client of whose reports fewer than half are agreed with is not believed at all.
+4. What remains is thinned: one user makes up at most `USER_SHARE_MAX` of the evidence and all users together at most
+   `REPORTED_SHARE_MAX`. However many reports arrive, they weigh no more.
+5. Throttling and failures are believed only where own measurements met the same: a report of them is worth a probe.
+
+So reports may sharpen what is known and fill in what is not. They cannot overturn what was measured: when the world
+has changed, reports stop being agreed with, probes stop being stretched by them, and the probes overturn it.
+
+Where nothing was measured there is nothing to compare with. Then reports are all the evidence there is, shared
+evenly among the users who send some, and a user who is alone there decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.model import Fit, PerformanceModel
+from penstock.vocabulary import Context, Demand, Observation, Origin, Regime, setting_values
+
+Array = NDArray[np.float64]
+
+AGREEMENT_DEVIATIONS = 2.0
+CLIENT_OFFSET_MAX = 0.25  # of the logarithm: between 0.78 and 1.28 of what penstock's own client reaches
+AGREED_SHARE_MIN = 0.5
+USER_SHARE_MAX = 0.2
+REPORTED_SHARE_MAX = 0.4
+USER_COUNT_MIN = 2  # reports of one user, and of all, that count however little was measured
+REPORTED_COUNT_MIN = 4
+UNPROBED_COUNT_MAX = 32  # reports that are learned from where nothing was probed
+HEARD_COUNT_MAX = 128  # reports that are looked at
+HEARD_COUNT_MAX_PER_USER = 32
+_INTERVAL_DEVIATIONS = 2 * 1.645  # standard deviations between the ends of a 90 % interval
+
+
+@runtime_checkable
+class ExpectsReports(Protocol):
+    """A model that learns more from a report than the value that the operation is for."""
+
+    @property
+    def reported_measures(self) -> frozenset[str]:
+        """The `measures` of a report that the model reads."""
+        ...
+
+    def discrepancies(self, fit: Fit, reports: Sequence[Observation[Any]]) -> tuple[Array, Array]:
+        """Logarithms of measured over expected, (reports, quantities), and the standard deviation of each.
+
+        NaN where a report does not say.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """Which reports are learned from, in the form in which they are, and how many are not believed."""
+
+    believed: tuple[Observation[Any], ...]
+    disbelieved_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Believed:
+    """When a report about a context that was believed was made: fresh ones stand in for probes."""
+
+    context: Context
+    started_at: datetime
+
+
+def own(observations: Sequence[Observation[Any]]) -> tuple[Observation[Any], ...]:
+    """What penstock measured itself."""
+    return tuple(o for o in observations if o.origin is Origin.PROBE)
+
+
+def reported(observations: Sequence[Observation[Any]]) -> tuple[Observation[Any], ...]:
+    """What applications said."""
+    return tuple(o for o in observations if o.origin is Origin.APPLICATION)
+
+
+def hear(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    probes: Sequence[Observation[Any]],
+    reports: Sequence[Observation[Any]],
+) -> Hearing:
+    """The reports that may be learned from beside these probes; `fit` is that of the probes alone."""
+    heard = [
+        _essence(model, report) for report in _thinned(reports, HEARD_COUNT_MAX, HEARD_COUNT_MAX_PER_USER)
+    ]
+    if not probes:
+        return Hearing(believed=_thinned(heard, UNPROBED_COUNT_MAX, None), disbelieved_count=0)
+    agreed = _agreed(model, fit, _without_unknown_trouble(probes, heard))
+    user_max = max(USER_COUNT_MIN, _beside(len(probes), USER_SHARE_MAX))
+    total_max = max(REPORTED_COUNT_MIN, _beside(len(probes), REPORTED_SHARE_MAX))
+    return Hearing(believed=_thinned(agreed, total_max, user_max), disbelieved_count=len(heard) - len(agreed))
+
+
+def _beside(count: int, share: float) -> int:
+    """How many beside `count` others make up this share of all."""
+    return math.floor(count * share / (1.0 - share))
+
+
+def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observation[Any]:
+    """Only what is learned from, under a name that no other user can take."""
+    kept = model.reported_measures if isinstance(model, ExpectsReports) else frozenset()
+    return replace(
+        report,
+        client=f"{report.client} of user {report.reporter_uid}",
+        measures={name: value for name, value in report.measures.items() if name in kept},
+        client_cpu_fraction=0.0,  # of an application, its own work included
+        latency_seconds_mean=0.0,
+        latency_seconds_p50=0.0,
+        latency_seconds_p99=0.0,
+    )
+
+
+def _without_unknown_trouble(
+    probes: Sequence[Observation[Any]], reports: Sequence[Observation[Any]]
+) -> list[Observation[Any]]:
+    throttled, failed = any(o.throttled_count for o in probes), any(o.failed_count for o in probes)
+    return [r for r in reports if (throttled or not r.throttled_count) and (failed or not r.failed_count)]
+
+
+def _agreed(
+    model: PerformanceModel[Any], fit: Fit, reports: Sequence[Observation[Any]]
+) -> list[Observation[Any]]:
+    by_client: dict[str, list[Observation[Any]]] = {}
+    for report in reports:
+        by_client.setdefault(report.client, []).append(report)
+    agreed: list[Observation[Any]] = []
+    for group in by_client.values():
+        residual, deviation = _discrepancies(model, fit, group)
+        offset = np.clip(np.nanmedian(residual[:, :1]), -CLIENT_OFFSET_MAX, CLIENT_OFFSET_MAX)
+        residual[:, :1] -= offset
+        with np.errstate(invalid="ignore"):
+            is_agreed = np.all(~(np.abs(residual) > AGREEMENT_DEVIATIONS * deviation), axis=1)
+        if is_agreed.mean() >= AGREED_SHARE_MIN:
+            agreed += [report for report, agrees in zip(group, is_agreed.tolist(), strict=True) if agrees]
+    return agreed
+
+
+def _discrepancies(
+    model: PerformanceModel[Any], fit: Fit, reports: Sequence[Observation[Any]]
+) -> tuple[Array, Array]:
+    if isinstance(model, ExpectsReports):
+        return model.discrepancies(fit, reports)
+    pairs = [_value_discrepancy(model, fit, report) for report in reports]
+    residual, deviation = (np.array(column)[:, None] for column in zip(*pairs, strict=True))
+    return residual, deviation
+
+
+def _value_discrepancy(
+    model: PerformanceModel[Any], fit: Fit, report: Observation[Any]
+) -> tuple[float, float]:
+    """Of what the operation is for; under the regime that explains it better, for nobody knows which it was."""
+    measured = model.measured_value(report)
+    if not measured > 0:
+        return -math.inf, 1.0
+    both = []
+    for regime in Regime:
+        expected = model.predict(fit, report.context, report.setting, Demand(regime=regime))[
+            model.value_metric
+        ]
+        deviation = math.log(expected.high / expected.low) / _INTERVAL_DEVIATIONS
+        both.append((math.log(measured / expected.expected), deviation))
+    return min(both, key=lambda pair: abs(pair[0]) / pair[1])
+
+
+def _thinned(
+    reports: Sequence[Observation[Any]], total_max: int, user_max: int | None
+) -> tuple[Observation[Any], ...]:
+    """The newest, users in turn, and of each user its settings and sizes in turn; oldest first."""
+    by_user: dict[int | None, list[Observation[Any]]] = {}
+    for report in reports:
+        by_user.setdefault(report.reporter_uid, []).append(report)
+    queues = [_varied(group)[:user_max] for group in by_user.values()]
+    chosen = _in_turn(queues)[:total_max]
+    return tuple(sorted(chosen, key=lambda o: o.started_at))
+
+
+def _varied(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
+    """Newest first, what was tried in turn: a thousand reports of one setting do not hide the one of another."""
+    by_setting: dict[tuple[Any, ...], list[Observation[Any]]] = {}
+    for report in sorted(reports, key=lambda o: o.started_at, reverse=True):
+        key = (report.context, *setting_values(report.setting).values())
+        by_setting.setdefault(key, []).append(report)
+    return _in_turn(list(by_setting.values()))
+
+
+def _in_turn(queues: Sequence[Sequence[Observation[Any]]]) -> list[Observation[Any]]:
+    longest = max((len(queue) for queue in queues), default=0)
+    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]

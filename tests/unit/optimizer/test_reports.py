@@ -1,0 +1,262 @@
+"""What applications report: it sharpens what is known, and no user can poison the advice with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+
+from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
+from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.optimizer import evidence, reports
+from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.optimizer.recommendation import recommend
+from penstock.units import MiB
+from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place
+from tests.unit.models.upload_world import (
+    DESIGN,
+    FIRST_AT,
+    UploadWorld,
+    a_place,
+    a_setting,
+    history,
+)
+
+MODEL = S3UploadModel()
+AFTER = timedelta(days=1)
+WORLDS = {
+    "fast": UploadWorld(),
+    "small": UploadWorld(size=64 * MiB),
+    "noisy": UploadWorld(noise=0.15),
+}
+LIAR, OTHER = 1001, 1002
+
+
+def concluded(
+    observations: list[Observation[Any]], *, next_context: Context | None = None
+) -> Conclusion[Any]:
+    """What is thought after these observations."""
+    question = Question(
+        place=a_place(),
+        observations=tuple(observations),
+        prior=None,
+        next_context=next_context,
+        cost_max=Cost(transferred_bytes=2**40, request_count=10**6, usd=10.0, duration_seconds=1e4),
+        demand=Demand(),
+        seed=1,
+    )
+    return deliberate(MODEL, question)
+
+
+@cache
+def honest(world: UploadWorld, count: int) -> Conclusion[Any]:
+    """After probes alone."""
+    return concluded(history(world, count))
+
+
+def advised(world: UploadWorld, conclusion: Conclusion[Any]) -> S3UploadSetting:
+    """The setting that is advised then."""
+    setting = recommend(
+        MODEL,
+        conclusion.fit,
+        world.context,
+        Demand(),
+        previous=None,
+        now=FIRST_AT,
+        validity_seconds=3600.0,
+    ).setting
+    assert isinstance(setting, S3UploadSetting)
+    return setting
+
+
+def reached(world: UploadWorld, conclusion: Conclusion[Any]) -> float:
+    """What the advice gives in truth, as a fraction of the best there is."""
+    best = max(world.truth(s) for s in MODEL.candidates(conclusion.fit, world.context, Demand()))
+    return world.truth(advised(world, conclusion)) / best
+
+
+def a_report(
+    world: UploadWorld,
+    setting: S3UploadSetting,
+    index: int,
+    *,
+    factor: float = 1.0,
+    uid: int = LIAR,
+    client: str = "boto3",
+) -> Observation[Any]:
+    """What an application says of a transfer: the truth of the world times a factor."""
+    return dataclasses.replace(
+        world.observe(setting, 10_000 + index, factor=factor),
+        origin=Origin.APPLICATION,
+        client=client,
+        reporter_uid=uid,
+        started_at=FIRST_AT + AFTER + timedelta(seconds=index),
+    )
+
+
+def fewer(setting: S3UploadSetting) -> S3UploadSetting:
+    """Three quarters of the threads: bad, and near enough to be believed."""
+    return dataclasses.replace(setting, thread_count=max(1, round(setting.thread_count * 0.75)))
+
+
+Lie = Callable[[UploadWorld, S3UploadSetting, int], Observation[Any]]
+LIES: dict[str, Lie] = {
+    "a hundred times": lambda world, _, i: a_report(world, DESIGN[i % 8], i, factor=100.0),
+    "a hundredth": lambda world, _, i: a_report(world, DESIGN[i % 8], i, factor=0.01),
+    "one bad setting is 30 % better": lambda world, best, i: a_report(world, fewer(best), i, factor=1.3),
+    "and under fifty names": lambda world, best, i: a_report(
+        world, fewer(best), i, factor=1.3, client=f"c{i % 50}"
+    ),
+    "and the best is 30 % worse": lambda world, best, i: a_report(
+        world, (fewer(best), best)[i % 2], i, factor=(1.3, 0.7)[i % 2]
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+def test_a_thousand_lies_of_one_user_do_not_poison_the_advice(world: UploadWorld, lie: Lie) -> None:
+    """After two dozen probes the advice is within 2 % of what it was, whatever one user reports."""
+    probes, before = history(world, 24), honest(world, 24)
+    best = advised(world, before)
+    after = concluded([*probes, *(lie(world, best, i) for i in range(1000))])
+    assert reached(world, after) > reached(world, before) - 0.02
+    assert after.fit.drift_count == before.fit.drift_count == 0
+
+
+def test_subtle_lies_early_on_cost_little() -> None:
+    """Where only eight probes speak, lies of 15 % on both sides are believed in part: they cost 4 % at the most."""
+    world = UploadWorld(host_bytes_per_second=3e9, connection_bytes_per_second=40e6)
+    before = honest(world, 8)
+    best = advised(world, before)
+    lies = [
+        a_report(world, (best, fewer(best))[i % 2], i, factor=(0.85, 1.15)[i % 2], uid=LIAR)
+        for i in range(1000)
+    ]
+    assert reached(world, concluded([*history(world, 8), *lies])) > reached(world, before) - 0.05
+
+
+def test_honest_reports_are_learned_from() -> None:
+    """Also those of a client that is a fifth slower as a whole: that is its own, and no news about the place."""
+    world = WORLDS["fast"]
+    said = [a_report(world, DESIGN[i % 8], i, factor=0.8) for i in range(40)]
+    after = concluded([*history(world, 24), *said])
+    assert len(after.believed) == 6  # a fifth of all evidence
+    assert after.disbelieved_count == 0
+    assert after.fit.observation_count == 30
+    assert reached(world, after) > 0.97
+
+
+def test_reports_count_where_nothing_is_probed() -> None:
+    """There they are all the evidence there is, and lead to the best all the same."""
+    world = WORLDS["fast"]
+    after = concluded([a_report(world, DESIGN[i % 8], i) for i in range(40)])
+    assert after.fit.observation_count == reports.UNPROBED_COUNT_MAX
+    assert reached(world, after) > 0.95
+    assert evidence.cells(after.fit) != []
+
+
+def test_users_share_what_reports_may_weigh() -> None:
+    """One who reports a hundred times as often as another is heard no more often."""
+    world = WORLDS["fast"]
+    probes = history(world, 24)
+    said = [a_report(world, DESIGN[i % 8], i, uid=LIAR) for i in range(500)]
+    said += [a_report(world, DESIGN[i % 8], i, uid=OTHER) for i in range(5)]
+    hearing = reports.hear(MODEL, honest(world, 24).fit, probes, said)
+    users = [report.reporter_uid for report in hearing.believed]
+    assert users.count(LIAR) == 6
+    assert users.count(OTHER) == 5
+
+
+def test_nobody_can_speak_for_penstock_itself() -> None:
+    """A report that calls its client by penstock's name is a stranger's all the same."""
+    world = WORLDS["fast"]
+    said = [a_report(world, DESIGN[i % 8], i, client="penstock") for i in range(8)]
+    hearing = reports.hear(MODEL, honest(world, 24).fit, history(world, 24), said)
+    assert {report.client for report in hearing.believed} == {f"penstock of user {LIAR}"}
+
+
+@pytest.mark.parametrize(("throttled_count", "failed_count"), [(3, 0), (0, 3)])
+def test_trouble_that_only_reports_know_is_not_learned_from(throttled_count: int, failed_count: int) -> None:
+    """Evidence that a fit must not explain away has to be its own."""
+    world = WORLDS["fast"]
+    said = [
+        dataclasses.replace(
+            a_report(world, DESIGN[i % 8], i), throttled_count=throttled_count, failed_count=failed_count
+        )
+        for i in range(8)
+    ]
+    assert concluded([*history(world, 24), *said]).believed == ()
+
+
+def test_a_report_of_many_connections_dares_nothing() -> None:
+    """The next probe goes no further than four times what was probed before."""
+    world = WORLDS["fast"]
+    probes = [world.observe(a_setting(4), 0), world.observe(a_setting(8), 1)]
+    said = [a_report(world, a_setting(1000, 5), i) for i in range(20)]
+    plan = concluded([*probes, *said], next_context=world.context).plan
+    assert plan is not None
+    assert plan.setting.thread_count <= 32
+
+
+def test_reports_do_not_say_where_advice_may_lie() -> None:
+    """Advice stays near what was measured at a size; reports of bad settings must not be what it stays near to."""
+    world = WORLDS["small"]
+    large = history(UploadWorld(), 24)
+    said = [a_report(world, a_setting(n % 3 + 1, 5 + n % 3), n) for n in range(60)]
+    after = concluded([*large, *said])
+    assert reached(world, after) > reached(world, concluded(large)) - 0.03
+
+
+QUEUE = Place(operation="sqs_delivery", region="eu-west-1", instance_type="m7i.large")
+
+
+def a_delivery(index: int, *, slower: float = 1.0, uid: int | None = None) -> Observation[Any]:
+    """A minute on a queue whose requests take 10 to 15 ms; deletes by a factor slower."""
+    filled = (1, 4, 10)[index % 3]
+    rate = 20.0 * filled
+    seconds = 0.01 + 0.0005 * filled
+    # An application's long polls wait for messages: four receivers with little to do measure that.
+    polled = seconds if uid is None else max(seconds, 4 * filled / rate)
+    measures = {"goodput_messages_per_second": rate}
+    for action, past, each in (
+        ("send", "sent", seconds),
+        ("receive", "received", polled),
+        ("delete", "deleted", slower * seconds),
+    ):
+        measures[f"{action}_seconds_mean"] = each
+        measures[f"{action}_request_count"] = 60.0 * rate / filled
+        measures[f"{past}_count"] = 60.0 * rate
+    return Observation(
+        context=Context(place=QUEUE, payload_size_bytes=1024),
+        setting=SqsDeliverySetting(
+            sender_thread_count=4,
+            receiver_thread_count=4,
+            deleter_thread_count=4,
+            batch_message_count=filled,
+            send_rate_limit_messages_per_second=rate,
+        ),
+        started_at=FIRST_AT + timedelta(minutes=index) + (timedelta() if uid is None else AFTER),
+        duration_seconds=60.0,
+        transferred_bytes=round(60 * rate * 1024),
+        request_count=round(3 * 60 * rate / filled),
+        measures=measures,
+        origin=Origin.PROBE if uid is None else Origin.APPLICATION,
+        reporter_uid=uid,
+    )
+
+
+@pytest.mark.parametrize(
+    ("slower", "is_believed"), [(1.0, True), (100.0, False), (0.01, False), (2.0, False)]
+)
+def test_reports_about_a_queue_must_agree_request_by_request(slower: float, *, is_believed: bool) -> None:
+    """An honest goodput does not carry false seconds of one action in with it."""
+    model = SqsDeliveryModel()
+    probes = [a_delivery(i) for i in range(18)]
+    fit = model.fit(QUEUE, probes, prior=None, seed=1)
+    said = [a_delivery(i, slower=slower, uid=LIAR) for i in range(12)]
+    assert bool(reports.hear(model, fit, probes, said).believed) is is_believed

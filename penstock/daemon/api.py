@@ -27,6 +27,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from penstock.clock import Clock
+from penstock.daemon.answers import RememberedAnswers
 from penstock.daemon.leases import (
     Appetite,
     Lease,
@@ -149,6 +150,7 @@ class Api:
         self._control_gid = control_gid
         self._is_closing = False
         self._changed = asyncio.Event()
+        self.answers = RememberedAnswers()
         self._leases = leases if leases is not None else LeaseBook()
         self._shares_changed = asyncio.Event()
         self._standing = advisor.standing()
@@ -183,6 +185,7 @@ class Api:
     def publish(self) -> None:
         """Make the advice that stands public: at the start by itself, and to be called after each change."""
         self._standing = self._advisor.standing()
+        self.answers.forget()
         self._state = encode(standing_document(self._standing))
         self._etag = _etag_of(self._state)
         self._wake_watchers()
@@ -202,7 +205,10 @@ class Api:
     async def _get_recommendation(self, request: web.Request) -> web.StreamResponse:
         recommendation = self._advisor.recommend(self._question(request))
         body = encode(recommendation_document(recommendation, generation=self._standing.generation))
-        return _conditional(request, body, _etag_of(body))
+        response = _conditional(request, body, _etag_of(body))
+        if recommendation.basis is not Basis.DEFAULT:  # that one is as old as its question
+            self.answers.keep(request, response)
+        return response
 
     async def _get_recommendations(self, request: web.Request) -> web.StreamResponse:
         return _conditional(request, self._state, self._etag)

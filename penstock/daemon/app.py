@@ -241,7 +241,7 @@ async def _live(
         api.publish()
         # Each life listens through a descriptor of its own; the socket itself outlives them all.
         await resources.enter_async_context(
-            serving(api.application(), listening.dup(), _limits(configuration))
+            serving(api.application(), listening.dup(), _limits(configuration), api.answers)
         )
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:

@@ -1,5 +1,6 @@
 """Knows who may come in: the unix socket, its file, the identities of peers, and the limits on connections.
 
+What was asked before in the same bytes is answered at the gate (see `daemon.answers`), in the turn of its connection.
 A connection is refused when there are too many, overall or of one user, and closed when it sends no whole
 request for a while. Between two requests it costs a timer and a few kilobytes.
 """
@@ -25,8 +26,11 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from penstock.daemon.answers import WHOLE_REQUEST, RememberedAnswers, is_whole_get
+
 _SO_PEERGROUPS = 59  # not in the socket module: the supplementary groups of the peer (Linux 4.13)
 _PATH_LENGTH_MAX = 107  # of sockaddr_un, without its NUL
+_NEVER_SECONDS = 7 * 86400.0
 _BACKLOG = 2048  # a unix socket refuses at once what it cannot queue
 _FILE_COUNT_BESIDE_CONNECTIONS = 256
 # From Python 3.13 on, a server that closes would remove the path: also under systemd's own socket, at each reload.
@@ -115,18 +119,21 @@ def remove_socket(path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(
-    application: web.Application, listening: socket.socket, limits: ConnectionLimits
+    application: web.Application,
+    listening: socket.socket,
+    limits: ConnectionLimits,
+    answers: RememberedAnswers | None = None,
 ) -> AsyncIterator[None]:
     """Serve the application on a listening socket: one of `open_socket`, or one inherited from systemd."""
     _allow_open_files(limits.connection_count_max + _FILE_COUNT_BESIDE_CONNECTIONS)
-    gatekeeper = _Gatekeeper(limits)
+    gatekeeper = _Gatekeeper(limits, answers or RememberedAnswers())
     application.middlewares.insert(0, gatekeeper.middleware())
     runner = web.AppRunner(
         application,
         access_log=None,
         logger=_quiet_log(),
         handler_cancellation=True,  # a watcher who leaves ends its handler at once
-        keepalive_timeout=limits.idle_seconds_max,
+        keepalive_timeout=_NEVER_SECONDS,  # the gate knows who is idle
         max_line_size=limits.header_line_bytes_max,
         max_field_size=limits.header_line_bytes_max,
         max_headers=64,
@@ -149,8 +156,9 @@ async def serving(
 class _Gatekeeper:
     """Counts the connections and finds the gate of each request."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, answers: RememberedAnswers) -> None:
         self.limits = limits
+        self.answers = answers
         self._count_by_uid: Counter[int] = Counter()
         self._gates: dict[asyncio.BaseProtocol, _Gate] = {}
 
@@ -178,6 +186,8 @@ class _Gatekeeper:
             if gate is None:  # the connection was lost before its request was looked at
                 return await handler(request)
             gate.stop_waiting()
+            if gate.whole_request is not None:
+                request[WHOLE_REQUEST] = gate.whole_request
             try:
                 return await handler(request)
             finally:
@@ -194,7 +204,13 @@ class _Gate(asyncio.Protocol):
         self._keeper = keeper
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._waiting_since = 0.0  # on the loop's clock
         self._uid: int | None = None  # None while outside
+        # Only a client that sends its requests one by one, whole and waiting for each answer, is answered here: aiohttp
+        # has then read all that came, and written all that it will write.
+        self._is_between_requests = True
+        self._is_sending = False  # more than the client has taken
+        self.whole_request: bytes | None = None  # that is being answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's, though they do the same.
@@ -209,9 +225,22 @@ class _Gate(asyncio.Protocol):
 
     def wait(self) -> None:
         """A whole request must come, and the answer to the last one be taken, before the time is up."""
-        if self._transport is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._keeper.limits.idle_seconds_max, self._transport.abort)
+        if self._transport is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting_since = loop.time()
+        self._timer = loop.call_later(self._keeper.limits.idle_seconds_max, self._on_timer)
+        self._is_between_requests = self._is_between_requests or self.whole_request is not None
+
+    def _on_timer(self) -> None:
+        """Close an idle connection; one that was answered at the gate meanwhile has a later end."""
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        ends_at = self._waiting_since + self._keeper.limits.idle_seconds_max
+        if loop.time() < ends_at:
+            self._timer = loop.call_at(ends_at, self._on_timer)
+        else:
+            self._transport.abort()
 
     def stop_waiting(self) -> None:
         if self._timer is not None:
@@ -219,17 +248,29 @@ class _Gate(asyncio.Protocol):
             self._timer = None
 
     def data_received(self, data: bytes) -> None:
-        if self._uid is not None:
-            self.handler.data_received(data)
+        if self._uid is None or self._transport is None:
+            return
+        self.whole_request = None
+        if self._is_between_requests and not self._is_sending:
+            answer = self._keeper.answers.get(data)
+            if answer is not None:
+                self._waiting_since = asyncio.get_running_loop().time()
+                self._transport.write(answer)
+                return
+            self.whole_request = data if is_whole_get(data) else None
+        self._is_between_requests = False
+        self.handler.data_received(data)
 
     def eof_received(self) -> bool | None:
         return self.handler.eof_received() if self._uid is not None else None
 
     def pause_writing(self) -> None:
+        self._is_sending = True
         if self._uid is not None:
             self.handler.pause_writing()
 
     def resume_writing(self) -> None:
+        self._is_sending = False
         if self._uid is not None:
             self.handler.resume_writing()
 

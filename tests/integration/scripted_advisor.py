@@ -168,7 +168,7 @@ async def served(
     )
     listening = open_socket(socket_path)
     try:
-        async with serving(api.application(), listening, limits):
+        async with serving(api.application(), listening, limits, api.answers):
             yield Served(api, advisor, socket_path, snapshot_path)
     finally:
         remove_socket(socket_path)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from penstock.client import advice as advice_module
 from penstock.client import asyncio_client
 from penstock.client.advice import SDK_DEFAULTS, Adviser, advise
 from penstock.client.boto3 import connection_pool_count, transfer_arguments
-from penstock.client.connection import NoDaemonError, ask, stream
+from penstock.client.connection import Connections, NoDaemonError, RefusedError, ask, stream
 from penstock.units import GiB, MiB
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 
@@ -224,3 +228,84 @@ def test_a_stream_gives_a_line_for_each_state(server: Served) -> None:
     lines = stream(str(server.socket_path), "/v1/watch")
     assert json.loads(next(lines))["generation"] == 1
     lines.close()  # type: ignore[attr-defined]  # it is a generator
+
+
+def test_a_kept_connection_survives_a_restart_of_the_daemon(tmp_path: Path) -> None:
+    """The next question goes to the new daemon, as if nothing had been."""
+    connections = Connections(str(tmp_path / "penstock.sock"))
+    for _ in range(2):
+        with served_in_thread(tmp_path):
+            for _ in range(2):
+                assert connections.ask("GET", "/v1/status").status == 200
+            assert len(connections._idle) == 1
+    with pytest.raises(NoDaemonError):
+        connections.ask("GET", "/v1/status")
+    connections.close()
+
+
+def test_threads_share_kept_connections(server: Served) -> None:
+    """Each gets the answer to its own question."""
+    connections = Connections(str(server.socket_path))
+    target = "/v1/recommendation?operation=s3_upload&payload_size_bytes="
+
+    def asked(size: int) -> int:
+        answers = {json.loads(connections.ask("GET", f"{target}{size}").body)["payload_size_bytes"]}
+        assert len(answers) == 1
+        return int(answers.pop())
+
+    sizes = list(range(1, 101))
+    with ThreadPoolExecutor(12) as threads:
+        assert list(threads.map(asked, sizes)) == sizes
+    assert 1 <= len(connections._idle) <= 8
+    connections.close()
+
+
+def test_a_forked_child_does_not_read_its_parents_answers(server: Served) -> None:
+    """It connects anew, and leaves the parent's connection as it was."""
+    connections = Connections(str(server.socket_path))
+    connections.ask("GET", "/v1/status")
+    kept = connections._idle[0]
+    connections._process_id -= 1  # as it looks to a child
+    connections.ask("GET", "/v1/status")
+    assert kept.fileno() == -1
+    connections.close()
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nContent-Length: ten\r\n\r\n",
+        b"HTTP/1.1 200",
+        b"x" * 300_000,
+    ],
+)
+def test_whatever_answers_on_the_socket_is_no_exception_of_another_kind(
+    tmp_path: Path, spoken: bytes
+) -> None:
+    """Another program on the path is no daemon, and is told apart from one in a sentence."""
+    path = tmp_path / "other.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def speak() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(65536)
+                with contextlib.suppress(OSError):
+                    connection.sendall(spoken)
+
+        speaker = threading.Thread(target=speak)
+        speaker.start()
+        with pytest.raises(NoDaemonError, match="accepts connections but does not answer"):
+            ask(str(path), "GET", "/v1/status")
+        speaker.join()
+
+
+def test_a_refused_stream_says_why(server: Served) -> None:
+    """The daemon's own sentence, with its status."""
+    with pytest.raises(RefusedError, match="there is nothing here") as refusal:
+        next(iter(stream(str(server.socket_path), "/v1/nothing")))
+    assert refusal.value.status == 404

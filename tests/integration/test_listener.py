@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import socket
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -147,6 +149,61 @@ async def test_thousands_come_and_go(tmp_path: Path) -> None:
         line = b""
         while line != b"HTTP/1.1 200 OK\r\n":
             line = await status_line(server.socket_path)
+
+
+def question(payload: str) -> bytes:
+    """A request that is answered at the gate from the second time on."""
+    target = f"/v1/recommendation?operation=s3_upload&payload_size_bytes={payload}"
+    return f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+async def answer(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """The document of the next answer on this connection."""
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
+    document: dict[str, Any] = json.loads(await reader.readexactly(length))
+    return document
+
+
+async def test_the_same_question_is_worked_out_once_for_each_change(tmp_path: Path) -> None:
+    """What is answered at the gate is what would be answered behind it, and never what was before a change."""
+    async with served(tmp_path) as server, connected(server.socket_path) as (reader, writer):
+        for generation in (1, 2, 3):
+            server.advisor.generation = generation
+            server.api.publish()
+            for _ in range(4):
+                writer.write(question("1GiB"))
+                assert (await answer(reader))["generation"] == generation
+        assert len(server.advisor.questions) == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, seed: int) -> None:
+    """However a client cuts what it sends, and whether or not the gate knows the answers."""
+    chance = random.Random(seed)
+    sizes = [chance.choice(["1GiB", "2GiB", "3GiB"]) for _ in range(24)]
+    async with served(tmp_path) as server, connected(server.socket_path) as (reader, writer):
+        for size in ("1GiB", "2GiB"):
+            writer.write(question(size))
+            await answer(reader)
+        sent = b"".join(map(question, sizes))
+        while sent:
+            cut = chance.choice([1, 40, len(question("1GiB")), 200, 1000])
+            writer.write(sent[:cut])
+            sent = sent[cut:]
+            await asyncio.sleep(0)
+        heard = [(await answer(reader))["payload_size_bytes"] >> 30 for _ in sizes]
+    assert heard == [int(size[0]) for size in sizes]
+
+
+async def test_who_is_answered_at_the_gate_is_not_idle(tmp_path: Path) -> None:
+    """Its time begins anew with each answer, and ends like any other's."""
+    async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (reader, writer):
+        for _ in range(4):
+            writer.write(question("1GiB"))
+            await answer(reader)
+            await asyncio.sleep(0.6 * BRIEF.idle_seconds_max)
+        assert await ends(reader)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from penstock.clock import Clock
 from penstock.daemon.api import RefusedError
 from penstock.daemon.board import Board
+from penstock.daemon.budget import Ledger
 from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.leases import LeaseBook, lease_documents
 from penstock.daemon.services import Service
@@ -124,6 +125,7 @@ class Advisory:
             "trouble": self._store.trouble,
             "budget_per_day": dataclasses.asdict(ledger.limit),
             "spent_per_day": dataclasses.asdict(ledger.spent(now)),
+            "usd_per_day": _usd_by_operation(ledger, self._services, now),
             "contexts": [
                 {
                     "operation": standing.context.operation,
@@ -213,6 +215,7 @@ class Advisory:
         cycles.add_metric([], self._conductor.cycle_count)
         families: list[Metric] = [info, cycles]
         families += _spend_families(self._conductor.ledger.spent(now), self._conductor.ledger.limit)
+        families += _usd_families(_usd_by_operation(self._conductor.ledger, self._services, now))
         advised = GaugeMetricFamily(
             "penstock_recommended_setting", "Each knob of the standing advice.", labels=[*_LABELS, "knob"]
         )
@@ -284,6 +287,32 @@ def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
         family = GaugeMetricFamily(name, text, labels=["resource"])
         for resource, value in dataclasses.asdict(cost).items():
             family.add_metric([resource], value)
+        families.append(family)
+    return families
+
+
+def _usd_by_operation(
+    ledger: Ledger, operations: Iterable[str], now: datetime
+) -> dict[str, dict[str, float]]:
+    """Dollars of the last 24 hours at list price, and what each operation may spend."""
+    return {
+        operation: {
+            "spent": ledger.spent(now, operation).usd,
+            "budget": ledger.usd_limits.get(operation, ledger.limit.usd),
+        }
+        for operation in operations
+    }
+
+
+def _usd_families(usd: Mapping[str, Mapping[str, float]]) -> list[Metric]:
+    families: list[Metric] = []
+    for name, text in (
+        ("spent", "What probes of an operation cost in the last 24 hours, at list price."),
+        ("budget", "What they may cost in any 24 hours."),
+    ):
+        family = GaugeMetricFamily(f"penstock_usd_{name}_per_day", text, labels=["operation"])
+        for operation, amounts in usd.items():
+            family.add_metric([operation], amounts[name])
         families.append(family)
     return families
 

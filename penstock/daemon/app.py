@@ -27,7 +27,7 @@ from penstock.daemon.config import ConfigError, Configuration
 from penstock.daemon.leases import LeaseBook
 from penstock.daemon.listener import ConnectionLimits, open_socket, remove_socket, serving
 from penstock.daemon.outside_aws import AwsOutside
-from penstock.daemon.services import SERVICES, Equipment, Outside, ProbeOnDemand, setting_types
+from penstock.daemon.services import SERVICES, Equipment, Outside, ProbeOnDemand, setting_types, usd_limits
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.systemd import Notifier, inherited_sockets
 from penstock.daemon.thinker import SpawnedThinker, Thinker
@@ -435,7 +435,8 @@ async def _ledger(
     since = (
         surroundings.clock.now() - 30 * budget.DAY
     )  # a clock that steps there and back finds its rows again
-    return budget.Ledger(limit, tuple(await store.run(lambda s: s.spend(since=since))))
+    spends = tuple(await store.run(lambda s: s.spend(since=since)))
+    return budget.Ledger(limit, spends, usd_limits(configuration))
 
 
 def _api(configuration: Configuration, app: App, clock: Clock, reload: _Reload) -> Api:

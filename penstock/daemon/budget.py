@@ -10,8 +10,8 @@ count, too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -59,29 +59,34 @@ class Ledger:
 
     limit: Cost
     spends: tuple[Spend, ...] = ()
+    usd_limits: Mapping[str, float] = field(default_factory=dict)  # of single operations, within that of all
 
-    def spent(self, now: datetime) -> Cost:
-        """What counts against the limit at this moment."""
-        return sum((s.cost for s in self.spends if now - DAY - HOUR < s.hour_at <= now + DAY), Cost())
-
-    def affordable(self, now: datetime) -> Cost:
-        """What is left."""
-        spent = self.spent(now)
-        return Cost(**{name: max(0, getattr(self.limit, name) - getattr(spent, name)) for name in _KEYS})
-
-    def allows(self, cost: Cost, now: datetime) -> Verdict:
-        """Whether an act of at most this cost stays within the limit."""
-        short = _short(self.spent(now), cost, self.limit)
-        if short is None:
-            return ALLOWED
-        retry_at = self._retry_at(cost, now)
-        return Verdict(
-            is_allowed=False, sentence=self._sentence(short, cost, now, retry_at), retry_at=retry_at
+    def spent(self, now: datetime, operation: str | None = None) -> Cost:
+        """What counts against the limit at this moment: all, or of one operation."""
+        return total(
+            s
+            for s in self.spends
+            if now - DAY - HOUR < s.hour_at <= now + DAY and operation in {None, s.operation}
         )
+
+    def affordable(self, operation: str, now: datetime) -> Cost:
+        """What is left for this operation."""
+        left = _left(self.limit, self.spent(now))
+        own_limit = self._own_limit(operation)
+        own_left = _left(own_limit, self.spent(now, operation))
+        return dataclasses.replace(left, usd=min(left.usd, own_left.usd))
+
+    def allows(self, operation: str, cost: Cost, now: datetime) -> Verdict:
+        """Whether an act of at most this cost stays within the limit, and its dollars within the operation's own."""
+        shortage = self._shortage(operation, cost, now)
+        if shortage is None:
+            return ALLOWED
+        retry_at = self._retry_at(operation, cost, now)
+        return Verdict(is_allowed=False, sentence=shortage.sentence(cost, retry_at), retry_at=retry_at)
 
     def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with the act in it, and the row to be on the disk before the act begins."""
-        assert self.allows(cost, now).is_allowed, "ask `allows` first"
+        assert self.allows(operation, cost, now).is_allowed, "ask `allows` first"
         spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 
@@ -99,21 +104,48 @@ class Ledger:
         nearest = sorted(merged.values(), key=lambda row: abs(row.hour_at - now))[:ROW_COUNT_MAX]
         return dataclasses.replace(self, spends=tuple(sorted(nearest, key=lambda row: row.hour_at)))
 
-    def _retry_at(self, cost: Cost, now: datetime) -> datetime | None:
+    def _own_limit(self, operation: str) -> Cost:
+        return dataclasses.replace(self.limit, usd=self.usd_limits.get(operation, self.limit.usd))
+
+    def _shortage(self, operation: str, cost: Cost, now: datetime) -> _Shortage | None:
+        """The first bound that does not reach: of all operations, then of this one."""
+        bounds = (
+            (_KEYS, self.limit, self.spent(now)),
+            (
+                {"usd": f"probes.{operation}.usd_per_day"},
+                self._own_limit(operation),
+                self.spent(now, operation),
+            ),
+        )
+        for keys, limit, spent in bounds:
+            name = _short(spent, cost, limit, keys)
+            if name is not None:
+                left = getattr(_left(limit, spent), name)
+                return _Shortage(name=name, key=keys[name], limit=getattr(limit, name), left=left)
+        return None
+
+    def _retry_at(self, operation: str, cost: Cost, now: datetime) -> datetime | None:
         """The first moment at which enough rows have aged out."""
         moments = sorted(s.hour_at + DAY + HOUR for s in self.spends)
-        fits = (at for at in moments if at > now and _short(self.spent(at), cost, self.limit) is None)
+        fits = (at for at in moments if at > now and self._shortage(operation, cost, at) is None)
         return next(fits, None)
 
-    def _sentence(self, short: str, cost: Cost, now: datetime, retry_at: datetime | None) -> str:
-        need, limit = (_shown(short, getattr(value, short)) for value in (cost, self.limit))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shortage:
+    """Which bound does not reach."""
+
+    name: str  # of the field of a cost
+    key: str  # of the configuration
+    limit: float
+    left: float
+
+    def sentence(self, cost: Cost, retry_at: datetime | None) -> str:
+        need, limit = (_shown(self.name, amount) for amount in (getattr(cost, self.name), self.limit))
         if retry_at is None:
-            return f"one probe may need {need}, and {_KEYS[short]} allows {limit} in 24 hours: raise it"
-        left = _shown(short, getattr(self.affordable(now), short))
-        again = f"{retry_at:%Y-%m-%d %H:%M} UTC"
-        return (
-            f"a probe may need {need}; of {limit} in 24 hours ({_KEYS[short]}) {left} are left until {again}"
-        )
+            return f"one probe may need {need}, and {self.key} allows {limit} in 24 hours: raise it"
+        left, again = _shown(self.name, self.left), f"{retry_at:%Y-%m-%d %H:%M} UTC"
+        return f"a probe may need {need}; of {limit} in 24 hours ({self.key}) {left} are left until {again}"
 
 
 def daily_limit(section: BudgetSection, *, credit_bytes_per_day: float = 0.0) -> Cost:
@@ -143,13 +175,17 @@ def total(spends: Iterable[Spend]) -> Cost:
     return sum((spend.cost for spend in spends), Cost())
 
 
-def _short(spent: Cost, cost: Cost, limit: Cost) -> str | None:
+def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | None:
     """The first field in which the limit does not reach; an act that takes none of it is not refused for want of it."""
     wanted = spent + cost
     return next(
-        (name for name in _KEYS if getattr(cost, name) > 0 and getattr(wanted, name) > getattr(limit, name)),
+        (name for name in names if getattr(cost, name) > 0 and getattr(wanted, name) > getattr(limit, name)),
         None,
     )
+
+
+def _left(limit: Cost, spent: Cost) -> Cost:
+    return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in _KEYS})
 
 
 def _minus(cost: Cost, other: Cost) -> Cost:

@@ -216,9 +216,10 @@ class Conductor:
         host = self._host_verdict(now)
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host), None
-        allowance = _smaller(watch.plan.cost_max, self.ledger.affordable(now))
+        allowance = _smaller(watch.plan.cost_max, self.ledger.affordable(watch.context.operation, now))
         plan = (await self._deliberate(watch.context.place, watch.context, allowance)).plan
-        verdict = self.ledger.allows(plan.cost_max if plan else watch.plan.cost_max, now)
+        wanted = plan.cost_max if plan else watch.plan.cost_max
+        verdict = self.ledger.allows(watch.context.operation, wanted, now)
         if plan is None or not verdict.is_allowed:
             return self._postpone(watch, verdict), None
         outcome = await self._probe(watch, dataclasses.replace(plan, reason=reason or plan.reason))

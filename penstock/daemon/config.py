@@ -176,9 +176,10 @@ class SqsDeliverySection(Struct, frozen=True, kw_only=True, forbid_unknown_field
     regions: Regions = ()
     queue_name_prefix: QueueNamePrefix = "penstock-probe"
     message_size_bytes: MessageSizes = (KiB,)
-    mean_interval_seconds: Seconds = 600.0
+    mean_interval_seconds: Seconds = 1800.0
     duration_seconds_max: Seconds = 10.0
     request_count_max: Count = 3000
+    usd_per_day: Usd = 0.03
     thread_count_max: ThreadCount = 64
     visibility_timeout_seconds: VisibilityTimeout = 30.0
     service_class: Literal["standard"] = "standard"  # the probe makes no FIFO queue

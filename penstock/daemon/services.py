@@ -56,6 +56,7 @@ class Plan:
     thread_count_max: int
     memory_bytes_max: int | None
     cost_max: Cost  # of one probe; 0 is "no limit of its own" where the operation has none
+    usd_per_day: float | None = None  # of all its probes, within what all operations may cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +155,7 @@ def _sqs_delivery_plan(configuration: Configuration) -> Plan:
         thread_count_max=section.thread_count_max,
         memory_bytes_max=None,
         cost_max=Cost(request_count=section.request_count_max, duration_seconds=section.duration_seconds_max),
+        usd_per_day=section.usd_per_day,
     )
 
 
@@ -180,3 +182,9 @@ SERVICES: Mapping[str, Service[Any]] = {
 def setting_types() -> dict[str, type]:
     """The dataclass of each operation's settings, as the store and the socket need it."""
     return {operation: service.setting_type for operation, service in SERVICES.items()}
+
+
+def usd_limits(configuration: Configuration) -> dict[str, float]:
+    """What the probes of an operation may cost in 24 hours at list price, where it has a limit of its own."""
+    plans = {operation: service.plan(configuration) for operation, service in SERVICES.items()}
+    return {operation: plan.usd_per_day for operation, plan in plans.items() if plan.usd_per_day is not None}

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from penstock.daemon.budget import ALLOWED, Ledger, daily_limit, host_verdict
 from penstock.daemon.config import BudgetSection
 from penstock.units import GiB, MiB
@@ -14,31 +16,31 @@ HOUR = timedelta(hours=1)
 
 def test_an_act_within_the_limit_is_allowed() -> None:
     """Up to the limit itself."""
-    assert Ledger(LIMIT).allows(LIMIT, NOON) == ALLOWED
+    assert Ledger(LIMIT).allows("s3_upload", LIMIT, NOON) == ALLOWED
 
 
 def test_a_refusal_says_why_and_until_when() -> None:
     """The sentence names need, limit, key and what is left; `retry_at` is when the old row has aged out."""
     ledger, _ = Ledger(LIMIT).reserve("s3_upload", Cost(transferred_bytes=900 * MiB), NOON)
-    verdict = ledger.allows(Cost(transferred_bytes=200 * MiB), NOON + HOUR)
+    verdict = ledger.allows("s3_upload", Cost(transferred_bytes=200 * MiB), NOON + HOUR)
     assert not verdict.is_allowed
     assert verdict.sentence == (
         "a probe may need 200 MiB; of 1 GiB in 24 hours (budget.transferred_bytes_per_day) "
         "124 MiB are left until 2026-03-02 13:00 UTC"
     )
     assert verdict.retry_at == NOON + 25 * HOUR
-    assert ledger.allows(Cost(transferred_bytes=200 * MiB), verdict.retry_at).is_allowed
+    assert ledger.allows("s3_upload", Cost(transferred_bytes=200 * MiB), verdict.retry_at).is_allowed
 
 
 def test_an_act_late_in_its_hour_counts_for_a_whole_day() -> None:
     """Rows know only the hour: what was done at 12:59 still counts at 12:30 of the next day."""
     ledger, _ = Ledger(LIMIT).reserve("s3_upload", Cost(request_count=90), NOON + 59 * HOUR / 60)
-    assert not ledger.allows(Cost(request_count=90), NOON + 24.5 * HOUR).is_allowed
+    assert not ledger.allows("s3_upload", Cost(request_count=90), NOON + 24.5 * HOUR).is_allowed
 
 
 def test_what_never_fits_says_so() -> None:
     """Waiting does not help; raising the limit does."""
-    verdict = Ledger(LIMIT).allows(Cost(credit_bytes=MiB), NOON)
+    verdict = Ledger(LIMIT).allows("s3_upload", Cost(credit_bytes=MiB), NOON)
     assert verdict.retry_at is None
     assert (
         "budget.credit_fraction_per_day allows 0 B of burst credit in 24 hours: raise it" in verdict.sentence
@@ -48,11 +50,25 @@ def test_what_never_fits_says_so() -> None:
 def test_settling_gives_back_what_was_not_used() -> None:
     """The reservation is the most that an act may cost; what counts in the end is what it did cost."""
     ledger, reserved = Ledger(LIMIT).reserve("s3_upload", Cost(request_count=90), NOON)
-    assert ledger.affordable(NOON).request_count == 10
+    assert ledger.affordable("s3_upload", NOON).request_count == 10
     ledger, correction = ledger.settle(reserved, Cost(request_count=30), NOON)
     assert correction.cost.request_count == -60
-    assert ledger.affordable(NOON).request_count == 70
+    assert ledger.affordable("s3_upload", NOON).request_count == 70
     assert Ledger(LIMIT, (reserved, correction)).spent(NOON) == ledger.spent(NOON)
+
+
+def test_an_operation_keeps_to_its_own_dollars() -> None:
+    """What one operation may spend is less than all may; the others are not held by it."""
+    ledger, _ = Ledger(LIMIT, usd_limits={"sqs_delivery": 0.03}).reserve("sqs_delivery", Cost(usd=0.02), NOON)
+    assert ledger.affordable("sqs_delivery", NOON).usd == pytest.approx(0.01)
+    assert ledger.affordable("s3_upload", NOON).usd == pytest.approx(0.98)
+    assert ledger.allows("s3_upload", Cost(usd=0.5), NOON) == ALLOWED
+    verdict = ledger.allows("sqs_delivery", Cost(usd=0.02), NOON)
+    assert verdict.retry_at == NOON + 25 * HOUR
+    assert "of $0.03 in 24 hours (probes.sqs_delivery.usd_per_day) $0.01 are left until" in verdict.sentence
+    assert (
+        "allows $0.03 in 24 hours: raise it" in ledger.allows("sqs_delivery", Cost(usd=0.04), NOON).sentence
+    )
 
 
 def test_the_limit_comes_from_the_configuration() -> None:

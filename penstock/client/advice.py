@@ -162,7 +162,7 @@ class Adviser:
         stated = {name: str(value) for name, value in parameters.items() if value is not None}
         answer = self._connections.ask("GET", with_parameters("/v1/recommendation", stated))
         document = json.loads(answer.body)
-        if answer.status == 200 and _is_advice(document):
+        if answer.status == 200 and is_advice(document):
             return Advice(document)
         detail = document.get("detail") if isinstance(document, dict) else None
         raise ValueError(detail or f"the daemon answered with status {answer.status}")
@@ -180,17 +180,7 @@ class Adviser:
                 "no advice, so the SDK's defaults serve: %s", trouble
             )
             self._has_complained = True
-        known = SDK_DEFAULTS.get(operation, {"setting": {}, "derived": {}})
-        return Advice(
-            {
-                "operation": operation,
-                "payload_size_bytes": payload_size_bytes,
-                "setting": known["setting"],
-                "derived": known["derived"],
-                "basis": "default",
-                "explanation": f"what the SDK does by itself, because there is no advice: {trouble}",
-            }
-        )
+        return default_advice(operation, payload_size_bytes, str(trouble))
 
 
 _advisers: dict[tuple[str, str], Adviser] = {}
@@ -208,6 +198,21 @@ def advise(operation: str, payload_size_bytes: int, **demand: object) -> Advice:
     return adviser.advise(operation, payload_size_bytes, **demand)
 
 
+def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advice:
+    """What the SDK does by itself, marked as such; `reason` says why there is no other advice."""
+    known = SDK_DEFAULTS.get(operation, {"setting": {}, "derived": {}})
+    return Advice(
+        {
+            "operation": operation,
+            "payload_size_bytes": payload_size_bytes,
+            "setting": known["setting"],
+            "derived": known["derived"],
+            "basis": "default",
+            "explanation": f"what the SDK does by itself, because there is no advice: {reason}",
+        }
+    )
+
+
 def _read_snapshot(path: str) -> tuple[Advice, ...]:
     """The advice in the file; nothing when it is missing or damaged."""
     import json
@@ -215,12 +220,12 @@ def _read_snapshot(path: str) -> tuple[Advice, ...]:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - as above
             documents = json.load(file)["recommendations"]
-        return tuple(Advice(document) for document in documents if _is_advice(document))
+        return tuple(Advice(document) for document in documents if is_advice(document))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ()
 
 
-def _is_advice(document: Any) -> bool:
+def is_advice(document: Any) -> bool:
     """Whether it has all that is used of it: a damaged file must not become a damaged transfer."""
     return (
         isinstance(document, dict)

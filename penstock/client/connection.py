@@ -137,7 +137,7 @@ def ask(
 
 
 class Stream:
-    """The lines of an answer that does not end; iterate over it. `close` may be called from another thread."""
+    """An answer that does not end, line by line. `close` may be called from another thread."""
 
     def __init__(
         self, path: str, method: str, target: str, body: bytes | None, timeout_seconds: float
@@ -147,8 +147,7 @@ class Stream:
         self._connection = _connect(path, timeout_seconds)
         try:
             self._connection.sendall(_request(method, target, body, version="1.0"))
-            self._rest = _begin(self._connection)
-            self._connection.settimeout(None)  # between two changes lie hours
+            self._received = _begin(self._connection)
         except (OSError, ValueError) as trouble:
             self._connection.close()
             raise _no_answer(path, trouble) from trouble
@@ -156,22 +155,21 @@ class Stream:
             self._connection.close()
             raise
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Each line as it comes, until the daemon goes away or `close` is called. Raises NoDaemonError."""
-        lines = self._rest
+    def line(self, *, timeout_seconds: float | None = None) -> bytes | None:
+        """The next line, waiting for as long as it takes; None when the daemon has ended it. Raises NoDaemonError."""
         try:
-            while True:
-                *whole, rest = lines.split(b"\n")
-                for line in whole:
-                    yield line + b"\n"
+            self._connection.settimeout(timeout_seconds)
+            while b"\n" not in self._received:
                 received = self._connection.recv(_RECEIVE_BYTES)
                 if not received:
-                    return
-                lines = _within(_LINE_BYTES_MAX, rest + received)
+                    self._connection.close()
+                    return None
+                self._received = _within(_LINE_BYTES_MAX, self._received + received)
         except (OSError, ValueError) as trouble:
-            raise NoDaemonError(f"the daemon on {self._path} went away: {trouble}") from trouble
-        finally:
             self._connection.close()
+            raise NoDaemonError(f"the daemon on {self._path} went away: {trouble}") from trouble
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     def close(self) -> None:
         """End it, also while another thread waits for its next line."""
@@ -192,7 +190,12 @@ def stream(
     path: str, target: str, *, method: str = "GET", body: bytes | None = None, timeout_seconds: float = 5.0
 ) -> Iterator[bytes]:
     """The lines of an answer that does not end, for as long as the daemon lives. Raises NoDaemonError."""
-    yield from Stream(path, method, target, body, timeout_seconds)
+    answer = Stream(path, method, target, body, timeout_seconds)
+    try:
+        while (line := answer.line()) is not None:
+            yield line
+    finally:
+        answer.close()
 
 
 def with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:

@@ -1,0 +1,217 @@
+"""Knows how an application holds its share of the host for the time of its transfers.
+
+    from penstock.client.lease import Lease
+
+    with Lease("s3_upload", 1 << 30, client="nightly-backup") as lease:
+        for path in paths:
+            upload(path, threads=lease.setting["thread_count"])
+
+The share changes when other applications come and go: read `lease.setting` before each transfer. A thread listens to
+the daemon; it takes the lease again when the daemon was restarted. Nothing here raises because of penstock: without
+a daemon, `setting` is what the SDK does by itself, and `basis` says so.
+
+A lease belongs to the process that took it. A forked child keeps the last share that it saw and is told no other;
+let each process take its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+
+from penstock.client.advice import Advice, default_advice, is_advice
+from penstock.client.connection import NoDaemonError, RefusedError, Stream, socket_path
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+_CONNECT_SECONDS_MAX = 0.5  # for so long, and once, a daemon that hangs holds an application up
+_PAUSE_SECONDS_MIN = 0.2  # before the daemon is asked again; doubled each time
+_PAUSE_SECONDS_MAX = 30.0
+_CLAIM_IS_WRONG = 400
+
+
+class Share:
+    """What may be used now: the newest advice of a lease, in its parts."""
+
+    advice: Advice
+
+    @property
+    def setting(self) -> Mapping[str, Any]:
+        """What to use now: the names carry their units."""
+        return self.advice.setting
+
+    @property
+    def derived(self) -> Mapping[str, Any]:
+        """The rest of the bundle for this share: the pool of connections, ..."""
+        return self.advice.derived
+
+    @property
+    def basis(self) -> str:
+        """What the share rests on; "default" when there is no daemon."""
+        return self.advice.basis
+
+    @property
+    def host_fraction(self) -> float | None:
+        """Of what the host can do; None while nothing is known, or nobody answers."""
+        fraction: float | None = self.advice.document.get("host_fraction")
+        return fraction
+
+
+class Lease(Share):
+    """A share of this host, from `__enter__` to `__exit__`.
+
+    `weight` (0.1 to 10) says how much it counts beside the others, `resource` names what is contended for (a queue;
+    nothing for S3), `client` is a name for people. `demand` takes the names of the socket's query. `on_change` is
+    called with the new `Advice` by the listening thread; it must be quick, and must not raise.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        payload_size_bytes: int,
+        *,
+        weight: float = 1.0,
+        resource: str = "",
+        client: str = "unknown",
+        socket: str | None = None,
+        on_change: Callable[[Advice], None] | None = None,
+        **demand: object,
+    ) -> None:
+        self._socket_path = socket or socket_path()
+        self._claim = _claim(
+            demand,
+            operation=operation,
+            payload_size_bytes=payload_size_bytes,
+            weight=weight,
+            resource=resource,
+            client=client,
+        )
+        self._on_change = on_change
+        self._default = default_advice(operation, payload_size_bytes, "no daemon was asked yet")
+        self.advice = self._default
+        self._stream: Stream | None = None
+        self._has_ended = threading.Event()
+        self._has_complained = False
+
+    def __enter__(self) -> Lease:
+        """Take it: the share is there when this returns, if a daemon is."""
+        self._has_ended.clear()
+        _held.add(self)
+        is_held = self._take()
+        threading.Thread(
+            target=self._listen, kwargs={"is_held": is_held}, name="penstock-lease", daemon=True
+        ).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back; the others hear of it at once."""
+        self.close()
+
+    def close(self) -> None:
+        """Give it back. The last share stays readable."""
+        self._has_ended.set()
+        _held.discard(self)
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _take(self) -> bool:
+        """Ask for it, and hear the first share. Returns whether there will be more."""
+        try:
+            self._stream = Stream(self._socket_path, "POST", "/v1/leases", self._claim, _CONNECT_SECONDS_MAX)
+            is_held = self._hear(self._stream, timeout_seconds=_CONNECT_SECONDS_MAX)
+        except (NoDaemonError, ValueError) as trouble:
+            self._do_without(trouble)
+            if isinstance(trouble, RefusedError) and trouble.status == _CLAIM_IS_WRONG:
+                self._has_ended.set()  # it will be as wrong the next time
+            return False
+        if self._has_ended.is_set():  # closed in the meantime
+            self._stream.close()
+        self._has_complained = False
+        return is_held
+
+    def _hear(self, stream: Stream, *, timeout_seconds: float | None = None) -> bool:
+        """Wait for the next share; False when the daemon has ended the lease. Raises NoDaemonError, ValueError."""
+        line = stream.line(timeout_seconds=timeout_seconds)
+        if line is not None:
+            self._become(_read_share(line))
+        return line is not None
+
+    def _listen(self, *, is_held: bool) -> None:
+        """Follow the share, and take the lease again whenever it was lost, until it is given back."""
+        pause_seconds = _PAUSE_SECONDS_MIN
+        while not self._has_ended.is_set():
+            stream = self._stream
+            if is_held and stream is not None:
+                pause_seconds = _PAUSE_SECONDS_MIN
+                try:
+                    is_held = self._hear(stream)
+                except (NoDaemonError, ValueError) as trouble:
+                    self._do_without(trouble)
+                    is_held = False
+            else:
+                self._has_ended.wait(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
+                is_held = not self._has_ended.is_set() and self._take()
+
+    def _do_without(self, trouble: Exception) -> None:
+        """Keep a share that is in force, as any other advice outlives its daemon; else do as the SDK does."""
+        if not self._has_complained and not self._has_ended.is_set():
+            _complain(trouble)
+            self._has_complained = True
+        if self.basis == "default" or self.advice.has_expired():
+            self._become(
+                default_advice(self._default.operation, self._default.payload_size_bytes, str(trouble))
+            )
+
+    def _become(self, advice: Advice) -> None:
+        is_news = dict(advice.setting) != dict(self.advice.setting)
+        self.advice = advice
+        if is_news and self._on_change is not None:
+            self._on_change(advice)
+
+    def _forget(self) -> None:
+        """In a forked child, which would keep the lease alive after its parent."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.forget()
+
+
+def _claim(demand: Mapping[str, object], **terms: object) -> bytes:
+    """The claim as the daemon reads it; what is not stated stays away."""
+    import json
+
+    stated = {name: str(value) for name, value in demand.items() if value is not None}
+    return json.dumps({**terms, **stated}).encode()
+
+
+def _read_share(line: bytes) -> Advice:
+    """The advice in one line of a lease. Raises ValueError."""
+    import json
+
+    document = json.loads(line)
+    if not is_advice(document):
+        raise ValueError("what the daemon says of the lease is no advice")
+    return Advice(document)
+
+
+def _complain(trouble: Exception) -> None:
+    """One line for the application's log."""
+    import logging
+
+    logging.getLogger("penstock.client").warning("the lease is not held: %s", trouble)
+
+
+_held: weakref.WeakSet[Lease] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lease in list(_held):
+        lease._forget()  # noqa: SLF001 - of this file
+
+
+os.register_at_fork(after_in_child=_forget_all)

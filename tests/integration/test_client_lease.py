@@ -1,0 +1,131 @@
+"""What an application that holds a lease hears, and what it does without a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import lease as lease_module
+from penstock.client.advice import SDK_DEFAULTS, Advice
+from penstock.client.asyncio_client import AsyncLease
+from penstock.client.lease import Lease
+from penstock.units import GiB
+from tests.integration.scripted_advisor import Served, served_in_thread
+
+DEFAULT = SDK_DEFAULTS["s3_upload"]["setting"]
+
+
+class Told(queue.Queue[Advice]):
+    """The shares that a lease was told, in order."""
+
+    def waits_for(self, thread_count: int) -> None:
+        """Until this share is told; the timeout is the other outcome."""
+        while self.get(timeout=10).setting["thread_count"] != thread_count:
+            pass
+
+
+def a_lease(folder: Path, told: Told | None = None, **changes: Any) -> Lease:
+    """An upload that divides the host with others."""
+    on_change = None if told is None else told.put
+    return Lease("s3_upload", GiB, socket=str(folder / "penstock.sock"), on_change=on_change, **changes)
+
+
+def test_the_share_is_there_at_once_and_follows_those_who_come_and_go(tmp_path: Path) -> None:
+    """Whoever holds a lease reads a setting that is the newest share."""
+    told = Told()
+    with served_in_thread(tmp_path), a_lease(tmp_path, told) as first:
+        assert (first.setting["thread_count"], first.basis, first.host_fraction) == (32, "measured", 1.0)
+        with a_lease(tmp_path, weight=3) as second:
+            assert second.setting["thread_count"] == 24
+            told.waits_for(8)
+            assert first.setting["thread_count"] == 8
+        told.waits_for(32)
+
+
+def test_without_a_daemon_it_is_the_sdks_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No exception, one line in the log, and a basis that says so."""
+    with a_lease(tmp_path) as lease:
+        assert (lease.setting, lease.basis, lease.host_fraction) == (DEFAULT, "default", None)
+        assert lease.derived["connection_pool_count"] == 10
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "systemctl start penstock" in caplog.text
+
+
+def test_a_daemon_that_starts_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that restarts, too; in between the last share is in force."""
+    monkeypatch.setattr(lease_module, "_PAUSE_SECONDS_MIN", 0.01)
+    told = Told()
+    with a_lease(tmp_path, told) as lease:
+        with served_in_thread(tmp_path):
+            told.waits_for(32)
+        assert lease.basis == "measured"
+        with served_in_thread(tmp_path), a_lease(tmp_path):
+            told.waits_for(16)
+
+
+def test_a_claim_that_is_refused_is_the_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What was wrong is in the log; the transfer goes on."""
+    with served_in_thread(tmp_path), a_lease(tmp_path, weight=99) as lease:
+        assert lease.setting == DEFAULT
+    assert "weight" in caplog.text
+
+
+def test_what_has_expired_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share outlives its daemon as long as any advice does, and no longer."""
+    monkeypatch.setattr(lease_module, "_PAUSE_SECONDS_MIN", 0.01)
+    told = Told()
+    with a_lease(tmp_path, told) as lease:
+        with served_in_thread(tmp_path):
+            told.waits_for(32)
+            monkeypatch.setattr(Advice, "has_expired", lambda _: True)
+        told.waits_for(10)
+        assert lease.basis == "default"
+
+
+def held(server: Served) -> int:
+    """How many leases the daemon knows, seen from another thread."""
+    return len(server.api._leases)
+
+
+def until(server: Served, count: int) -> None:
+    """Wait for the daemon to know so many; the test's own timeout is the other outcome."""
+    while held(server) != count:
+        time.sleep(0.005)
+
+
+def test_a_forked_child_does_not_keep_its_parents_lease(tmp_path: Path) -> None:
+    """The lease ends with the process that took it, whatever its children do."""
+    with served_in_thread(tmp_path) as server:
+        reading, writing = os.pipe()
+        parent = os.fork()
+        if parent == 0:  # takes a lease, forks a child that lives on, and dies without giving it back
+            a_lease(tmp_path).__enter__()
+            if os.fork() == 0:
+                os.close(writing)
+                os.read(reading, 1)
+            os._exit(0)
+        os.close(reading)
+        os.waitpid(parent, 0)
+        until(server, 0)
+        os.close(writing)
+
+
+async def test_inside_an_event_loop(tmp_path: Path) -> None:
+    """The same, with the changes as a stream."""
+    with served_in_thread(tmp_path):
+        async with AsyncLease("s3_upload", GiB, socket=str(tmp_path / "penstock.sock")) as lease:
+            assert lease.setting["thread_count"] == 32
+            shares = lease.changes()
+            assert (await anext(shares)).setting["thread_count"] == 32
+            async with AsyncLease("s3_upload", GiB, socket=str(tmp_path / "penstock.sock")):
+                assert (await anext(shares)).setting["thread_count"] == 16
+            assert (await anext(shares)).setting["thread_count"] == 32
+            await shares.aclose()
+        await asyncio.sleep(0)

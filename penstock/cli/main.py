@@ -29,6 +29,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("penstock.cli.demo", "demo", "Watch it measure, decide and advise; no AWS account needed."),
     "query": ("penstock.cli.query", "query", "Ask how to transfer something."),
     "explain": ("penstock.cli.query", "explain", "Ask why that is the advice."),
+    "export": ("penstock.cli.export", "export", "Print the advice in the words of one client."),
+    "exec": ("penstock.cli.exec", "exec_", "Run a known client with the advice applied."),
     "status": ("penstock.cli.status", "status", "Show what the daemon does, knows and has spent."),
     "watch": ("penstock.cli.watch", "watch", "Print the advice whenever it changes."),
     "wait": ("penstock.cli.status", "wait", "Wait until there is advice from measurements."),

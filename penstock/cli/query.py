@@ -36,13 +36,17 @@ def explain() -> None:
     """Ask why that is the advice: what was measured, what was fitted, what was rejected."""
 
 
-def s3_upload_options(command: Command) -> Command:
-    """Give a command the options of a question about an upload."""
+def object_size_option(*, required: bool) -> Callable[[Command], Command]:
+    """The option for the size of one object."""
+    return click.option(
+        "--object-size", "payload_size_bytes", type=BYTES, required=required, help="Such as 1GiB."
+    )
+
+
+def upload_demand_options(command: Command) -> Command:
+    """Give a command the options for the limits of an upload."""
     for option in reversed(
         [
-            click.option(
-                "--object-size", "payload_size_bytes", type=BYTES, required=True, help="Such as 1GiB."
-            ),
             click.option(
                 "--objects", "object_count", type=click.IntRange(1), help="How many move at a time."
             ),
@@ -59,8 +63,13 @@ def s3_upload_options(command: Command) -> Command:
     return command
 
 
-def sqs_delivery_options(command: Command) -> Command:
-    """Give a command the options of a question about a queue."""
+def s3_upload_options(command: Command) -> Command:
+    """Give a command the options of a question about an upload."""
+    return object_size_option(required=True)(upload_demand_options(command))
+
+
+def queue_demand_options(command: Command) -> Command:
+    """Give a command the options for the load of a queue."""
     for option in reversed(
         [
             click.option(
@@ -68,14 +77,6 @@ def sqs_delivery_options(command: Command) -> Command:
                 "message_rate_per_second",
                 type=click.FloatRange(0, min_open=True),
                 help="Messages per second.",
-            ),
-            click.option(
-                "--message-size",
-                "payload_size_bytes",
-                type=BYTES,
-                default="1KiB",
-                show_default=True,
-                help="Such as 4KiB.",
             ),
             click.option(
                 "--work-seconds", "work_seconds", type=SECONDS, help="The consumer's own time, such as 20ms."
@@ -98,7 +99,21 @@ def sqs_delivery_options(command: Command) -> Command:
     return command
 
 
-def _common_options(command: Command) -> Command:
+def sqs_delivery_options(command: Command) -> Command:
+    """Give a command the options of a question about a queue."""
+    size = click.option(
+        "--message-size",
+        "payload_size_bytes",
+        type=BYTES,
+        default="1KiB",
+        show_default=True,
+        help="Such as 4KiB.",
+    )
+    return size(queue_demand_options(command))
+
+
+def common_options(command: Command) -> Command:
+    """Give a command the options that every question has."""
     for option in reversed(
         [
             click.option(
@@ -125,7 +140,8 @@ def _common_options(command: Command) -> Command:
     return command
 
 
-def _parameters(operation: str, stated: Mapping[str, object]) -> dict[str, str]:
+def parameters_of(operation: str, stated: Mapping[str, object]) -> dict[str, str]:
+    """The question as the socket takes it: what was not stated is left out."""
     return {"operation": operation} | {
         name: str(value) for name, value in stated.items() if value is not None
     }
@@ -137,9 +153,9 @@ def _add(group: click.Group, name: str, options: Callable[[Command], Command], p
 
     @group.command(name, help=purpose)
     @options
-    @_common_options
+    @common_options
     def command(*, as_json: bool, socket_path: str, **stated: object) -> None:
-        parameters = _parameters(name.replace("-", "_"), stated)
+        parameters = parameters_of(name.replace("-", "_"), stated)
         document = call(socket_path, "GET", target, parameters=parameters)
         print_json(document) if as_json else show(document)
 

@@ -1,0 +1,199 @@
+"""Knows where each program takes its options: among its arguments, from its environment, or from its configuration.
+
+What the user said himself stays: an argument, or a variable of the environment. What stands in a configuration file
+gives way to the advice, for this one run.
+"""
+
+from __future__ import annotations
+
+import configparser
+import io
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.client.targets.command_lines import rclone_variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from penstock.client.targets.target import Option, Translation
+
+_UPLOADING = ("cp", "mv", "sync")
+
+
+class Launch(NamedTuple):
+    """How to run a program: its whole command, what to add to its environment, and what to set for the AWS CLI."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = {}
+    aws_settings: Mapping[str, str] = {}
+
+
+class Program(NamedTuple):
+    """A program that can be run with advice."""
+
+    target: str
+    verb_at: Callable[
+        [Sequence[str]], int | None
+    ]  # the place of the word that says that it uploads; None when none
+    apply: Callable[[Sequence[str], int, Mapping[str, str], Translation], Launch]
+    marks: tuple[str, ...] = ("s3://",)  # what a destination has in it
+
+
+def source_of(program: Program, command: Sequence[str], verb: int) -> str | None:
+    """The argument before the destination, which is what is uploaded if it is a local file; else None."""
+    place = _destination_at(program, command)
+    if place is None or place - 1 <= verb:
+        return None
+    source = command[place - 1]
+    is_remote = source.startswith("-") or any(mark in source for mark in program.marks)
+    return None if is_remote else source
+
+
+def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> str:
+    """An AWS configuration with these settings in the s3 section of a profile, and everything else as it was.
+
+    Raises configparser.Error when the text is not one.
+    """
+    found = configparser.RawConfigParser(default_section="no section has defaults for the others")
+    found.read_string(text)
+    section = "default" if profile == "default" else f"profile {profile}"
+    if not found.has_section(section):
+        found.add_section(section)
+    nested = dict(_nested(found.get(section, "s3", fallback="")))
+    lines = [f"{name} = {value}" for name, value in {**nested, **settings}.items()]
+    found.set(section, "s3", "\n" + "\n".join(lines))
+    written = io.StringIO()
+    found.write(written)
+    return written.getvalue()
+
+
+def aws_profile(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The profile in force: of the command line, else of the environment, else the default."""
+    for place, word in enumerate(command):
+        if word == "--profile" and place + 1 < len(command):
+            return command[place + 1]
+        if word.startswith("--profile="):
+            return word.partition("=")[2]
+    return environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE") or "default"
+
+
+def _destination_at(program: Program, command: Sequence[str]) -> int | None:
+    """The place of the last argument that names something in S3; None when none does."""
+    places = [
+        place
+        for place, word in enumerate(command)
+        if place > 0 and not word.startswith("-") and any(mark in word for mark in program.marks)
+    ]
+    return places[-1] if places else None
+
+
+def _nested(text: str) -> Iterable[tuple[str, str]]:
+    for line in text.splitlines():
+        name, joint, value = line.partition("=")
+        if joint:
+            yield name.strip(), value.strip()
+
+
+def _first(command: Sequence[str], words: Iterable[str]) -> int | None:
+    known = set(words)
+    return next((place for place, word in enumerate(command) if place > 0 and word in known), None)
+
+
+def _is_given(command: Sequence[str], *names: str) -> bool:
+    return any(word == name or word.startswith(f"{name}=") for word in command for name in names)
+
+
+def _missing(options: Iterable[Option], command: Sequence[str], short: Mapping[str, str]) -> list[str]:
+    """The options that the user has not given himself, as words."""
+    return [
+        word
+        for option in options
+        if not _is_given(command, option.name, short.get(option.name, option.name))
+        for word in (option.name, str(option.value))
+    ]
+
+
+def _s5cmd(command: Sequence[str], verb: int, _: Mapping[str, str], translation: Translation) -> Launch:
+    before = [option for option in translation.options if option.group == "s5cmd"]
+    behind = [option for option in translation.options if option.group == "cp"]
+    return Launch(
+        (
+            command[0],
+            *_missing(before, command[:verb], {}),
+            *command[1 : verb + 1],
+            *_missing(behind, command[verb:], {"--concurrency": "-c", "--part-size": "-p"}),
+            *command[verb + 1 :],
+        )
+    )
+
+
+def _rclone(
+    command: Sequence[str], _: int, environment: Mapping[str, str], translation: Translation
+) -> Launch:
+    variables = {
+        rclone_variable(option.name): str(option.value)
+        for option in translation.options
+        if not _is_given(command, option.name) and rclone_variable(option.name) not in environment
+    }
+    return Launch(tuple(command), environment=variables)
+
+
+def _aws(command: Sequence[str], _: int, __: Mapping[str, str], translation: Translation) -> Launch:
+    settings = {option.name: str(option.value) for option in translation.options}
+    return Launch(tuple(command), aws_settings=settings)
+
+
+def _aws_verb_at(command: Sequence[str]) -> int | None:
+    place = _first(command, ("s3",))
+    if place is None or place + 1 >= len(command) or command[place + 1] not in _UPLOADING:
+        return None
+    return place + 1
+
+
+def _mountpoint(command: Sequence[str], _: int, __: Mapping[str, str], translation: Translation) -> Launch:
+    words = _missing(translation.options, command, {"--write-part-size": "--part-size"})
+    return Launch((command[0], *words, *command[1:]))
+
+
+def _spark(command: Sequence[str], _: int, __: Mapping[str, str], translation: Translation) -> Launch:
+    words = [
+        word
+        for option in translation.options
+        if not any(f"{option.name}=" in given for given in command)
+        for word in ("--conf", f"{option.name}={option.value}")
+    ]
+    return Launch((command[0], *words, *command[1:]))
+
+
+def _hadoop(command: Sequence[str], verb: int, _: Mapping[str, str], translation: Translation) -> Launch:
+    words = [
+        f"-D{option.name}={option.value}"
+        for option in translation.options
+        if not any(f"{option.name}=" in given for given in command)
+    ]
+    return Launch((*command[: verb + 1], *words, *command[verb + 1 :]))
+
+
+_SPARK = Program("spark", lambda command: 0 if command else None, _spark, ("s3a://", "s3://"))
+_HADOOP = Program(
+    "hadoop-s3a", lambda command: _first(command, ("fs", "dfs", "distcp")), _hadoop, ("s3a://",)
+)
+
+PROGRAMS: Mapping[str, Program] = {
+    "s5cmd": Program("s5cmd", lambda command: _first(command, (*_UPLOADING, "pipe")), _s5cmd),
+    "rclone": Program(
+        "rclone",
+        lambda command: _first(command, ("copy", "copyto", "move", "moveto", "sync", "rcat")),
+        _rclone,
+        (":",),
+    ),
+    "aws": Program("aws-cli", _aws_verb_at, _aws),
+    "mount-s3": Program("mountpoint", lambda command: 0 if command else None, _mountpoint),
+    "spark-submit": _SPARK,
+    "spark-shell": _SPARK,
+    "spark-sql": _SPARK,
+    "pyspark": _SPARK,
+    "hadoop": _HADOOP,
+    "hdfs": _HADOOP,
+}
+"""By the name under which each is called."""

@@ -1,0 +1,142 @@
+"""Known answers: where each program takes its options, and that the user's own stay."""
+
+from typing import Any
+
+import pytest
+
+from penstock.client.targets.launch import PROGRAMS, Launch, aws_profile, source_of, with_aws_settings
+from penstock.client.targets.table import TARGETS
+from penstock.client.targets.target import translate
+from penstock.units import MiB
+from tests.unit.client.test_targets import PART, an_upload
+
+
+def launched(command: str, environment: dict[str, str] | None = None, **upload: Any) -> Launch:
+    words = command.split()
+    program = PROGRAMS[words[0]]
+    verb = program.verb_at(words)
+    assert verb is not None
+    translation = translate(TARGETS[program.target], an_upload(**upload))
+    return program.apply(words, verb, environment or {}, translation)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            "s5cmd cp big s3://b/",
+            "s5cmd --numworkers 1 cp --concurrency 32 --part-size 16 big s3://b/",
+        ),
+        (
+            "s5cmd --endpoint-url http://x cp -c 3 big s3://b/",
+            "s5cmd --numworkers 1 --endpoint-url http://x cp --part-size 16 -c 3 big s3://b/",
+        ),
+        (
+            "s5cmd --numworkers=9 cp -p 50 --concurrency 2 big s3://b/",
+            "s5cmd --numworkers=9 cp -p 50 --concurrency 2 big s3://b/",
+        ),
+        ("mount-s3 b /mnt", f"mount-s3 --maximum-throughput-gbps 12.8 --write-part-size {PART} b /mnt"),
+        (
+            "mount-s3 b /mnt --part-size 8388608",
+            "mount-s3 --maximum-throughput-gbps 12.8 b /mnt --part-size 8388608",
+        ),
+    ],
+)
+def test_flags_go_where_they_belong_and_the_users_own_stay(command: str, expected: str) -> None:
+    """Global flags before the verb, the verb's behind it; what is given is not given again."""
+    assert launched(command) == Launch(tuple(expected.split()))
+
+
+def test_rclone_is_told_by_its_environment() -> None:
+    """Its own precedence puts flags first; a variable that is set stays."""
+    launch = launched("rclone copy big r:b --s3-chunk-size 8Mi", {"RCLONE_TRANSFERS": "7"})
+    assert launch.command == ("rclone", "copy", "big", "r:b", "--s3-chunk-size", "8Mi")
+    assert launch.environment == {"RCLONE_S3_UPLOAD_CONCURRENCY": "32", "RCLONE_S3_UPLOAD_CUTOFF": "16Mi"}
+
+
+def test_spark_and_hadoop_take_properties_unless_they_are_given() -> None:
+    """Before everything for Spark, behind the verb for Hadoop."""
+    given = "spark.hadoop.fs.s3a.threads.max=5"
+    spark = launched(f"spark-submit --conf {given} job.py").command
+    assert spark.count("--conf") == 5
+    assert f"spark.hadoop.fs.s3a.multipart.size={PART}" in spark
+    assert [word for word in spark if "threads.max" in word] == [given]
+    assert spark[-3:] == ("--conf", given, "job.py")
+    hadoop = launched("hadoop fs -put big s3a://b/").command
+    assert hadoop[:3] == ("hadoop", "fs", "-Dfs.s3a.threads.max=32")
+    assert hadoop[-3:] == ("-put", "big", "s3a://b/")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["s5cmd ls s3://b", "rclone lsf r:b", "aws s3 ls", "aws ec2 run-instances s3", "hadoop version"],
+)
+def test_what_uploads_nothing_is_not_touched(command: str) -> None:
+    """There is no verb to take options."""
+    words = command.split()
+    assert PROGRAMS[words[0]].verb_at(words) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "source"),
+    [
+        ("s5cmd cp --acl private big s3://b/", "big"),
+        ("aws s3 cp big s3://b/ --acl private", "big"),
+        ("rclone copy folder remote:b -v", "folder"),
+        ("hadoop fs -put big s3a://b/", "big"),
+        ("s5cmd cp s3://b/k .", None),
+        ("s5cmd cp s3://a/k s3://b/k", None),
+        ("rclone copy remote:b folder", None),
+        ("aws s3 cp big --acl private s3://b/", "private"),
+        ("aws s3 cp big --no-progress s3://b/", None),
+        ("s5cmd pipe s3://b/k", None),
+    ],
+)
+def test_the_source_is_what_stands_before_the_destination(command: str, source: str | None) -> None:
+    """A word that is no file after all is found out by looking; a download has no source here."""
+    words = command.split()
+    program = PROGRAMS[words[0]]
+    verb = program.verb_at(words)
+    assert verb is not None
+    assert source_of(program, words, verb) == source
+
+
+OWN = """\
+[default]
+region = eu-west-1
+s3 =
+    addressing_style = path
+    max_concurrent_requests = 3
+
+[profile work]
+credential_process = a --b %(c)s
+"""
+
+
+def test_an_aws_configuration_keeps_everything_else() -> None:
+    """The settings are replaced in the profile's own section; percent signs and other profiles are text."""
+    launch = launched("aws s3 cp big s3://b/")
+    assert launch.command == ("aws", "s3", "cp", "big", "s3://b/")
+    text = with_aws_settings(OWN, "default", launch.aws_settings)
+    assert "max_concurrent_requests = 32" in text
+    assert "max_concurrent_requests = 3\n" not in text
+    assert "addressing_style = path" in text
+    assert "credential_process = a --b %(c)s" in text
+    assert f"multipart_chunksize = {16 * MiB}" in with_aws_settings("", "new", launch.aws_settings)
+    assert "[profile new]" in with_aws_settings("", "new", launch.aws_settings)
+    assert with_aws_settings(text, "default", launch.aws_settings) == text
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "profile"),
+    [
+        ("aws s3 cp a s3://b --profile one", {"AWS_PROFILE": "two"}, "one"),
+        ("aws --profile=one s3 cp a s3://b", {}, "one"),
+        ("aws s3 cp a s3://b", {"AWS_PROFILE": "two", "AWS_DEFAULT_PROFILE": "three"}, "two"),
+        ("aws s3 cp a s3://b", {"AWS_DEFAULT_PROFILE": "three"}, "three"),
+        ("aws s3 cp a s3://b", {}, "default"),
+    ],
+)
+def test_the_profile_in_force_is_found(command: str, environment: dict[str, str], profile: str) -> None:
+    """As the AWS CLI itself finds it."""
+    assert aws_profile(command.split(), environment) == profile

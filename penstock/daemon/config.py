@@ -61,6 +61,7 @@ EndpointUrl: TypeAlias = Annotated[
     ),
 ]
 ThreadCount: TypeAlias = Annotated[int, _meta("a whole number from 1 to 1024", ge=1, le=1024)]
+WorkerCount: TypeAlias = Annotated[int, _meta("a whole number from 1 to 64", ge=1, le=64)]
 PayloadBytes: TypeAlias = Annotated[
     int, _meta('a size from 1 byte to 5TiB, such as "64MiB"', parse=parse_bytes, ge=1, le=5 * 1024 * GiB)
 ]
@@ -162,6 +163,7 @@ class S3UploadSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     transferred_bytes_max: Bytes = 512 * MiB
     thread_count_max: ThreadCount = 256
     memory_bytes_max: Bytes = GiB
+    worker_count_max: WorkerCount = 4
     service_class: Literal["standard", "express"] = "standard"
 
     def bucket_in(self, region: str) -> str:

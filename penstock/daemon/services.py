@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol
 
 from penstock.clock import Clock
@@ -11,6 +12,7 @@ from penstock.daemon.config import Configuration, S3UploadSection, SqsDeliverySe
 from penstock.models.model import PerformanceModel
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.probes import upload_workers
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
 from penstock.probes.probe import Journal, Probe, inconclusive
 from penstock.probes.s3_upload import S3UploadProbe
@@ -105,14 +107,28 @@ class ProbeOnDemand:
 
 
 async def _s3_upload_probe(equipment: Equipment) -> Probe[S3UploadSetting]:
+    from penstock.probes.aws import AwsObjectStore  # half a second; a report is made without
+
     section = equipment.configuration.probes.s3_upload
+    store = await equipment.outside.object_store(equipment.region)
+    bucket = section.bucket_in(equipment.region)
+    hire = None
+    if isinstance(store, AwsObjectStore):  # other processes reach it as this one does
+        hire = partial(
+            upload_workers.hired,
+            access=store.access,
+            bucket=bucket,
+            loop_tick_seconds=equipment.loop_tick_seconds,
+        )
     return S3UploadProbe(
-        store=await equipment.outside.object_store(equipment.region),
+        store=store,
         clock=equipment.clock,
         journal=equipment.journal,
-        bucket=section.bucket_in(equipment.region),
+        bucket=bucket,
         key_prefix=section.key_prefix,
         loop_tick_seconds=equipment.loop_tick_seconds,
+        hire=hire,
+        worker_count_max=min(section.worker_count_max, upload_workers.processor_count()),
     )
 
 

@@ -186,7 +186,7 @@ async def open_object_store(access: Access) -> AsyncIterator[AwsObjectStore]:
     }
     async with _open_client("s3", access, s3=options) as client:
         client.meta.events.register_last("before-parameter-build.s3", _stay_in_region)
-        yield AwsObjectStore(client)
+        yield AwsObjectStore(client, access)
 
 
 @contextlib.asynccontextmanager
@@ -197,10 +197,11 @@ async def open_message_queues(access: Access) -> AsyncIterator[AwsMessageQueues]
 
 
 class AwsObjectStore:
-    """S3 as probes use it, over one aiobotocore client."""
+    """S3 as probes use it, over one aiobotocore client; `access` is what another process needs to open its like."""
 
-    def __init__(self, client: Any) -> None:  # Any: aiobotocore makes its clients at run time
+    def __init__(self, client: Any, access: Access) -> None:  # Any: aiobotocore makes its clients at run time
         self._client = client
+        self.access = access
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> None:
         """PutObject."""

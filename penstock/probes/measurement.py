@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.clock import Clock
 
 LOOP_TICK_SECONDS = 0.005
 LATENESS_FRACTION_MAX = 0.25  # of a typical latency: past this the numbers describe the loop, not the service
+CPU_BOUND_FRACTION = 0.9  # of the time; a loop that asks for more has no time left to wait for answers
+_SCHEDULING = Path("/proc/thread-self/schedstat")  # nanoseconds: run, ready to run but waiting; then switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +92,35 @@ class LoopLagMeter:
 
 @dataclass(slots=True)
 class Effort:
-    """What a measured block took, filled in when the block ends."""
+    """What a measured block took, filled in when the block ends. Fractions are of one processor.
+
+    Under a virtual clock the processor's time says nothing, and the fractions are 0.
+    """
 
     duration_seconds: float = 0.0
     client_cpu_fraction: float = 0.0
+    client_cpu_wait_fraction: float = 0.0  # the loop could have run, but others had the processors
     loop_lag_seconds_mean: float = 0.0
     loop_lag_seconds_max: float = 0.0
 
-    def disturbance(self, latency_seconds_typical: float) -> str | None:
-        """Why the numbers of this block mean nothing, as a sentence; None when they do."""
+    @property
+    def client_cpu_demand_fraction(self) -> float:
+        """How much of the time the process ran or wanted to: near 1, the client is the limit and not the network."""
+        return min(1.0, self.client_cpu_fraction + self.client_cpu_wait_fraction)
+
+    def disturbance(self, latency_seconds_typical: float, *, may_be_cpu_bound: bool = False) -> str | None:
+        """Why the numbers of this block mean nothing, as a sentence; None when they do.
+
+        A loop that is late because of its own work spoils latencies. The throughput is then as much as this client can
+        do: who measures that alone says that it may be bound by the processor.
+        """
         if self.loop_lag_seconds_max > LATENESS_FRACTION_MAX * self.duration_seconds:
             return (
                 f"this process stood still for {self.loop_lag_seconds_max:.3f} s of the probe's "
                 f"{self.duration_seconds:.3f} s: find what else keeps this host busy"
             )
-        if self.loop_lag_seconds_mean > LATENESS_FRACTION_MAX * latency_seconds_typical:
+        is_late = self.loop_lag_seconds_mean > LATENESS_FRACTION_MAX * latency_seconds_typical
+        if is_late and not (may_be_cpu_bound and self.client_cpu_fraction >= CPU_BOUND_FRACTION):
             return (
                 f"the event loop was late by {self.loop_lag_seconds_mean * 1e3:.1f} ms on average, too much "
                 f"for requests of {latency_seconds_typical * 1e3:.1f} ms: the host is busy, or short of CPU"
@@ -111,20 +128,47 @@ class Effort:
         return None
 
 
+def busiest(efforts: Iterable[Effort], duration_seconds: float) -> Effort:
+    """Of processes that worked together: the longest lags, and the processor of the one that wanted most of it."""
+    found = list(efforts)
+    most = max(found, key=lambda effort: effort.client_cpu_demand_fraction)
+    return Effort(
+        duration_seconds=duration_seconds,
+        client_cpu_fraction=most.client_cpu_fraction,
+        client_cpu_wait_fraction=most.client_cpu_wait_fraction,
+        loop_lag_seconds_mean=max(effort.loop_lag_seconds_mean for effort in found),
+        loop_lag_seconds_max=max(effort.loop_lag_seconds_max for effort in found),
+    )
+
+
 @contextlib.asynccontextmanager
 async def effort_of_block(clock: Clock, *, tick_seconds: float = LOOP_TICK_SECONDS) -> AsyncIterator[Effort]:
     """Measure what the block takes; the numbers are there also when it raises."""
     effort = Effort()
     meter = LoopLagMeter(clock, tick_seconds=tick_seconds)
-    started_seconds, cpu_started_seconds = clock.monotonic_seconds(), time.process_time()
+    started_seconds, processor_before = clock.monotonic_seconds(), _processor_seconds()
     try:
         async with meter.running():
             yield effort
     finally:
         effort.duration_seconds = clock.monotonic_seconds() - started_seconds
-        cpu_seconds = time.process_time() - cpu_started_seconds
-        effort.client_cpu_fraction = (
-            cpu_seconds / effort.duration_seconds if effort.duration_seconds > 0 else 0.0
-        )
+        if effort.duration_seconds > 0 and _is_real_time():
+            spent = zip(processor_before, _processor_seconds(), strict=True)
+            ran, waited = ((after - before) / effort.duration_seconds for before, after in spent)
+            effort.client_cpu_fraction, effort.client_cpu_wait_fraction = ran, waited
         effort.loop_lag_seconds_mean = meter.lag_seconds_mean
         effort.loop_lag_seconds_max = meter.lag_seconds_max
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """What the process used so far, and how long this thread waited for it; that is 0 where no kernel tells."""
+    try:
+        waited_seconds = int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        waited_seconds = 0.0
+    return time.process_time(), waited_seconds
+
+
+def _is_real_time() -> bool:
+    """Whether the loop goes by the machine's clock; a virtual one began at 0."""
+    return abs(asyncio.get_running_loop().time() - time.monotonic()) < 1.0

@@ -45,17 +45,21 @@ class Refused(RequestError):
     """Any other answer that is not success."""
 
 
-class ObjectStore(Protocol):
-    """S3 as probes use it."""
+class BodySender(Protocol):
+    """The requests to S3 that carry something: what takes the time."""
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> None: ...
 
-    async def create_multipart_upload(self, bucket: str, key: str) -> str:
-        """The upload id."""
-        ...
-
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """The part's ETag."""
+        ...
+
+
+class ObjectStore(BodySender, Protocol):
+    """S3 as probes use it."""
+
+    async def create_multipart_upload(self, bucket: str, key: str) -> str:
+        """The upload id."""
         ...
 
     async def complete_multipart_upload(

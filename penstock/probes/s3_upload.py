@@ -11,6 +11,8 @@ What an observation's `measures` say (a number that was not measured is absent):
 - `connection_count`: the most of such requests in flight, never above the thread count.
 - `part_seconds_mean`, `part_seconds_p50`, `part_seconds_p90`: time of one such request.
 - `create_seconds`, `complete_seconds`: the two requests around a multipart upload.
+- `worker_count`: processes that sent the bodies; `client_cpu_demand_fraction`: how much of the time the busiest of
+  them ran or waited for a processor. Near 1, more could not be sent from here, whatever the network bears.
 - `uploaded_bytes`: bytes that arrived; `attempted_bytes`: with those of requests that did not succeed.
 - `steady_throughput_bytes_per_second`, `steady_seconds`: bytes a second while every thread was busy, after
   each had finished its first part (which pays for the connection) and before the first found nothing left to do;
@@ -26,9 +28,9 @@ import heapq
 import itertools
 import logging
 import math
-import random
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -36,10 +38,19 @@ from penstock.clock import Clock
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.leftovers import run_name
-from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, LatencySummary, effort_of_block, summarize
-from penstock.probes.outside import Denied, Missing, ObjectStore, RequestError, Throttled
+from penstock.probes.measurement import (
+    LOOP_TICK_SECONDS,
+    Effort,
+    LatencySummary,
+    busiest,
+    effort_of_block,
+    summarize,
+)
+from penstock.probes.outside import BodySender, Denied, Missing, ObjectStore, RequestError, Throttled
+from penstock.probes.payload import incompressible_payload
 from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
-from penstock.units import MiB, format_bytes
+from penstock.probes.upload_workers import Staffing, WorkerError, Workers
+from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
 OPERATION = "s3_upload"
@@ -52,20 +63,13 @@ THROTTLE_PAUSE_SECONDS = 0.1  # after the first throttle in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
 MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
 CLEAN_UP_SECONDS_MAX = 30.0
-_RANDOM_BLOCK_BYTES = MiB  # no compressor on the way looks back as far as this
-
 _NOT_DONE = (Denied, Missing, Throttled)  # answers after which nothing was created, for certain
 
 PayloadSource = Callable[[int, int], bytes]
+Hire = Callable[[int, int, int], AbstractAsyncContextManager[Workers]]
+"""So many processes, with a body of so many bytes made from a seed, ready; raises WorkerError."""
 
 _log = logging.getLogger(__name__)
-
-
-def incompressible_payload(size_bytes: int, seed: int) -> bytes:
-    """Bytes that nothing on the way can compress, made at the speed of a copy."""
-    block = random.Random(seed).randbytes(min(size_bytes, _RANDOM_BLOCK_BYTES))
-    repeats = math.ceil(size_bytes / len(block)) if block else 0
-    return (block * repeats)[:size_bytes]
 
 
 class S3UploadProbe:
@@ -81,6 +85,8 @@ class S3UploadProbe:
         key_prefix: str = KEY_PREFIX,
         payload_source: PayloadSource = incompressible_payload,
         loop_tick_seconds: float = LOOP_TICK_SECONDS,
+        hire: Hire | None = None,
+        worker_count_max: int = 1,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -89,6 +95,8 @@ class S3UploadProbe:
         self._key_prefix = key_prefix
         self._payload_source = payload_source
         self._loop_tick_seconds = loop_tick_seconds
+        self._hire = hire
+        self._staffing = Staffing(worker_count_max if hire is not None else 1)
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[S3UploadSetting]) -> Outcome[S3UploadSetting]:
@@ -98,20 +106,74 @@ class S3UploadProbe:
         allotment = Allotment.of(plan)
         if allotment.refusal:
             return inconclusive(plan, started_at, allotment.refusal)
-        body = self._payload_source(allotment.body_bytes, plan.seed)
+        worker_count = self._staffing.worker_count(plan.setting.thread_count, allotment.body_bytes)
+        async with AsyncExitStack() as hired:
+            workers = await self._hired(hired, worker_count, plan, allotment)
+            return await self._run(plan, started_at, allotment, workers, worker_count if workers else 1)
+
+    async def _hired(
+        self,
+        hired: AsyncExitStack,
+        worker_count: int,
+        plan: ProbePlan[S3UploadSetting],
+        allotment: Allotment,
+    ) -> Workers | None:
+        """The processes that send bodies; None when this one does."""
+        if worker_count == 1 or self._hire is None:
+            return None
+        try:
+            return await hired.enter_async_context(self._hire(worker_count, allotment.body_bytes, plan.seed))
+        except WorkerError as error:
+            _log.warning("this probe runs in one process, because others did not start: %s", error)
+            return None
+
+    async def _run(
+        self,
+        plan: ProbePlan[S3UploadSetting],
+        started_at: datetime,
+        allotment: Allotment,
+        workers: Workers | None,
+        worker_count: int,
+    ) -> Outcome[S3UploadSetting]:
         key_prefix = self._key_prefix + run_name(started_at, uuid.uuid4().hex)
-        upload = _Upload(self._store, self._clock, self._bucket, key_prefix, allotment, plan, body)
+        upload = _Upload(
+            store=self._store,
+            sender=workers or self._store,
+            clock=self._clock,
+            bucket=self._bucket,
+            key_prefix=key_prefix,
+            allotment=allotment,
+            plan=plan,
+            body=self._payload_source(allotment.body_bytes, plan.seed),
+        )
         leftover = Leftover(
             kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=self._bucket, name=key_prefix
         )
         await self._journal.record(leftover)
         try:
-            async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
-                await upload.transfer()
+            effort = await self._transferred(upload, workers)
         finally:
             await clean_up_shielded(self._remove(upload, leftover), seconds_max=CLEAN_UP_SECONDS_MAX)
             self.used = upload.used
-        return upload.outcome(started_at, effort)
+        self._staffing.learn(
+            effort,
+            thread_count=upload.connection_count,
+            worker_count=worker_count,
+            body_bytes=allotment.body_bytes,
+        )
+        return upload.outcome(started_at, effort, worker_count)
+
+    async def _transferred(self, upload: _Upload, workers: Workers | None) -> Effort:
+        """Transfer, and say what that took the process that had most to do."""
+        efforts: list[Effort] = []
+        async with AsyncExitStack() as measuring:
+            own = await measuring.enter_async_context(
+                effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds)
+            )
+            if workers is not None:
+                efforts = await measuring.enter_async_context(workers.measured())
+            await upload.transfer()
+        return busiest([own, *efforts], own.duration_seconds)
 
     async def close(self) -> None:
         """Nothing is kept between two runs."""
@@ -207,6 +269,7 @@ class _Upload:
     """One run: what is still to do, what was done, and what is outside because of it."""
 
     store: ObjectStore
+    sender: BodySender
     clock: Clock
     bucket: str
     key_prefix: str
@@ -348,7 +411,7 @@ class _Upload:
 
     async def _send(self, thread: int, part_number: int, body: bytes) -> None:
         if self._upload_id is not None:
-            self._etags[part_number] = await self.store.upload_part(
+            self._etags[part_number] = await self.sender.upload_part(
                 self.bucket, self._object_key, self._upload_id, part_number, body
             )
             return
@@ -356,7 +419,7 @@ class _Upload:
         is_new = key not in self._keys
         self._keys.add(key)  # before the request: its answer may be lost
         try:
-            await self._answered(self.store.put_object(self.bucket, key, body))
+            await self._answered(self.sender.put_object(self.bucket, key, body))
         except _NOT_DONE:
             if is_new:
                 self._keys.discard(key)
@@ -432,10 +495,19 @@ class _Upload:
         """Bytes and requests so far."""
         return Cost(transferred_bytes=self.attempted_bytes, request_count=self.request_count)
 
-    def outcome(self, started_at: datetime, effort: Effort) -> Outcome[S3UploadSetting]:
+    @property
+    def connection_count(self) -> int:
+        """The most requests with a body that were in flight."""
+        return self._in_flight_count_max
+
+    def outcome(self, started_at: datetime, effort: Effort, worker_count: int) -> Outcome[S3UploadSetting]:
         """What the run amounts to."""
         latencies = summarize([sample.ended_seconds - sample.started_seconds for sample in self.samples])
-        reason = self._why_nothing() if not self.samples else effort.disturbance(latencies.p50_seconds)
+        reason = (
+            self._why_nothing()
+            if not self.samples
+            else effort.disturbance(latencies.p50_seconds, may_be_cpu_bound=True)
+        )
         if reason is not None:
             return inconclusive(self.plan, started_at, reason, self.used)
         uploaded_bytes = sum(sample.size_bytes for sample in self.samples)
@@ -453,7 +525,11 @@ class _Upload:
             latency_seconds_p99=latencies.p99_seconds,
             client_cpu_fraction=effort.client_cpu_fraction,
             loop_lag_seconds_max=effort.loop_lag_seconds_max,
-            measures=self._measures(latencies, uploaded_bytes),
+            measures=self._measures(latencies, uploaded_bytes)
+            | {
+                "worker_count": worker_count,
+                "client_cpu_demand_fraction": effort.client_cpu_demand_fraction,
+            },
         )
 
     def _why_nothing(self) -> str:
@@ -464,7 +540,7 @@ class _Upload:
             f"{self.plan.cost_max.duration_seconds:g} s: allow more time, or probe smaller parts"
         )
 
-    def _measures(self, latencies: LatencySummary, uploaded_bytes: int) -> Mapping[str, float]:
+    def _measures(self, latencies: LatencySummary, uploaded_bytes: int) -> dict[str, float]:
         steady = steady_window(
             [(s.thread, s.started_seconds, s.ended_seconds) for s in self.samples], self._idle_from_seconds
         )

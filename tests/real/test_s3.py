@@ -13,7 +13,8 @@ from penstock.lab.link import LinkTruth
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
-from penstock.probes.s3_upload import S3UploadProbe, incompressible_payload
+from penstock.probes.payload import incompressible_payload
+from penstock.probes.s3_upload import S3UploadProbe
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation, ProbePlan

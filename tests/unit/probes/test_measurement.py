@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 
 import pytest
 
+from penstock.clock import SystemClock
 from penstock.lab.virtual_time import VirtualClock
-from penstock.probes.measurement import Effort, LoopLagMeter, effort_of_block, summarize
+from penstock.probes.measurement import Effort, LoopLagMeter, busiest, effort_of_block, summarize
 from tests.unit.probes.fakes import virtually
 
 
@@ -85,3 +88,42 @@ def test_disturbance_is_relative_to_what_is_measured(mean: float, worst: float, 
     reason = effort.disturbance(0.010)
     assert reason is None if says is None else says in str(reason)
     assert worst > 1 or effort.disturbance(1.0) is None
+
+
+def test_a_loop_that_is_late_by_its_own_work_spoils_latencies_but_no_throughput() -> None:
+    """As much as this client can do is worth knowing; a loop that others hold up measures nothing."""
+    late = Effort(duration_seconds=10.0, loop_lag_seconds_mean=0.1, client_cpu_fraction=0.97)
+    assert late.disturbance(0.01, may_be_cpu_bound=True) is None
+    assert late.disturbance(0.01) is not None
+    held = replace(late, client_cpu_fraction=0.5, client_cpu_wait_fraction=0.5)
+    assert held.disturbance(0.01, may_be_cpu_bound=True) is not None
+
+
+def test_the_processor_is_measured_in_real_time_alone() -> None:
+    """In virtual time a fraction of elapsed seconds would be chance."""
+
+    async def spin(seconds: float) -> Effort:
+        async with effort_of_block(SystemClock()) as effort:
+            ends = time.thread_time() + seconds
+            while time.thread_time() < ends:
+                pass
+        return effort
+
+    async def sleep(clock: VirtualClock) -> Effort:
+        async with effort_of_block(clock) as effort:
+            await asyncio.sleep(1.0)
+        return effort
+
+    spinning = asyncio.run(spin(0.05))
+    assert spinning.client_cpu_fraction > 0
+    assert spinning.client_cpu_demand_fraction >= min(1.0, spinning.client_cpu_fraction)
+    assert virtually(sleep).client_cpu_fraction == 0.0
+
+
+def test_the_busiest_process_speaks_for_those_that_worked_together() -> None:
+    """One that is full is the limit, however idle the others are."""
+    idle = Effort(duration_seconds=1.0, client_cpu_fraction=0.2, loop_lag_seconds_max=0.3)
+    full = Effort(duration_seconds=1.0, client_cpu_fraction=0.6, client_cpu_wait_fraction=0.35)
+    together = busiest([idle, full], duration_seconds=2.0)
+    assert together.client_cpu_demand_fraction == pytest.approx(0.95)
+    assert (together.duration_seconds, together.loop_lag_seconds_max) == (2.0, 0.3)

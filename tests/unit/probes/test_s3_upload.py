@@ -11,7 +11,8 @@ import pytest
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable
-from penstock.probes.s3_upload import S3UploadProbe, incompressible_payload, steady_window
+from penstock.probes.payload import incompressible_payload
+from penstock.probes.s3_upload import S3UploadProbe, steady_window
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
 from tests.unit.probes.fakes import AMPLE, MemoryJournal, MemoryStore, an_upload_plan, virtually

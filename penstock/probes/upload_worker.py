@@ -1,0 +1,159 @@
+"""Knows how one of several processes uploads what it is told, line by line, and ends with the process that tells it.
+
+One event loop moves a few hundred MB/s, which on a large host measures the loop. So a probe may have its parts sent by
+several processes: `upload_workers.py` starts each as `python -m penstock.probes.upload_worker` and speaks JSON with it,
+a line at a time. An `Assignment` comes first, and an answer without trouble says that the worker is ready; after that
+each `Order` is answered under its number, in whatever order they end. The end of standard input ends the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from typing import Literal
+
+import msgspec
+
+from penstock.clock import SystemClock
+from penstock.probes.measurement import Effort, effort_of_block
+from penstock.probes.outside import BodySender, RequestError
+from penstock.probes.payload import incompressible_payload
+
+READY = 0  # the number of the answer to an assignment
+_PR_SET_PDEATHSIG = 1
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a worker uploads to, and what. The body is made from its seed: no pipe is that fast."""
+
+    parent_process_id: int
+    access: msgspec.Raw  # `penstock.probes.aws.Access`
+    bucket: str
+    body_bytes: int
+    body_seed: int
+    loop_tick_seconds: float
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to do."""
+
+    action: Literal["part", "put", "cancel", "begin", "end"]  # the last two: of measuring the effort
+    number: int = 0  # of its answer; with "cancel", of the order that is not wanted any more
+    key: str = ""
+    upload_id: str = ""
+    part_number: int = 0
+    size_bytes: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an order."""
+
+    number: int
+    etag: str = ""
+    trouble: str = ""  # the name of a class in `outside.py`
+    sentence: str = ""
+    effort: Effort | None = None
+
+
+class Worker:
+    """Carries out orders side by side; `answer` is called for each that ended."""
+
+    def __init__(self, store: BodySender, assignment: Assignment, answer: asyncio.Queue[Answer]) -> None:
+        self._store = store
+        self._bucket = assignment.bucket
+        self._body = incompressible_payload(assignment.body_bytes, assignment.body_seed)
+        self._tick_seconds = assignment.loop_tick_seconds
+        self._answers = answer
+        self._uploads: dict[int, asyncio.Task[None]] = {}
+        self._measuring: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+
+    def take(self, order: Order) -> None:
+        """Begin with it."""
+        if order.action == "begin":
+            self._measuring = asyncio.create_task(self._measure(order.number))
+        elif order.action == "end":
+            self._ending.set()
+        elif order.action == "cancel":
+            if (task := self._uploads.get(order.number)) is not None:
+                task.cancel()
+        else:
+            task = asyncio.create_task(self._upload(order))
+            self._uploads[order.number] = task
+            task.add_done_callback(lambda _: self._uploads.pop(order.number))
+
+    async def _upload(self, order: Order) -> None:
+        size = order.size_bytes
+        body = self._body if size == len(self._body) else self._body[:size]
+        etag = ""
+        try:
+            if order.action == "part":
+                etag = await self._store.upload_part(
+                    self._bucket, order.key, order.upload_id, order.part_number, body
+                )
+            else:
+                await self._store.put_object(self._bucket, order.key, body)
+        except RequestError as trouble:
+            answer = Answer(number=order.number, trouble=type(trouble).__name__, sentence=str(trouble))
+        else:
+            answer = Answer(number=order.number, etag=etag)
+        self._answers.put_nowait(answer)
+
+    async def _measure(self, number: int) -> None:
+        async with effort_of_block(SystemClock(), tick_seconds=self._tick_seconds) as effort:
+            await self._ending.wait()
+        self._answers.put_nowait(Answer(number=number, effort=effort))
+
+
+async def work() -> None:
+    """Until standard input ends."""
+    from penstock.probes.aws import (
+        Access,
+        open_object_store,
+    )  # half a second, of which the parent has no need
+
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
+    )
+    assignment = msgspec.json.decode(await reader.readline(), type=Assignment)
+    _settle_in(assignment.parent_process_id)
+    answers: asyncio.Queue[Answer] = asyncio.Queue()
+    telling = asyncio.create_task(_tell(answers))
+    async with contextlib.AsyncExitStack() as resources:
+        try:
+            access = msgspec.json.decode(assignment.access, type=Access)
+            store = await resources.enter_async_context(open_object_store(access))
+        except RequestError as trouble:
+            answers.put_nowait(Answer(number=READY, trouble=type(trouble).__name__, sentence=str(trouble)))
+            await reader.readline()
+            return
+        worker = Worker(store, assignment, answers)
+        answers.put_nowait(Answer(number=READY))
+        while line := await reader.readline():
+            worker.take(msgspec.json.decode(line, type=Order))
+    telling.cancel()
+
+
+async def _tell(answers: asyncio.Queue[Answer]) -> None:
+    """Short lines, which whoever listens reads at once: a blocked write would mean that he is gone."""
+    while True:
+        line = msgspec.json.encode(await answers.get()) + b"\n"
+        os.write(sys.stdout.fileno(), line)
+
+
+def _settle_in(parent_process_id: int) -> None:
+    """End with the parent, whatever kills it, and leave signals to it."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_process_id:
+        os._exit(0)  # it was gone before the request above took effect
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
+        signal.signal(number, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    asyncio.run(work())

@@ -1,0 +1,245 @@
+"""Knows how several processes upload as one: how many are needed, how they are started, asked and ended.
+
+Which part goes when, what it may cost and what has to be removed stays with the probe; the processes only send bodies.
+Each order goes to the one that has fewest in flight, so that they share the threads evenly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.measurement import Effort
+from penstock.probes.outside import BodySender, Denied, Missing, Refused, RequestError, Throttled, Unreachable
+from penstock.probes.upload_worker import READY, Answer, Assignment, Order
+from penstock.units import MiB
+
+if TYPE_CHECKING:
+    from penstock.probes.aws import Access
+
+START_SECONDS_MAX = 20.0  # importing the SDK takes a second of a processor that is not busy
+STOP_SECONDS_MAX = 2.0
+BODIES_BYTES_MAX = 512 * MiB  # each process holds the body of a part
+_GONE = "a process of the probe ended by itself: was it killed for want of memory?"
+_FULL_FRACTION = (
+    0.8  # of a processor, by the process itself: where others crowd it, more processes crowd more
+)
+_COMFORTABLE_FRACTION = 0.6  # a loop that is busier adds to every latency
+_TROUBLES: Mapping[str, type[RequestError]] = {
+    kind.__name__: kind for kind in (Denied, Missing, Refused, Throttled, Unreachable)
+}
+
+
+class WorkerError(RuntimeError):
+    """A process did not start; the message says why."""
+
+
+@dataclass(slots=True)
+class Staffing:
+    """How many processes so many threads need, learned from how busy they were: one, until that was too few."""
+
+    worker_count_max: int
+    _threads_per_worker: dict[int, float] = field(default_factory=dict)  # by octave of the body's size
+
+    def worker_count(self, thread_count: int, body_bytes: int) -> int:
+        """As many as keep each below a comfortable load, and no more than the host has processors."""
+        share = self._threads_per_worker.get(body_bytes.bit_length(), inf)
+        affordable = max(1, BODIES_BYTES_MAX // max(body_bytes, 1))
+        return max(1, min(ceil(thread_count / share), thread_count, self.worker_count_max, affordable))
+
+    def learn(self, effort: Effort, *, thread_count: int, worker_count: int, body_bytes: int) -> None:
+        """A process that was full takes half as many threads next time; one that was idle may take more."""
+        size, busy = body_bytes.bit_length(), effort.client_cpu_fraction
+        share, known = thread_count / worker_count, self._threads_per_worker.get(size, inf)
+        if busy >= _FULL_FRACTION:
+            self._threads_per_worker[size] = max(1.0, min(known, share) / 2)
+        elif known < inf and busy > 0:
+            self._threads_per_worker[size] = max(known, share * _COMFORTABLE_FRACTION / busy)
+
+
+def processor_count() -> int:
+    """Of those that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+class Workers(BodySender, Protocol):
+    """Several processes that send bodies as one."""
+
+    def measured(self) -> AbstractAsyncContextManager[list[Effort]]:
+        """What the block takes each of them, filled in when it ends; one that died tells nothing."""
+        ...
+
+
+@contextlib.asynccontextmanager
+async def hired(
+    worker_count: int,
+    body_bytes: int,
+    body_seed: int,
+    *,
+    access: Access,
+    bucket: str,
+    loop_tick_seconds: float,
+) -> AsyncIterator[Workers]:
+    """So many processes, ready; on leaving, whatever happens, none of them is left. Raises WorkerError."""
+    assignment = Assignment(
+        parent_process_id=os.getpid(),
+        access=msgspec.Raw(msgspec.json.encode(access)),
+        bucket=bucket,
+        body_bytes=body_bytes,
+        body_seed=body_seed,
+        loop_tick_seconds=loop_tick_seconds,
+    )
+    workers: list[_Worker] = []
+    try:
+        try:
+            async with asyncio.timeout(START_SECONDS_MAX):
+                for _ in range(worker_count):
+                    worker = await _Worker.started(assignment)
+                    workers.append(worker)  # known at once, for the next one may not start
+                for worker in workers:
+                    await worker.ready()
+        except TimeoutError:
+            raise WorkerError(f"they were not ready within {START_SECONDS_MAX:g} s") from None
+        except (OSError, RequestError) as trouble:
+            raise WorkerError(str(trouble)) from trouble
+        yield UploadWorkers(workers)
+    finally:
+        await clean_up_shielded(_ended(workers), seconds_max=2 * STOP_SECONDS_MAX)
+
+
+async def _ended(workers: Sequence[_Worker]) -> None:
+    await asyncio.gather(*(worker.end() for worker in workers))
+
+
+class UploadWorkers:
+    """`Workers`, real ones, all on the bucket of their assignment."""
+
+    def __init__(self, workers: Sequence[_Worker]) -> None:
+        self._workers = workers
+
+    @contextlib.asynccontextmanager
+    async def measured(self) -> AsyncIterator[list[Effort]]:
+        """See the seam."""
+        efforts: list[Effort] = []
+        measuring = [worker.ask(action="begin")[1] for worker in self._workers]
+        try:
+            yield efforts
+        finally:
+            for worker in self._workers:
+                worker.tell(Order(action="end"))
+            done, _ = await asyncio.wait(measuring, timeout=STOP_SECONDS_MAX)
+            efforts += [effort for answer in done if (effort := answer.result().effort) is not None]
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+        """See the seam."""
+        del bucket
+        await self._idlest().sent(action="put", key=key, size_bytes=len(body))
+
+    async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
+        """See the seam."""
+        del bucket
+        return await self._idlest().sent(
+            action="part", key=key, upload_id=upload_id, part_number=part_number, size_bytes=len(body)
+        )
+
+    def _idlest(self) -> _Worker:
+        return min(self._workers, key=lambda worker: worker.in_flight_count)
+
+
+class _Worker:
+    """One process, and the orders that it has not answered yet."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._orders, self._answers = process.stdin, process.stdout
+        self._numbers = itertools.count(READY + 1)
+        self._ready: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting = {READY: self._ready}
+        self._listening = asyncio.create_task(self._listen())
+        self.in_flight_count = 0
+
+    @classmethod
+    async def started(cls, assignment: Assignment) -> _Worker:
+        """It runs, and will say when it is ready."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "penstock.probes.upload_worker"), stdin=PIPE, stdout=PIPE
+        )
+        process.stdin.write(msgspec.json.encode(assignment) + b"\n")  # type: ignore[union-attr]  # a pipe, as asked
+        return cls(process)
+
+    async def ready(self) -> None:
+        """Raises RequestError when it cannot work."""
+        _judge(await self._ready)
+
+    async def sent(self, **order: Any) -> str:
+        """Have a body sent; its ETag. Raises RequestError; a cancellation is passed on. Any: fields of an `Order`."""
+        number, answer = self.ask(**order)
+        self.in_flight_count += 1
+        try:
+            return _judge(await answer).etag
+        except asyncio.CancelledError:
+            self.tell(Order(action="cancel", number=number))
+            raise
+        finally:
+            self.in_flight_count -= 1
+            self._waiting.pop(number, None)
+
+    def ask(self, **order: Any) -> tuple[int, asyncio.Future[Answer]]:
+        """Pass an order on (Any: its fields); it will be answered, if only because the process ended."""
+        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        if self._listening.done():
+            answer.set_result(_gone(number))
+        else:
+            self.tell(Order(number=number, **order))
+        return number, answer
+
+    def tell(self, order: Order) -> None:
+        """Pass an order on that needs no answer of its own."""
+        if not self._listening.done():
+            self._orders.write(msgspec.json.encode(order) + b"\n")
+
+    async def end(self) -> None:
+        """Close its ear, which ends it; kill it if it does not."""
+        self._orders.close()
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        await self._listening
+
+    async def _listen(self) -> None:
+        """Hand out the answers; when the process has ended, nobody waits for it in vain."""
+        while line := await self._answers.readline():
+            answer = msgspec.json.decode(line, type=Answer)
+            if (waiting := self._waiting.pop(answer.number, None)) is not None and not waiting.done():
+                waiting.set_result(answer)
+        for number, waiting in self._waiting.items():
+            if not waiting.done():
+                waiting.set_result(_gone(number))
+
+
+def _gone(number: int) -> Answer:
+    return Answer(number=number, trouble=Unreachable.__name__, sentence=_GONE)
+
+
+def _judge(answer: Answer) -> Answer:
+    if answer.trouble:
+        raise _TROUBLES[answer.trouble](answer.sentence)
+    return answer

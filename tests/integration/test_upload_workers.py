@@ -1,0 +1,150 @@
+"""Real processes that send the bodies of a probe: they work as one, and none outlives its probe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.lab.http_s3 import s3_application
+from penstock.lab.link import LinkTruth
+from penstock.lab.s3 import S3Service
+from penstock.lab.server import serving
+from penstock.probes.aws import Access, Credentials
+from penstock.probes.outside import Missing, Unreachable
+from penstock.probes.upload_workers import Workers, hired
+from penstock.units import MiB
+
+UNJUDGED_SECONDS = 3600.0  # between ticks
+
+
+@contextlib.asynccontextmanager
+async def two_workers(
+    body_bytes: int = 5 * MiB, rate: float = 400e6
+) -> AsyncIterator[tuple[Workers, S3Service]]:
+    """Two processes on a bucket of the lab's S3, and that S3 itself."""
+    link = LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=rate,
+        host_rate_bytes_per_second=rate,
+        service_latency_seconds_median=0.002,
+    )
+    service = S3Service(link, clock=SystemClock(), seed=1)
+    service.shelf.create_bucket("bucket")
+    credentials = Credentials(access_key="AKIDLAB", secret_key="of-the-lab")  # noqa: S106  # it opens nothing
+    async with serving(s3_application(service)) as url:
+        access = Access(region="eu-west-1", endpoint_url=url, credentials=credentials)
+        hiring = hired(2, body_bytes, 7, access=access, bucket="bucket", loop_tick_seconds=UNJUDGED_SECONDS)
+        async with hiring as workers:
+            yield workers, service
+
+
+def worker_ids() -> set[int]:
+    """Of those that this process started."""
+    return children_of(os.getpid())
+
+
+def children_of(process_id: int) -> set[int]:
+    """Which are workers, by what they were started as."""
+    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+    return {
+        int(child) for child in children if b"upload_worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+    }
+
+
+async def test_parts_of_one_upload_go_through_all_processes() -> None:
+    """They share the bodies, bring back the ETags and the services' refusals, and are gone afterwards."""
+    async with two_workers() as (workers, service):
+        assert len(worker_ids()) == 2
+        upload_id = service.shelf.create_upload("bucket", "key")
+        async with workers.measured() as efforts:
+            etags = await asyncio.gather(
+                *(workers.upload_part("bucket", "key", upload_id, n, bytes(5 * MiB)) for n in range(1, 5))
+            )
+            await workers.put_object("bucket", "small", bytes(1000))
+            with pytest.raises(Missing, match="unfinished upload is not there"):
+                await workers.upload_part("bucket", "key", "another", 1, bytes(MiB))
+        assert len(efforts) == 2
+        assert all(effort.client_cpu_fraction > 0 for effort in efforts)  # both had work
+        service.shelf.complete_upload("bucket", "key", upload_id, list(enumerate(etags, start=1)))
+        sizes = {stored.key: stored.body.size_bytes for stored in service.shelf.objects("bucket", "")}
+        assert sizes == {"key": 20 * MiB, "small": 1000}
+    assert not worker_ids()
+
+
+async def test_what_is_not_wanted_any_more_is_broken_off() -> None:
+    """A cancelled part must not arrive after its upload was aborted."""
+    async with two_workers(rate=0.2e6) as (workers, service):
+        upload_id = service.shelf.create_upload("bucket", "key")
+        part = asyncio.create_task(workers.upload_part("bucket", "key", upload_id, 1, bytes(MiB)))
+        await asyncio.sleep(0.3)
+        part.cancel()
+        await asyncio.wait({part})
+        assert part.cancelled()
+        service.shelf.abort_upload("bucket", "key", upload_id)
+        await asyncio.gather(
+            *(workers.put_object("bucket", name, bytes(10)) for name in "ab")
+        )  # both are free
+        assert [stored.key for stored in service.shelf.objects("bucket", "")] == ["a", "b"]
+    assert not worker_ids()
+
+
+async def test_a_process_that_is_killed_keeps_nobody_waiting() -> None:
+    """Its orders fail at once, those on their way and those to come."""
+    async with two_workers(rate=0.2e6) as (workers, service):
+        upload_id = service.shelf.create_upload("bucket", "key")
+        parts = [
+            asyncio.create_task(workers.upload_part("bucket", "key", upload_id, n, bytes(MiB)))
+            for n in (1, 2)
+        ]
+        await asyncio.sleep(0.1)
+        for process_id in worker_ids():
+            os.kill(process_id, 9)
+        for part in parts:
+            with pytest.raises(Unreachable, match="want of memory"):
+                await part
+        with pytest.raises(Unreachable):
+            await workers.put_object("bucket", "small", bytes(10))
+
+
+PARENT = """
+import asyncio, sys
+from penstock.probes.aws import Access, Credentials
+from penstock.probes.upload_workers import hired
+
+async def main():
+    credentials = Credentials(access_key="a", secret_key="s")
+    access = Access(region="r", endpoint_url="http://127.0.0.1:9", credentials=credentials)
+    async with hired(2, 1, 0, access=access, bucket="bucket", loop_tick_seconds=1.0):
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_no_process_outlives_a_parent_that_is_killed() -> None:
+    """Nothing can be cleaned up after SIGKILL: the kernel ends them."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        workers = children_of(parent.pid)
+        descriptors = [os.pidfd_open(worker) for worker in workers]
+        parent.kill()
+    assert len(workers) == 2
+    for descriptor in descriptors:
+        assert has_ended(descriptor)
+        os.close(descriptor)
+
+
+def has_ended(descriptor: int) -> bool:
+    """Whether the process ends within a while."""
+    return bool(select.select([descriptor], [], [], 10.0)[0])

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from pathlib import Path
 VERSITYGW_VERSION = "1.8.0"
 ELASTICMQ_VERSION = "1.7.1"
 S5CMD_VERSION = "2.3.0"
+RCLONE_VERSION = "1.76.0"
+AWS_CLI_VERSION = "1.46.3"  # the second version is in no package registry
 _MAVEN_DEPENDENCY_PLUGIN_VERSION = "3.8.1"
 BUILD_SECONDS_MAX = 900.0
 
@@ -40,6 +43,14 @@ module penstock/real-client
 go 1.23
 
 require github.com/peak/s5cmd/v2 v{S5CMD_VERSION}
+"""
+_AWS_PROGRAM = """\
+#!/usr/bin/env python3
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(__file__).parent / "lib"))
+from awscli.clidriver import main
+sys.exit(main())
 """
 
 
@@ -67,6 +78,16 @@ def s5cmd() -> Path:
     return _built(f"s5cmd-{S5CMD_VERSION}", ("go",), _build_s5cmd) / "s5cmd"
 
 
+def rclone() -> Path:
+    """The client. Raises ToolMissingError, BuildError."""
+    return _built(f"rclone-{RCLONE_VERSION}", ("go",), _build_rclone) / "rclone"
+
+
+def aws_cli() -> Path:
+    """The client, under its own name. Raises BuildError."""
+    return _built(f"awscli-{AWS_CLI_VERSION}", (), _build_aws_cli) / "aws"
+
+
 def cache_directory() -> Path:
     """Where everything that was built stays; removing it means to build again."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -91,6 +112,21 @@ def _build_s5cmd(directory: Path) -> None:
     module.mkdir()
     (module / "go.mod").write_text(_S5CMD_MODULE)
     _run(["go", "build", "-o", str(directory / "s5cmd"), "github.com/peak/s5cmd/v2"], module, {})
+
+
+def _build_rclone(directory: Path) -> None:
+    _run(
+        ["go", "install", f"github.com/rclone/rclone@v{RCLONE_VERSION}"], directory, {"GOBIN": str(directory)}
+    )
+
+
+def _build_aws_cli(directory: Path) -> None:
+    """Into a folder of its own, because it wants other versions of what the project itself has."""
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    _run([*pip, "--target", "lib", f"awscli=={AWS_CLI_VERSION}"], directory, {})
+    program = directory / "aws"
+    program.write_text(_AWS_PROGRAM)
+    program.chmod(0o755)
 
 
 def _build_elasticmq(directory: Path) -> None:

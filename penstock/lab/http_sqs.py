@@ -11,6 +11,7 @@ from aiohttp import web
 from penstock.lab.sqs import (
     BATCH_MESSAGE_COUNT_MAX,
     Copy,
+    Sending,
     SqsError,
     SqsService,
     md5_of,
@@ -134,12 +135,12 @@ class _Face:
 
     async def _get_queue_url(self, call: _Call) -> Document:
         name = call.text("QueueName")
-        await self._service.small_request()
+        await self._service.small_request(name, "get_queue_url")
         self._service.queue(name)
         return {"QueueUrl": call.queue_url(name)}
 
     async def _list_queues(self, call: _Call) -> Document:
-        await self._service.small_request()
+        await self._service.small_request("", "list_queues")
         names = self._service.queue_names(call.get("QueueNamePrefix") or "")
         return {"QueueUrls": [call.queue_url(name) for name in names]} if names else {}
 
@@ -158,7 +159,7 @@ class _Face:
         return {"Attributes": {n: v for n, v in attributes.items() if "All" in asked or n in asked}}
 
     async def _set_queue_attributes(self, call: _Call) -> Document:
-        await self._service.small_request()
+        await self._service.small_request(call.queue_name, "set_queue_attributes")
         self._service.queue(call.queue_name).attributes.update(call.get("Attributes") or {})
         return {}
 
@@ -166,28 +167,37 @@ class _Face:
 
     async def _send_message(self, call: _Call) -> Document:
         body = call.text("MessageBody")
-        numbers = await self._send(call.queue_name, [call])
-        return {"MessageId": message_id(numbers[0]), "MD5OfMessageBody": md5_of(body)}
+        (number,) = await self._send(call.queue_name, [call])
+        return self._sent_document(call, body, number)
 
     async def _send_message_batch(self, call: _Call) -> Document:
         entries = call.entries
         numbers = await self._send(call.queue_name, entries)
         successful = [
-            {
-                "Id": entry.text("Id"),
-                "MessageId": message_id(number),
-                "MD5OfMessageBody": md5_of(entry.text("MessageBody")),
-            }
+            {"Id": entry.text("Id"), **self._sent_document(call, entry.text("MessageBody"), number)}
             for entry, number in zip(entries, numbers, strict=True)
         ]
         return {"Successful": successful, "Failed": []}
 
+    def _sent_document(self, call: _Call, body: str, number: int) -> Document:
+        document = {"MessageId": message_id(number), "MD5OfMessageBody": md5_of(body)}
+        if self._service.queue(call.queue_name).is_fifo:
+            document["SequenceNumber"] = f"{number:020}"
+        return document
+
     async def _send(self, queue_name: str, entries: Sequence[_Call]) -> list[int]:
         return await self._service.send(
             queue_name,
-            [entry.text("MessageBody") for entry in entries],
-            attributes=[entry.get("MessageAttributes") or {} for entry in entries],
-            delay_seconds=[entry.optional_seconds("DelaySeconds", 900) for entry in entries],
+            [
+                Sending(
+                    body=entry.text("MessageBody"),
+                    attributes=entry.get("MessageAttributes") or {},
+                    delay_seconds=entry.optional_seconds("DelaySeconds", 900),
+                    group=entry.get("MessageGroupId"),
+                    deduplication_id=entry.get("MessageDeduplicationId"),
+                )
+                for entry in entries
+            ],
         )
 
     async def _receive_message(self, call: _Call) -> Document:
@@ -273,6 +283,7 @@ def _copy_document(copy: Copy, system: set[str], asks_attributes: bool) -> Docum
         "SentTimestamp": str(int(copy.sent_at.timestamp() * 1000)),
         "ApproximateReceiveCount": str(copy.receive_count),
         "ApproximateFirstReceiveTimestamp": str(int(copy.first_received_at.timestamp() * 1000)),
+        **copy.system_attributes,
     }
     chosen = {name: value for name, value in known.items() if "All" in system or name in system}
     if chosen:

@@ -4,6 +4,10 @@ A message that was sent is hidden until it has spread (and its delay is over), t
 it for the visibility timeout and gives a new handle; only a delete with the newest handle removes it. An
 older handle is accepted and does nothing, which is how one late deleter can fill a queue with copies.
 
+A FIFO queue keeps the order within each message group: a receive takes the messages of a group in order, and while any
+of them is in flight nobody gets another of that group. Old handles and expired ones are refused. A deduplication id
+that came in the last five minutes is accepted and stores nothing.
+
 A request takes `(request + message * batch) * variation` seconds, stretched by how many run at the same time
 (universal scalability). Half of it passes before the queue is touched, half after.
 """
@@ -15,16 +19,20 @@ import hashlib
 import heapq
 import math
 import random
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.lab.allowance import RequestAllowance
 
 BATCH_MESSAGE_COUNT_MAX = 10
 PAYLOAD_BYTES_MAX = 1_048_576  # of one message and of one batch
+BILLED_CHUNK_BYTES = 65_536
+DEDUPLICATION_SECONDS = 300.0
+FIFO_SUFFIX = ".fifo"
 _HANDLE_PREFIX = "lab-handle"
 _DUE_SECONDS = 1e-9
 
@@ -76,6 +84,8 @@ class QueueTruth:
     short_poll_shard_count: int = 5  # a short poll looks into so many of them
     visibility_timeout_seconds: int = 30  # of a queue that is created without one
     in_flight_max: int = 120_000
+    fifo_request_rate_per_second_max: float = 300.0  # of each action on one FIFO queue
+    fifo_high_throughput_request_rate_per_second_max: float = 2400.0  # the same with a limit for each group
     old_handle_deletes: bool = False
 
 
@@ -84,6 +94,8 @@ class _Message:
     number: int
     body: str
     attributes: Mapping[str, object]
+    system_attributes: Mapping[str, str]
+    group: str
     shard: int
     sent_at: datetime
     expires_seconds: float
@@ -95,6 +107,17 @@ class _Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """One message as it is sent; a FIFO queue needs its group."""
+
+    body: str
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    delay_seconds: float | None = None  # None: as the queue says
+    group: str | None = None
+    deduplication_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
     """One received copy of a message."""
 
@@ -103,6 +126,7 @@ class Copy:
     body: str
     body_md5: str
     attributes: Mapping[str, object]
+    system_attributes: Mapping[str, str]  # group, deduplication id and number of a message of a FIFO queue
     sent_at: datetime
     first_received_at: datetime
     receive_count: int
@@ -124,6 +148,146 @@ def md5_of(body: str) -> str:
     return hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
 
 
+class _Shelf(Protocol):
+    """Where visible messages are, and which of them a receive may find."""
+
+    @property
+    def has_some(self) -> bool: ...
+
+    def visible_from(self, message: _Message, seconds: float) -> float:
+        """When a new message that has spread at this time of the loop may be seen."""
+        ...
+
+    def put(self, message: _Message) -> None: ...
+
+    def take(
+        self, count_max: int, is_there: Callable[[_Message], bool], *, every_shard: bool
+    ) -> list[_Message]:
+        """Take off what a receive finds; what is no longer there is dropped."""
+        ...
+
+    def settle(self, message: _Message) -> None:
+        """A message that was taken is deleted, or will be put again."""
+        ...
+
+    def clear(self) -> None: ...
+
+
+class _Shards:
+    """A standard queue: spread over servers, of which a short poll asks a few."""
+
+    def __init__(self, truth: QueueTruth, chance: random.Random) -> None:
+        self._chance = chance
+        self._short_poll_shard_count = truth.short_poll_shard_count
+        self._shards: list[deque[_Message]] = [deque() for _ in range(truth.shard_count)]
+        self._next_shard = 0
+
+    @property
+    def has_some(self) -> bool:
+        return any(message.is_visible for shard in self._shards for message in shard)
+
+    def visible_from(self, message: _Message, seconds: float) -> float:  # noqa: ARG002  # each by itself
+        return seconds
+
+    def put(self, message: _Message) -> None:
+        self._shards[message.shard].append(message)
+
+    def take(
+        self, count_max: int, is_there: Callable[[_Message], bool], *, every_shard: bool
+    ) -> list[_Message]:
+        taken: list[_Message] = []
+        for shard in self._to_search(every_shard=every_shard):
+            while shard and len(taken) < count_max:
+                message = shard.popleft()
+                if is_there(message):
+                    taken.append(message)
+        return taken
+
+    def settle(self, message: _Message) -> None:
+        """No message holds up another."""
+
+    def clear(self) -> None:
+        for shard in self._shards:
+            shard.clear()
+
+    def _to_search(self, *, every_shard: bool) -> list[deque[_Message]]:
+        count = len(self._shards)
+        if every_shard or self._short_poll_shard_count >= count:
+            self._next_shard = (self._next_shard + 1) % count
+            return self._shards[self._next_shard :] + self._shards[: self._next_shard]
+        return self._chance.sample(self._shards, self._short_poll_shard_count)
+
+
+@dataclass(slots=True)
+class _Group:
+    waiting: list[tuple[int, _Message]] = field(default_factory=list)  # a heap: the earliest sent first
+    in_flight_count: int = 0
+    hidden_count: int = 0  # sent and not yet spread
+    visible_from_seconds: float = -math.inf
+
+
+class _Groups:
+    """A FIFO queue: within a group the earliest first, and none while another is in flight."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._open: dict[str, None] = {}  # groups with something to take, the longest open first
+
+    @property
+    def has_some(self) -> bool:
+        return bool(self._open)
+
+    def visible_from(self, message: _Message, seconds: float) -> float:
+        group = self._groups.setdefault(message.group, _Group())
+        group.hidden_count += 1
+        group.visible_from_seconds = max(group.visible_from_seconds, seconds)
+        return group.visible_from_seconds
+
+    def put(self, message: _Message) -> None:
+        group = self._groups[message.group]
+        group.hidden_count -= 1
+        heapq.heappush(group.waiting, (message.number, message))
+        self._look(message.group)
+
+    def take(
+        self,
+        count_max: int,
+        is_there: Callable[[_Message], bool],
+        *,
+        every_shard: bool,  # noqa: ARG002  # order needs all of them
+    ) -> list[_Message]:
+        taken: list[_Message] = []
+        for name in list(self._open):
+            group = self._groups[name]
+            while group.waiting and len(taken) < count_max:
+                _, message = heapq.heappop(group.waiting)
+                if is_there(message):
+                    taken.append(message)
+                    group.in_flight_count += 1
+            self._look(name)
+        return taken
+
+    def settle(self, message: _Message) -> None:
+        group = self._groups[message.group]
+        group.in_flight_count -= 1
+        group.hidden_count += not message.is_deleted  # until it is put again
+        self._look(message.group)
+
+    def clear(self) -> None:
+        self._groups.clear()
+        self._open.clear()
+
+    def _look(self, name: str) -> None:
+        """Open or close the group; forget it when it is empty."""
+        group = self._groups[name]
+        if group.waiting and not group.in_flight_count:
+            self._open.setdefault(name)
+        else:
+            self._open.pop(name, None)
+        if not (group.waiting or group.in_flight_count or group.hidden_count):
+            del self._groups[name]
+
+
 class Queue:
     """The messages of one queue. Nothing here takes time, but time passes: see `release`."""
 
@@ -141,13 +305,14 @@ class Queue:
         self._chance = chance
         self._loop = asyncio.get_running_loop()
         self._messages: dict[int, _Message] = {}
-        self._shards: list[deque[_Message]] = [deque() for _ in range(truth.shard_count)]
+        self.is_fifo = self.attributes.get("FifoQueue") == "true"
+        self._shelf: _Shelf = _Groups() if self.is_fifo else _Shards(truth, chance)
+        self._numbers_by_deduplication_id: dict[str, tuple[float, int]] = {}  # with when each is forgotten
         self._hidden: list[tuple[float, int, int, _Message]] = []
         self._visible_count = 0
         self._in_flight_count = 0
         self._sent_count = 0
         self._generation = 0
-        self._next_shard = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -170,19 +335,38 @@ class Queue:
         """Return a numeric attribute."""
         return float(self.attributes[name])
 
-    def add(self, body: str, attributes: Mapping[str, object], delay_seconds: float) -> int:
-        """Accept a message; its number."""
+    @property
+    def request_rate_per_second_max(self) -> float | None:
+        """Of each action; None is what the service takes."""
+        if not self.is_fifo:
+            return None
+        if self.attributes.get("FifoThroughputLimit") == "perMessageGroupId":
+            return self._truth.fifo_high_throughput_request_rate_per_second_max
+        return self._truth.fifo_request_rate_per_second_max
+
+    def add(self, sending: Sending, delay_seconds: float) -> int:
+        """Accept a message; its number, or that of the earlier one with its deduplication id."""
+        known = self._known_number(sending.deduplication_id)
+        if known is not None:
+            return known
         self._sent_count += 1
         message = _Message(
             number=self._sent_count,
-            body=body,
-            attributes=attributes,
-            shard=self._chance.randrange(len(self._shards)),
+            body=sending.body,
+            attributes=sending.attributes,
+            system_attributes=self._system_attributes(sending),
+            group=sending.group or "",
+            shard=self._chance.randrange(self._truth.shard_count),
             sent_at=self._clock.now(),
             expires_seconds=self._loop.time() + self.number("MessageRetentionPeriod"),
         )
         self._messages[message.number] = message
-        self._hide(message, delay_seconds + self._spread_seconds())
+        now = self._loop.time()
+        if self.is_fifo and sending.deduplication_id is not None:
+            forgotten_at = now + DEDUPLICATION_SECONDS
+            self._numbers_by_deduplication_id[sending.deduplication_id] = forgotten_at, message.number
+        visible_from = self._shelf.visible_from(message, now + delay_seconds + self._spread_seconds())
+        self._hide(message, visible_from - now)
         self._wake_receivers()
         return message.number
 
@@ -197,18 +381,13 @@ class Queue:
     def take(self, count_max: int, visibility_seconds: float, *, every_shard: bool) -> list[Copy]:
         """Receive up to that many of the messages that can be found."""
         self.release()
-        copies: list[Copy] = []
-        for shard in self._shards_to_search(every_shard=every_shard):
-            while shard and len(copies) < count_max:
-                message = shard.popleft()
-                if self._may_be_given(message):
-                    copies.append(self._give(message, visibility_seconds))
-        return copies
+        taken = self._shelf.take(count_max, self._may_be_given, every_shard=every_shard)
+        return [self._give(message, visibility_seconds) for message in taken]
 
     async def wait_for_message(self, until_seconds: float) -> None:
         """Return when something is visible, or at that time of the loop."""
         self.release()
-        if self._visible_count > 0:
+        if self._shelf.has_some:
             return
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
@@ -226,16 +405,18 @@ class Queue:
                 self._waiters.remove(waiter)
 
     def remove(self, receipt_handle: str) -> None:
-        """Delete by handle; an older handle succeeds and does nothing."""
+        """Delete by handle; an older handle succeeds and does nothing, and is refused by a FIFO queue."""
         message = self._addressed(receipt_handle)
         if message is None:
             return
-        if message.is_visible:
-            self._visible_count -= 1
-        elif message.receive_count > 0:
-            self._in_flight_count -= 1
         message.is_deleted = True
         del self._messages[message.number]
+        if message.is_visible:
+            self._visible_count -= 1
+        else:
+            self._in_flight_count -= 1
+            self._shelf.settle(message)
+            self._wake_receivers()
 
     def change_visibility(self, receipt_handle: str, seconds: float) -> None:
         """Hide the copy for that long from now on."""
@@ -251,8 +432,7 @@ class Queue:
             message.is_deleted = True
         self._messages.clear()
         self._hidden.clear()
-        for shard in self._shards:
-            shard.clear()
+        self._shelf.clear()
         self._visible_count = self._in_flight_count = 0
 
     def _addressed(self, receipt_handle: str) -> _Message | None:
@@ -266,7 +446,25 @@ class Queue:
         if message is None:
             return None
         is_newest = message.receive_count == int(receive_count)
+        if self.is_fifo and (message.is_visible or not is_newest):
+            raise SqsError("InvalidParameterValue", "the receipt handle is invalid: it has expired")
         return message if is_newest or self._truth.old_handle_deletes else None
+
+    def _known_number(self, deduplication_id: str | None) -> int | None:
+        """Of the message that came with this id within the last minutes."""
+        known, now = self._numbers_by_deduplication_id, self._loop.time()
+        while known and next(iter(known.values()))[0] <= now:
+            del known[next(iter(known))]
+        return known[deduplication_id][1] if deduplication_id in known else None
+
+    def _system_attributes(self, sending: Sending) -> dict[str, str]:
+        if not self.is_fifo:
+            return {} if sending.group is None else {"MessageGroupId": sending.group}
+        return {
+            "MessageGroupId": sending.group or "",
+            "MessageDeduplicationId": sending.deduplication_id or "",
+            "SequenceNumber": f"{self._sent_count:020}",
+        }
 
     def _spread_seconds(self) -> float:
         median, sigma = self._truth.spread_seconds_median, self._truth.spread_sigma
@@ -282,16 +480,10 @@ class Queue:
     def _show(self, message: _Message) -> None:
         if message.receive_count > 0:
             self._in_flight_count -= 1
+            self._shelf.settle(message)
         message.is_visible = True
         self._visible_count += 1
-        self._shards[message.shard].append(message)
-
-    def _shards_to_search(self, *, every_shard: bool) -> list[deque[_Message]]:
-        count = len(self._shards)
-        if every_shard or self._truth.short_poll_shard_count >= count:
-            self._next_shard = (self._next_shard + 1) % count
-            return self._shards[self._next_shard :] + self._shards[: self._next_shard]
-        return self._chance.sample(self._shards, self._truth.short_poll_shard_count)
+        self._shelf.put(message)
 
     def _may_be_given(self, message: _Message) -> bool:
         if message.is_deleted:
@@ -317,6 +509,7 @@ class Queue:
             body=message.body,
             body_md5=md5_of(message.body),
             attributes=message.attributes,
+            system_attributes=message.system_attributes,
             sent_at=message.sent_at,
             first_received_at=message.first_received_at,
             receive_count=message.receive_count,
@@ -328,7 +521,7 @@ class Queue:
             return
         self.release()
         woken_count = 0
-        while self._waiters and woken_count < self._visible_count:
+        while self._waiters and self._shelf.has_some and woken_count < self._visible_count:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
@@ -361,8 +554,15 @@ class Counts:
     """What the service has done."""
 
     request_count: int = 0
+    billed_request_count: int = 0  # by chunks of 64 KiB, as AWS does
     throttled_count: int = 0
-    by_action: dict[str, int] = field(default_factory=dict)
+    by_action: Counter[tuple[str, str]] = field(default_factory=Counter)  # (queue, action)
+
+    def add(self, queue_name: str, action: str, size_bytes: int = 0) -> None:
+        """One more request."""
+        self.request_count += 1
+        self.billed_request_count += max(1, math.ceil(size_bytes / BILLED_CHUNK_BYTES))
+        self.by_action[queue_name, action] += 1
 
 
 class SqsService:
@@ -375,7 +575,7 @@ class SqsService:
         self._chance = random.Random(f"sqs {seed}")
         self._queues: dict[str, Queue] = {}
         self._in_service_count = 0
-        self._allowances: dict[str, RequestAllowance] = {}
+        self._allowances: dict[tuple[str, str], RequestAllowance] = {}
 
     def become(self, truth: QueueTruth) -> None:
         """From now on requests cost something else; queues stay as they are."""
@@ -395,7 +595,11 @@ class SqsService:
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> None:
         """CreateQueue; the same name with the same attributes again is no error."""
-        await self.small_request()
+        await self.small_request(name, "create_queue")
+        if name.endswith(FIFO_SUFFIX) != (attributes.get("FifoQueue") == "true"):
+            raise SqsError(
+                "InvalidParameterValue", "a FIFO queue, and no other, has a name that ends in .fifo"
+            )
         known = self._queues.get(name)
         if known is None:
             self._queues[name] = Queue(self.truth, attributes, self._clock, self._chance)
@@ -404,13 +608,13 @@ class SqsService:
 
     async def delete_queue(self, name: str) -> None:
         """DeleteQueue."""
-        await self.small_request()
+        await self.small_request(name, "delete_queue")
         self.queue(name)
         del self._queues[name]
 
     async def attributes(self, name: str) -> dict[str, str]:
         """GetQueueAttributes, all of them."""
-        await self.small_request()
+        await self.small_request(name, "get_queue_attributes")
         queue = self.queue(name)
         queue.release()
         return {
@@ -422,30 +626,22 @@ class SqsService:
             "LastModifiedTimestamp": str(int(queue.created_at.timestamp())),
         }
 
-    async def send(
-        self,
-        name: str,
-        bodies: Sequence[str],
-        *,
-        attributes: Sequence[Mapping[str, object]] = (),
-        delay_seconds: Sequence[float | None] = (),
-    ) -> list[int]:
+    async def send(self, name: str, sendings: Sequence[Sending]) -> list[int]:
         """SendMessage or SendMessageBatch; the numbers of the messages."""
         queue = self.queue(name)
-        size_bytes = sum(len(body.encode()) for body in bodies)
+        size_bytes = sum(len(sending.body.encode()) for sending in sendings)
         if size_bytes > queue.number("MaximumMessageSize"):
             raise SqsError("BatchRequestTooLong", f"{size_bytes} bytes are more than the queue takes at once")
-        half_at, half_seconds = await self._begin("send", self.truth.send, len(bodies), size_bytes)
-        numbers = []
-        for index, body in enumerate(bodies):
-            delay = delay_seconds[index] if index < len(delay_seconds) else None
-            numbers.append(
-                queue.add(
-                    body,
-                    attributes[index] if index < len(attributes) else {},
-                    queue.number("DelaySeconds") if delay is None else delay,
-                )
+        if queue.is_fifo:
+            sendings = [_fifo_sending(sending, queue) for sending in sendings]
+        half_at, half_seconds = await self._begin("send", name, self.truth.send, len(sendings), size_bytes)
+        numbers = [
+            queue.add(
+                sending,
+                queue.number("DelaySeconds") if sending.delay_seconds is None else sending.delay_seconds,
             )
+            for sending in sendings
+        ]
         await self._end(half_at + half_seconds)
         return numbers
 
@@ -461,7 +657,7 @@ class SqsService:
         queue = self.queue(name)
         wait = queue.number("ReceiveMessageWaitTimeSeconds") if wait_seconds is None else wait_seconds
         hide = queue.number("VisibilityTimeout") if visibility_seconds is None else visibility_seconds
-        half_at, half_seconds = await self._begin("receive", self.truth.receive, 0, 0)
+        half_at, half_seconds = await self._begin("receive", name, self.truth.receive, 0, 0)
         if queue.in_flight_count >= self.truth.in_flight_max:
             await self._end(half_at + half_seconds)
             raise SqsError(
@@ -471,14 +667,16 @@ class SqsService:
         copies, taken_at = await self._take(queue, message_count_max, wait, hide, half_at)
         self._in_service_count += 1
         fill_seconds = len(copies) * self.truth.receive.message_seconds
-        fill_seconds += self._wire_seconds(sum(len(copy.body) for copy in copies))
+        size_bytes = sum(len(copy.body) for copy in copies)
+        fill_seconds += self._wire_seconds(size_bytes)
+        self.counts.billed_request_count += max(0, math.ceil(size_bytes / BILLED_CHUNK_BYTES) - 1)
         await self._end(taken_at + half_seconds + fill_seconds)
         return copies
 
     async def delete(self, name: str, receipt_handles: Sequence[str]) -> list[SqsError | None]:
         """DeleteMessage or DeleteMessageBatch; for each handle what was wrong with it."""
         queue = self.queue(name)
-        half_at, half_seconds = await self._begin("delete", self.truth.delete, len(receipt_handles), 0)
+        half_at, half_seconds = await self._begin("delete", name, self.truth.delete, len(receipt_handles), 0)
         results: list[SqsError | None] = []
         for handle in receipt_handles:
             try:
@@ -492,16 +690,17 @@ class SqsService:
     async def change_visibility(self, name: str, receipt_handle: str, seconds: float) -> None:
         """ChangeMessageVisibility."""
         queue = self.queue(name)
-        await self.small_request()
+        await self.small_request(name, "change_message_visibility")
         queue.change_visibility(receipt_handle, seconds)
 
     async def purge(self, name: str) -> None:
         """PurgeQueue, at once."""
-        await self.small_request()
+        await self.small_request(name, "purge_queue")
         self.queue(name).purge()
 
-    async def small_request(self) -> None:
+    async def small_request(self, queue_name: str, action: str) -> None:
         """Take the time of a request that is not about messages."""
+        self.counts.add(queue_name, action)
         truth = self.truth.send
         await asyncio.sleep(truth.request_seconds * self._variation(truth.variation))
 
@@ -520,17 +719,15 @@ class SqsService:
             at = asyncio.get_running_loop().time()
 
     async def _begin(
-        self, action: str, truth: ActionTruth, message_count: int, size_bytes: int
+        self, action: str, queue_name: str, truth: ActionTruth, message_count: int, size_bytes: int
     ) -> tuple[float, float]:
         """Pass the first half of a request, or all of it and refuse; when that was due, and the other half.
 
         What follows is timed from when it was due, so that a late timer delays an answer once and not twice.
         """
-        self.counts.request_count += 1
-        self.counts.by_action[action] = self.counts.by_action.get(action, 0) + 1
+        self.counts.add(queue_name, action, size_bytes)
         started_at = asyncio.get_running_loop().time()
-        allowance = self._allowances.setdefault(action, RequestAllowance(truth.request_rate_per_second_max))
-        if not allowance.take():
+        if not all(allowance.take() for allowance in self._allowances_of(queue_name, action, truth)):
             self.counts.throttled_count += 1
             await asyncio.sleep(truth.request_seconds)
             raise SqsError("RequestThrottled", f"too many {action} requests a second: ask for less")
@@ -544,6 +741,16 @@ class SqsService:
             self._in_service_count -= 1
             raise
         return started_at + seconds / 2, seconds / 2
+
+    def _allowances_of(self, queue_name: str, action: str, truth: ActionTruth) -> list[RequestAllowance]:
+        """Of the service as a whole, and of the queue."""
+        rates = {("", action): truth.request_rate_per_second_max}
+        rates[queue_name, action] = self.queue(queue_name).request_rate_per_second_max
+        return [
+            self._allowances.setdefault(key, RequestAllowance(rate))
+            for key, rate in rates.items()
+            if rate is not None
+        ]
 
     async def _end(self, at: float) -> None:
         try:
@@ -565,3 +772,18 @@ class SqsService:
     def _wire_seconds(self, size_bytes: int) -> float:
         rate = self.truth.payload_rate_bytes_per_second
         return size_bytes / rate if rate is not None else 0.0
+
+
+def _fifo_sending(sending: Sending, queue: Queue) -> Sending:
+    """With the deduplication id that counts. Raises SqsError when something is missing."""
+    if sending.group is None:
+        raise SqsError("MissingParameter", "the request needs MessageGroupId")
+    if sending.delay_seconds is not None:
+        raise SqsError("InvalidParameterValue", "DelaySeconds of a message is not for FIFO queues")
+    if sending.deduplication_id is not None:
+        return sending
+    if queue.attributes.get("ContentBasedDeduplication") != "true":
+        raise SqsError(
+            "InvalidParameterValue", "the queue needs MessageDeduplicationId or ContentBasedDeduplication"
+        )
+    return replace(sending, deduplication_id=hashlib.sha256(sending.body.encode()).hexdigest())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from penstock.lab.s3 import S3Error, S3Service
-from penstock.lab.sqs import SqsError, SqsService
+from penstock.lab.sqs import Sending, SqsError, SqsService
 from penstock.probes.outside import Missing, ReceivedMessage, Refused, RequestError, Throttled
 
 _URL = "https://sqs.lab.invalid/000000000000/"
@@ -85,13 +85,13 @@ class SimulatedMessageQueues:
     async def find_queue(self, name: str) -> str:
         """See the seam."""
         with _as_request_errors():
-            await self._service.small_request()
+            await self._service.small_request(name, "get_queue_url")
             self._service.queue(name)
             return _URL + name
 
     async def list_queues(self, prefix: str) -> list[str]:
         """See the seam."""
-        await self._service.small_request()
+        await self._service.small_request("", "list_queues")
         return self._service.queue_names(prefix)
 
     async def delete_queue(self, url: str) -> None:
@@ -104,10 +104,14 @@ class SimulatedMessageQueues:
         with _as_request_errors():
             return await self._service.attributes(_name(url))
 
-    async def send(self, url: str, bodies: Sequence[str]) -> int:
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         """See the seam."""
+        sendings = [Sending(body=body) for body in bodies]
+        if group_ids:
+            pairs = zip(bodies, group_ids, strict=True)
+            sendings = [Sending(body=body, group=group, deduplication_id=body) for body, group in pairs]
         with _as_request_errors():
-            return len(await self._service.send(_name(url), bodies))
+            return len(await self._service.send(_name(url), sendings))
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
         """See the seam."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.lab.sqs import ActionTruth, Copy, QueueTruth, SqsService
+from penstock.lab.sqs import ActionTruth, Copy, QueueTruth, Sending, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 
 Act = tuple[str, float]
@@ -29,7 +29,7 @@ async def live(service: SqsService, story: list[Act]) -> tuple[int, set[str], li
     newest: dict[str, int] = {}
     for act, seconds in story:
         if act == "send":
-            sent_count += len(await service.send("q", ["x"] * (1 + int(seconds) % 10)))
+            sent_count += len(await service.send("q", [Sending(body="x")] * (1 + int(seconds) % 10)))
         elif act == "receive":
             got = await service.receive("q", message_count_max=10, wait_seconds=seconds)
             newest.update((copy.message_id, copy.receive_count) for copy in got)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.lab.sqs import ActionTruth, QueueTruth, SqsError, SqsService
+from penstock.lab.sqs import ActionTruth, Copy, QueueTruth, Sending, SqsError, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 
 ResultT = TypeVar("ResultT")
@@ -47,7 +48,7 @@ def test_a_message_is_hidden_then_back_then_gone() -> None:
     """Received is in flight; after the visibility timeout it is back; deleted is gone."""
 
     async def life(service: SqsService, _clock: VirtualClock) -> list[tuple[int, int, int]]:
-        await service.send("q", ["hello"])
+        await service.send("q", [Sending(body="hello")])
         seen = [await counts(service)]
         await service.receive("q", wait_seconds=1)
         seen.append(await counts(service))
@@ -66,7 +67,7 @@ def test_only_the_newest_handle_deletes() -> None:
     """A delete with an older handle succeeds and does nothing; the newest works even when time is over."""
 
     async def life(service: SqsService, _clock: VirtualClock) -> list[object]:
-        await service.send("q", ["hello"])
+        await service.send("q", [Sending(body="hello")])
         (old,) = await service.receive("q", wait_seconds=1)
         await asyncio.sleep(31)
         (new,) = await service.receive("q", wait_seconds=1)
@@ -83,7 +84,7 @@ def test_old_handles_can_be_told_to_delete() -> None:
     """Where the truth says so, any handle removes the message."""
 
     async def life(service: SqsService, _clock: VirtualClock) -> tuple[int, int, int]:
-        await service.send("q", ["hello"])
+        await service.send("q", [Sending(body="hello")])
         (old,) = await service.receive("q", wait_seconds=1)
         await asyncio.sleep(31)
         await service.receive("q", wait_seconds=1)
@@ -97,7 +98,7 @@ def test_a_handle_from_elsewhere_is_invalid() -> None:
     """What never was a handle is refused, beside the others of its batch."""
 
     async def life(service: SqsService, _clock: VirtualClock) -> list[str | None]:
-        await service.send("q", ["hello"])
+        await service.send("q", [Sending(body="hello")])
         (copy,) = await service.receive("q", wait_seconds=1)
         results = await service.delete("q", [copy.receipt_handle, "nonsense"])
         return [result.code if result else None for result in results]
@@ -113,7 +114,7 @@ def test_a_long_poll_ends_with_the_first_message() -> None:
         began = clock.monotonic_seconds()
         receive = asyncio.create_task(service.receive("q", wait_seconds=20))
         await asyncio.sleep(5)
-        await service.send("q", ["hello"])
+        await service.send("q", [Sending(body="hello")])
         assert len(await receive) == 1
         return clock.monotonic_seconds() - began
 
@@ -137,7 +138,7 @@ def test_a_short_poll_looks_into_some_shards_only() -> None:
     async def poll(service: SqsService, _clock: VirtualClock) -> tuple[float, int]:
         found = 0
         for _ in range(800):
-            await service.send("q", ["hello"])
+            await service.send("q", [Sending(body="hello")])
             copies = await service.receive("q")
             found += len(copies)
             copies = copies or await service.receive("q", wait_seconds=1)
@@ -155,7 +156,7 @@ def test_a_batch_costs_its_request_and_its_messages() -> None:
 
     async def batch(service: SqsService, clock: VirtualClock) -> list[float]:
         times = [clock.monotonic_seconds()]
-        await service.send("q", ["x"] * 10)
+        await service.send("q", [Sending(body="x")] * 10)
         times.append(clock.monotonic_seconds())
         copies = await service.receive("q", message_count_max=10, wait_seconds=1)
         times.append(clock.monotonic_seconds())
@@ -177,7 +178,7 @@ def test_concurrency_follows_the_universal_scalability_law() -> None:
         async def send_for_ever() -> None:
             nonlocal sent
             while clock.monotonic_seconds() < 30:
-                await service.send("q", ["x"])
+                await service.send("q", [Sending(body="x")])
                 sent += 1
 
         await asyncio.gather(*(send_for_ever() for _ in range(20)))
@@ -195,7 +196,7 @@ def test_each_action_has_its_own_request_limit() -> None:
         accepted = throttled = 0
         while clock.monotonic_seconds() < 20:
             try:
-                accepted += len(await service.send("q", ["x"]))
+                accepted += len(await service.send("q", [Sending(body="x")]))
             except SqsError as error:
                 throttled += error.code == "RequestThrottled"
         for _ in range(100):
@@ -222,7 +223,7 @@ def test_one_slow_deleter_fills_the_queue_with_copies() -> None:
 
         async def send() -> None:
             while True:
-                await service.send("q", ["x"])
+                await service.send("q", [Sending(body="x")])
 
         async def receive() -> None:
             while True:
@@ -253,7 +254,7 @@ def test_attributes_tell_where_the_messages_are() -> None:
     """Visible, in flight and delayed are counted apart; a queue's own settings are among the attributes."""
 
     async def ask(service: SqsService, _clock: VirtualClock) -> dict[str, str]:
-        await service.send("q", ["a", "b", "c"], delay_seconds=[None, None, 60.0])
+        await service.send("q", [Sending(body="a"), Sending(body="b"), Sending(body="c", delay_seconds=60.0)])
         await service.receive("q", wait_seconds=1)
         return await service.attributes("q")
 
@@ -268,7 +269,7 @@ def test_in_flight_messages_have_a_limit() -> None:
     """At the limit a receive is refused with OverLimit."""
 
     async def fill(service: SqsService, _clock: VirtualClock) -> str:
-        await service.send("q", ["x"] * 10)
+        await service.send("q", [Sending(body="x")] * 10)
         await service.receive("q", message_count_max=10, wait_seconds=1)
         with pytest.raises(SqsError) as caught:
             await service.receive("q")
@@ -281,7 +282,7 @@ def test_visibility_can_be_changed() -> None:
     """A copy can be hidden for longer, or given back at once."""
 
     async def change(service: SqsService, _clock: VirtualClock) -> list[tuple[int, int, int]]:
-        await service.send("q", ["hello"])
+        await service.send("q", [Sending(body="hello")])
         (copy,) = await service.receive("q", wait_seconds=1)
         await service.change_visibility("q", copy.receipt_handle, 100)
         await asyncio.sleep(90)
@@ -297,7 +298,7 @@ def test_messages_expire() -> None:
 
     async def forget(service: SqsService, _clock: VirtualClock) -> int:
         service.queue("q").attributes["MessageRetentionPeriod"] = "60"
-        await service.send("q", ["hello"])
+        await service.send("q", [Sending(body="hello")])
         await asyncio.sleep(61)
         return len(await service.receive("q", wait_seconds=1)) + sum(await counts(service))
 
@@ -310,7 +311,7 @@ def test_a_missing_queue_is_named() -> None:
     async def ask(service: SqsService, _clock: VirtualClock) -> str:
         await service.delete_queue("q")
         with pytest.raises(SqsError) as caught:
-            await service.send("q", ["x"])
+            await service.send("q", [Sending(body="x")])
         return caught.value.code
 
     assert with_queue(ask) == "QueueDoesNotExist"
@@ -325,7 +326,7 @@ def test_a_receiver_that_leaves_passes_its_message_on() -> None:
         await asyncio.sleep(1)
         second = asyncio.create_task(service.receive("q", wait_seconds=20))
         await asyncio.sleep(1)
-        service.queue("q").add("hello", {}, 0.0)
+        service.queue("q").add(Sending(body="hello"), 0.0)
         first.cancel()
         assert len(await second) == 1
         return clock.monotonic_seconds() - began
@@ -343,9 +344,166 @@ def test_the_same_seed_is_the_same_day() -> None:
     async def day(service: SqsService, clock: VirtualClock) -> tuple[float, list[str]]:
         received = []
         for _ in range(50):
-            await service.send("q", ["x"])
+            await service.send("q", [Sending(body="x")])
             received += [copy.message_id for copy in await service.receive("q")]
         return clock.monotonic_seconds(), received
 
     assert with_queue(day, truth, seed=7) == with_queue(day, truth, seed=7)
     assert with_queue(day, truth, seed=7) != with_queue(day, truth, seed=8)
+
+
+FIFO = {"FifoQueue": "true"}
+
+
+def with_fifo(
+    story: Callable[[SqsService, VirtualClock], Awaitable[ResultT]],
+    truth: QueueTruth = A_QUEUE,
+    *,
+    attributes: dict[str, str] = FIFO,
+) -> ResultT:
+    """Tell the story with a new SQS that has the queue `q.fifo`."""
+
+    async def tell(clock: VirtualClock) -> ResultT:
+        service = SqsService(truth, clock=clock, seed=0)
+        await service.create_queue("q.fifo", attributes)
+        return await story(service, clock)
+
+    return run_virtually(tell, start_at=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def in_group(group: str, *bodies: str) -> list[Sending]:
+    """Messages of one group, each with its body as deduplication id."""
+    return [Sending(body=body, group=group, deduplication_id=body) for body in bodies]
+
+
+async def received(service: SqsService, count: int, wait_seconds: float = 0.0) -> list[Copy]:
+    """Receive from the FIFO queue."""
+    return await service.receive("q.fifo", message_count_max=count, wait_seconds=wait_seconds)
+
+
+def test_a_group_is_in_order_and_one_receiver_at_a_time() -> None:
+    """While a message of a group is in flight nobody gets the next one; other groups go on."""
+
+    async def life(service: SqsService, _clock: VirtualClock) -> None:
+        await service.send("q.fifo", [*in_group("a", "a1", "a2", "a3"), *in_group("b", "b1")])
+        first = await received(service, 2)
+        assert [copy.body for copy in first] == ["a1", "a2"]
+        assert [copy.body for copy in await received(service, 10)] == ["b1"]
+        assert await received(service, 10) == []
+        await service.delete("q.fifo", [first[0].receipt_handle])
+        assert await received(service, 10) == []  # a2 is still in flight
+        await service.delete("q.fifo", [first[1].receipt_handle])
+        assert [copy.body for copy in await received(service, 10)] == ["a3"]
+
+    with_fifo(life)
+
+
+def test_a_message_that_comes_back_is_first_again() -> None:
+    """After the visibility timeout the group starts where it was, and the expired handle is refused."""
+
+    async def life(service: SqsService, _clock: VirtualClock) -> None:
+        await service.send("q.fifo", in_group("a", "a1", "a2", "a3"))
+        late = await received(service, 2)
+        await asyncio.sleep(30.1)
+        (refusal,) = await service.delete("q.fifo", [late[0].receipt_handle])
+        assert refusal is not None
+        assert "expired" in refusal.message
+        again = await received(service, 10)
+        assert [(copy.body, copy.receive_count) for copy in again] == [("a1", 2), ("a2", 2), ("a3", 1)]
+        assert (await service.delete("q.fifo", [late[1].receipt_handle]))[0] is not None
+        assert await service.delete("q.fifo", [copy.receipt_handle for copy in again]) == [None] * 3
+
+    with_fifo(life)
+
+
+def test_a_waiting_receive_gets_what_a_delete_sets_free() -> None:
+    """A long poll parked on a blocked group ends with the delete, not with its wait."""
+
+    async def life(service: SqsService, clock: VirtualClock) -> None:
+        await service.send("q.fifo", in_group("a", "a1", "a2"))
+        (first,) = await received(service, 1)
+        waiting = asyncio.create_task(received(service, 10, 20.0))
+        await asyncio.sleep(5.0)
+        began_seconds = clock.monotonic_seconds()
+        await service.delete("q.fifo", [first.receipt_handle])
+        assert [copy.body for copy in await waiting] == ["a2"]
+        assert clock.monotonic_seconds() - began_seconds < 0.1
+
+    with_fifo(life)
+
+
+def test_order_survives_uneven_spreading() -> None:
+    """However long a message takes to be seen, a later one of its group is never seen before it."""
+
+    async def life(service: SqsService, _clock: VirtualClock) -> list[str]:
+        for number in range(40):
+            await service.send("q.fifo", in_group("a", f"{number:02}"))
+        bodies: list[str] = []
+        while len(bodies) < 40:
+            copies = await received(service, 7, 1.0)
+            bodies += [copy.body for copy in copies]
+            await service.delete("q.fifo", [copy.receipt_handle for copy in copies])
+        return bodies
+
+    bodies = with_fifo(life, dataclasses.replace(A_QUEUE, spread_seconds_median=0.2, spread_sigma=1.5))
+    assert bodies == sorted(bodies)
+
+
+def test_a_deduplication_id_stores_once_in_five_minutes() -> None:
+    """The same id is accepted with the number of the first message, until it is forgotten."""
+
+    async def life(service: SqsService, _clock: VirtualClock) -> None:
+        first = await service.send("q.fifo", in_group("a", "once"))
+        assert await service.send("q.fifo", in_group("a", "once")) == first
+        (copy,) = await received(service, 10)
+        await service.delete("q.fifo", [copy.receipt_handle])
+        assert await service.send("q.fifo", in_group("a", "once")) == first
+        await asyncio.sleep(300.0)
+        assert await service.send("q.fifo", in_group("a", "once")) != first
+
+    with_fifo(life)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "admitted_per_second"),
+    [(FIFO, 300), (FIFO | {"FifoThroughputLimit": "perMessageGroupId"}, 2400)],
+)
+def test_a_fifo_queue_has_a_quota_for_each_action(
+    attributes: dict[str, str], admitted_per_second: float
+) -> None:
+    """300 requests a second and no more, or what high throughput allows; messages in a batch count once."""
+    quick = ActionTruth(request_seconds=0.001, variation=0.0)
+
+    async def life(service: SqsService, clock: VirtualClock) -> float:
+        async def send_on(thread: int) -> None:
+            for number in range(10**6):
+                with contextlib.suppress(SqsError):
+                    await service.send("q.fifo", in_group(f"{thread}", f"{thread}-{number}"))
+
+        threads = [asyncio.create_task(send_on(thread)) for thread in range(10)]
+        await asyncio.sleep(4.0)
+        for thread in threads:
+            thread.cancel()
+        counts = service.counts
+        return (counts.request_count - counts.throttled_count) / clock.monotonic_seconds()
+
+    rate = with_fifo(life, QueueTruth(send=quick, receive=quick, delete=quick), attributes=attributes)
+    assert rate == pytest.approx(admitted_per_second, rel=0.08)
+
+
+def test_what_a_fifo_queue_refuses() -> None:
+    """A name without its ending, a message without group or deduplication id, a delay of its own."""
+
+    async def life(service: SqsService, _clock: VirtualClock) -> None:
+        with pytest.raises(SqsError, match="ends in"):
+            await service.create_queue("other", FIFO)
+        with pytest.raises(SqsError, match="ends in"):
+            await service.create_queue("other.fifo", {})
+        with pytest.raises(SqsError, match="MessageGroupId"):
+            await service.send("q.fifo", [Sending(body="x")])
+        with pytest.raises(SqsError, match="MessageDeduplicationId"):
+            await service.send("q.fifo", [Sending(body="x", group="a")])
+        with pytest.raises(SqsError, match="DelaySeconds"):
+            await service.send("q.fifo", [Sending(body="x", group="a", delay_seconds=1.0)])
+
+    with_fifo(life)

@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from penstock.daemon.config import Configuration
     from penstock.daemon.store import Store
     from penstock.report.material import Material
-    from penstock.vocabulary import Cost
+    from penstock.vocabulary import Cost, Observation, Place
 
 OBSERVATION_COUNT_MAX = 2000  # of each place, the newest
+REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 500, 200
 INCONCLUSIVE_COUNT_MAX = 1000
 HISTORY_COUNT_MAX = 500  # of each context, the newest
 _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
@@ -118,10 +119,10 @@ def _read(
         for fit in store.fits()
         if fit.place.operation not in SERVICES or is_current(fit, SERVICES[fit.place.operation].model)
     ]
-    places = {summary.context.place for summary in store.summaries()}
+    places = {summary.context.place for summary in store.summaries()} | set(store.reported_places())
     contexts = {recommendation.context for recommendation in recommendations}
     histories = {c: store.recommendation_history(c, count_max=HISTORY_COUNT_MAX) for c in contexts}
-    observations = {p: store.observations(p, count_max=OBSERVATION_COUNT_MAX, since=since) for p in places}
+    observations = {place: _observations(store, place, since) for place in places}
     instance_types = {fit.place.instance_type for fit in fits}
     return Material(
         source=str(path),
@@ -141,6 +142,15 @@ def _read(
         leftover_count=len(store.open_leftovers()),
         unreadable_count=store.unreadable_count,
     )
+
+
+def _observations(store: Store, place: Place, since: datetime | None) -> list[Observation[Any]]:
+    """What was measured and what was reported, oldest first."""
+    measured = store.observations(place, count_max=OBSERVATION_COUNT_MAX, since=since)
+    reported = store.reports(
+        place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER, since=since
+    )
+    return sorted([*measured, *reported], key=lambda o: o.started_at)
 
 
 def _daily_limit(configuration: Configuration, instance_types: set[str]) -> Cost:

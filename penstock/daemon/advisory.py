@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -19,8 +20,10 @@ from penstock.daemon.board import Board
 from penstock.daemon.budget import Ledger
 from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.leases import LeaseBook, lease_documents
+from penstock.daemon.schedule import fresh_report_count
 from penstock.daemon.services import Service
 from penstock.daemon.store import AsyncStore
+from penstock.daemon.trust import Door
 from penstock.daemon.wire import Question, Standing, recommendation_document
 from penstock.models.model import Fit
 from penstock.vocabulary import (
@@ -63,6 +66,8 @@ class Advisory:
         self._home = home
         self._started_at = started_at
         self._reload = reload
+        self._door = Door(clock, self._known_places)
+        self._report_counts = {"kept": 0, "refused": 0}  # since the start
         self._leases = leases if leases is not None else LeaseBook()
 
     @property
@@ -132,6 +137,7 @@ class Advisory:
                     "region": standing.context.place.region,
                     "payload_size_bytes": standing.context.payload_size_bytes,
                     "observation_count": standing.observation_count,
+                    "fresh_report_count": fresh_report_count(standing, now),
                     "attempt_count": standing.attempt_count,
                     "last_attempt_at": standing.last_attempt_at,
                     "postponed_until": standing.postponed_until,
@@ -139,6 +145,8 @@ class Advisory:
                 for standing in self._conductor.standings
             ],
             "leases": lease_documents(self._leases),
+            "report_kept_count": self._report_counts["kept"],
+            "report_refused_count": self._report_counts["refused"],
             "cycle_count": self._conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
@@ -151,14 +159,28 @@ class Advisory:
 
     # --- Acting
 
-    async def record(self, observations: Sequence[Observation[Any]]) -> None:
-        """Keep what an application measured, and learn from it soon."""
-        for observation in observations:
-            try:
-                await self._store.add_observation(observation)
-            except ValueError as trouble:
-                raise RefusedError(f"this observation cannot be kept: {trouble}") from trouble
-        self._conductor.note_reports(observations)
+    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> list[str | None]:
+        """Keep what an application of this user measured, each report by itself, and learn from it soon."""
+        answers = await asyncio.gather(*(self._record_one(report, uid) for report in reports))
+        kept = [report for report, refusal in zip(reports, answers, strict=True) if refusal is None]
+        self._report_counts["kept"] += len(kept)
+        self._report_counts["refused"] += len(reports) - len(kept)
+        if kept:
+            self._conductor.note_reports(kept)
+        return answers
+
+    async def _record_one(self, report: Observation[Any], uid: int) -> str | None:
+        refusal = self._door.refusal(report, uid)
+        if refusal is not None:
+            return refusal
+        try:
+            await self._store.add_observation(dataclasses.replace(report, reporter_uid=uid))
+        except ValueError as trouble:
+            return f"it cannot be kept: {trouble}"
+        return None
+
+    def _known_places(self) -> set[Place]:
+        return {context.place for context in self._conductor.contexts} | {f.place for f in self._board.fits()}
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
         """Probe this out of turn, within the budget."""
@@ -213,7 +235,10 @@ class Advisory:
         info.add_metric([version("penstock")], 1)
         cycles = CounterMetricFamily("penstock_cycles", "Cycles done since the start.")
         cycles.add_metric([], self._conductor.cycle_count)
-        families: list[Metric] = [info, cycles]
+        reports = CounterMetricFamily("penstock_reports", "Reports since the start.", labels=["outcome"])
+        for outcome, count in self._report_counts.items():
+            reports.add_metric([outcome], count)
+        families: list[Metric] = [info, cycles, reports]
         families += _spend_families(self._conductor.ledger.spent(now), self._conductor.ledger.limit)
         families += _usd_families(_usd_by_operation(self._conductor.ledger, self._services, now))
         advised = GaugeMetricFamily(

@@ -38,7 +38,7 @@ from penstock.daemon.leases import (
     lease_documents,
     terms_document,
 )
-from penstock.daemon.listener import ConnectionLimits, peer_of
+from penstock.daemon.listener import ConnectionLimits, Peer, peer_of
 from penstock.daemon.snapshot import write_snapshot
 from penstock.daemon.wire import (
     SCHEMA,
@@ -48,11 +48,13 @@ from penstock.daemon.wire import (
     Standing,
     UnreadableError,
     encode,
+    mistakes_document,
     read_claim,
-    read_observations,
     read_probe_request,
     read_question,
+    read_reports,
     recommendation_document,
+    reports_document,
     standing_document,
 )
 from penstock.vocabulary import Basis, Observation, Recommendation, Setting
@@ -117,8 +119,8 @@ class Advisor(Protocol):
         """The same for Prometheus, in its text format."""
         ...
 
-    async def record(self, observations: Sequence[Observation[Any]]) -> None:
-        """Keep what an application measured. Raises RefusedError."""
+    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> Sequence[str | None]:
+        """Keep what an application of this user measured; for each report, why it was refused, or None."""
         ...
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
@@ -259,15 +261,26 @@ class Api:
     # --- Writing
 
     async def _post_observations(self, request: web.Request) -> web.StreamResponse:
-        observations = read_observations(
+        reports = read_reports(
             await self._body(request),
             self._advisor.setting_types,
             region=self._advisor.region,
             instance_type=self._advisor.instance_type,
             now=self._clock.now(),
         )
-        await asyncio.shield(self._advisor.record(observations))
-        return _json({"accepted_count": len(observations)}, status=202)
+        refused = dict(reports.mistakes)
+        if reports.readable:
+            recording = self._advisor.record(tuple(reports.readable.values()), uid=_peer(request).uid)
+            answers = await asyncio.shield(recording)
+            for index, refusal in zip(reports.readable, answers, strict=True):
+                if refusal is not None:
+                    refused[index] = [Mistake(f"observations[{index}]", refusal)]
+        count = len(reports.readable) + len(reports.mistakes)
+        if len(refused) < count:
+            return _json(reports_document(count, refused), status=202)
+        if reports.mistakes:
+            raise UnreadableError([mistake for index in sorted(refused) for mistake in refused[index]])
+        raise RefusedError("; ".join(dict.fromkeys(m.detail for wrong in refused.values() for m in wrong)))
 
     async def _post_probe(self, request: web.Request) -> web.StreamResponse:
         self._check_control(request)
@@ -292,9 +305,7 @@ class Api:
             self._wake_holders()
 
     def _grant(self, request: web.Request, claim: Claim) -> Lease:
-        if request.transport is None:
-            raise ConnectionResetError
-        peer = peer_of(request.transport)
+        peer = _peer(request)
         try:
             lease = self._leases.grant(
                 claim,
@@ -350,9 +361,7 @@ class Api:
             raise web.HTTPRequestTimeout from None
 
     def _check_control(self, request: web.Request) -> None:
-        if request.transport is None:
-            raise ConnectionResetError
-        peer = peer_of(request.transport)
+        peer = _peer(request)
         is_in_group = self._control_gid is not None and self._control_gid in peer.group_ids
         if peer.uid not in {0, os.geteuid()} and not is_in_group:
             raise web.HTTPForbidden
@@ -401,8 +410,7 @@ async def _explain_trouble(request: web.Request, handler: Handler) -> web.Stream
         return await handler(request)
     except UnreadableError as trouble:
         detail = f"what was sent cannot be understood: {trouble}"
-        errors = [{"where": mistake.where, "detail": mistake.detail} for mistake in trouble.mistakes]
-        return _problem(400, detail, more={"errors": errors})
+        return _problem(400, detail, more={"errors": mistakes_document(trouble.mistakes)})
     except RefusedError as trouble:
         return _problem(409, str(trouble))
     except web.HTTPMethodNotAllowed as trouble:
@@ -415,6 +423,13 @@ async def _explain_trouble(request: web.Request, handler: Handler) -> web.Stream
     except Exception:  # noqa: BLE001 - the edge: one bad request must not look like a dead daemon
         _log.exception("cannot answer %s %s", request.method, request.path)
         return _problem(500, "a fault of penstockd; its log has the details, please report them")
+
+
+def _peer(request: web.Request) -> Peer:
+    """Who asks, as the kernel says."""
+    if request.transport is None:
+        raise ConnectionResetError
+    return peer_of(request.transport)
 
 
 def _problem(

@@ -27,6 +27,7 @@ from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.thinker import Thinker, ThinkerError
 from penstock.models.model import Fit
 from penstock.optimizer.deliberation import Conclusion, Question
+from penstock.optimizer.evidence import is_same_size
 from penstock.probes.probe import Probe
 from penstock.units import format_bytes, format_metric
 from penstock.vocabulary import (
@@ -49,6 +50,8 @@ log = logging.getLogger(__name__)
 CYCLE_FAILURE_COUNT_MAX = 3  # in a row; then the process ends and systemd starts it afresh
 CYCLE_COUNT_REMEMBERED = 200
 REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all of them
+REPORTS_PAUSE_SECONDS = 120.0  # between such fits: however much is reported, it costs a hundredth of a core
+REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more than is ever learned from
 AVOIDED_COUNT_MAX = 6  # settings that could not be measured; each success lets the oldest be tried again
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
@@ -116,9 +119,10 @@ class Conductor:
         self._standings: dict[Context, schedule.Standing] = {}
         self._requested: deque[Context] = deque(maxlen=16)
         self._reported: set[Place] = set()
+        self._reports_due_seconds = 0.0  # on the monotonic clock
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
         self._drift_counts: dict[Place, int] = {}
-        self._fitted: dict[Place, tuple[int, datetime | None]] = {}  # which evidence the board's fit rests on
+        self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
         self._tidy_at = self._resumed_at = self._seen_at = clock.now()
         self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
@@ -147,16 +151,11 @@ class Conductor:
         return True
 
     def note_reports(self, observations: Sequence[Observation[Any]]) -> None:
-        """Applications reported: learn from it soon, and probe less."""
-        for observation in observations:
-            self._reported.add(observation.context.place)
-            standing = self._standings.get(observation.context)
-            if standing is not None:
-                self._standings[observation.context] = dataclasses.replace(
-                    standing,
-                    observation_count=standing.observation_count + 1,
-                    application_observation_count=standing.application_observation_count + 1,
-                )
+        """Applications reported: learn from it soon, and probe less where it is believed."""
+        if not self._reported:
+            settled_seconds = self._clock.monotonic_seconds() + REPORTS_SETTLE_SECONDS
+            self._reports_due_seconds = max(self._reports_due_seconds, settled_seconds)
+        self._reported |= {observation.context.place for observation in observations}
         self._news.set()
 
     # --- The life of the daemon
@@ -288,12 +287,12 @@ class Conductor:
         return conclusion.fit
 
     async def _learn_from_reports(self) -> None:
-        """One fit for each place that applications reported from, after a burst has settled."""
-        await asyncio.sleep(REPORTS_SETTLE_SECONDS)
-        while self._reported:
-            place = self._reported.pop()
+        """One fit for each place that applications reported from."""
+        places, self._reported = self._reported, set()
+        for place in sorted(places, key=str):
             self.activity = f"learning from reports about {place.operation}"
             await self._learn(place)
+        self._reports_due_seconds = self._clock.monotonic_seconds() + REPORTS_PAUSE_SECONDS
         self.activity = "idle"
 
     async def _deliberate(
@@ -302,11 +301,16 @@ class Conductor:
         observations = await self._store.run(
             lambda store: store.observations(place, count_max=self._observation_count_max)
         )
+        reports = await self._store.run(
+            lambda store: store.reports(
+                place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER
+            )
+        )
         watch = self._watches.get(next_context) if next_context else None
-        evidence = (len(observations), observations[-1].started_at if observations else None)
+        evidence = _evidence(observations, reports)
         question = Question(
             place=place,
-            observations=tuple(observations),
+            observations=(*observations, *reports),
             fit=self._board.fit(place) if self._fitted.get(place) == evidence else None,
             prior=nearest(place, self._board.fits()),
             next_context=next_context,
@@ -321,6 +325,8 @@ class Conductor:
         conclusion = await self._thinker.deliberate(self._services[place.operation].model, question)
         if next_context is None:
             self._fitted[place] = evidence
+        if conclusion.believed is not None:
+            self._note_believed(place, conclusion)
         return conclusion
 
     # --- When
@@ -331,7 +337,8 @@ class Conductor:
             self._news.clear()
             if self._requested:
                 return self._requested.popleft(), Reason.REQUESTED
-            if self._reported:
+            reports_wait_seconds = self._reports_due_seconds - self._clock.monotonic_seconds()
+            if self._reported and reports_wait_seconds <= 0:
                 return None, None
             now = self._clock.now()
             self._notice_step_back(now)
@@ -342,6 +349,8 @@ class Conductor:
             wait_seconds = (due.due_at - now).total_seconds() if due else HOUSEKEEPING_SECONDS
             if due and wait_seconds <= 0:
                 return due.context, None
+            if self._reported:
+                wait_seconds = min(wait_seconds, reports_wait_seconds)
             if wait_seconds >= REST_SECONDS:
                 self._thinker.rest()
             await self._tidy_up()
@@ -405,6 +414,22 @@ class Conductor:
             standing, attempt_count=standing.attempt_count + 1, last_attempt_at=at, postponed_until=None
         )
 
+    def _note_believed(self, place: Place, conclusion: Conclusion[Any]) -> None:
+        """Reports that agree with what was measured stand in for probes of about the same size."""
+        if conclusion.disbelieved_count:
+            log.info(
+                "%s in %s: %d reports of applications are not believed, for they do not agree with measurements",
+                place.operation,
+                place.region,
+                conclusion.disbelieved_count,
+            )
+        for context, standing in self._standings.items():
+            if context.place == place:
+                reports_at = (
+                    b.started_at for b in conclusion.believed or () if is_same_size(b.context, context)
+                )
+                self._standings[context] = dataclasses.replace(standing, reports_at=tuple(sorted(reports_at)))
+
     def _note_measured(self, context: Context, fit: Fit) -> None:
         """After a change of the place, every context of it is learned anew."""
         has_changed = self._drift_counts.get(fit.place, fit.drift_count) != fit.drift_count
@@ -415,9 +440,15 @@ class Conductor:
                 self._standings[known] = dataclasses.replace(
                     standing,
                     observation_count=count + (known == context),
-                    application_observation_count=max(0, standing.application_observation_count - 1),
                     is_steady=not has_changed and fit.residual_fraction_p50 < STEADY_RESIDUAL_FRACTION,
                 )
+
+
+def _evidence(
+    observations: Sequence[Observation[Any]], reports: Sequence[Observation[Any]]
+) -> tuple[object, ...]:
+    """What changes with every measurement and every report."""
+    return tuple((len(some), some[-1].started_at if some else None) for some in (observations, reports))
 
 
 def _add_recommendation(store: Store, recommendation: Recommendation[Any]) -> None:

@@ -7,7 +7,8 @@ states as often as it lasts. The gap after attempt n of a context is
 
 so that a restart comes to the same moment. A moment that passed while nothing could run (the daemon was
 down, the budget was spent) is drawn anew from where running resumed: the process has no memory, so that
-keeps its rate, and contexts that waited together do not run together.
+keeps its rate, and contexts that waited together do not run together. The pace is that of the moment when it is
+looked at: while applications report, a moment moves away, and it comes back when they fall silent.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ LEARNING_COUNT = 16  # observations that a context needs before it is probed at 
 LEARNING_PACE = 0.25
 STEADY_PACE = 2.0
 APPLICATIONS_PACE = 4.0
-APPLICATION_COUNT_ENOUGH = 8
+REPORT_COUNT_ENOUGH = 8
+REPORT_FRESH_INTERVALS = 8.0  # mean intervals: what is older stands in for no probe
 GAP_MEANS_MAX = 5.0  # cuts off one gap in 150 and shortens the mean by 0.7 %
 
 
@@ -38,7 +40,9 @@ class Standing:
     last_attempt_at: datetime | None = None
     observation_count: int = 0  # of this context, since it last changed
     is_steady: bool = False  # the last observations were as predicted
-    application_observation_count: int = 0  # recent ones, reported by applications
+    reports_at: tuple[
+        datetime, ...
+    ] = ()  # when applications made what they reported, as far as it is believed
     postponed_until: datetime | None = None  # the budget or the host said so
 
 
@@ -50,13 +54,23 @@ class Due:
     due_at: datetime
 
 
-def pace(standing: Standing) -> float:
-    """How the mean interval is stretched: 0.25 while learning or after a change, 8 at most."""
+def pace(standing: Standing, now: datetime) -> float:
+    """How the mean interval is stretched: 0.25 while learning or after a change, 8 at most.
+
+    Fresh reports of applications that agree with what was measured stand in for probes, but never for all of them:
+    only a probe notices a change for certain.
+    """
     if standing.observation_count < LEARNING_COUNT:
         return LEARNING_PACE
     steady = STEADY_PACE if standing.is_steady else 1.0
-    has_enough = standing.application_observation_count >= APPLICATION_COUNT_ENOUGH
-    return steady * (APPLICATIONS_PACE if has_enough else 1.0)
+    supply = min(1.0, fresh_report_count(standing, now) / REPORT_COUNT_ENOUGH)
+    return steady * (1.0 + (APPLICATIONS_PACE - 1.0) * supply)
+
+
+def fresh_report_count(standing: Standing, now: datetime) -> int:
+    """How many believed reports are not older than a few mean intervals."""
+    oldest = now - timedelta(seconds=REPORT_FRESH_INTERVALS * standing.mean_interval_seconds)
+    return sum(at >= oldest for at in standing.reports_at)
 
 
 def due_at(seed: int, standing: Standing, *, resumed_at: datetime, now: datetime) -> datetime:
@@ -67,10 +81,10 @@ def due_at(seed: int, standing: Standing, *, resumed_at: datetime, now: datetime
         return max(now, standing.postponed_until or now)
     held_until = max(resumed_at, standing.postponed_until or resumed_at)
     if last_at is not None:
-        due = last_at + _gap(seed, standing, "")
+        due = last_at + _gap(seed, standing, "", now)
         if due >= held_until:
             return due
-    return held_until + _gap(seed, standing, held_until.isoformat())
+    return held_until + _gap(seed, standing, held_until.isoformat(), now)
 
 
 def next_due(seed: int, standings: Iterable[Standing], *, resumed_at: datetime, now: datetime) -> Due | None:
@@ -82,9 +96,9 @@ def next_due(seed: int, standings: Iterable[Standing], *, resumed_at: datetime, 
     return min(dues, key=lambda due: due.due_at, default=None)
 
 
-def _gap(seed: int, standing: Standing, salt: str) -> timedelta:
+def _gap(seed: int, standing: Standing, salt: str, now: datetime) -> timedelta:
     draw = min(-math.log1p(-_uniform(seed, standing.context, standing.attempt_count, salt)), GAP_MEANS_MAX)
-    return timedelta(seconds=standing.mean_interval_seconds * pace(standing) * draw)
+    return timedelta(seconds=standing.mean_interval_seconds * pace(standing, now) * draw)
 
 
 def _uniform(seed: int, context: Context, count: int, salt: str) -> float:

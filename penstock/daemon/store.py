@@ -29,7 +29,16 @@ from penstock.daemon.budget import Spend
 from penstock.daemon.database import Database, DiskTrouble, open_read_only
 from penstock.models.model import Fit
 from penstock.probes.probe import Leftover
-from penstock.vocabulary import Context, Cost, Demand, Inconclusive, Observation, Place, Recommendation
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Inconclusive,
+    Observation,
+    Origin,
+    Place,
+    Recommendation,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +46,8 @@ T = TypeVar("T")
 PENDING_COUNT_MAX = 10_000
 RESCUED_COUNT_MAX = 10_000
 PRUNED_COUNT_MAX = 5_000  # rows of one table in one go, so that no transaction is long
+REPORT_COUNT_MAX = 20_000  # of applications
+REPORT_COUNT_MAX_PER_USER = 2_000
 OBSERVATION_COUNT_MAX = 200_000  # measured: 0.9 kB each, and 0.2 s of checking at the start for 100,000
 INCONCLUSIVE_COUNT_MAX = 20_000
 FIT_COUNT_MAX = 5_000
@@ -45,6 +56,10 @@ SPEND_RETENTION = timedelta(days=400)
 _LEFTOVER = re.compile(
     rb'\{"kind":%s,"service":%s,"container":%s,"name":%s\}' % ((rb'"(?:[^"\\]|\\.)*"',) * 4)
 )
+_UNKNOWN_UID = -1
+_BEYOND_OF_USER = """report_id IN (SELECT report_id FROM
+    (SELECT report_id, row_number() OVER (PARTITION BY reporter_uid ORDER BY report_id DESC) AS number FROM reports)
+    WHERE number > ?)"""
 _PLACE = "operation, region, instance_type, service_class"
 _IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
 
@@ -115,6 +130,8 @@ class Store:
     def observation_row(self, observation: Observation[Any]) -> Row[Observation[Any]]:
         """Ready to be written. Raises ValueError for what could not be read back (not a finite number)."""
         document = self._documents.write(observation, Observation)
+        if observation.origin is Origin.APPLICATION:
+            return _report_row(document, observation)
         return _row("observations", observation.context, observation.started_at, document, observation)
 
     def add_observations(self, observations: Iterable[Observation[Any]]) -> None:
@@ -129,7 +146,7 @@ class Store:
         payload_size_bytes: int | None = None,
         since: datetime | None = None,
     ) -> list[Observation[Any]]:
-        """The newest observations of a place, oldest first."""
+        """The newest observations of a place that penstock made itself, oldest first."""
         sql = f"SELECT document FROM observations WHERE {_IS_PLACE} AND started_at >= ?"
         parameters: list[Any] = [*_place(place), _date(since) if since else ""]
         if payload_size_bytes is not None:
@@ -144,10 +161,42 @@ class Store:
             value
             for value in self._waiting(Observation)
             if value.context.place == place
+            and value.origin is Origin.PROBE
             and payload_size_bytes in {None, value.context.payload_size_bytes}
             and (since is None or value.started_at >= since)
         ]
         return sorted([*reversed(stored), *waiting], key=lambda o: o.started_at)[-count_max:]
+
+    def reports(
+        self, place: Place, *, count_max: int, count_max_per_user: int, since: datetime | None = None
+    ) -> list[Observation[Any]]:
+        """The newest reports of each user about a place, oldest first: nobody displaces another's."""
+        sql = f"""SELECT document FROM
+                  (SELECT document, started_at, row_number() OVER
+                       (PARTITION BY reporter_uid ORDER BY started_at DESC, report_id DESC) AS number
+                   FROM reports WHERE {_IS_PLACE} AND started_at >= ?)
+                  WHERE number <= ? ORDER BY number, started_at DESC LIMIT ?"""
+        parameters = (*_place(place), _date(since) if since else "", count_max_per_user, count_max)
+        stored = [
+            value
+            for document in self._column(sql, parameters)
+            if (value := self._documents.read(document, Observation, place.operation)) is not None
+        ]
+        waiting = [
+            value
+            for value in self._waiting(Observation)
+            if value.context.place == place
+            and value.origin is Origin.APPLICATION
+            and (since is None or value.started_at >= since)
+        ]
+        return sorted([*stored, *waiting], key=lambda o: o.started_at)[-count_max:]
+
+    def reported_places(self) -> list[Place]:
+        """Every place that an application reported about."""
+        return [
+            Place(operation=row[0], region=row[1], instance_type=row[2], service_class=row[3])
+            for row in self._rows(f"SELECT DISTINCT {_PLACE} FROM reports ORDER BY {_PLACE}")
+        ]
 
     def summaries(self) -> list[ContextSummary]:
         """Every context that was ever measured and is still remembered."""
@@ -301,6 +350,8 @@ class Store:
                      GROUP BY {_PLACE}, payload_size_bytes, demand)"""
         conditions: list[tuple[str, str, Sequence[Any]]] = [
             ("observations", _too_old_or_many("observation", "started_at"), (old, OBSERVATION_COUNT_MAX)),
+            ("reports", _too_old_or_many("report", "started_at"), (old, REPORT_COUNT_MAX)),
+            ("reports", _BEYOND_OF_USER, (REPORT_COUNT_MAX_PER_USER,)),
             ("inconclusives", _too_old_or_many("inconclusive", "started_at"), (old, INCONCLUSIVE_COUNT_MAX)),
             ("fits", f"{_too_old_or_many('fit', 'fitted_at')} AND {fits}", (old, FIT_COUNT_MAX)),
             (
@@ -523,6 +574,14 @@ def _row(table: str, context: Context, at: datetime, document: str, value: T) ->
     columns = f"{_PLACE}, payload_size_bytes, started_at, document"
     sql = f"INSERT INTO {table} ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     return Row(sql, (*_place(context.place), context.payload_size_bytes, _date(at), document), value)
+
+
+def _report_row(document: str, report: Observation[Any]) -> Row[Observation[Any]]:
+    columns = f"{_PLACE}, payload_size_bytes, reporter_uid, started_at, document"
+    uid = _UNKNOWN_UID if report.reporter_uid is None else report.reporter_uid
+    key = (*_place(report.context.place), report.context.payload_size_bytes, uid)
+    sql = f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    return Row(sql, (*key, _date(report.started_at), document), report)
 
 
 def _spend_row(spend: Spend) -> Row[Spend]:

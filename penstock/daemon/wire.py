@@ -183,28 +183,60 @@ def read_claim(body: bytes, operations: Iterable[str]) -> Claim:
     return Claim(question=question, weight=terms.weight, resource=terms.resource, client=terms.client)
 
 
-def read_observations(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """What a post holds, by position: reports that are possible, and what is wrong with the others."""
+
+    readable: Mapping[int, Observation[Any]]
+    mistakes: Mapping[int, Sequence[Mistake]]
+
+
+def read_reports(
     body: bytes,
     setting_types: Mapping[str, type[Setting]],
     *,
     region: str,
     instance_type: str,
     now: datetime,
-) -> tuple[Observation[Any], ...]:
-    """What an application measured on this host, if it is possible at all. Raises UnreadableError."""
+) -> Reports:
+    """What an application measured on this host, each report by itself. Raises UnreadableError for what is no list."""
     try:
-        reports = msgspec.json.decode(body, type=_Reports).observations
+        documents = msgspec.json.decode(body, type=_Reports).observations
     except msgspec.DecodeError as trouble:
         raise UnreadableError([Mistake("body", str(trouble))]) from trouble
-    mistakes: list[Mistake] = []
-    for index, report in enumerate(reports):
-        mistakes += [
+    readable: dict[int, Observation[Any]] = {}
+    mistakes: dict[int, Sequence[Mistake]] = {}
+    for index, document in enumerate(documents):
+        try:
+            report = msgspec.json.decode(document, type=_Report)
+        except msgspec.DecodeError as trouble:
+            mistakes[index] = [Mistake(f"observations[{index}]", str(trouble))]
+            continue
+        wrong = [
             Mistake(f"observations[{index}].{mistake.where}", mistake.detail)
             for mistake in _implausible(report, setting_types, now)
         ]
-    if mistakes:
-        raise UnreadableError(mistakes)
-    return tuple(_observation(report, setting_types, region, instance_type) for report in reports)
+        if wrong:
+            mistakes[index] = wrong
+        else:
+            readable[index] = _observation(report, setting_types, region, instance_type)
+    return Reports(readable=readable, mistakes=mistakes)
+
+
+def reports_document(count: int, refused: Mapping[int, Sequence[Mistake]]) -> dict[str, Any]:
+    """What became of so many reports."""
+    return {
+        "accepted_count": count - len(refused),
+        "refused": [
+            {"index": index, "errors": mistakes_document(mistakes)}
+            for index, mistakes in sorted(refused.items())
+        ],
+    }
+
+
+def mistakes_document(mistakes: Iterable[Mistake]) -> list[dict[str, str]]:
+    """What is wrong, each with its place."""
+    return [{"where": mistake.where, "detail": mistake.detail} for mistake in mistakes]
 
 
 def read_probe_request(body: bytes, operations: Iterable[str]) -> tuple[str, int]:
@@ -361,7 +393,7 @@ CLAIM_KEYS = tuple(field.name for field in msgspec.structs.fields(_ClaimTerms))
 
 
 class _Reports(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    observations: Annotated[tuple[_Report, ...], msgspec.Meta(min_length=1, max_length=REPORT_COUNT_MAX)]
+    observations: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=REPORT_COUNT_MAX)]
 
 
 class _ProbeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):

@@ -40,12 +40,13 @@ class Question(Generic[SettingT]):
 class Conclusion(Generic[SettingT]):
     """The fit after all observations, and what to try next (None when nothing was asked or nothing is affordable).
 
-    `believed` are the reports of applications that the fit has learned from; it is empty when the fit was given.
+    `believed` are the reports of applications that agree with what was measured; None when the fit was given, and
+    nobody was heard.
     """
 
     fit: Fit
     plan: ProbePlan[SettingT] | None
-    believed: tuple[reports.Believed, ...] = ()
+    believed: tuple[reports.Believed, ...] | None = None
     disbelieved_count: int = 0
 
 
@@ -81,10 +82,10 @@ def _learn(
     probes, reported = reports.own(history), reports.reported(history)
     fit = _fit(model, question, probes, measured=probes)
     if not reported:
-        return Conclusion(fit=fit, plan=None)
+        return Conclusion(fit=fit, plan=None, believed=())
     hearing = reports.hear(model, fit, probes, reported)
-    if hearing.believed:
-        fit = _fit(model, question, (*probes, *hearing.believed), measured=probes or hearing.believed)
+    if hearing.learned_from:
+        fit = _fit(model, question, (*probes, *hearing.learned_from), measured=probes or hearing.learned_from)
     return Conclusion(
         fit=fit,
         plan=None,

@@ -67,15 +67,19 @@ class ExpectsReports(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hearing:
-    """Which reports are learned from, in the form in which they are, and how many are not believed."""
+    """Which reports are believed, which of them are learned from, and how many are not believed.
+
+    Both without what is not learned from.
+    """
 
     believed: tuple[Observation[Any], ...]
+    learned_from: tuple[Observation[Any], ...]
     disbelieved_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Believed:
-    """When a report about a context that was believed was made: fresh ones stand in for probes."""
+    """When a report about a context that is believed was made: fresh ones stand in for probes."""
 
     context: Context
     started_at: datetime
@@ -102,11 +106,16 @@ def hear(
         _essence(model, report) for report in _thinned(reports, HEARD_COUNT_MAX, HEARD_COUNT_MAX_PER_USER)
     ]
     if not probes:
-        return Hearing(believed=_thinned(heard, UNPROBED_COUNT_MAX, None), disbelieved_count=0)
+        learned_from = _thinned(heard, UNPROBED_COUNT_MAX, None)
+        return Hearing(believed=tuple(heard), learned_from=learned_from, disbelieved_count=0)
     agreed = _agreed(model, fit, _without_unknown_trouble(probes, heard))
     user_max = max(USER_COUNT_MIN, _beside(len(probes), USER_SHARE_MAX))
     total_max = max(REPORTED_COUNT_MIN, _beside(len(probes), REPORTED_SHARE_MAX))
-    return Hearing(believed=_thinned(agreed, total_max, user_max), disbelieved_count=len(heard) - len(agreed))
+    return Hearing(
+        believed=tuple(agreed),
+        learned_from=_thinned(agreed, total_max, user_max),
+        disbelieved_count=len(heard) - len(agreed),
+    )
 
 
 def _beside(count: int, share: float) -> int:

@@ -72,6 +72,7 @@ class ScriptedAdvisor:
     generation: int = 1
     refusal: str = ""
     recorded: list[Observation[Any]] = field(default_factory=list)
+    reporter_uids: set[int] = field(default_factory=set)
     questions: list[Question] = field(default_factory=list)
     region: str = "eu-west-1"
     instance_type: str = "m7i.large"
@@ -122,10 +123,13 @@ class ScriptedAdvisor:
         """One metric."""
         return b"# TYPE penstock_probes_total counter\npenstock_probes_total 12\n"
 
-    async def record(self, observations: Sequence[Observation[Any]]) -> None:
-        """Note them."""
+    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> Sequence[str | None]:
+        """Note them; refuse those of one byte."""
         self._refuse_if_told()
-        self.recorded += observations
+        self.reporter_uids.add(uid)
+        answers = ["it is too small" if report.transferred_bytes == 1 else None for report in reports]
+        self.recorded += [r for r, refusal in zip(reports, answers, strict=True) if refusal is None]
+        return answers
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
         """Agree, or refuse."""

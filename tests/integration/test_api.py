@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -211,20 +212,39 @@ def a_post(count: int = 1) -> dict[str, Any]:
 
 
 async def test_reports_are_recorded(server: Served, client: aiohttp.ClientSession) -> None:
-    """An application's own measurement reaches the advisor."""
+    """An application's own measurement reaches the advisor, with the user who made it."""
     async with client.post("/v1/observations", json=a_post(3)) as response:
         assert response.status == 202
-        assert await response.json() == {"accepted_count": 3}
+        assert await response.json() == {"accepted_count": 3, "refused": []}
     assert len(server.advisor.recorded) == 3
+    assert server.advisor.reporter_uids == {os.geteuid()}
 
 
-async def test_a_bad_report_is_refused_whole(server: Served, client: aiohttp.ClientSession) -> None:
-    """Nothing of a post that cannot be believed is kept."""
-    post = a_post(2)
+async def test_each_report_is_kept_or_refused_by_itself(
+    server: Served, client: aiohttp.ClientSession
+) -> None:
+    """The answer says which ones are not kept, and why; the others are."""
+    post = a_post(4)
     post["observations"][1] = post["observations"][1] | {"setting": {"thread_count": 0}}
+    post["observations"][3] = post["observations"][3] | {"transferred_bytes": 1}
     async with client.post("/v1/observations", json=post) as response:
-        assert response.status == 400
-        assert len((await problem_of(response))["errors"]) == 2
+        assert response.status == 202
+        answer = await response.json()
+    assert answer["accepted_count"] == 2
+    assert [(refused["index"], len(refused["errors"])) for refused in answer["refused"]] == [(1, 2), (3, 1)]
+    assert answer["refused"][1]["errors"] == [{"where": "observations[3]", "detail": "it is too small"}]
+    assert len(server.advisor.recorded) == 2
+
+
+@pytest.mark.parametrize(("change", "status"), [({"setting": {}}, 400), ({"transferred_bytes": 1}, 409)])
+async def test_a_post_of_which_nothing_is_kept_is_refused(
+    server: Served, client: aiohttp.ClientSession, change: dict[str, Any], status: int
+) -> None:
+    """As unreadable, or as not wanted."""
+    post = {"observations": [a_post()["observations"][0] | change] * 2}
+    async with client.post("/v1/observations", json=post) as response:
+        assert response.status == status
+        await problem_of(response)
     assert server.advisor.recorded == []
 
 

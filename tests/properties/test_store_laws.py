@@ -38,15 +38,20 @@ PLACES = st.builds(Place, operation=st.just("s3_upload"), region=TEXT, instance_
 def test_observations_come_back_in_order(
     observations: list[Observation[S3UploadSetting]], count: int
 ) -> None:
-    """The newest `count`, oldest first, equal field by field."""
+    """The newest `count` of either origin, oldest first, equal field by field."""
     with TemporaryDirectory() as folder:
         store = Store(Path(folder) / "penstock.db", SETTING_TYPES)
         store.add_observations(observations)
-        stored = store.observations(PLACE, count_max=count)
+        stored = {
+            Origin.PROBE: store.observations(PLACE, count_max=count),
+            Origin.APPLICATION: store.reports(PLACE, count_max=count, count_max_per_user=count),
+        }
         store.close()
-    expected = sorted(observations, key=lambda o: o.started_at)[-count:]
-    assert [o.started_at for o in stored] == [o.started_at for o in expected]
-    assert all(observation in observations for observation in stored)
+    for origin, found in stored.items():
+        own = [o for o in observations if o.origin is origin]
+        expected = sorted(own, key=lambda o: o.started_at)[-count:]
+        assert [o.started_at for o in found] == [o.started_at for o in expected]
+        assert all(observation in own for observation in found)
 
 
 @settings(max_examples=25, deadline=None)

@@ -12,7 +12,7 @@ from penstock.daemon.api import RefusedError
 from penstock.daemon.services import SERVICES
 from penstock.vocabulary import Place
 from tests.factories import CONTEXT, NOON
-from tests.unit.daemon.test_conductor_in_trouble import House, story
+from tests.unit.daemon.house import House, story
 
 HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")
 

@@ -3,151 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import Clock
-from penstock.daemon.board import Board
-from penstock.daemon.budget import ALLOWED, DAY, Ledger, total
-from penstock.daemon.conductor import Conductor, Watch
-from penstock.daemon.config import Configuration
-from penstock.daemon.services import SERVICES
-from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.budget import DAY, total
 from penstock.daemon.thinker import ThinkerError
-from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.models.model import PerformanceModel
 from penstock.models.sqs_delivery import SqsDeliverySetting
-from penstock.optimizer.deliberation import Conclusion, Question
-from penstock.units import GiB, MiB
-from penstock.vocabulary import Context, Cost, Observation, Outcome, Place, ProbePlan, Reason
-from tests.factories import CONTEXT, NOON, PLACE, SETTING, SETTING_TYPES, an_observation
+from penstock.units import MiB
+from penstock.vocabulary import Context, Cost, Observation, Origin, Place, Reason
+from tests.factories import CONTEXT, NOON, PLACE, an_observation
+from tests.unit.daemon.house import House, story
 
-SERVICE = SERVICES["s3_upload"]
-PLAN_COST = Cost(transferred_bytes=GiB, request_count=100, usd=0.1, duration_seconds=10.0)
-DAY_LIMIT = Cost(transferred_bytes=5 * GiB, request_count=1000, usd=1.0, duration_seconds=600.0)
 SQS_PLACE = Place(operation="sqs_delivery", region=PLACE.region, instance_type=PLACE.instance_type)
-
-
-class CannedThinker:
-    """Always the same proposal, at once."""
-
-    def __init__(self) -> None:
-        self.asked: list[Place] = []
-        self.trouble: Exception | None = None
-
-    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
-        self.asked.append(question.place)
-        if self.trouble is not None:
-            raise self.trouble
-        plan: ProbePlan[Any] | None = None
-        if question.next_context is not None:
-            plan = ProbePlan(
-                context=question.next_context, setting=SETTING, reason=Reason.EXPLORE, cost_max=PLAN_COST
-            )
-        return Conclusion(fit=model.fit(question.place, (), prior=None, seed=1), plan=plan)
-
-    def rest(self) -> None:
-        pass
-
-
-class CannedProbe:
-    """Measures the same again and again; `before_end` is what happens meanwhile."""
-
-    def __init__(self, clock: Clock, before_end: Callable[[], None] = lambda: None) -> None:
-        self._clock = clock
-        self.before_end = before_end
-        self.run_count = 0
-        self.measures: dict[str, float] = {}
-        self.used = Cost()
-
-    async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
-        self.run_count += 1
-        started_at = self._clock.now()
-        await asyncio.sleep(2.0)
-        self.before_end()
-        return an_observation(context=plan.context, started_at=started_at, measures=self.measures)
-
-    async def close(self) -> None:
-        pass
-
-
-class SteppingClock:
-    """Virtual time whose date can be set wrong."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-        self.ahead = timedelta()
-
-    def monotonic_seconds(self) -> float:
-        return self._clock.monotonic_seconds()
-
-    def now(self) -> datetime:
-        return self._clock.now() + self.ahead
-
-
-class House:
-    """A conductor with one watched context, and all that it touches."""
-
-    def __init__(self, directory: Path, virtual_clock: VirtualClock) -> None:
-        self.clock = clock = SteppingClock(virtual_clock)
-        self.disk = Store(directory / "penstock.db", SETTING_TYPES)
-        self.thinker = CannedThinker()
-        self.probe = CannedProbe(clock)
-        self.verdict = ALLOWED
-        self.store = AsyncStore(self.disk, clock.now)
-        self.board = Board(
-            SERVICES, [CONTEXT], limits={}, region="r", instance_type="i", validity_seconds=3600.0
-        )
-        watch = Watch(context=CONTEXT, service=SERVICE, plan=SERVICE.plan(Configuration()), probe=self.probe)
-        self.conductor = Conductor(
-            [watch],
-            services=SERVICES,
-            board=self.board,
-            store=self.store,
-            ledger=Ledger(DAY_LIMIT),
-            thinker=self.thinker,
-            clock=clock,
-            host_verdict=lambda _now: self.verdict,
-            seed=1,
-            observation_count_max=100,
-            retention_seconds=86400.0,
-            on_change=lambda: None,
-            on_cycle=lambda _cycle: None,
-        )
-
-    def lock_disk(self, *, is_locked: bool = True) -> None:
-        """From now on nothing can be written."""
-        self.disk._database._connection.execute(f"PRAGMA query_only = {int(is_locked)}")
-
-    async def live(self, seconds: float) -> None:
-        """Run for a while."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.conductor.run()
-
-
-def story(directory: Path, told: Callable[[House], Awaitable[None]], *, is_prepared: bool = True) -> House:
-    """Run a story in virtual time."""
-
-    async def main(clock: VirtualClock) -> House:
-        house = House(directory, clock)
-        if is_prepared:
-            await house.conductor.prepare()
-        await told(house)
-        house.lock_disk(is_locked=False)
-        await house.store.close()
-        return house
-
-    return run_virtually(main, start_at=NOON)
 
 
 def test_a_report_about_what_is_not_probed_is_learned_from(tmp_path: Path) -> None:
     """Applications may report any operation; that must not end the daemon."""
     context = Context(place=SQS_PLACE, payload_size_bytes=1024)
     reported: Observation[Any] = an_observation(
+        origin=Origin.APPLICATION,
         context=context,
         setting=SqsDeliverySetting(
             sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1

@@ -3,7 +3,7 @@
 import dataclasses
 from datetime import timedelta
 
-from penstock.daemon.schedule import LEARNING_COUNT, Standing, due_at, next_due, pace
+from penstock.daemon.schedule import LEARNING_COUNT, Standing, due_at, fresh_report_count, next_due, pace
 from tests.factories import CONTEXT, NOON, a_context
 
 SETTLED = Standing(
@@ -18,10 +18,24 @@ DAY = timedelta(days=1)
 
 def test_pace_is_faster_while_learning_and_slower_when_nothing_is_new() -> None:
     """A context with few observations since it changed comes often; a known one seldom."""
-    assert pace(SETTLED) == 1.0
-    assert pace(dataclasses.replace(SETTLED, observation_count=3, is_steady=True)) == 0.25
-    assert pace(dataclasses.replace(SETTLED, is_steady=True)) == 2.0
-    assert pace(dataclasses.replace(SETTLED, is_steady=True, application_observation_count=99)) == 8.0
+    assert pace(SETTLED, NOON) == 1.0
+    assert pace(dataclasses.replace(SETTLED, observation_count=3, is_steady=True), NOON) == 0.25
+    assert pace(dataclasses.replace(SETTLED, is_steady=True), NOON) == 2.0
+
+
+def test_fresh_reports_stand_in_for_probes_but_never_for_all_of_them() -> None:
+    """The more there are, the seldomer probes come, down to an eighth; what is old does not count."""
+    steady = dataclasses.replace(SETTLED, is_steady=True)
+    paces = [
+        pace(dataclasses.replace(steady, reports_at=(NOON,) * count), NOON) for count in (0, 4, 8, 10_000)
+    ]
+    assert paces == [2.0, 5.0, 8.0, 8.0]
+    silent = dataclasses.replace(steady, reports_at=(NOON,) * 8)
+    later = NOON + timedelta(seconds=9 * 600)
+    assert fresh_report_count(silent, later) == 0
+    assert pace(silent, later) == 2.0
+    learning = dataclasses.replace(silent, observation_count=3)
+    assert pace(learning, NOON) == 0.25  # a new place, or one that has changed: only probes tell
 
 
 def test_a_restart_comes_to_the_same_moment() -> None:

@@ -58,14 +58,16 @@ def _free_disk(store: Store) -> None:
 
 def test_observations_come_back_as_they_were(store: Store) -> None:
     """Every field survives, with the type of the operation's own setting."""
-    s3 = an_observation(measures={"a": 1.5}, origin=Origin.APPLICATION, client="boto3", throttled_count=3)
+    s3 = an_observation(measures={"a": 1.5}, client="boto3", throttled_count=3)
+    report = an_observation(origin=Origin.APPLICATION, client="boto3", reporter_uid=1001)
     place = Place(operation="sqs_delivery", region="r", instance_type="unknown", service_class="fifo")
     sqs = an_observation(
         context=Context(place=place, payload_size_bytes=1024),
         setting=SqsDeliverySetting(**dict.fromkeys(SqsDeliverySetting.__dataclass_fields__, 4)),
     )
-    store.add_observations([s3, sqs])
+    store.add_observations([s3, report, sqs])
     assert store.observations(PLACE, count_max=9) == [s3]
+    assert store.reports(PLACE, count_max=9, count_max_per_user=9) == [report]
     assert store.observations(place, count_max=9) == [sqs]
 
 

@@ -45,10 +45,13 @@ def a_report(**changes: Any) -> dict[str, Any]:
     return report | changes
 
 
-def read_reports(*reports: dict[str, Any]) -> tuple[Observation[Any], ...]:
+def read_reports(*documents: dict[str, Any]) -> tuple[Observation[Any], ...]:
     """The observations in a post of these reports."""
-    body = json.dumps({"observations": reports}).encode()
-    return wire.read_observations(body, OPERATIONS, region="eu-west-1", instance_type="m7i.large", now=NOW)
+    body = json.dumps({"observations": documents}).encode()
+    reports = wire.read_reports(body, OPERATIONS, region="eu-west-1", instance_type="m7i.large", now=NOW)
+    if reports.mistakes:
+        raise wire.UnreadableError([mistake for wrong in reports.mistakes.values() for mistake in wrong])
+    return tuple(reports.readable.values())
 
 
 def mistakes_of(query: list[tuple[str, str]]) -> dict[str, str]:
@@ -264,7 +267,20 @@ def test_a_report_of_the_wrong_shape_is_refused(changes: dict[str, Any]) -> None
 def test_a_body_that_is_no_report_is_refused(body: bytes) -> None:
     """Random bytes are a mistake of the sender, whatever they are."""
     with pytest.raises(wire.UnreadableError):
-        wire.read_observations(body, OPERATIONS, region="r", instance_type="i", now=NOW)
+        wire.read_reports(body, OPERATIONS, region="r", instance_type="i", now=NOW)
+
+
+def test_each_report_is_read_by_itself() -> None:
+    """Whatever is wrong with one of them, in its shape or in what it says, the others are taken."""
+    reports = [a_report(), a_report(surprise=1), a_report(client="s5cmd"), a_report(throttled_count=11)]
+    body = json.dumps({"observations": [*reports, 7]}).encode()
+    read = wire.read_reports(body, OPERATIONS, region="r", instance_type="i", now=NOW)
+    assert [(index, report.client) for index, report in read.readable.items()] == [(0, "boto3"), (2, "s5cmd")]
+    assert {index: wrong[0].where for index, wrong in read.mistakes.items()} == {
+        1: "observations[1]",
+        3: "observations[3].request_count",
+        4: "observations[4]",
+    }
 
 
 def test_too_many_reports_at_once_are_refused() -> None:

@@ -1,0 +1,106 @@
+"""Knows which reports of applications are taken down at all: what can have happened, and not too much of it.
+
+Anybody whom the socket admits may report. Shapes and plain contradictions are refused while a report is read
+(`daemon.wire`); here follows what takes a host, a clock and a memory to see. Which of the reports that were taken down
+are believed is decided beside the measurements, at each fit (`optimizer.reports`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.models import burst
+from penstock.units import format_rate
+from penstock.vocabulary import Observation, Place
+
+REPORT_COUNT_BURST = 600  # of one user at once; then
+REPORT_COUNT_PER_SECOND = 1.0  # a wrapper that reports each of 100 transfers a second is told to report fewer
+CEILING_FACTOR_MAX = 2.0  # over the instance's peak in our table, which may be old
+PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed: each is fitted
+PLACE_COUNT_MAX = 64
+USER_COUNT_MAX = 1024
+_CLOCK_SKEW_MAX = timedelta(minutes=1)
+_SERVICE_CLASSES = frozenset({"standard", "express", "fifo"})
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one user may still report: a bucket that fills by itself, and the places that were spoken of."""
+
+    tokens: float
+    filled_seconds: float  # on the monotonic clock
+    places: set[Place]
+
+
+class Door:
+    """Lets reports in, user by user. `watched` says which places are probed, or were fitted in an earlier life."""
+
+    def __init__(self, clock: Clock, watched: Callable[[], Collection[Place]]) -> None:
+        self._clock = clock
+        self._watched = watched
+        self._accounts: dict[int, _Account] = {}
+
+    def refusal(self, report: Observation[Any], uid: int) -> str | None:
+        """Why this report of this user is not taken down; None when it is, and then it counts."""
+        return self._impossible(report) or self._excessive(report, uid)
+
+    def _impossible(self, report: Observation[Any]) -> str | None:
+        place, rate = report.context.place, report.throughput_bytes_per_second
+        if report.transferred_bytes == 0:
+            return "nothing arrived, so there is nothing to learn from it"
+        if (
+            report.started_at + timedelta(seconds=report.duration_seconds)
+            > self._clock.now() + _CLOCK_SKEW_MAX
+        ):
+            return "it ends in the future; report when the transfer is done, and check the clock"
+        if place.service_class not in _SERVICE_CLASSES:
+            return f"service_class is not known; expected one of {', '.join(sorted(_SERVICE_CLASSES))}"
+        limits = burst.ceiling(place.instance_type)
+        if limits is not None and rate > CEILING_FACTOR_MAX * limits.burst_bytes_per_second:
+            peak = format_rate(limits.burst_bytes_per_second)
+            return f"{format_rate(rate)} is more than this host can move ({place.instance_type}: {peak})"
+        return None
+
+    def _excessive(self, report: Observation[Any], uid: int) -> str | None:
+        account = self._account(uid)
+        if account is None or account.tokens < 1.0:
+            return (
+                f"too many reports: {REPORT_COUNT_BURST} at once and {REPORT_COUNT_PER_SECOND:g} a second are "
+                "taken from one user; report a share of your transfers"
+            )
+        place = report.context.place
+        if place not in self._watched() and place not in account.places:
+            known = {p for one in self._accounts.values() for p in one.places}
+            if len(account.places) >= PLACE_COUNT_MAX_PER_USER or len(known | {place}) > PLACE_COUNT_MAX:
+                return "too many places: report about the regions and classes that this host works with"
+            account.places.add(place)
+        account.tokens -= 1.0
+        return None
+
+    def _account(self, uid: int) -> _Account | None:
+        """Filled up to now; None when too many other users report at present."""
+        now_seconds = self._clock.monotonic_seconds()
+        account = self._accounts.get(uid)
+        if account is None:
+            if len(self._accounts) >= USER_COUNT_MAX and not self._forget_idle(now_seconds):
+                return None
+            account = self._accounts[uid] = _Account(REPORT_COUNT_BURST, now_seconds, set())
+        account.tokens = _tokens(account, now_seconds)
+        account.filled_seconds = now_seconds
+        return account
+
+    def _forget_idle(self, now_seconds: float) -> bool:
+        """Forget who has not reported for as long as it takes to fill a bucket; whether there was anybody."""
+        idle = [u for u, a in self._accounts.items() if _tokens(a, now_seconds) >= REPORT_COUNT_BURST]
+        for uid in idle:
+            del self._accounts[uid]
+        return bool(idle)
+
+
+def _tokens(account: _Account, now_seconds: float) -> float:
+    gained = (now_seconds - account.filled_seconds) * REPORT_COUNT_PER_SECOND
+    return min(float(REPORT_COUNT_BURST), account.tokens + gained)

@@ -89,7 +89,13 @@ class Advice:
 
     def has_expired(self) -> bool:
         """Whether its time is over; the SDK's defaults are valid for ever."""
-        return self.expires_at is not None and datetime.now(timezone.utc) >= self.expires_at  # noqa: UP017 - Python 3.9
+        return self.seconds_left() <= 0
+
+    def seconds_left(self) -> float:
+        """Until it expires; infinite for the SDK's defaults."""
+        if self.expires_at is None:
+            return float("inf")
+        return (self.expires_at - datetime.now(timezone.utc)).total_seconds()  # noqa: UP017 - Python 3.9
 
     def __repr__(self) -> str:
         return (
@@ -103,7 +109,9 @@ class Adviser:
     def __init__(self, *, socket: str | None = None, snapshot: str | None = None) -> None:
         self._connections = Connections(socket or socket_path(), timeout_seconds=_SOCKET_TIMEOUT_SECONDS)
         self._snapshot_path = snapshot or snapshot_path()
-        self._snapshot_identity: object = None
+        self._snapshot_inode = self._snapshot_modified_ns = (
+            0  # the inode and the time tell one file from the next
+        )
         self._standing: tuple[Advice, ...] = ()
         self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
         self._has_complained = False
@@ -114,9 +122,13 @@ class Adviser:
         `demand` takes the names of the socket's query: region, objective, memory_bytes_max, ...
         """
         self._refresh()
-        question = (operation, payload_size_bytes, *sorted(demand.items()))
+        question = (
+            (operation, payload_size_bytes, *sorted(demand.items()))
+            if demand
+            else (operation, payload_size_bytes)
+        )
         remembered = self._answers.get(question)
-        if remembered is not None and time.monotonic() < remembered[0] and not remembered[1].has_expired():
+        if remembered is not None and time.monotonic() < remembered[0]:
             return remembered[1]
         try:
             standing = None if demand else self._nearest(operation, payload_size_bytes)
@@ -130,16 +142,16 @@ class Adviser:
         return advice
 
     def _refresh(self) -> None:
-        """Read the snapshot again if it is another one: else this is one stat."""
+        """Read the snapshot again if it is another one: else this is one stat, and nothing is made of it."""
         try:
             status = os.stat(self._snapshot_path)  # noqa: PTH116 - pathlib costs the application an import
-            identity: object = (status.st_ino, status.st_mtime_ns, status.st_size)
+            inode, modified_ns = status.st_ino, status.st_mtime_ns
         except OSError:
-            identity = None
-        if identity != self._snapshot_identity:
+            inode = modified_ns = 0
+        if inode != self._snapshot_inode or modified_ns != self._snapshot_modified_ns:
             self._standing = _read_snapshot(self._snapshot_path)
             self._answers = {}
-            self._snapshot_identity = identity
+            self._snapshot_inode, self._snapshot_modified_ns = inode, modified_ns
 
     def _nearest(self, operation: str, payload_size_bytes: int) -> Advice | None:
         """The advice that stands for about this size, if there is any that has not expired."""
@@ -170,7 +182,7 @@ class Adviser:
     def _remember(self, question: tuple[object, ...], advice: Advice, age_seconds_max: float) -> None:
         if len(self._answers) >= _ANSWER_COUNT_MAX:
             self._answers = {}
-        self._answers[question] = (time.monotonic() + age_seconds_max, advice)
+        self._answers[question] = (time.monotonic() + min(age_seconds_max, advice.seconds_left()), advice)
 
     def _default(self, operation: str, payload_size_bytes: int, trouble: Exception) -> Advice:
         if not self._has_complained:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -170,9 +171,19 @@ def _sqs_delivery_plan(configuration: Configuration) -> Plan:
         mean_interval_seconds=section.mean_interval_seconds,
         thread_count_max=section.thread_count_max,
         memory_bytes_max=None,
-        cost_max=Cost(request_count=section.request_count_max, duration_seconds=section.duration_seconds_max),
+        cost_max=Cost(
+            request_count=section.request_count_max,
+            usd=section.request_count_max * _usd_per_request_max(section),
+            duration_seconds=section.duration_seconds_max,
+        ),
         usd_per_day=section.usd_per_day,
     )
+
+
+def _usd_per_request_max(section: SqsDeliverySection) -> float:
+    """Of a full batch of the largest messages, at list price."""
+    size_bytes = min(BATCH_MESSAGE_COUNT_MAX * max(section.message_size_bytes), BATCH_SIZE_BYTES_MAX)
+    return math.ceil(size_bytes / BILLED_CHUNK_BYTES) * USD_PER_REQUEST[section.service_class]
 
 
 SERVICES: Mapping[str, Service[Any]] = {

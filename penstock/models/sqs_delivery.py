@@ -50,7 +50,7 @@ _PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 _STEP_FACTOR_MAX = 3
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
-_USD_PER_REQUEST = {"standard": 0.40e-6, "fifo": 0.50e-6}
+USD_PER_REQUEST = {"standard": 0.40e-6, "fifo": 0.50e-6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class SqsDeliveryModel:
         return Cost(
             transferred_bytes=2 * message_count * context.payload_size_bytes,
             request_count=request_count,
-            usd=billed * _USD_PER_REQUEST[context.place.service_class],
+            usd=billed * USD_PER_REQUEST[context.place.service_class],
             duration_seconds=_PROBE_SECONDS,
         )
 
@@ -453,7 +453,7 @@ def _usd_per_million_messages(
 ) -> float:
     batch = mean_batch_message_count(rate, linger_seconds, setting.batch_message_count)
     billed = math.ceil(max(batch * context.payload_size_bytes, 1) / BILLED_CHUNK_BYTES)
-    return (2 * billed + 1) / batch * 1e6 * _USD_PER_REQUEST[context.place.service_class]
+    return (2 * billed + 1) / batch * 1e6 * USD_PER_REQUEST[context.place.service_class]
 
 
 def _batch_max(context: Context) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,11 +34,11 @@ from penstock.daemon.config import (
 )
 from penstock.daemon.services import setting_types
 from penstock.daemon.store import Store
-from penstock.daemon.thinker import InlineThinker
+from penstock.daemon.thinker import InlineThinker, Thinker
 from penstock.lab.link import LinkTruth
 from penstock.lab.optimum import calm, upload_optimum, upload_throughput_bytes_per_second
 from penstock.lab.s3 import S3Service
-from penstock.lab.sqs import QueueTruth, SqsService
+from penstock.lab.sqs import Counts, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedMessageQueues, SimulatedObjectStore
@@ -77,6 +78,7 @@ class Scenario:
     s3_upload: S3UploadSection = _HOURLY_UPLOADS
     sqs_delivery: SqsDeliverySection = _HOURLY_DELIVERIES
     budget: BudgetSection = _BUDGET
+    thinker: Callable[[], Thinker] = InlineThinker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class Week:
     advice: tuple[Recommendation[Any], ...]
     spends: tuple[budget.Spend, ...]
     leftover_names: tuple[str, ...]  # objects, uploads and queues that are still outside at the end
+    sqs_counts: Counts | None  # what the service counted, and bills
 
     @property
     def observations(self) -> list[Observation[Any]]:
@@ -199,13 +202,14 @@ class _Play:
             advice=tuple(sorted(advice, key=lambda r: (r.issued_at, r.context.payload_size_bytes))),
             spends=tuple(spends),
             leftover_names=self._lab.leftover_names(),
+            sqs_counts=self._lab.sqs.counts if self._lab.sqs is not None else None,
         )
 
     async def _live_until(self, end_seconds: float) -> None:
         surroundings = Surroundings(
             clock=self._clock,
             outside=self._lab,
-            thinker=InlineThinker(),
+            thinker=self._scenario.thinker(),
             region=REGION,
             instance_type=self._scenario.instance_type,
             host_name="lab",

@@ -1,0 +1,70 @@
+"""A day of SQS probes with the default configuration costs three cents at most, by what the service itself bills."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from penstock.daemon.config import BudgetSection, SqsDeliverySection
+from penstock.lab import worlds
+from penstock.models.model import PerformanceModel
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.optimizer.deliberation import Conclusion, Question
+from penstock.trial.scenario import Scenario, Week, play
+from penstock.vocabulary import ProbePlan, Reason
+
+USD_PER_DAY = 0.03
+USD_PER_REQUEST = 0.40e-6  # of a standard queue, at list price
+
+
+class Spendthrift:
+    """Plans probes that take all they may: every request, ten messages in each, as many threads as allowed."""
+
+    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+        """A fit to nothing and the dearest plan."""
+        fit = model.fit(question.place, (), prior=None, seed=1)
+        context, allowed = question.next_context, question.cost_max
+        count = min(allowed.request_count, int(allowed.usd / USD_PER_REQUEST))
+        if context is None or count < 10:
+            return Conclusion(fit=fit, plan=None)
+        setting = SqsDeliverySetting(
+            sender_thread_count=20, receiver_thread_count=20, deleter_thread_count=20, batch_message_count=1
+        )
+        cost = dataclasses.replace(allowed, request_count=count, usd=count * USD_PER_REQUEST)
+        return Conclusion(
+            fit=fit, plan=ProbePlan(context=context, setting=setting, reason=Reason.EXPLORE, cost_max=cost)
+        )
+
+    def rest(self) -> None:
+        """Nothing to let go."""
+
+
+def a_day(scenario: Scenario) -> Week:
+    """With the configuration as it is when nothing is configured but the probes' being on."""
+    defaults = {"sqs_delivery": SqsDeliverySection(), "budget": BudgetSection()}
+    return play(dataclasses.replace(scenario, queue=worlds.NEAR.queue, **defaults))  # type: ignore[arg-type]
+
+
+def billed_usd(week: Week) -> float:
+    """By the service's own count."""
+    assert week.sqs_counts is not None
+    return week.sqs_counts.billed_request_count * USD_PER_REQUEST
+
+
+def test_the_dearest_day_costs_three_cents() -> None:
+    """Even probes that take all they may stop at the limit, and say why; what was booked is what was billed."""
+    day = a_day(Scenario(days=1.0, seed=1, thinker=Spendthrift))
+    assert 0.8 * USD_PER_DAY < billed_usd(day) <= USD_PER_DAY
+    booked = sum(spend.cost.usd for spend in day.spends)
+    assert billed_usd(day) == pytest.approx(booked, rel=0.02)
+    assert any("probes.sqs_delivery.usd_per_day" in cycle.sentence for cycle in day.cycles)
+
+
+@pytest.mark.long
+def test_an_ordinary_day_costs_three_cents_at_most() -> None:
+    """As it learns, too, which is the dearest day there is."""
+    day = a_day(Scenario(days=1.0, seed=1))
+    assert billed_usd(day) <= USD_PER_DAY
+    assert len(day.observations) >= 20

@@ -12,7 +12,14 @@ from penstock.clock import Clock
 from penstock.daemon.config import Configuration, S3UploadSection, SqsDeliverySection
 from penstock.models.model import PerformanceModel
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
-from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs_delivery import (
+    BATCH_MESSAGE_COUNT_MAX,
+    BATCH_SIZE_BYTES_MAX,
+    BILLED_CHUNK_BYTES,
+    USD_PER_REQUEST,
+    SqsDeliveryModel,
+    SqsDeliverySetting,
+)
 from penstock.probes import upload_workers
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
 from penstock.probes.probe import Journal, Probe, inconclusive

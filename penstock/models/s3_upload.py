@@ -26,7 +26,9 @@ A payload of at most 5 MiB cannot be split: then n counts objects in flight and 
 
 Measures of an observation that are used when they are there: `part_count`, `connection_count`, `create_seconds`,
 `complete_seconds`, `steady_throughput_bytes_per_second`, and `part_seconds_mean`: with the duration it says how long
-connections were idle, a ratio in which the noise of the day cancels.
+connections were idle, a ratio in which the noise of the day cancels. `client_cpu_demand_fraction` near 1 says that the
+throughput was all that the processor of the client had to give, with `worker_count` processes; and
+`bw_out_allowance_exceeded`, a good share of `host_transmitted_packet_count`, that it was all that the host may send.
 """
 
 from __future__ import annotations
@@ -173,9 +175,7 @@ def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """Logarithm of T(n, s), bytes per second with n connections busy."""
     log_s, p = np.log(s), np.exp(_column(theta, _P))
     connections = np.log(n) + log_s - np.logaddexp(_column(theta, _L), log_s - _column(theta, _B))
-    network = _column(theta, _C) + is_burst * np.maximum(_column(theta, _G), 0.0)
-    cpu = log_s - np.logaddexp(_column(theta, _CPU_REQUEST), _column(theta, _CPU_BYTE) + log_s)
-    host = _softmin(p, network, cpu)
+    host = _softmin(p, _log_network(theta, is_burst), _log_cpu(theta, log_s))
     prefix = _column(theta, _R) + log_s
     reached = _softmin(p, connections, host)
     excess = np.exp(np.minimum(connections - host, 7.0)) - np.exp(_column(theta, _ONSET))
@@ -183,6 +183,17 @@ def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     refused = np.exp(np.minimum(reached - prefix, 7.0)) - 1.0
     throttling = np.log1p(np.exp(_column(theta, _GAMMA)) * np.maximum(refused, 0.0))
     return np.asarray(_softmin(p, reached, prefix) - overload - throttling, dtype=np.float64)
+
+
+def _log_network(theta: Array, is_burst: Array) -> Array:
+    """Logarithm of what the host may send, bytes per second."""
+    return np.asarray(_column(theta, _C) + is_burst * np.maximum(_column(theta, _G), 0.0), dtype=np.float64)
+
+
+def _log_cpu(theta: Array, log_s: Array) -> Array:
+    """Logarithm of what the client's processor can send in requests of s bytes, bytes per second."""
+    cost = np.logaddexp(_column(theta, _CPU_REQUEST), _column(theta, _CPU_BYTE) + log_s)
+    return np.asarray(log_s - cost, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +319,7 @@ _ROW = (
     "is_burst",
     "observation",
 )
-_WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE = range(5)
+_WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE, _CPU, _CEILING = range(7)
 _DETAILED_COUNT = (
     40  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
 )
@@ -324,6 +335,8 @@ class Law:
     def __init__(self, evidence: _Evidence) -> None:
         kind = evidence.column("kind")
         self._is_idle, self._is_object, self._is_throttled = (kind == k for k in (_IDLE, _OBJECT, _THROTTLED))
+        self._is_cpu, self._is_ceiling = kind == _CPU, kind == _CEILING
+        self._log_s, self._is_burst = np.log(evidence.column("s")), evidence.column("is_burst")
         is_steady = (kind != _WHOLE) & (kind != _IDLE)
         columns = [evidence.column(name) for name in _SPLIT_COLUMNS]
         parts = columns[2] * columns[0] + columns[3]
@@ -352,6 +365,10 @@ class Law:
             ending = np.logaddexp(_column(theta, _D), _column(theta, _D_PART) + np.log(parts))
             values[:, self._is_object] = ending
         values[:, self._is_throttled] = _column(theta, _R)
+        if self._is_cpu.any():
+            values[:, self._is_cpu] = _log_cpu(theta, self._log_s[self._is_cpu])
+        if self._is_ceiling.any():
+            values[:, self._is_ceiling] = _log_network(theta, self._is_burst[self._is_ceiling])
         return np.asarray(values, dtype=np.float64)
 
 
@@ -369,6 +386,7 @@ def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
 
 def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]) -> _Evidence:
     limits = burst.ceiling(place.instance_type)
+    observations = _without_outgrown(observations)
     bursts = _burst_flags(limits, observations)
     clients = sorted({o.client for o in observations} - {"penstock"})
     rows: list[_Row] = []
@@ -430,12 +448,42 @@ def _rows(observation: Observation[S3UploadSetting], is_burst: float, client: in
         rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
     if _object_seconds(observation) > 0:
         rows.append(row(_OBJECT, log(_object_seconds(observation)), 4.0))
+    if _is_cpu_bound(observation):
+        rows.append(row(_CPU, rows[0][1], 2.0))
+    if _is_host_bound(observation):
+        rows.append(row(_CEILING, rows[0][1], 2.0))
     if throttled:
         accepted = (
             max(observation.request_count - observation.throttled_count, 1) / observation.duration_seconds
         )
         rows.append(row(_THROTTLED, log(accepted), 2.0, is_trusted=1.0))
     return rows
+
+
+_CPU_BOUND = 0.9  # of the time the busiest process ran or waited for a processor
+_HOST_BOUND = 0.01  # of its packets the host queued or dropped; a burst of an instant touches fewer
+
+
+def _is_cpu_bound(observation: Observation[S3UploadSetting]) -> bool:
+    return observation.measures.get("client_cpu_demand_fraction", 0.0) >= _CPU_BOUND
+
+
+def _is_host_bound(observation: Observation[S3UploadSetting]) -> bool:
+    measures = observation.measures
+    sent = measures.get("host_transmitted_packet_count", 0.0)
+    return measures.get("bw_out_allowance_exceeded", 0.0) > _HOST_BOUND * sent > 0
+
+
+def _without_outgrown(
+    observations: Sequence[Observation[S3UploadSetting]],
+) -> list[Observation[S3UploadSetting]]:
+    """Leave out what fewer processes measured at their limit, once more of them measured here."""
+    most = max((_worker_count(observation) for observation in observations), default=1.0)
+    return [o for o in observations if not _is_cpu_bound(o) or _worker_count(o) >= most]
+
+
+def _worker_count(observation: Observation[S3UploadSetting]) -> float:
+    return observation.measures.get("worker_count", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +531,7 @@ def _idle(observation: Observation[S3UploadSetting], shape: _Shape) -> list[tupl
 
 # --- What a fit remembers. ---
 
-_STATE_VERSION = 1  # of what follows; fits that were stored under another are not read
+_STATE_VERSION = 2  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,220 @@
+"""Knows how an application tells the daemon what its transfers did, without being held up by it.
+
+    from penstock.client.reporting import report
+
+    report("s3_upload", size_bytes, {"thread_count": 8, "part_size_bytes": 8 << 20},
+           duration_seconds=2.0, transferred_bytes=size_bytes, request_count=10, client="boto3")
+
+`report` puts it into a queue and returns. A thread posts what is in the queue, many reports at a time; without a
+daemon it keeps the newest and tries again later. What does not fit is dropped and counted. Nothing here raises
+because of penstock, and what is left at the end of the process is posted within half a second, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from datetime import datetime, timedelta, timezone
+
+from penstock.client.connection import NoDaemonError, ask, socket_path
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+WAITING_COUNT_MAX = 1000
+BATCH_COUNT_MAX = 50  # of about 600 bytes: far within what the daemon takes in one post
+REPORT_COUNT_PER_SECOND = 1.0  # what the daemon goes on taking from one user; it takes 600 at once
+REPORT_COUNT_BURST = 100.0
+_LINGER_SECONDS = 0.2  # reports come in bursts: they share a post
+_PAUSE_SECONDS = 30.0  # after nobody answered
+_TIMEOUT_SECONDS = 2.0
+_EXIT_SECONDS_MAX = 0.5
+
+
+class Reporter:
+    """A queue of reports to one daemon, and the thread that posts them. Safe to share between threads.
+
+    `posted_count` were taken by the daemon, `refused_count` were not (the log has the first reason), and
+    `dropped_count` were never sent. A forked child begins with an empty queue and a thread of its own.
+    """
+
+    def __init__(self, *, socket: str | None = None, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+        self._socket_path = socket or socket_path()
+        self._timeout_seconds = timeout_seconds
+        self.posted_count = self.refused_count = self.dropped_count = 0
+        self._has_complained = False
+        self._tokens, self._filled_seconds = REPORT_COUNT_BURST, time.monotonic()
+        self._begin()
+
+    def report(
+        self,
+        operation: str,
+        payload_size_bytes: int,
+        setting: Mapping[str, float],
+        *,
+        duration_seconds: float,
+        transferred_bytes: int,
+        request_count: int,
+        started_at: datetime | None = None,
+        **more: Any,
+    ) -> bool:
+        """Say what one transfer did; whether it waits to be posted now.
+
+        The names are those of the socket's protocol, and so are those of `more`: throttled_count, failed_count,
+        latency_seconds_mean, region, service_class, client, measures. `started_at` is aware; without it, the transfer
+        has ended now.
+        """
+        began_at = started_at or datetime.now(timezone.utc) - timedelta(seconds=duration_seconds)  # noqa: UP017 - Python 3.9
+        document = {
+            "operation": operation,
+            "payload_size_bytes": int(payload_size_bytes),
+            "setting": dict(setting),
+            "started_at": began_at.isoformat(),
+            "duration_seconds": float(duration_seconds),
+            "transferred_bytes": int(transferred_bytes),
+            "request_count": int(request_count),
+            **{name: value for name, value in more.items() if value is not None},
+        }
+        if self._process_id != os.getpid():
+            self._begin()
+        with self._changed:
+            if not self._may_report():
+                self.dropped_count += 1
+                return False
+            if len(self._waiting) >= WAITING_COUNT_MAX:
+                self._waiting.popleft()
+                self.dropped_count += 1
+            self._waiting.append(document)
+            self._start_thread()
+            self._changed.notify_all()
+        return True
+
+    def flush(self, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> bool:
+        """Wait until all that was reported is posted; whether it was, in time."""
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
+            is_empty = self._changed.wait_for(
+                lambda: not self._waiting and not self._is_posting, timeout_seconds
+            )
+            self._is_hurried = False
+        return is_empty
+
+    def _begin(self) -> None:
+        self._process_id = os.getpid()
+        self._changed = threading.Condition()
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._thread: threading.Thread | None = None
+        self._is_posting = self._is_hurried = False
+
+    def _may_report(self) -> bool:
+        """A bucket that fills by itself: a process that moves a thousand small objects reports a share of them."""
+        now = time.monotonic()
+        gained = (now - self._filled_seconds) * REPORT_COUNT_PER_SECOND
+        self._tokens, self._filled_seconds = min(REPORT_COUNT_BURST, self._tokens + gained), now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            import atexit
+
+            self._thread = threading.Thread(target=self._run, name="penstock-reports", daemon=True)
+            self._thread.start()
+            atexit.register(self._finish)
+
+    def _finish(self) -> None:
+        if self._process_id == os.getpid():
+            self.flush(timeout_seconds=_EXIT_SECONDS_MAX)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._waiting))
+                self._changed.wait_for(lambda: self._is_hurried, _LINGER_SECONDS)
+                batch = [self._waiting.popleft() for _ in range(min(BATCH_COUNT_MAX, len(self._waiting)))]
+                self._is_posting = True
+            was_answered = self._post(batch)
+            with self._changed:
+                self._is_posting = False
+                if not was_answered:
+                    self._put_back(batch)
+                self._changed.notify_all()
+                if not was_answered:
+                    self._changed.wait_for(lambda: self._is_hurried, _PAUSE_SECONDS)
+                    self._is_hurried = False  # one more try, not many
+
+    def _put_back(self, batch: list[dict[str, Any]]) -> None:
+        room = WAITING_COUNT_MAX - len(self._waiting)
+        kept = batch[-room:] if room > 0 else []
+        self.dropped_count += len(batch) - len(kept)
+        self._waiting.extendleft(reversed(kept))
+
+    def _post(self, batch: list[dict[str, Any]]) -> bool:
+        """Whether somebody answered."""
+        import json
+
+        try:
+            body = json.dumps({"observations": batch}, allow_nan=False).encode()
+            answer = ask(
+                self._socket_path,
+                "POST",
+                "/v1/observations",
+                body=body,
+                timeout_seconds=self._timeout_seconds,
+            )
+            document = json.loads(answer.body)
+            accepted = int(document.get("accepted_count", 0)) if answer.status < 300 else 0
+        except NoDaemonError as trouble:
+            self._complain(str(trouble))
+            return False
+        except (ValueError, TypeError, AttributeError) as trouble:  # what cannot be written, or is no answer
+            accepted, document = 0, {"detail": str(trouble)}
+        self.posted_count += accepted
+        self.refused_count += len(batch) - accepted
+        if accepted < len(batch):
+            self._complain(
+                f"of {len(batch)} reports {len(batch) - accepted} were refused: {_reason(document)}"
+            )
+        return True
+
+    def _complain(self, sentence: str) -> None:
+        """Once: an application's log is not for penstock."""
+        if not self._has_complained:
+            import logging
+
+            logging.getLogger("penstock.client").warning("reports to penstock: %s", sentence)
+            self._has_complained = True
+
+
+_reporters: dict[str, Reporter] = {}
+_lock = threading.Lock()
+
+
+def default_reporter() -> Reporter:
+    """The one of this process for the socket of PENSTOCK_SOCKET, or the usual one."""
+    path = socket_path()
+    with _lock:
+        if path not in _reporters:
+            _reporters[path] = Reporter(socket=path)
+        return _reporters[path]
+
+
+def report(operation: str, payload_size_bytes: int, setting: Mapping[str, float], **what: Any) -> bool:
+    """`Reporter.report` to the usual daemon."""
+    return default_reporter().report(operation, payload_size_bytes, setting, **what)
+
+
+def _reason(document: Any) -> str:
+    if not isinstance(document, dict):
+        return "the answer is none"
+    for refused in document.get("refused") or ():
+        for error in refused.get("errors") or ():
+            return f"{error.get('where')} {error.get('detail')}"
+    return str(document.get("detail"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import allocate_lock  # `threading` costs an application an import
 from datetime import datetime, timezone
 
 from penstock.client.connection import (
@@ -109,9 +110,9 @@ class Adviser:
     def __init__(self, *, socket: str | None = None, snapshot: str | None = None) -> None:
         self._connections = Connections(socket or socket_path(), timeout_seconds=_SOCKET_TIMEOUT_SECONDS)
         self._snapshot_path = snapshot or snapshot_path()
-        self._snapshot_inode = self._snapshot_modified_ns = (
-            0  # the inode and the time tell one file from the next
-        )
+        self._descriptor = -1  # of the snapshot that was read, held open; -1 is none
+        self._inode = self._modified_ns = 0  # of that file
+        self._lock = allocate_lock()  # for exchanging that file
         self._standing: tuple[Advice, ...] = ()
         self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
         self._has_complained = False
@@ -142,16 +143,42 @@ class Adviser:
         return advice
 
     def _refresh(self) -> None:
-        """Read the snapshot again if it is another one: else this is one stat, and nothing is made of it."""
+        """Read the snapshot again if it is another one: else this is one fstat, half as dear as a stat of the path."""
+        if not self._is_current():
+            with self._lock:
+                if not self._is_current():
+                    self._reopen()
+
+    def _is_current(self) -> bool:
+        """Whether the file that is held open still has its name: the daemon replaces it by another."""
         try:
-            status = os.stat(self._snapshot_path)  # noqa: PTH116 - pathlib costs the application an import
-            inode, modified_ns = status.st_ino, status.st_mtime_ns
+            held = os.fstat(self._descriptor)
+        except OSError:  # there was no file, or the application has closed what it did not open
+            return False
+        return held.st_nlink > 0 and held.st_mtime_ns == self._modified_ns and held.st_ino == self._inode
+
+    def _reopen(self) -> None:
+        self._close()
+        try:
+            self._descriptor = os.open(self._snapshot_path, os.O_RDONLY)
+            opened = os.fstat(self._descriptor)
+            self._standing, self._answers = _read_snapshot(self._descriptor, opened.st_size), {}
+            self._inode, self._modified_ns = opened.st_ino, opened.st_mtime_ns
         except OSError:
-            inode = modified_ns = 0
-        if inode != self._snapshot_inode or modified_ns != self._snapshot_modified_ns:
-            self._standing = _read_snapshot(self._snapshot_path)
-            self._answers = {}
-            self._snapshot_inode, self._snapshot_modified_ns = inode, modified_ns
+            if self._standing:
+                self._standing, self._answers = (), {}
+
+    def _close(self) -> None:
+        """Let go of the file, unless the application has given its number to another meanwhile."""
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            if os.fstat(descriptor).st_ino == self._inode:
+                os.close(descriptor)
+        except OSError:
+            pass  # there is none
+
+    def __del__(self) -> None:
+        self._close()
 
     def _nearest(self, operation: str, payload_size_bytes: int) -> Advice | None:
         """The advice that stands for about this size, if there is any that has not expired."""
@@ -195,7 +222,7 @@ class Adviser:
         return default_advice(operation, payload_size_bytes, str(trouble))
 
 
-_advisers: dict[tuple[str, str], Adviser] = {}
+_advisers: dict[tuple[str | None, str | None], Adviser] = {}  # by what the environment says
 
 
 def advise(operation: str, payload_size_bytes: int, **demand: object) -> Advice:
@@ -203,10 +230,10 @@ def advise(operation: str, payload_size_bytes: int, **demand: object) -> Advice:
 
     Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT, or are the usual ones under /run/penstock.
     """
-    paths = (socket_path(), snapshot_path())
-    adviser = _advisers.get(paths)
+    environment = (os.environ.get("PENSTOCK_SOCKET"), os.environ.get("PENSTOCK_SNAPSHOT"))
+    adviser = _advisers.get(environment)
     if adviser is None:
-        adviser = _advisers[paths] = Adviser(socket=paths[0], snapshot=paths[1])
+        adviser = _advisers[environment] = Adviser()
     return adviser.advise(operation, payload_size_bytes, **demand)
 
 
@@ -225,15 +252,15 @@ def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advi
     )
 
 
-def _read_snapshot(path: str) -> tuple[Advice, ...]:
-    """The advice in the file; nothing when it is missing or damaged."""
+def _read_snapshot(descriptor: int, size_bytes: int) -> tuple[Advice, ...]:
+    """The advice in the file; nothing when it is damaged. Raises OSError."""
     import json
 
+    content = os.pread(descriptor, size_bytes, 0)
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - as above
-            documents = json.load(file)["recommendations"]
+        documents = json.loads(content)["recommendations"]
         return tuple(Advice(document) for document in documents if is_advice(document))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ()
 
 

@@ -23,7 +23,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Handler
 
 from penstock.clock import Clock
@@ -151,7 +151,7 @@ class Api:
         self._snapshot_path = snapshot_path
         self._control_gid = control_gid
         self._is_closing = False
-        self._changed = asyncio.Event()
+        self._watchers: set[_Watcher] = set()
         self.answers = RememberedAnswers()
         self._leases = leases if leases is not None else LeaseBook()
         self._shares_changed = asyncio.Event()
@@ -190,7 +190,7 @@ class Api:
         self.answers.forget()
         self._state = encode(standing_document(self._standing))
         self._etag = _etag_of(self._state)
-        self._wake_watchers()
+        self._tell_watchers()
         self._wake_holders()
         if self._snapshot_path is not None:
             try:
@@ -242,20 +242,22 @@ class Api:
 
     async def _get_watch(self, request: web.Request) -> web.StreamResponse:
         response = await _stream(request)
-        told = b""
+        watcher = _Watcher(request)
+        self._watchers.add(watcher)
         try:
             while not self._is_closing:
-                changed = self._changed  # taken before the state is: a change in between is then not missed
-                if told is not self._state:
-                    told = self._state
+                if watcher.told is not self._state:
+                    watcher.told = self._state
                     async with asyncio.timeout(self._limits.idle_seconds_max):
-                        await response.write(told)
+                        await response.write(watcher.told)
                 else:
-                    await changed.wait()
+                    await watcher.is_behind()
         except (TimeoutError, ConnectionError):
             # It does not read, or it has left.
             if request.transport is not None:
                 request.transport.abort()
+        finally:
+            self._watchers.discard(watcher)
         return response
 
     # --- Writing
@@ -378,9 +380,10 @@ class Api:
         }
         return sorted(set(self._advisor.probed_operations) - ready)
 
-    def _wake_watchers(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _tell_watchers(self) -> None:
+        line, chunk = self._state, b"%x\r\n%b\r\n" % (len(self._state), self._state)
+        for watcher in self._watchers:
+            watcher.tell(line, chunk)
 
     def _wake_holders(self) -> None:
         self._shares_changed.set()
@@ -391,7 +394,8 @@ class Api:
 
     async def _close(self, _application: web.Application) -> None:
         self._is_closing = True
-        self._wake_watchers()
+        for watcher in self._watchers:
+            watcher.wake()
         self._wake_holders()
 
 
@@ -447,6 +451,40 @@ def _problem(
 
 def _json(document: Mapping[str, Any], *, status: int = 200, content_type: str = _JSON) -> web.Response:
     return web.Response(body=encode(document), status=status, content_type=content_type)
+
+
+class _Watcher:
+    """Somebody who watches. Who has taken everything so far is told at once, without his handler being woken."""
+
+    def __init__(self, request: web.Request) -> None:
+        self.told = b""
+        self._transport = request.transport
+        self._is_chunked = request.version >= HttpVersion11
+        self._behind: asyncio.Future[None] | None = None  # while his handler waits
+
+    def tell(self, line: bytes, chunk: bytes) -> None:
+        """Send him the new state, or leave it to his handler when there is more that he has not taken."""
+        transport = self._transport
+        if self._behind is None or transport is None or transport.is_closing():
+            return
+        if transport.get_write_buffer_size():
+            self.wake()
+            return
+        transport.write(chunk if self._is_chunked else line)
+        self.told = line
+
+    async def is_behind(self) -> None:
+        """Wait until his handler has something to do."""
+        self._behind = asyncio.get_running_loop().create_future()
+        try:
+            await self._behind
+        finally:
+            self._behind = None
+
+    def wake(self) -> None:
+        """Let his handler look."""
+        if self._behind is not None and not self._behind.done():
+            self._behind.set_result(None)
 
 
 async def _stream(request: web.Request) -> web.StreamResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -309,3 +310,30 @@ def test_a_refused_stream_says_why(server: Served) -> None:
     with pytest.raises(RefusedError, match="there is nothing here") as refusal:
         next(iter(stream(str(server.socket_path), "/v1/nothing")))
     assert refusal.value.status == 404
+
+
+def test_an_application_that_closes_every_file_still_gets_advice(server: Served, tmp_path: Path) -> None:
+    """And keeps the file that has the number of the snapshot by then."""
+    adviser = an_adviser(server.socket_path.parent)
+    adviser.advise("s3_upload", GiB)
+    number = adviser._descriptor
+    os.close(number)
+    other = os.open(tmp_path / "other", os.O_CREAT | os.O_WRONLY)
+    assert other == number
+    server.advisor.recommendations = [a_recommendation(explanation="new")]
+    publish(server)
+    assert adviser.advise("s3_upload", GiB).explanation == "new"
+    assert os.write(other, b"still open") == 10
+    os.close(other)
+
+
+def test_many_threads_notice_a_new_snapshot_once(server: Served) -> None:
+    """However many read, one file is held open."""
+    adviser = an_adviser(server.socket_path.parent)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(10):
+            publish(server)
+            bases = threads.map(lambda _: adviser.advise("s3_upload", GiB).basis, range(16))
+            assert set(bases) == {"measured"}
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1

@@ -66,6 +66,7 @@ class Surroundings:
     host_verdict: Callable[[datetime], budget.Verdict]
     seed: int
     look_at_host: Callable[[], None] = lambda: None  # to be called every few seconds
+    sample_host: Callable[[], host.HostSample] = host.HostSample  # what the network counts: nothing in a lab
     loop_tick_seconds: float = LOOP_TICK_SECONDS
 
 
@@ -344,6 +345,7 @@ async def _real_surroundings(
         host_name=re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:24] or "host",
         host_verdict=watch,
         look_at_host=watch.look,
+        sample_host=host.sample,
         seed=configuration.daemon.seed or host.machine_seed(),
     )
 
@@ -383,7 +385,7 @@ def _watches(configuration: Configuration, surroundings: Surroundings, store: As
                 host_name=surroundings.host_name,
                 loop_tick_seconds=surroundings.loop_tick_seconds,
             )
-            probe = ProbeOnDemand(service, equipment)
+            probe = host.AttendedProbe(ProbeOnDemand(service, equipment), surroundings.sample_host)
             place = Place(
                 operation=operation,
                 region=region,

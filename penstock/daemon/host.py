@@ -14,13 +14,15 @@ import socket
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from penstock.daemon.config import AUTO, HostSection
-from penstock.vocabulary import UNKNOWN
+from penstock.probes.probe import Probe
+from penstock.vocabulary import UNKNOWN, Cost, Observation, Outcome, ProbePlan
 
 IMDS_SECONDS_MAX = 1.0
 IMDS_BYTES_MAX = 64 * 1024
@@ -52,6 +54,7 @@ class HostSample:
     own_ticks: int = 0  # of this process and its children
     received_bytes: int = 0
     transmitted_bytes: int = 0
+    transmitted_packet_count: int = 0
     allowance_exceeded: Mapping[str, int] = field(default_factory=dict)  # ENA: by counter name
 
 
@@ -106,6 +109,9 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
         own_ticks=_own_ticks(_text(root / "proc/self/stat")) + _children_ticks(root / "proc"),
         received_bytes=sum(_number(interface / "statistics/rx_bytes") for interface in interfaces),
         transmitted_bytes=sum(_number(interface / "statistics/tx_bytes") for interface in interfaces),
+        transmitted_packet_count=sum(
+            _number(interface / "statistics/tx_packets") for interface in interfaces
+        ),
         allowance_exceeded=exceeded,
     )
 
@@ -126,6 +132,47 @@ def usage(before: HostSample, after: HostSample) -> HostUsage:
         transmitted_bytes=max(0, after.transmitted_bytes - before.transmitted_bytes),
         allowance_exceeded={name: count for name, count in moved.items() if count > 0},
     )
+
+
+class AttendedProbe:
+    """A probe whose observations also say what the host's network refused meanwhile, where its driver counts that.
+
+    `bw_out_allowance_exceeded` and its like, as ENA spells them: packets that were queued or dropped because the
+    instance had used up what it may send or receive; `host_transmitted_packet_count`: of how many.
+    """
+
+    def __init__(self, probe: Probe[Any], look: Callable[[], HostSample]) -> None:
+        self._probe = probe
+        self._look = look
+
+    @property
+    def used(self) -> Cost:
+        """See the protocol."""
+        return self._probe.used
+
+    async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Run it, between two looks at the counters."""
+        before = self._look()
+        outcome = await self._probe.run(plan)
+        if not isinstance(outcome, Observation):
+            return outcome
+        return replace(outcome, measures={**outcome.measures, **_network_measures(before, self._look())})
+
+    async def close(self) -> None:
+        """Close the probe."""
+        await self._probe.close()
+
+
+def _network_measures(before: HostSample, after: HostSample) -> dict[str, float]:
+    """By how much the counters moved; nothing where there are none."""
+    moved = {
+        name: float(max(0, count - before.allowance_exceeded.get(name, count)))
+        for name, count in after.allowance_exceeded.items()
+    }
+    if not moved:
+        return {}
+    sent = after.transmitted_packet_count - before.transmitted_packet_count
+    return moved | {"host_transmitted_packet_count": float(max(0, sent))}
 
 
 def driver_statistics(interface: str) -> dict[str, int]:

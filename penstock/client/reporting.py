@@ -82,7 +82,7 @@ class Reporter:
         if self._process_id != os.getpid():
             self._begin()
         with self._changed:
-            if not self._may_report():
+            if self._is_closed or not self._may_report():
                 self.dropped_count += 1
                 return False
             if len(self._waiting) >= WAITING_COUNT_MAX:
@@ -104,12 +104,22 @@ class Reporter:
             self._is_hurried = False
         return is_empty
 
+    def close(self, *, timeout_seconds: float = _EXIT_SECONDS_MAX) -> None:
+        """Post what is left, within this time, and end the thread; what is reported later is dropped."""
+        self.flush(timeout_seconds=timeout_seconds)
+        with self._changed:
+            self._is_closed = self._is_hurried = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout_seconds)
+
     def _begin(self) -> None:
         self._process_id = os.getpid()
         self._changed = threading.Condition()
         self._waiting: deque[dict[str, Any]] = deque()
         self._thread: threading.Thread | None = None
-        self._is_posting = self._is_hurried = False
+        self._is_posting = self._is_hurried = self._is_closed = False
 
     def _may_report(self) -> bool:
         """A bucket that fills by itself: a process that moves a thousand small objects reports a share of them."""
@@ -136,7 +146,9 @@ class Reporter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: bool(self._waiting))
+                self._changed.wait_for(lambda: self._is_closed or bool(self._waiting))
+                if self._is_closed:
+                    return
                 self._changed.wait_for(lambda: self._is_hurried, _LINGER_SECONDS)
                 batch = [self._waiting.popleft() for _ in range(min(BATCH_COUNT_MAX, len(self._waiting)))]
                 self._is_posting = True
@@ -148,7 +160,7 @@ class Reporter:
                 self._changed.notify_all()
                 if not was_answered:
                     self._changed.wait_for(lambda: self._is_hurried, _PAUSE_SECONDS)
-                    self._is_hurried = False  # one more try, not many
+                    self._is_hurried = self._is_closed  # one more try, not many
 
     def _put_back(self, batch: list[dict[str, Any]]) -> None:
         room = WAITING_COUNT_MAX - len(self._waiting)

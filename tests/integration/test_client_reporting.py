@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from penstock.client.reporting import BATCH_COUNT_MAX, REPORT_COUNT_BURST, WAITI
 from penstock.units import MiB
 from penstock.vocabulary import Origin
 from tests.integration.scripted_advisor import Served, served_in_thread
+
+Open = Callable[..., Reporter]
 
 
 @pytest.fixture
@@ -33,6 +36,19 @@ def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for others to share a post, or long for a daemon."""
     monkeypatch.setattr(reporting, "_LINGER_SECONDS", 0.0)
     monkeypatch.setattr(reporting, "_PAUSE_SECONDS", 0.05)
+
+
+@pytest.fixture
+def open_reporter() -> Iterator[Open]:
+    """Reporters that end with the test."""
+    with contextlib.ExitStack() as ends:
+
+        def open_one(path: Path, *, timeout_seconds: float = 2.0) -> Reporter:
+            reporter = Reporter(socket=str(path), timeout_seconds=timeout_seconds)
+            ends.callback(reporter.close)
+            return reporter
+
+        yield open_one
 
 
 def tell(
@@ -52,9 +68,9 @@ def tell(
     )
 
 
-def test_a_report_arrives_as_it_was_made(server: Served) -> None:
+def test_a_report_arrives_as_it_was_made(server: Served, open_reporter: Open) -> None:
     """With the user that the kernel names; what is not stated is left out."""
-    reporter = Reporter(socket=str(server.socket_path))
+    reporter = open_reporter(server.socket_path)
     assert tell(reporter)
     assert reporter.flush()
     (observation,) = server.advisor.recorded
@@ -67,10 +83,10 @@ def test_a_report_arrives_as_it_was_made(server: Served) -> None:
 
 
 def test_many_reports_share_posts_and_each_is_judged_by_itself(
-    server: Served, caplog: pytest.LogCaptureFixture
+    server: Served, open_reporter: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those that are refused are counted; one line in the log has the first reason."""
-    reporter = Reporter(socket=str(server.socket_path))
+    reporter = open_reporter(server.socket_path)
     with caplog.at_level(logging.WARNING):
         for n in range(60):
             tell(reporter, thread_count=0 if n % 3 == 0 else 8, transferred_bytes=1 if n % 3 == 1 else MiB)
@@ -82,11 +98,14 @@ def test_many_reports_share_posts_and_each_is_judged_by_itself(
 
 
 def test_without_a_daemon_reports_wait_and_the_oldest_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    open_reporter: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nothing is raised, nothing grows, and what waits is posted when a daemon comes."""
     monkeypatch.setattr(reporting, "REPORT_COUNT_BURST", 10.0 * WAITING_COUNT_MAX)
-    reporter = Reporter(socket=str(tmp_path / "penstock.sock"))
+    reporter = open_reporter(tmp_path / "penstock.sock")
     for n in range(WAITING_COUNT_MAX + 500):
         tell(reporter, 64 * MiB + n)
     assert not reporter.flush(timeout_seconds=0.1)
@@ -99,13 +118,13 @@ def test_without_a_daemon_reports_wait_and_the_oldest_go(
     assert len(caplog.records) == 1
 
 
-def test_a_daemon_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_daemon_that_hangs_holds_nobody_up(tmp_path: Path, open_reporter: Open) -> None:
     """It accepts and says nothing: reporting goes on at the price of a queue, and flushing ends in time."""
     path = tmp_path / "hung.sock"
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(path))
         hung.listen()
-        reporter = Reporter(socket=str(path), timeout_seconds=0.1)
+        reporter = open_reporter(path, timeout_seconds=0.1)
         began = time.monotonic()
         for _ in range(50):
             assert tell(reporter)
@@ -114,17 +133,17 @@ def test_a_daemon_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
         assert reporter.posted_count == 0
 
 
-def test_a_process_that_moves_much_reports_a_share_of_it(server: Served) -> None:
+def test_a_process_that_moves_much_reports_a_share_of_it(server: Served, open_reporter: Open) -> None:
     """What the daemon would refuse from this user is not sent."""
-    reporter = Reporter(socket=str(server.socket_path))
+    reporter = open_reporter(server.socket_path)
     told = [tell(reporter) for _ in range(1000)]
     assert sum(told) == pytest.approx(REPORT_COUNT_BURST, abs=5)
     assert reporter.dropped_count == told.count(False)
 
 
-def test_what_cannot_be_written_is_refused_and_harms_nothing(server: Served) -> None:
+def test_what_cannot_be_written_is_refused_and_harms_nothing(server: Served, open_reporter: Open) -> None:
     """A number that is none, or an answer that is none."""
-    reporter = Reporter(socket=str(server.socket_path))
+    reporter = open_reporter(server.socket_path)
     reporter.report(
         "s3_upload",
         1,
@@ -170,9 +189,9 @@ def test_an_end_without_a_daemon_takes_half_a_second_at_most(tmp_path: Path) -> 
     subprocess.run([sys.executable, "-c", _APPLICATION], env=environment, check=True, timeout=10)
 
 
-def test_threads_share_a_reporter(server: Served) -> None:
+def test_threads_share_a_reporter(server: Served, open_reporter: Open) -> None:
     """No report is lost between them."""
-    reporter = Reporter(socket=str(server.socket_path))
+    reporter = open_reporter(server.socket_path)
     threads = [
         threading.Thread(target=lambda n=n: [tell(reporter, 100 * n + m + 1) for m in range(10)])
         for n in range(8)

@@ -244,11 +244,14 @@ def _carry_out(plan: ProbePlan[S3UploadSetting], probe_index: int, run: Run, clo
 
 
 def _give_up_on_a_broken_command(trials: Sequence[Trial]) -> None:
-    if len(trials) < GIVE_UP_AFTER or any(trial.report for trial in trials):
-        return
     failure = trials[-1].failure
-    assert failure is not None
+    if failure is None or any(trial.report for trial in trials):
+        return
     said = f"\nIts standard error ends:\n{failure.stderr_tail}" if failure.stderr_tail else ""
+    if failure.is_no_command:
+        raise TuningError(f"the command cannot be run: {failure.reason}. Check its name and the PATH.{said}")
+    if len(trials) < GIVE_UP_AFTER:
+        return
     raise TuningError(
         f"the command failed {len(trials)} times in a row and never worked: {failure.reason}. "
         f"Try it by hand with one line of JSON on its standard input.{said}"

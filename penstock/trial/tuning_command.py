@@ -27,6 +27,7 @@ _GRACE_SECONDS = 10.0  # to end in order: to remove what was uploaded
 _POLL_SECONDS = 0.05
 _COUNT_MAX = 10**9
 _REST_READ_COUNT_MAX = 64
+_NO_COMMAND = {126: " (not executable)", 127: " (no such command)"}  # as every shell has it
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,7 @@ class Failure:
     reason: str
     stderr_tail: str = ""
     is_timeout: bool = False
+    is_no_command: bool = False  # the shell found nothing that it could run
 
 
 def run_command(
@@ -175,7 +177,8 @@ def _judge(watched: _Watched, timeout_seconds: float, *, has_ended: bool) -> Rep
     if not has_ended:
         return Failure(reason=f"it took longer than {timeout_seconds:g} s", stderr_tail=tail, is_timeout=True)
     if watched.status != 0:
-        return Failure(reason=_describe_status(watched.status), stderr_tail=tail)
+        is_no_command = watched.status in _NO_COMMAND
+        return Failure(reason=_describe_status(watched.status), stderr_tail=tail, is_no_command=is_no_command)
     if not watched.last_line:
         return Failure(reason="it printed nothing", stderr_tail=tail)
     try:
@@ -189,8 +192,7 @@ def _describe_status(status: int) -> str:
         with contextlib.suppress(ValueError):
             return f"it was ended by {signal.Signals(-status).name}"
         return f"it was ended by signal {-status}"
-    meaning = {126: " (not executable)", 127: " (no such command)"}.get(status, "")
-    return f"it ended with status {status}{meaning}"
+    return f"it ended with status {status}{_NO_COMMAND.get(status, '')}"
 
 
 def _shown(message: str) -> str:

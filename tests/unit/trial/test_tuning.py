@@ -101,6 +101,17 @@ def test_a_command_that_never_works_is_given_up(tmp_path: Path) -> None:
     assert all(trial.report for trial in mended.trials)
 
 
+def test_a_command_that_is_not_there_ends_it_at_once(tmp_path: Path) -> None:
+    """No setting can help; one that worked before may come back, and is tried on."""
+    nothing = Failure(reason="it ended with status 127 (no such command)", is_no_command=True)
+    client = Client(trouble=lambda _setting, _index: nothing)
+    with pytest.raises(TuningError, match="cannot be run: it ended with status 127"):
+        tuned(a_task(), client, tmp_path / "state")
+    assert len(client.asked) == 1
+    flaky = Client(trouble=lambda _setting, index: nothing if index == 2 else None)
+    assert len(tuned(a_task(probe_count=4), flaky, tmp_path / "flaky").trials) == 4
+
+
 def test_a_client_that_fails_with_much_is_neither_asked_nor_advised_much(tmp_path: Path) -> None:
     """A client that cannot have more than 30 threads is asked for more now and then, but not for ever."""
     client = Client(trouble=lambda setting, _index: OUT_OF_MEMORY if setting.thread_count > 30 else None)

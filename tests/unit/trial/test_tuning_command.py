@@ -96,6 +96,7 @@ def test_a_command_that_fails_says_why(command: str, reason: str) -> None:
     assert isinstance(outcome, Failure)
     assert outcome.reason == reason
     assert not outcome.is_timeout
+    assert outcome.is_no_command == ("no such command" in reason)
 
 
 def test_the_end_of_standard_error_is_kept() -> None:

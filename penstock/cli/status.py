@@ -21,7 +21,18 @@ _PAUSE_SECONDS = 0.5
 def status(*, as_json: bool, socket_path: str) -> None:
     """Show what the daemon does, knows and has spent."""
     document = call(socket_path, "GET", "/v1/status")
-    print_json(document) if as_json else print_mapping(document)
+    if as_json:
+        print_json(document)
+        return
+    for queue in document.get("queues", []):
+        if queue["alarm"] not in {"calm", "unknown"}:
+            click.secho(f"queue {queue['name']}: {queue['explanation']}", bold=True)
+    # The sentences are above; a table of the rest is wide enough.
+    document["queues"] = [
+        {name: value for name, value in queue.items() if name != "explanation"}
+        for queue in document.get("queues", [])
+    ]
+    print_mapping(document)
 
 
 @click.command(

@@ -15,7 +15,9 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from penstock.clock import Clock
+from penstock.daemon import backlog_watch
 from penstock.daemon.api import RefusedError
+from penstock.daemon.backlog_watch import BacklogWatch, QueueStanding
 from penstock.daemon.board import Board
 from penstock.daemon.budget import Ledger
 from penstock.daemon.conductor import Conductor, Cycle
@@ -25,6 +27,7 @@ from penstock.daemon.services import Service
 from penstock.daemon.store import AsyncStore
 from penstock.daemon.trust import Door
 from penstock.daemon.wire import Question, Standing, recommendation_document
+from penstock.models.backlog_warning import Alarm
 from penstock.models.model import Fit
 from penstock.vocabulary import (
     Context,
@@ -51,6 +54,7 @@ class Advisory:
         services: Mapping[str, Service[Any]],
         board: Board,
         conductor: Conductor,
+        backlogs: BacklogWatch,
         store: AsyncStore,
         clock: Clock,
         home: Place,
@@ -61,6 +65,7 @@ class Advisory:
         self._services = services
         self._board = board
         self._conductor = conductor
+        self._backlogs = backlogs
         self._store = store
         self._clock = clock
         self._home = home
@@ -113,6 +118,11 @@ class Advisory:
             "recommendation": recommendation_document(recommendation, generation=self._board.generation),
             "fit": None if fit is None else _fit_document(fit),
             "alternatives": [] if fit is None else self._alternatives(fit, recommendation),
+            "queues": [
+                standing.document()
+                for standing in self._backlogs.standings(context.place.region)
+                if context.operation == backlog_watch.OPERATION
+            ],
         }
 
     def status(self) -> Mapping[str, Any]:
@@ -147,6 +157,7 @@ class Advisory:
             "leases": lease_documents(self._leases),
             "report_kept_count": self._report_counts["kept"],
             "report_refused_count": self._report_counts["refused"],
+            "queues": [standing.document() for standing in self._backlogs.standings()],
             "cycle_count": self._conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
@@ -167,6 +178,7 @@ class Advisory:
         self._report_counts["refused"] += len(reports) - len(kept)
         if kept:
             self._conductor.note_reports(kept)
+            self._backlogs.note_reports(dataclasses.replace(report, reporter_uid=uid) for report in kept)
         return answers
 
     async def _record_one(self, report: Observation[Any], uid: int) -> str | None:
@@ -240,6 +252,7 @@ class Advisory:
             reports.add_metric([outcome], count)
         families: list[Metric] = [info, cycles, reports]
         families += _spend_families(self._conductor.ledger.spent(now), self._conductor.ledger.limit)
+        families += _queue_families(self._backlogs.standings())
         families += _usd_families(_usd_by_operation(self._conductor.ledger, self._services, now))
         advised = GaugeMetricFamily(
             "penstock_recommended_setting", "Each knob of the standing advice.", labels=[*_LABELS, "knob"]
@@ -314,6 +327,42 @@ def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
             family.add_metric([resource], value)
         families.append(family)
     return families
+
+
+def _queue_families(standings: Sequence[QueueStanding]) -> list[Metric]:
+    labels = ["queue", "source", "region"]
+    messages = GaugeMetricFamily(
+        "penstock_queue_messages", "Messages of a queue, by state.", labels=[*labels, "state"]
+    )
+    age = GaugeMetricFamily(
+        "penstock_queue_oldest_undeleted_seconds",
+        "Age of the oldest message received and not deleted.",
+        labels=labels,
+    )
+    alarm = GaugeMetricFamily(
+        "penstock_queue_alarm",
+        "How near the duplicate loop is: 0 calm, 1 warn, 2 act, 3 collapsed.",
+        labels=labels,
+    )
+    due = GaugeMetricFamily(
+        "penstock_queue_reaches_timeout_timestamp_seconds",
+        "When the backlog reaches the visibility timeout at this rate.",
+        labels=labels,
+    )
+    for standing in standings:
+        values = [standing.name, standing.source, standing.region]
+        for state, count in (
+            ("visible", standing.visible_message_count),
+            ("not_visible", standing.not_visible_message_count),
+        ):
+            if count is not None:
+                messages.add_metric([*values, state], count)
+        if standing.warning is not None:
+            age.add_metric(values, standing.warning.oldest_undeleted_seconds)
+            alarm.add_metric(values, list(Alarm).index(standing.warning.alarm))
+            if standing.warning.reaches_timeout_at is not None:
+                due.add_metric(values, standing.warning.reaches_timeout_at.timestamp())
+    return [messages, age, alarm, due]
 
 
 def _usd_by_operation(

@@ -21,13 +21,22 @@ from penstock.clock import Clock, SystemClock
 from penstock.daemon import budget, host
 from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.api import Api, RefusedError
+from penstock.daemon.backlog_watch import BacklogWatch, watch_queue
 from penstock.daemon.board import Board
 from penstock.daemon.conductor import Conductor, Cycle, Watch
 from penstock.daemon.config import ConfigError, Configuration
 from penstock.daemon.leases import LeaseBook
 from penstock.daemon.listener import ConnectionLimits, open_socket, remove_socket, serving
 from penstock.daemon.outside_aws import AwsOutside
-from penstock.daemon.services import SERVICES, Equipment, Outside, ProbeOnDemand, setting_types, usd_limits
+from penstock.daemon.services import (
+    SERVICES,
+    Equipment,
+    Outside,
+    ProbeOnDemand,
+    setting_types,
+    usd_limits,
+    watching_cost,
+)
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.systemd import Notifier, inherited_sockets
 from penstock.daemon.thinker import SpawnedThinker, Thinker
@@ -76,6 +85,7 @@ class App:
 
     conductor: Conductor
     board: Board
+    backlogs: BacklogWatch
     store: AsyncStore
     home: Place
     started_at: datetime
@@ -126,7 +136,15 @@ async def assembled(
             on_change=on_change,
             on_cycle=on_cycle,
         )
-        yield App(conductor=conductor, board=board, store=store, home=home, started_at=clock.now())
+        backlogs = BacklogWatch(clock, configuration.watched_queue, region=home.region)
+        yield App(
+            conductor=conductor,
+            board=board,
+            backlogs=backlogs,
+            store=store,
+            home=home,
+            started_at=clock.now(),
+        )
     finally:
         surroundings.thinker.rest()
         for probe in probes:
@@ -247,13 +265,17 @@ async def _live(
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
             work = tasks.create_task(_work(configuration, app, surroundings))
+            watched = configuration.watched_queue
+            watching = tasks.create_task(
+                watch_queue(app.backlogs, surroundings.outside, watched, region=app.home.region)
+            )
             telling = tasks.create_task(_tell_status(notifier, app.conductor, surroundings.look_at_host))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 notifier.stopping("removing what probes left outside")
                 notifier.extend_timeout(_STOP_SECONDS_MAX)
-            for task in (work, telling, *ending):
+            for task in (work, watching, telling, *ending):
                 task.cancel()
     return reload.configuration
 
@@ -438,6 +460,7 @@ async def _ledger(
         surroundings.clock.now() - 30 * budget.DAY
     )  # a clock that steps there and back finds its rows again
     spends = tuple(await store.run(lambda s: s.spend(since=since)))
+    limit = budget.left(limit, watching_cost(configuration))
     return budget.Ledger(limit, spends, usd_limits(configuration))
 
 
@@ -447,6 +470,7 @@ def _api(configuration: Configuration, app: App, clock: Clock, reload: _Reload) 
         services=SERVICES,
         board=app.board,
         conductor=app.conductor,
+        backlogs=app.backlogs,
         store=app.store,
         clock=clock,
         home=app.home,

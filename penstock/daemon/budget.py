@@ -71,10 +71,10 @@ class Ledger:
 
     def affordable(self, operation: str, now: datetime) -> Cost:
         """What is left for this operation."""
-        left = _left(self.limit, self.spent(now))
+        of_all = left(self.limit, self.spent(now))
         own_limit = self._own_limit(operation)
-        own_left = _left(own_limit, self.spent(now, operation))
-        return dataclasses.replace(left, usd=min(left.usd, own_left.usd))
+        own = left(own_limit, self.spent(now, operation))
+        return dataclasses.replace(of_all, usd=min(of_all.usd, own.usd))
 
     def allows(self, operation: str, cost: Cost, now: datetime) -> Verdict:
         """Whether an act of at most this cost stays within the limit, and its dollars within the operation's own."""
@@ -120,8 +120,12 @@ class Ledger:
         for keys, limit, spent in bounds:
             name = _short(spent, cost, limit, keys)
             if name is not None:
-                left = getattr(_left(limit, spent), name)
-                return _Shortage(name=name, key=keys[name], limit=getattr(limit, name), left=left)
+                return _Shortage(
+                    name=name,
+                    key=keys[name],
+                    limit=getattr(limit, name),
+                    left=getattr(left(limit, spent), name),
+                )
         return None
 
     def _retry_at(self, operation: str, cost: Cost, now: datetime) -> datetime | None:
@@ -184,7 +188,8 @@ def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | 
     )
 
 
-def _left(limit: Cost, spent: Cost) -> Cost:
+def left(limit: Cost, spent: Cost) -> Cost:
+    """What of the limit is not spent, field by field; never less than nothing."""
     return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in _KEYS})
 
 

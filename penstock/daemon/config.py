@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
+from penstock.models.sqs_queue_class import usd_per_request_of
 from penstock.units import GiB, KiB, MiB, UnitError, parse_bytes, parse_seconds
 
 MAIN_FILE = Path("/etc/penstock/penstock.toml")
@@ -87,6 +88,14 @@ KeyPrefix: TypeAlias = Annotated[
 QueueNamePrefix: TypeAlias = Annotated[
     str, _meta("1 to 40 letters, digits, - or _", pattern="^[A-Za-z0-9_-]{1,40}$")
 ]
+QueueName: TypeAlias = Annotated[
+    str,
+    _meta("the name of a queue, not its URL", pattern=r"^([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)?$"),
+]
+WatchInterval: TypeAlias = Annotated[
+    float, _meta('a duration of at least 1s, such as "15s"', parse=parse_seconds, ge=1)
+]
+MessageRate: TypeAlias = Annotated[float, _meta("messages a second, at least 0", ge=0)]
 VisibilityTimeout: TypeAlias = Annotated[
     float,
     _meta('whole seconds from 1 to 43200, such as "30s"', parse=parse_seconds, ge=1, le=43200, multiple_of=1),
@@ -194,6 +203,29 @@ class ProbesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     sqs_delivery: SqsDeliverySection = SqsDeliverySection()
 
 
+class WatchedQueueSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[watched_queue]: an application's own queue, of which only attributes are read."""
+
+    name: QueueName = ""
+    region: Region = AUTO
+    interval_seconds: WatchInterval = 15.0
+    delete_rate_messages_per_second: MessageRate = 0.0
+
+    @property
+    def request_count_per_day(self) -> int:
+        """The most that watching takes in 24 hours."""
+        return math.ceil(86400.0 / self.interval_seconds) + 10 if self.name else 0
+
+    @property
+    def usd_per_day(self) -> float:
+        """The same at list price."""
+        return self.request_count_per_day * usd_per_request_of(self.name)
+
+    def region_or(self, home_region: str) -> str:
+        """Where the queue is."""
+        return home_region if self.region == AUTO else self.region
+
+
 class BudgetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[budget]: what all probes together may cost in any 24 hours."""
 
@@ -224,6 +256,7 @@ class Configuration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     host: HostSection = HostSection()
     aws: AwsSection = AwsSection()
     probes: ProbesSection = ProbesSection()
+    watched_queue: WatchedQueueSection = WatchedQueueSection()
     budget: BudgetSection = BudgetSection()
     advice: AdviceSection = AdviceSection()
 
@@ -458,6 +491,14 @@ def _contradictions(configuration: Configuration, origins: Mapping[str, str]) ->
             f'found "{s3.bucket}"; expected {{region}} in the name, because regions lists {len(s3.regions)}'
         )
         yield problem("probes.s3_upload.bucket", sentence)
+    watched = configuration.watched_queue
+    for key, most in (
+        ("budget.usd_per_day", configuration.budget.usd_per_day),
+        ("probes.sqs_delivery.usd_per_day", configuration.probes.sqs_delivery.usd_per_day),
+    ):
+        if watched.usd_per_day > most:
+            sentence = f"watching takes ${watched.usd_per_day:.3g} a day, and {key} allows ${most:.3g}: ask less often"
+            yield problem("watched_queue.interval_seconds", sentence, because=["watched_queue.name", key])
 
 
 def _is_section(hint: Any) -> bool:

@@ -218,7 +218,17 @@ def setting_types() -> dict[str, type]:
     return {operation: service.setting_type for operation, service in SERVICES.items()}
 
 
+def watching_cost(configuration: Configuration) -> Cost:
+    """What watching a queue takes in 24 hours: set aside, since it goes on whatever probes do."""
+    section = configuration.watched_queue
+    return Cost(request_count=section.request_count_per_day, usd=section.usd_per_day)
+
+
 def usd_limits(configuration: Configuration) -> dict[str, float]:
     """What the probes of an operation may cost in 24 hours at list price, where it has a limit of its own."""
     plans = {operation: service.plan(configuration) for operation, service in SERVICES.items()}
-    return {operation: plan.usd_per_day for operation, plan in plans.items() if plan.usd_per_day is not None}
+    limits = {
+        operation: plan.usd_per_day for operation, plan in plans.items() if plan.usd_per_day is not None
+    }
+    limits["sqs_delivery"] = max(0.0, limits["sqs_delivery"] - watching_cost(configuration).usd)
+    return limits

@@ -52,6 +52,29 @@ class BacklogWarning:
     explanation: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogSample:
+    """How many messages a queue held at one moment: waiting to be received, and received and not deleted."""
+
+    at: datetime
+    visible_message_count: float
+    not_visible_message_count: float
+
+
+def growth_messages_per_second(samples: Sequence[BacklogSample]) -> float:
+    """Sends less deletes, by least squares over the recent span; 0 for too few samples, oldest first."""
+    if not samples:
+        return 0.0
+    recent = [s for s in samples if (samples[-1].at - s.at).total_seconds() <= DRIFT_SPAN_SECONDS]
+    seconds = [(s.at - recent[0].at).total_seconds() for s in recent]
+    counts = [s.visible_message_count + s.not_visible_message_count for s in recent]
+    if len(recent) < 3 or seconds[-1] <= 0:
+        return 0.0
+    middle, mean = sum(seconds) / len(seconds), sum(counts) / len(counts)
+    spread = sum((at - middle) ** 2 for at in seconds)
+    return sum((at - middle) * (n - mean) for at, n in zip(seconds, counts, strict=True)) / spread
+
+
 def age_from_attributes(not_visible_count: float, delete_rate_per_second: float) -> float:
     """The age of the oldest undeleted message as attributes of a queue tell it; inf when nothing is deleted."""
     if not_visible_count <= 0:

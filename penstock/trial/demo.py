@@ -62,6 +62,7 @@ thread_count_max = 128
 
 [probes.sqs_delivery]
 is_enabled = true
+usd_per_day = 100
 message_size_bytes = [{message_size_bytes}]
 mean_interval_seconds = "1s"
 duration_seconds_max = "4s"

@@ -15,7 +15,9 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
+from click.testing import CliRunner
 
+from penstock.cli.main import cli
 from penstock.client.connection import ask
 from penstock.lab import worlds
 from penstock.lab.link import LinkTruth
@@ -58,6 +60,7 @@ duration_seconds_max = "2s"
 thread_count_max = 16
 [probes.sqs_delivery]
 is_enabled = true
+usd_per_day = 100
 mean_interval_seconds = "0.4s"
 duration_seconds_max = "1s"
 thread_count_max = 8
@@ -160,6 +163,37 @@ def test_it_learns_advises_and_leaves_nothing_behind(stage: Stage) -> None:
     assert advice["setting"] in [r["setting"] for r in snapshot["recommendations"]]
     assert not stage.socket_path.exists()
     assert stage.leftovers() == []
+
+
+def test_a_watched_queue_is_warned_of_and_not_touched(stage: Stage) -> None:
+    """What an application leaves undeleted is dated in status, explain and metrics; the queue stays as it was."""
+    url = stage.sqs.create_queue(QueueName="orders")["QueueUrl"]
+    for _ in range(13):
+        entries = [{"Id": str(index), "MessageBody": "x"} for index in range(10)]
+        stage.sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    received = 0
+    while received < 120:
+        answer = stage.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+        received += len(answer.get("Messages", []))
+    configured = stage.configuration_file.read_text().replace("is_enabled = true", "is_enabled = false")
+    watched = (
+        '[watched_queue]\nname = "orders"\ninterval_seconds = "1s"\ndelete_rate_messages_per_second = 10\n'
+    )
+    stage.configuration_file.write_text(configured + watched)
+    with stage.daemon():
+        (queue,) = stage.wait_for(lambda status: bool(status["queues"][0]["seen_at"]))["queues"]
+        explained = stage.ask("/v1/explain?operation=sqs_delivery&payload_size_bytes=1KiB")["queues"]
+        metrics = ask(str(stage.socket_path), "GET", "/metrics").body.decode()
+        shown = CliRunner().invoke(cli, ["status", "--socket", str(stage.socket_path)])
+    assert queue["alarm"] == "warn"
+    assert queue["oldest_undeleted_seconds"] == pytest.approx(received / 10, abs=0.1)
+    assert queue["not_visible_message_count"] == received
+    assert explained[0]["name"] == "orders"
+    assert 'penstock_queue_alarm{queue="orders",region="lab-1",source="attributes"} 1.0' in metrics
+    assert shown.output.startswith("queue orders: the oldest undeleted message is")
+    attributes = stage.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert int(attributes["ApproximateNumberOfMessagesNotVisible"]) == received
+    assert int(attributes["ApproximateNumberOfMessages"]) == 130 - received
 
 
 def test_a_killed_daemon_advises_at_once_and_sweeps(stage: Stage) -> None:

@@ -49,6 +49,7 @@ duration_seconds_max = "3s"
 thread_count_max = 8
 [probes.sqs_delivery]
 is_enabled = true
+usd_per_day = 100
 mean_interval_seconds = "0.3s"
 duration_seconds_max = "1.5s"
 thread_count_max = 4

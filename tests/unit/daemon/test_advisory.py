@@ -9,6 +9,8 @@ import pytest
 
 from penstock.daemon.advisory import Advisory
 from penstock.daemon.api import RefusedError
+from penstock.daemon.backlog_watch import BacklogWatch
+from penstock.daemon.config import WatchedQueueSection
 from penstock.daemon.services import SERVICES
 from penstock.vocabulary import Place
 from tests.factories import CONTEXT, NOON
@@ -23,6 +25,7 @@ def advisory_of(house: House) -> Advisory:
         services=SERVICES,
         board=house.board,
         conductor=house.conductor,
+        backlogs=BacklogWatch(house.clock, WatchedQueueSection(), region=HOME.region),
         store=house.store,
         clock=house.clock,
         home=HOME,

@@ -78,6 +78,11 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
             "probes.sqs_delivery.is_enabled: found 1; expected true or false",
         ),
         (
+            "[watched_queue]\nname = 'orders'\ninterval_seconds = '1s'",
+            "watched_queue.interval_seconds: watching takes $0.0346 a day, and probes.sqs_delivery.usd_per_day allows "
+            "$0.03: ask less often",
+        ),
+        (
             "[probes.sqs_delivery]\nservice_class = 'fifo'",
             'probes.sqs_delivery.service_class: found "fifo"; expected one of "standard"',
         ),

@@ -1,0 +1,242 @@
+"""Knows which queues drift towards the duplicate loop, by reports of applications and by a watched queue's attributes.
+
+A watched queue is an application's own. It is asked for its URL and its attributes and for nothing else: nothing is
+sent to it, received from it or deleted in it. Attributes do not tell how old a message is; that follows from the
+messages not visible and the deletes a second, which applications report or the configuration states.
+
+What applications report of a queue (`measures` of `POST /v1/observations`), the first that is there:
+
+- `oldest_undeleted_seconds`, or `oldest_undeleted_seconds_max`: the age itself
+- `received_count` and `deleted_count`: what was received and not deleted adds up from report to report, and its age
+  is that over the deletes a second
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.daemon.config import WatchedQueueSection
+from penstock.daemon.services import Outside
+from penstock.models.backlog_warning import (
+    AgeSample,
+    Alarm,
+    BacklogSample,
+    BacklogWarning,
+    age_from_attributes,
+    assess,
+    growth_messages_per_second,
+)
+from penstock.models.sqs_delivery import VISIBILITY_TIMEOUT_SECONDS
+from penstock.probes.outside import Missing, RequestError
+from penstock.vocabulary import Observation
+
+OPERATION = "sqs_delivery"
+SAMPLE_COUNT_MAX = 400  # 20 minutes, which date the collapse, at one sample in 3 s
+SUBJECT_COUNT_MAX = 64  # of applications; the one that was silent for longest makes room
+SILENT_AFTER = timedelta(minutes=15)  # then it says nothing about now
+_SEVERITY = tuple(Alarm)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStanding:
+    """How one queue stands, as it was last seen."""
+
+    name: str
+    source: str  # "attributes" or "reports"
+    region: str
+    seen_at: datetime | None
+    visible_message_count: float | None
+    not_visible_message_count: float | None
+    growth_messages_per_second: float | None
+    visibility_timeout_seconds: float
+    warning: BacklogWarning | None  # None: the age is not known
+    trouble: str | None = None  # why it was not seen
+
+    @property
+    def explanation(self) -> str:
+        """One sentence for the operator."""
+        if self.trouble is not None:
+            return self.trouble
+        if self.warning is None:
+            return (
+                "how old its messages are is not known: state watched_queue.delete_rate_messages_per_second, "
+                "or have the application report what it deletes"
+            )
+        return self.warning.explanation
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values and dates; units in the names."""
+        warning = self.warning
+        return {
+            "name": self.name,
+            "source": self.source,
+            "region": self.region,
+            "alarm": "unknown" if warning is None else warning.alarm.value,
+            "reaches_timeout_at": warning.reaches_timeout_at if warning else None,
+            "reaches_timeout_at_earliest": warning.reaches_timeout_at_earliest if warning else None,
+            "explanation": self.explanation,
+            "oldest_undeleted_seconds": warning.oldest_undeleted_seconds if warning else None,
+            "visibility_timeout_seconds": self.visibility_timeout_seconds,
+            "visible_message_count": self.visible_message_count,
+            "not_visible_message_count": self.not_visible_message_count,
+            "growth_messages_per_second": self.growth_messages_per_second,
+            "seen_at": self.seen_at,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class _Subject:
+    """One queue, by whoever tells of it."""
+
+    name: str
+    source: str
+    region: str
+    ages: deque[AgeSample] = field(default_factory=lambda: deque(maxlen=SAMPLE_COUNT_MAX))
+    backlogs: deque[BacklogSample] = field(default_factory=lambda: deque(maxlen=SAMPLE_COUNT_MAX))
+    seen_at: datetime | None = None
+    visibility_timeout_seconds: float = VISIBILITY_TIMEOUT_SECONDS
+    delete_rate_per_second: float = 0.0  # as reported
+    undeleted_message_count: float = 0.0  # as the reports add up
+    trouble: str | None = None
+    alarm: Alarm = Alarm.CALM
+
+    def standing(self) -> QueueStanding:
+        newest = self.backlogs[-1] if self.backlogs else None
+        return QueueStanding(
+            name=self.name,
+            source=self.source,
+            region=self.region,
+            seen_at=self.seen_at,
+            visible_message_count=newest.visible_message_count if newest else None,
+            not_visible_message_count=newest.not_visible_message_count if newest else None,
+            growth_messages_per_second=growth_messages_per_second(self.backlogs) if newest else None,
+            visibility_timeout_seconds=self.visibility_timeout_seconds,
+            warning=assess(list(self.ages), self.visibility_timeout_seconds) if self.ages else None,
+            trouble=self.trouble,
+        )
+
+    def note_age(self, at: datetime, seconds: float) -> None:
+        self.ages.append(AgeSample(at=at, oldest_undeleted_seconds=seconds))
+        warning = assess(list(self.ages), self.visibility_timeout_seconds)
+        if warning.alarm is not self.alarm:
+            is_worse = _SEVERITY.index(warning.alarm) > _SEVERITY.index(self.alarm)
+            log.log(
+                logging.WARNING if is_worse else logging.INFO, "queue %s: %s", self.name, warning.explanation
+            )
+            self.alarm = warning.alarm
+
+
+class BacklogWatch:
+    """The standing of every queue that is told of."""
+
+    def __init__(self, clock: Clock, section: WatchedQueueSection, *, region: str) -> None:
+        self._clock = clock
+        self._section = section
+        self._reported: dict[tuple[str, ...], _Subject] = {}
+        self._watched: _Subject | None = None
+        if section.name:
+            self._watched = _Subject(name=section.name, source="attributes", region=section.region_or(region))
+
+    def standings(self, region: str | None = None) -> list[QueueStanding]:
+        """Of all queues, or of those in one region; the most alarming first."""
+        silent_since = self._clock.now() - SILENT_AFTER
+        subjects = [s for s in self._reported.values() if s.seen_at and s.seen_at > silent_since]
+        if self._watched is not None:
+            subjects.insert(0, self._watched)
+        chosen = [s.standing() for s in subjects if region in {None, s.region}]
+        return sorted(chosen, key=lambda s: -_SEVERITY.index(s.warning.alarm) if s.warning else 0)
+
+    def note_reports(self, observations: Iterable[Observation[Any]]) -> None:
+        """Take from what applications measured what says something about their backlog."""
+        for observation in sorted(observations, key=lambda o: o.started_at):
+            if observation.context.operation == OPERATION:
+                self._note_report(observation)
+
+    def note_attributes(self, attributes: Mapping[str, str]) -> None:
+        """What the watched queue says of itself."""
+        assert self._watched is not None
+        subject, now = self._watched, self._clock.now()
+        sample = BacklogSample(
+            at=now,
+            visible_message_count=float(attributes.get("ApproximateNumberOfMessages", 0)),
+            not_visible_message_count=float(attributes.get("ApproximateNumberOfMessagesNotVisible", 0)),
+        )
+        subject.backlogs.append(sample)
+        subject.seen_at, subject.trouble = now, None
+        subject.visibility_timeout_seconds = float(
+            attributes.get("VisibilityTimeout", subject.visibility_timeout_seconds)
+        )
+        rate = self._reported_delete_rate(subject.region) or self._section.delete_rate_messages_per_second
+        if rate > 0:
+            subject.note_age(now, age_from_attributes(sample.not_visible_message_count, rate))
+
+    def note_trouble(self, sentence: str) -> None:
+        """The watched queue could not be asked."""
+        assert self._watched is not None
+        if sentence != self._watched.trouble:
+            log.warning("the queue %s is not watched: %s", self._watched.name, sentence)
+        self._watched.trouble = sentence
+
+    def _note_report(self, observation: Observation[Any]) -> None:
+        measures, place = observation.measures, observation.context.place
+        subject = self._subject(
+            (place.region, place.service_class, observation.client, str(observation.reporter_uid)),
+            _Subject(name=f"of {observation.client}", source="reports", region=place.region),
+        )
+        seconds = max(observation.duration_seconds, 1e-9)
+        subject.seen_at = observation.started_at + timedelta(seconds=seconds)
+        subject.visibility_timeout_seconds = (
+            measures.get("visibility_timeout_seconds") or subject.visibility_timeout_seconds
+        )
+        deleted = measures.get("deleted_count")
+        if deleted is not None:
+            subject.delete_rate_per_second = deleted / seconds
+            received = measures.get("received_count", deleted)
+            subject.undeleted_message_count = max(0.0, subject.undeleted_message_count + received - deleted)
+        age = measures.get("oldest_undeleted_seconds", measures.get("oldest_undeleted_seconds_max"))
+        if age is None and subject.delete_rate_per_second > 0:
+            age = subject.undeleted_message_count / subject.delete_rate_per_second
+        if age is not None:
+            subject.note_age(subject.seen_at, age)
+
+    def _subject(self, key: tuple[str, ...], new: _Subject) -> _Subject:
+        """The subject of this key, now the one that spoke last."""
+        subject = self._reported.pop(key, new)
+        while len(self._reported) >= SUBJECT_COUNT_MAX:
+            del self._reported[next(iter(self._reported))]
+        self._reported[key] = subject
+        return subject
+
+    def _reported_delete_rate(self, region: str) -> float:
+        """Of all applications here that reported lately from the region."""
+        silent_since = self._clock.now() - SILENT_AFTER
+        return sum(
+            subject.delete_rate_per_second
+            for subject in self._reported.values()
+            if subject.region == region and subject.seen_at and subject.seen_at > silent_since
+        )
+
+
+async def watch_queue(
+    backlogs: BacklogWatch, outside: Outside, section: WatchedQueueSection, *, region: str
+) -> None:
+    """Ask the watched queue for its attributes, again and again; return at once when none is named."""
+    url: str | None = None
+    while section.name:
+        try:
+            queues = await outside.message_queues(section.region_or(region))
+            url = url or await queues.find_queue(section.name)
+            backlogs.note_attributes(await queues.queue_attributes(url))
+        except RequestError as trouble:
+            backlogs.note_trouble(str(trouble))
+            url = None if isinstance(trouble, Missing) else url
+        await asyncio.sleep(section.interval_seconds)

@@ -1,0 +1,104 @@
+"""Knows what distinguishes the classes of SQS queues: price, quotas, and the order that message groups keep.
+
+A FIFO queue hands out the messages of a group in order, and none of them while another is in flight. With G groups,
+whose messages a receiver takes, works on and deletes b at a time, it carries at most
+
+    G b / (l_receive + b work + l_delete)
+
+messages a second, whatever the threads; and no more than 10 G messages are ever received and not deleted. A message
+that waits longer than the visibility timeout for its delete comes back, first in its group, and the delete by the
+expired handle is refused: the same loop as in a standard queue, with the group blocked meanwhile.
+
+Prices are list prices of us-east-1, September 2026; quotas are the documented ones of the same month.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.units import KiB
+
+BILLED_CHUNK_BYTES = 64 * KiB
+DEDUPLICATION_SECONDS = 300.0  # a send that is repeated with its deduplication id within this stores nothing
+GROUP_RECEIVED_MESSAGE_COUNT_MAX = 10  # of one group at a time: those of one receive
+GROUP_LOAD_MAX = 0.7
+EVERYWHERE_ELSE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueClass:
+    """One row: everything that depends on the class of a queue and on nothing else."""
+
+    usd_per_request: float
+    keeps_order: bool = False
+    requests_per_second_max: Mapping[str, float] = field(
+        default_factory=lambda: {EVERYWHERE_ELSE: math.inf}
+    )  # of each action on one queue, by region
+    group_requests_per_second_max: float = math.inf  # of each action on one message group
+    name_suffix: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)  # to create such a queue with
+
+
+_FIFO = {"FifoQueue": "true"}
+_HIGH_THROUGHPUT = {
+    "us-east-1": 70_000.0,
+    "us-west-2": 70_000.0,
+    "eu-west-1": 70_000.0,
+    "us-east-2": 19_000.0,
+    "eu-central-1": 19_000.0,
+    "ap-south-1": 9_000.0,
+    "ap-southeast-1": 9_000.0,
+    "ap-southeast-2": 9_000.0,
+    "ap-northeast-1": 9_000.0,
+    "eu-west-2": 4_500.0,
+    "sa-east-1": 4_500.0,
+    EVERYWHERE_ELSE: 2_400.0,
+}
+QUEUE_CLASSES: Mapping[str, QueueClass] = {
+    "standard": QueueClass(usd_per_request=0.40e-6),
+    "fifo": QueueClass(
+        usd_per_request=0.50e-6,
+        keeps_order=True,
+        requests_per_second_max={EVERYWHERE_ELSE: 300.0},
+        name_suffix=".fifo",
+        attributes=_FIFO,
+    ),
+    "fifo-high-throughput": QueueClass(
+        usd_per_request=0.50e-6,
+        keeps_order=True,
+        requests_per_second_max=_HIGH_THROUGHPUT,
+        group_requests_per_second_max=300.0,  # a group lies in one partition
+        name_suffix=".fifo",
+        attributes=_FIFO | {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"},
+    ),
+}
+
+
+def queue_class(service_class: str) -> QueueClass:
+    """The row of a class; one that is not known is priced and limited as a standard queue."""
+    return QUEUE_CLASSES.get(service_class, QUEUE_CLASSES["standard"])
+
+
+def usd_per_request_of(queue_name: str) -> float:
+    """What a request about a queue of this name costs."""
+    return QUEUE_CLASSES["fifo" if queue_name.endswith(".fifo") else "standard"].usd_per_request
+
+
+def request_rate_max_per_second(
+    service_class: str, region: str, *, message_group_count: int | None = None
+) -> float:
+    """Requests a second that the quota allows for each action; inf where there is none."""
+    row = queue_class(service_class)
+    quota = row.requests_per_second_max.get(region, row.requests_per_second_max[EVERYWHERE_ELSE])
+    groups = math.inf if message_group_count is None else float(message_group_count)
+    return min(quota, groups * row.group_requests_per_second_max)
+
+
+def message_group_count_min(message_rate_per_second: float, batch: float, held_seconds: float) -> int:
+    """Groups that carry this rate while each is held at most 70 % of the time.
+
+    `held_seconds`: from the receive of a batch to its delete, the consumer's work included.
+    """
+    return max(1, math.ceil(message_rate_per_second * held_seconds / (batch * GROUP_LOAD_MAX)))

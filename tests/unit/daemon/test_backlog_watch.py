@@ -1,0 +1,222 @@
+"""Queues that drift towards the duplicate loop are seen early, and a watched one is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pytest
+
+from penstock.daemon.backlog_watch import SUBJECT_COUNT_MAX, BacklogWatch, watch_queue
+from penstock.daemon.config import WatchedQueueSection
+from penstock.lab.sqs import ActionTruth, QueueTruth, Sending, SqsService
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.models.backlog_warning import Alarm
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.probes.outside import MessageQueues, ObjectStore
+from penstock.trial.simulated_aws import SimulatedMessageQueues
+from penstock.vocabulary import Context, Observation, Origin, Place
+from tests.factories import NOON, an_observation
+
+ResultT = TypeVar("ResultT")
+REGION = "lab-1"
+ACTION = ActionTruth(request_seconds=0.01)
+ORDERS = WatchedQueueSection(name="orders", delete_rate_messages_per_second=20.0)
+PLACE = Place(operation="sqs_delivery", region=REGION, instance_type="lab")
+
+
+class Outside:
+    """The lab's SQS."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.service = SqsService(QueueTruth(send=ACTION, receive=ACTION, delete=ACTION), clock=clock, seed=1)
+
+    async def message_queues(self, region: str) -> MessageQueues:
+        assert region == REGION
+        return SimulatedMessageQueues(self.service)
+
+    async def object_store(self, region: str) -> ObjectStore:
+        raise NotImplementedError(region)
+
+
+async def application(outside: Outside, *, sent_per_second: int, deleted_per_second: int) -> None:
+    """Receives all there is and deletes in order: directly on the queue, so that the service counts none of it."""
+    queue = outside.service.queue("orders")
+    handles: list[str] = []
+    while True:
+        for _ in range(sent_per_second):
+            queue.add(Sending(body="x"), 0.0)
+        handles += [copy.receipt_handle for copy in queue.take(10_000, 30.0, every_shard=True)]
+        for handle in handles[:deleted_per_second]:
+            queue.remove(handle)
+        del handles[:deleted_per_second]
+        await asyncio.sleep(1.0)
+
+
+def watching(
+    story: Callable[[Outside, BacklogWatch, VirtualClock], Awaitable[ResultT]],
+    section: WatchedQueueSection = ORDERS,
+) -> ResultT:
+    """Tell the story while the queue is watched."""
+
+    async def told(clock: VirtualClock) -> ResultT:
+        outside, backlogs = Outside(clock), BacklogWatch(clock, section, region=REGION)
+        watch = asyncio.create_task(watch_queue(backlogs, outside, section, region=REGION))
+        try:
+            return await story(outside, backlogs, clock)
+        finally:
+            watch.cancel()
+
+    return run_virtually(told, start_at=NOON)
+
+
+def a_report(at_seconds: float, **measures: float) -> Observation[Any]:
+    """What an application reported of the last half minute."""
+    return an_observation(
+        context=Context(place=PLACE, payload_size_bytes=1024),
+        setting=SqsDeliverySetting(
+            sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1
+        ),
+        started_at=NOON + timedelta(seconds=at_seconds - 30.0),
+        duration_seconds=30.0,
+        origin=Origin.APPLICATION,
+        client="boto3",
+        measures=measures,
+    )
+
+
+def test_an_overload_is_dated_before_it_collapses() -> None:
+    """A fifth too much for the deleters: the timeout of 30 s is reached after 150 s, and announced from 50 s on."""
+
+    async def story(outside: Outside, backlogs: BacklogWatch, clock: VirtualClock) -> None:
+        await outside.service.create_queue("orders", {})
+        working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
+        await asyncio.sleep(100.0)
+        (standing,) = backlogs.standings()
+        working.cancel()
+        assert standing.warning is not None
+        assert standing.warning.alarm is Alarm.ACT
+        assert standing.warning.reaches_timeout_at is not None
+        due_seconds = (standing.warning.reaches_timeout_at - NOON).total_seconds()
+        assert due_seconds == pytest.approx(150.0, abs=20.0)
+        assert standing.growth_messages_per_second == pytest.approx(4.0, rel=0.1)
+        assert standing.not_visible_message_count == pytest.approx(4.0 * clock.monotonic_seconds(), rel=0.2)
+        assert "reaches the visibility timeout in" in standing.explanation
+
+    watching(story)
+
+
+def test_a_queue_that_keeps_up_is_calm() -> None:
+    """No alarm while the deleters delete what is sent."""
+
+    async def story(outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> Alarm:
+        await outside.service.create_queue("orders", {})
+        working = asyncio.create_task(application(outside, sent_per_second=19, deleted_per_second=20))
+        await asyncio.sleep(1800.0)
+        working.cancel()
+        (standing,) = backlogs.standings()
+        assert standing.warning is not None
+        return standing.warning.alarm
+
+    assert watching(story) is Alarm.CALM
+
+
+def test_a_watched_queue_is_only_asked_for_attributes() -> None:
+    """In an hour: its URL once, its attributes every 15 s, and no other request to anything."""
+
+    async def story(outside: Outside, _backlogs: BacklogWatch, _clock: VirtualClock) -> dict[Any, int]:
+        await outside.service.create_queue("orders", {})
+        await asyncio.sleep(3600.0)
+        return dict(outside.service.counts.by_action)
+
+    counts = watching(story)
+    assert counts.pop(("orders", "create_queue")) == 1
+    assert 1 <= counts.pop(("orders", "get_queue_url")) <= 2
+    assert counts.pop(("orders", "get_queue_attributes")) == pytest.approx(240, abs=2)
+    assert counts == {}
+    assert ORDERS.request_count_per_day >= 24 * 240 + 2
+
+
+def test_a_queue_that_is_not_there_yet_is_found_later(caplog: pytest.LogCaptureFixture) -> None:
+    """The trouble is told once, as a sentence; when the queue appears it is watched."""
+
+    async def story(outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
+        await asyncio.sleep(120.0)
+        (standing,) = backlogs.standings()
+        assert "no queue orders" in standing.explanation
+        await outside.service.create_queue("orders", {})
+        await asyncio.sleep(20.0)
+        (standing,) = backlogs.standings()
+        assert standing.warning is not None
+        assert standing.trouble is None
+
+    with caplog.at_level(logging.WARNING):
+        watching(story)
+    assert len([r for r in caplog.records if "is not watched" in r.message]) == 1
+
+
+def test_without_a_delete_rate_the_age_is_not_guessed() -> None:
+    """Counts are shown, no alarm is raised, and the sentence says what is missing; a report supplies it."""
+
+    async def story(outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
+        await outside.service.create_queue("orders", {})
+        working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
+        await asyncio.sleep(60.0)
+        (standing,) = backlogs.standings()
+        assert standing.document()["alarm"] == "unknown"
+        assert standing.document()["not_visible_message_count"] > 100
+        assert "watched_queue.delete_rate_messages_per_second" in standing.explanation
+        backlogs.note_reports([a_report(60.0, deleted_count=600, received_count=720)])
+        await asyncio.sleep(15.0)
+        watched = next(s for s in backlogs.standings() if s.source == "attributes")
+        working.cancel()
+        assert watched.warning is not None
+        assert watched.warning.oldest_undeleted_seconds == pytest.approx(15.0, abs=3.0)
+
+    watching(story, WatchedQueueSection(name="orders"))
+
+
+@pytest.mark.parametrize(
+    "measures_at",
+    [
+        lambda seconds: {"oldest_undeleted_seconds": seconds / 60.0},
+        lambda seconds: {"oldest_undeleted_seconds_max": seconds / 60.0},
+        lambda _seconds: {"received_count": 60 * 30, "deleted_count": 59 * 30},
+    ],
+)
+def test_reports_of_an_application_are_dated_too(measures_at: Callable[[float], dict[str, float]]) -> None:
+    """Ages as reported, or what was received beyond what was deleted: a second of age more in each minute."""
+
+    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
+        for seconds in range(30, 901, 30):
+            await asyncio.sleep(30.0)
+            backlogs.note_reports([a_report(float(seconds), **measures_at(float(seconds)))])
+        (standing,) = backlogs.standings()
+        assert standing.warning is not None
+        assert standing.warning.alarm is Alarm.ACT
+        assert standing.warning.reaches_timeout_at is not None
+        due_seconds = (standing.warning.reaches_timeout_at - NOON).total_seconds()
+        assert due_seconds == pytest.approx(1800.0, rel=0.06)
+        await asyncio.sleep(3600.0)
+        assert backlogs.standings() == []  # silent for so long, it says nothing about now
+
+    watching(story, WatchedQueueSection())
+
+
+def test_however_many_applications_report_memory_is_bounded() -> None:
+    """The one that was silent for longest makes room."""
+
+    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
+        await asyncio.sleep(30.0)
+        for number in range(3 * SUBJECT_COUNT_MAX):
+            report = a_report(30.0, oldest_undeleted_seconds=1.0)
+            backlogs.note_reports([dataclasses.replace(report, client=f"app-{number}")])
+        names = {standing.name for standing in backlogs.standings()}
+        assert len(names) == SUBJECT_COUNT_MAX
+        assert f"of app-{3 * SUBJECT_COUNT_MAX - 1}" in names
+
+    watching(story, WatchedQueueSection())

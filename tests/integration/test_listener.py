@@ -18,6 +18,7 @@ import pytest
 from aiohttp import web
 
 from penstock.daemon.listener import ConnectionLimits, serving
+from penstock.units import MiB
 from tests.integration.scripted_advisor import served, served_in_thread
 
 STATUS = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -251,3 +252,92 @@ async def test_a_server_that_closes_leaves_the_path_of_an_inherited_socket(tmp_p
         async with serving(web.Application(), inherited.dup(), BRIEF):
             pass
         assert path.exists()
+
+
+@pytest.mark.parametrize("target", ["/v1/recommendations", "/v1/status"])
+async def test_who_never_reads_is_not_read_from(tmp_path: Path, target: str) -> None:
+    """Answers that are not taken fill a buffer and no more; questions then wait in the sender's own memory."""
+    request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    await flood(tmp_path, request)
+
+
+async def test_who_never_reads_at_the_gate_is_not_read_from(tmp_path: Path) -> None:
+    """The same for answers that cost the daemon nothing."""
+    await flood(tmp_path, question("1GiB"))
+
+
+async def flood(tmp_path: Path, request: bytes) -> None:
+    """Send one question after another, as long as they are taken, and read no answer."""
+    async with served(tmp_path) as server:
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.connect(str(server.socket_path))
+            deaf.setblocking(False)
+            sent, refused = 0, 0
+            while refused < 50:
+                try:
+                    sent += deaf.send(request)
+                    refused = 0
+                except BlockingIOError:
+                    refused += 1
+                await asyncio.sleep(0)
+                assert sent < 4 * MiB
+            assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_noise_does_not_disturb_the_others(tmp_path: Path, seed: int) -> None:
+    """Random bytes, and requests with random bytes in them, in pieces; then the next one is answered as ever."""
+    chance = random.Random(seed)
+    async with served(tmp_path) as server:
+        for _ in range(10):
+            noise = bytearray(
+                chance.choice([STATUS, question("1GiB"), b"POST /v1/leases HTTP/1.1\r\n\r\n"]) * 3
+            )
+            for _ in range(chance.randrange(1, 9)):
+                noise[chance.randrange(len(noise))] = chance.randrange(256)
+            async with connected(server.socket_path) as (_, writer):
+                writer.write(noise[: chance.randrange(1, len(noise))])
+                writer.write(chance.randbytes(chance.randrange(100)))
+        assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+
+
+def resident_bytes() -> int:
+    """Of this process, which serves."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.long
+async def test_ten_thousand_come_and_go(tmp_path: Path) -> None:
+    """Whatever they do before they leave, others are answered meanwhile, and the daemon does not grow by them."""
+    chance = random.Random(1)
+    claim = b'{"operation":"s3_upload","payload_size_bytes":1073741824}'
+    openings = [
+        b"",
+        STATUS[:20],
+        STATUS,
+        question("1GiB"),
+        b"GET /v1/watch HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(claim), claim),
+        b"POST /v1/observations HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n{",
+        chance.randbytes(3000),
+    ]
+    async with served(tmp_path) as server:
+
+        async def wave() -> None:
+            visitors = [await asyncio.open_unix_connection(str(server.socket_path)) for _ in range(250)]
+            for _, writer in visitors:
+                writer.write(chance.choice(openings))
+            assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+            for _, writer in visitors:
+                writer.transport.abort()
+            await asyncio.sleep(0)
+
+        for _ in range(8):
+            await wave()
+        before = resident_bytes()
+        for _ in range(40):
+            await wave()
+        assert resident_bytes() - before < 16 * MiB
+        for _ in range(100):  # the server sees the end of a connection a moment later
+            await status_line(server.socket_path)
+        assert len(server.api._leases) == 0

@@ -36,9 +36,9 @@ bench-long: $(VENV)/.bench ## The benchmarks with all seeds, and the long simula
 	@$(BIN)/python -m bench --long $(ARGS)
 
 lock: $(VENV)/.development ## Resolve the dependencies again
-	@$(call resolve,runtime,--extra demo --group build)
-	@$(call resolve,development,--extra demo --group build --group dev)
-	@$(call resolve,bench,--extra demo --group build --group dev --group bench)
+	@$(call resolve,runtime,--extra daemon --extra demo --group build)
+	@$(call resolve,development,--extra daemon --extra demo --group build --group dev)
+	@$(call resolve,bench,--extra daemon --extra demo --group build --group dev --group bench)
 
 # Names, versions and hashes for every supported Python; no address of any registry.
 resolve = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

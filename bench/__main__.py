@@ -11,6 +11,9 @@ BENCHMARKS = {
     "s3-upload": "bench.harness",
     "sqs-delivery": "bench.sqs_campaigns",
     "real-links": "bench.real_links",
+    "sockets": "bench.sockets",
+    "leases": "bench.leases",
+    "exported-clients": "bench.exported_clients",
 }
 
 

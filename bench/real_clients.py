@@ -1,10 +1,11 @@
-r"""Knows how boto3, aiobotocore and s5cmd upload when they are told threads and part size: a process for each.
+r"""Knows how clients that others wrote upload when they are told threads and part size: a process for each.
 
-    python -m bench.real_clients boto3|aiobotocore|s5cmd --endpoint-url URL --region REGION --bucket NAME \
-        --folder FOLDER [--program PATH]
+    python -m bench.real_clients boto3|aiobotocore|s5cmd|rclone|aws --endpoint-url URL --region REGION \
+        --bucket NAME --folder FOLDER [--program PATH]
 
-carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What is uploaded again
-overwrites what was uploaded before, so that a folder of one object is all that a server ever holds.
+carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What a client is told is
+what `penstock export` prints for it, option by option. What is uploaded again overwrites what was uploaded before, so
+that a folder of one object is all that a server ever holds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import os
 import random
 import subprocess
 import sys
@@ -25,16 +27,20 @@ from typing import Any
 
 import msgspec
 
+from penstock.client.targets import launch
+from penstock.client.targets.table import TARGETS
+from penstock.client.targets.target import APPLICATION, Translation, translate
 from penstock.units import MiB
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to upload, and how. Of several objects as many move at a time as there are threads, each whole."""
+    """What to upload, and how. A client that is not told does as it does by itself."""
 
     thread_count: int
     part_size_bytes: int
     object_size_bytes: int
     object_count: int = 1
+    is_told: bool = True
 
     @property
     def transferred_bytes(self) -> int:
@@ -45,6 +51,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def part_count(self) -> int:
         """Of one object; 1 is a single PUT."""
         return max(1, ceil(self.object_size_bytes / self.part_size_bytes))
+
+    def translated(self, target: str) -> Translation:
+        """The setting as it is exported for a target."""
+        document = {
+            "payload_size_bytes": self.object_size_bytes,
+            "setting": {"thread_count": self.thread_count, "part_size_bytes": self.part_size_bytes},
+            "derived": {"connection_pool_count": self.thread_count + 1},
+            "demand": {"object_count": self.object_count},
+        }
+        return translate(TARGETS[target], document)
+
+    def options(self, target: str) -> dict[str, dict[str, Any]]:
+        """The same by group; empty groups for a client that is not told."""
+        groups = self.translated(target).groups()
+        return groups if self.is_told else {group: {} for group in groups}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,10 +117,10 @@ class _Files:
         return self._made[key]
 
 
-def _config(thread_count: int) -> dict[str, Any]:
+def _config(told: Mapping[str, Any]) -> dict[str, Any]:
     """As over TLS, where neither SDK hashes a body; and checksums only where S3 demands them."""
     return {
-        "max_pool_connections": thread_count,
+        **told,
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
         "s3": {"addressing_style": "path", "payload_signing_enabled": False},
@@ -112,16 +133,11 @@ def boto3(target: Target, files: _Files, job: Job) -> Report:
     from boto3.s3.transfer import TransferConfig
     from botocore.config import Config
 
-    answers, sources = _Answers(), files.of(job)
-    config = Config(**_config(job.thread_count + 1))
+    answers, sources, options = _Answers(), files.of(job), job.options("boto3")
+    config = Config(**_config(options["Config"]))
     client = sdk.client("s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config)
     client.meta.events.register("response-received.s3", answers)
-    transfer = TransferConfig(
-        max_concurrency=job.thread_count,
-        multipart_chunksize=job.part_size_bytes,
-        multipart_threshold=job.part_size_bytes + 1,
-        preferred_transfer_client="classic",
-    )
+    transfer = TransferConfig(**options["TransferConfig"])
 
     def send(file: Path) -> bool:
         try:
@@ -131,7 +147,7 @@ def boto3(target: Target, files: _Files, job: Job) -> Report:
         return True
 
     started = time.perf_counter()
-    with ThreadPoolExecutor(job.thread_count if job.object_count > 1 else 1) as threads:
+    with ThreadPoolExecutor(min(len(sources), options[APPLICATION].get("object_concurrency", 10))) as threads:
         arrived_count = sum(threads.map(send, sources))
     return Report(
         duration_seconds=time.perf_counter() - started,
@@ -141,7 +157,7 @@ def boto3(target: Target, files: _Files, job: Job) -> Report:
 
 
 def aiobotocore(target: Target, files: _Files, job: Job) -> Report:
-    """As asyncio applications write it: a semaphore around parts or objects."""
+    """As asyncio applications write it: a semaphore around parts or objects; untold, with the numbers of boto3."""
     return asyncio.run(_upload_with_aiobotocore(target, files, job))
 
 
@@ -151,20 +167,23 @@ async def _upload_with_aiobotocore(target: Target, files: _Files, job: Job) -> R
     from botocore.exceptions import BotoCoreError, ClientError
 
     answers, bodies = _Answers(), [(file.name, file.read_bytes()) for file in files.of(job)]
-    room = asyncio.Semaphore(job.thread_count)
+    options = job.options("aiobotocore")
+    told = options[APPLICATION] or _UNTOLD
+    room = asyncio.Semaphore(told["object_concurrency"] * told["part_concurrency"])
     opening = AioSession().create_client(
         "s3",
         region_name=target.region,
         endpoint_url=target.endpoint_url,
-        config=AioConfig(**_config(job.thread_count)),
+        config=AioConfig(**_config(options["AioConfig"])),
     )
     async with opening as client:
         client.meta.events.register("response-received.s3", answers)
 
         async def send(key: str, body: bytes) -> bool:
             try:
-                if job.part_count > 1:
-                    await _send_parts(client, {"Bucket": target.bucket, "Key": key}, body, job, room)
+                if len(body) >= told["multipart_threshold_bytes"]:
+                    place = {"Bucket": target.bucket, "Key": key}
+                    await _send_parts(client, place, body, told["part_size_bytes"], room)
                 else:
                     async with room:
                         await client.put_object(Bucket=target.bucket, Key=key, Body=io.BytesIO(body))
@@ -183,9 +202,8 @@ async def _upload_with_aiobotocore(target: Target, files: _Files, job: Job) -> R
 
 
 async def _send_parts(
-    client: Any, place: Mapping[str, str], body: bytes, job: Job, room: asyncio.Semaphore
+    client: Any, place: Mapping[str, str], body: bytes, size: int, room: asyncio.Semaphore
 ) -> None:
-    size = job.part_size_bytes
     upload = {**place, "UploadId": (await client.create_multipart_upload(**place))["UploadId"]}
 
     async def send(number: int, start: int) -> dict[str, Any]:
@@ -200,30 +218,85 @@ async def _send_parts(
 
 
 def s5cmd(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each upload; workers are files at a time, concurrency is parts at a time, parts are whole MiB."""
-    sources = files.of(job)
+    """A program for each upload."""
+    url = ["--endpoint-url", target.endpoint_url]
     command = [
-        *(target.program or "s5cmd", "--log", "debug", "--endpoint-url", target.endpoint_url),
-        *("--numworkers", str(job.thread_count if job.object_count > 1 else 1)),
-        *("cp", "--concurrency", str(job.thread_count if job.object_count == 1 else 1)),
-        *("--part-size", str(max(5, ceil(job.part_size_bytes / MiB)))),
-        *(f"{sources[0].parent}/*", f"s3://{target.bucket}/"),
+        "s5cmd",
+        "--log",
+        "debug",
+        *url,
+        "cp",
+        f"{files.of(job)[0].parent}/*",
+        f"s3://{target.bucket}/",
     ]
+    return _run(target, command, job, {})
+
+
+def rclone(target: Target, files: _Files, job: Job) -> Report:
+    """A program for each upload, told by its environment; the remote is on its command line."""
+    there = (
+        f":s3,provider=Other,env_auth,endpoint='{target.endpoint_url}',region={target.region}:{target.bucket}"
+    )
+    fixed = ["--config", os.devnull, "--s3-no-check-bucket", "--ignore-times", "-vv"]
+    return _run(target, ["rclone", "copy", *fixed, str(files.of(job)[0].parent), there], job, {})
+
+
+def aws(target: Target, files: _Files, job: Job) -> Report:
+    """A program for each upload, with a configuration of its own."""
+    configuration = target.folder / "aws-config"
+    configuration.write_text("")
+    url = ["--endpoint-url", target.endpoint_url]
+    source = f"{files.of(job)[0].parent}/"
+    command = ["aws", *url, "s3", "cp", "--recursive", "--only-show-errors", source, f"s3://{target.bucket}/"]
+    return _run(target, command, job, {"AWS_CONFIG_FILE": str(configuration)})
+
+
+def _run(target: Target, command: list[str], job: Job, environment: Mapping[str, str]) -> Report:
+    """Time a program from its start to its end; when told, it is changed as `penstock exec` changes it."""
+    program, environment = launch.PROGRAMS[command[0]], dict(environment)
+    verb = program.verb_at(command)
+    if job.is_told and verb is not None:
+        changed = program.apply(command, verb, environment, job.translated(program.target))
+        command = list(changed.command)
+        environment |= changed.environment
+        if changed.aws_settings:
+            text = launch.with_aws_settings("", "default", changed.aws_settings)
+            Path(environment["AWS_CONFIG_FILE"]).write_text(text)
     started = time.perf_counter()
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [target.program or command[0], *command[1:]],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     seconds = time.perf_counter() - started
-    failed_count = sum(line.startswith("ERROR") for line in ended.stderr.splitlines())
+    said = (ended.stdout + ended.stderr).splitlines()
+    failed_count = sum(line.startswith("ERROR") or "upload failed" in line for line in said)
     return Report(
         duration_seconds=seconds,
-        throttled_count=ended.stdout.count("retryable error: SlowDown"),  # which it says on that level alone
-        failed_count=max(failed_count, int(ended.returncode != 0)),
+        throttled_count=sum("SlowDown" in line and any(word in line for word in _RETRIES) for line in said),
+        failed_count=min(max(failed_count, 1), job.object_count) if ended.returncode != 0 else 0,
     )
 
+
+_RETRIES = ("retryable error", "pacer: low level retry")
+"""In the words of s5cmd and rclone; the AWS CLI does not tell."""
+
+_UNTOLD = {
+    "object_concurrency": 1,
+    "part_concurrency": 10,
+    "part_size_bytes": 8 * MiB,
+    "multipart_threshold_bytes": 8 * MiB,
+}
+"""What boto3 does by itself, for the one client that has no transfer manager."""
 
 CLIENTS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
     "boto3": boto3,
     "aiobotocore": aiobotocore,
     "s5cmd": s5cmd,
+    "rclone": rclone,
+    "aws": aws,
 }
 
 
@@ -235,7 +308,7 @@ def main() -> int:
     parser.add_argument("--region", required=True)
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--folder", type=Path, required=True, help="an empty one, for the files to upload")
-    parser.add_argument("--program", default="", help="where s5cmd is, when it is not on the path")
+    parser.add_argument("--program", default="", help="where the program is, when it is not on the path")
     parsed = vars(parser.parse_args())
     upload, target = CLIENTS[parsed.pop("client")], Target(**parsed)
     files = _Files(target.folder)

@@ -36,7 +36,7 @@ from penstock.lab.worlds import NEAR, World
 from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadSetting
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import GiB, KiB, MiB
-from penstock.vocabulary import UNKNOWN, Context, Observation, Origin, Place
+from penstock.vocabulary import UNKNOWN, Context, Observation, Place
 from tests.real import provision, servers
 
 RESULTS = Path(__file__).parent / "results"
@@ -169,6 +169,10 @@ CLIENTS: Mapping[str, Defaults] = {
 }
 
 
+PROGRAMS = {"s5cmd": provision.s5cmd, "rclone": provision.rclone, "aws": provision.aws_cli}
+"""Clients that are programs, and where each is built."""
+
+
 class NotMeasuredError(RuntimeError):
     """A bound was met or a client failed; the message says which."""
 
@@ -213,9 +217,9 @@ class Client:
         self._jobs = cast("IO[bytes]", self._process.stdin)
         self._reports = cast("IO[bytes]", self._process.stdout)
 
-    def upload(self, setting: S3UploadSetting) -> Observation[S3UploadSetting]:
-        """Upload once. Raises NotMeasuredError."""
-        job = self.link.job(setting)
+    def upload(self, setting: S3UploadSetting, *, is_told: bool = True) -> Observation[S3UploadSetting]:
+        """Upload once; when not told, the setting is only noted. Raises NotMeasuredError."""
+        job = msgspec.structs.replace(self.link.job(setting), is_told=is_told)
         self._purse.spend(job.transferred_bytes)
         self.sent_bytes += job.transferred_bytes
         if self.link.truth.prefix_request_rate_per_second is not None:
@@ -232,8 +236,7 @@ class Client:
             request_count=job.part_count * job.object_count + report.throttled_count,
             throttled_count=report.throttled_count,
             failed_count=report.failed_count,
-            origin=Origin.APPLICATION,
-            # Not its name: the model would take another client's figures to be off by a common factor.
+            # A probe without the client's name: the optimizer chose it, and it is this client that it is about.
         )
 
     def close(self) -> None:
@@ -384,9 +387,9 @@ def _client(name: str, link: ShapedLink, end: _End, purse: Purse) -> Client:
     folder.mkdir()
     command = [sys.executable, "-m", "bench.real_clients", name, "--endpoint-url", end.url]
     command += ["--region", servers.REGION, "--bucket", BUCKET, "--folder", str(folder)]
-    if name == "s5cmd":
+    if name in PROGRAMS:
         try:
-            command += ["--program", str(provision.s5cmd())]
+            command += ["--program", str(PROGRAMS[name]())]
         except (provision.ToolMissingError, provision.BuildError) as trouble:
             raise NotMeasuredError(str(trouble)) from trouble
     return Client(name, link, command, log=end.directory / f"{name}.log", purse=purse)

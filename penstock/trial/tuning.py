@@ -26,7 +26,6 @@ from penstock.vocabulary import (
     Cost,
     Demand,
     Observation,
-    Origin,
     Place,
     ProbePlan,
     Recommendation,
@@ -217,9 +216,8 @@ def _observation(
         request_count=ceil(transferred_bytes / setting.part_size_bytes) + report.throttled_count,
         throttled_count=report.throttled_count,
         failed_count=report.failed_count,
-        origin=Origin.APPLICATION,
-        # The name of the client stays that of the reference: a fit predicts for the reference client and takes any
-        # other to be off by a factor, but here the client that is measured is the one that is advised.
+        # Origin and client stay those of a probe: what was run here is an own measurement, and a fit predicts for the
+        # client that probes, which here is the one that is advised.
     )
 
 

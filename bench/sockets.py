@@ -10,9 +10,7 @@ service gets from Python". Watchers are read by one process over epoll.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import dataclasses
 import json
 import multiprocessing
 import os
@@ -22,16 +20,14 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import IO, Any, cast
 
+from bench.advice_server import advice_server
 from penstock.client.advice import Advice, Adviser
 from penstock.client.connection import Connections
 from penstock.units import GiB, KiB
@@ -73,7 +69,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
     """Measure, print the table, keep the figures under `results/`."""
     with tempfile.TemporaryDirectory(dir=_MEMORY) as name, contextlib.ExitStack() as processes:
         folder = Path(name)
-        server = processes.enter_context(_server(folder))
+        server = processes.enter_context(advice_server(folder))
         redis_path = processes.enter_context(_redis(folder))
         latencies = measured(_calls(folder, redis_path), rounds=_ROUND_COUNT[long])
         rates = {
@@ -233,19 +229,7 @@ def _allow_open_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
-# --- The two servers
-
-
-@contextlib.contextmanager
-def _server(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "bench.sockets", str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            if cast("IO[str]", process.stdout).readline() != "ready\n":
-                raise RuntimeError("the server did not start; its message is above")
-            yield process
-        finally:
-            process.terminate()
+# --- Redis
 
 
 @contextlib.contextmanager
@@ -284,74 +268,6 @@ def _redis_client(path: str) -> Any:  # redis-py's types are not followed here
     import redis
 
     return redis.Redis(unix_socket_path=path)
-
-
-def _serve(folder: Path) -> None:
-    import uvloop
-
-    uvloop.run(_serving(folder))
-
-
-async def _serving(folder: Path) -> None:
-    """Serve prior advice; publish anew for each line on standard input, and say when."""
-    from penstock.clock import SystemClock
-    from penstock.daemon.advisory import Advisory
-    from penstock.daemon.api import Api
-    from penstock.daemon.board import Board
-    from penstock.daemon.listener import ConnectionLimits, open_socket, serving
-    from penstock.daemon.services import SERVICES
-    from penstock.vocabulary import Context, Place
-
-    home = Place(operation="", region="eu-west-1", instance_type="m7i.large")
-    places = {operation: dataclasses.replace(home, operation=operation) for operation in SERVICES}
-    contexts = [
-        Context(place=places[operation], payload_size_bytes=size)
-        for operation, service in SERVICES.items()
-        for size in service.payload_ladder_bytes
-    ]
-    board = Board(
-        SERVICES,
-        contexts,
-        limits={},
-        region=home.region,
-        instance_type=home.instance_type,
-        validity_seconds=86400.0,
-    )
-    now = datetime.now(UTC)
-    for operation, service in SERVICES.items():
-        await board.post(service.model.fit(places[operation], [], prior=None, seed=1), now)
-    idle: Any = SimpleNamespace(
-        contexts=()
-    )  # a conductor that probes nothing; the rest is not asked for here
-    nothing: Any = None
-    advisory = Advisory(
-        services=SERVICES,
-        board=board,
-        conductor=idle,
-        store=nothing,
-        clock=SystemClock(),
-        home=home,
-        started_at=now,
-        reload=nothing,
-    )
-    limits = ConnectionLimits()
-    api = Api(advisory, clock=SystemClock(), limits=limits, snapshot_path=folder / "recommendations.json")
-    listening = open_socket(folder / "penstock.sock")
-    async with serving(api.application(), listening, limits, api.answers):
-        _say("ready")
-        commands = asyncio.StreamReader()
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
-        while await commands.readline():
-            board.generation += 1
-            began = time.perf_counter()
-            api.publish()
-            _say(repr(began))
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 # --- The verdict
@@ -400,7 +316,3 @@ def _print(
     for name, row in verdict.items():
         met = "met" if row["is_met"] else "MISSED"
         print(f"{name}: {row['reached']:.3g} (at most {row['target_max']:.3g}): {met}")
-
-
-if __name__ == "__main__":
-    _serve(Path(sys.argv[1]))

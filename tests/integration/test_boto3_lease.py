@@ -1,0 +1,102 @@
+"""A real boto3 transfer keeps to a share that changes while it is under way."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import boto3_lease
+from penstock.client.advice import Advice, default_advice
+from penstock.client.lease import Share
+from penstock.lab.worlds import DEMO
+from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from penstock.units import MiB
+
+
+class AShare(Share):
+    """A lease of that many threads."""
+
+    def __init__(self, thread_count: int) -> None:
+        self.become(thread_count)
+
+    def become(self, thread_count: int) -> None:
+        """As if others had come or gone."""
+        document = dict(default_advice("s3_upload", MiB, "a test").document)
+        self.advice = Advice(
+            document | {"setting": {"thread_count": thread_count, "part_size_bytes": 5 * MiB}}
+        )
+
+
+def test_no_more_are_let_through_than_the_share_has_threads() -> None:
+    """Who waits is let through when another is done, or when the share grows; who asks twice is let through at once."""
+    share = AShare(2)
+    turns = boto3_lease.Turns(share)
+    let_through, done = threading.Semaphore(0), threading.Event()
+
+    def request() -> None:
+        turns.take()
+        turns.take()
+        let_through.release()
+        done.wait(20)
+        turns.give_back()
+        turns.give_back()
+
+    threads = [threading.Thread(target=request) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for _ in range(2):
+        assert let_through.acquire(timeout=10)
+    assert turns.held_count == 2
+    share.become(4)
+    for _ in range(2):
+        assert let_through.acquire(timeout=10)
+    assert turns.held_count == 4
+    done.set()
+    for thread in threads:
+        thread.join(20)
+    assert turns.held_count == 0
+
+
+@pytest.fixture
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of the lab's S3, behind a link that takes a moment for each part."""
+    boto3 = pytest.importorskip("boto3")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    link = dataclasses.replace(
+        DEMO.link,
+        round_trip_seconds=0.01,
+        host_rate_bytes_per_second=4e8,
+        connection_rate_bytes_per_second=4e7,
+    )
+    with lab_endpoint("s3", dataclasses.replace(DEMO, link=link), tmp_path) as endpoint_url:
+        client = boto3.client("s3", endpoint_url=endpoint_url, region_name="eu-west-1")
+        client.create_bucket(Bucket="bucket")
+        yield client
+        client.close()
+
+
+def test_a_transfer_follows_its_share(s3: Any, tmp_path: Path) -> None:
+    """Eight threads of boto3 send two parts at a time, and six from the moment that the share is six."""
+    from boto3.s3.transfer import TransferConfig
+
+    share, most = AShare(2), []
+    turns = boto3_lease.follow(s3, share)
+
+    def note(**_: object) -> None:
+        most.append(turns.held_count)
+        if len(most) == 8:
+            share.become(6)
+
+    s3.meta.events.register("before-send.s3.UploadPart", note)
+    (tmp_path / "object").write_bytes(bytes(120 * MiB))
+    config = TransferConfig(max_concurrency=8, multipart_chunksize=5 * MiB, multipart_threshold=5 * MiB)
+    s3.upload_file(str(tmp_path / "object"), "bucket", "key", Config=config)
+    assert len(most) == 24
+    assert max(most[:8]) == 2
+    assert 2 < max(most) <= 6
+    assert turns.held_count == 0

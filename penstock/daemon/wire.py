@@ -384,7 +384,7 @@ class _Report(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=T
 
 class _ClaimTerms(msgspec.Struct, kw_only=True, frozen=True):
     weight: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
-    resource: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    resource: Annotated[str, msgspec.Meta(max_length=256, pattern=r"^[ -~]*$")] = ""
     client: _ReportedName = UNKNOWN
 
 

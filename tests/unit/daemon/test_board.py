@@ -8,7 +8,7 @@ from penstock.daemon.services import SERVICES
 from penstock.models.model import Fit
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Context, Demand
-from tests.factories import CONTEXT, NOON, PLACE, a_fit, an_observation
+from tests.factories import CONTEXT, NOON, PLACE, SETTING, a_fit, an_observation
 
 MODEL = SERVICES["s3_upload"].model
 VALIDITY_SECONDS = 3600.0
@@ -147,3 +147,18 @@ def test_a_fit_of_another_version_is_left_alone() -> None:
         board.restore([dataclasses.replace(fit, state=state)], [], NOON)
         assert board.fits() == []
         assert board.recommend(CONTEXT, Demand(), NOON).basis is Basis.DEFAULT
+
+
+async def test_any_setting_can_be_assessed() -> None:
+    """What was chosen elsewhere is told what to expect, from the fit that stands; without one, nothing is expected."""
+    board, few = a_board(), dataclasses.replace(SETTING, thread_count=2)
+    assert board.assess(CONTEXT, Demand(), few, NOON).prediction == {}
+    for count in (3, 6):
+        await board.post(a_learned_fit(count), NOON)
+        assessed = board.assess(CONTEXT, Demand(), few, NOON)
+        assert (assessed.setting, assessed.observation_count) == (few, count)
+        more = board.assess(CONTEXT, Demand(), SETTING, NOON)
+        assert (
+            assessed.prediction["throughput_bytes_per_second"].expected
+            < more.prediction["throughput_bytes_per_second"].expected
+        )

@@ -17,7 +17,7 @@ from penstock.daemon.config import Configuration
 from penstock.daemon.services import SERVICES
 from penstock.daemon.store import AsyncStore, Store
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.models.model import PerformanceModel
+from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer.deliberation import Conclusion, Question
 from penstock.units import GiB
 from penstock.vocabulary import Cost, Outcome, Place, ProbePlan, Reason
@@ -34,6 +34,7 @@ class CannedThinker:
     def __init__(self) -> None:
         self.asked: list[Place] = []
         self.trouble: Exception | None = None
+        self._fits: dict[Place, Fit] = {}
 
     async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
         self.asked.append(question.place)
@@ -44,7 +45,9 @@ class CannedThinker:
             plan = ProbePlan(
                 context=question.next_context, setting=SETTING, reason=Reason.EXPLORE, cost_max=PLAN_COST
             )
-        return Conclusion(fit=model.fit(question.place, (), prior=None, seed=1), plan=plan)
+        if question.place not in self._fits:
+            self._fits[question.place] = model.fit(question.place, (), prior=None, seed=1)
+        return Conclusion(fit=self._fits[question.place], plan=plan)
 
     def rest(self) -> None:
         pass

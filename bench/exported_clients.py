@@ -37,8 +37,9 @@ from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadSetting
 from penstock.units import GiB, MiB
 
 SHARE_OF_BEST_MIN = 0.9
-SECONDS_MAX = {False: 360.0, True: 1500.0}  # by form: short, long
+SECONDS_MAX = {False: 500.0, True: 1500.0}  # by form: short, long
 ROUND_COUNT = {False: 2, True: 4}
+PROBE_COUNT = 6
 FINALIST_COUNT = 2  # of the grid
 LONG_SECONDS = 10.0
 _BYTES_MAX = 40 * GiB
@@ -118,7 +119,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
         _end_of(LINK, Path(folder)) as end,
     ):
         with contextlib.closing(_client("boto3", LINK, end, purse)) as teacher:
-            advised = _tune(teacher, LINK)[1]
+            advised = _tune(teacher, LINK, PROBE_COUNT)[1]
         (end.directory / "boto3-files").rename(end.directory / "teacher-files")
         for name in CLIENTS:
             try:

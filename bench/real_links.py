@@ -401,7 +401,9 @@ class _Effort:
     seconds: float  # of uploads
 
 
-def _tune(client: Client, link: ShapedLink) -> tuple[PenstockTuner, S3UploadSetting, _Effort]:
+def _tune(
+    client: Client, link: ShapedLink, probe_count: int = PROBE_COUNT
+) -> tuple[PenstockTuner, S3UploadSetting, _Effort]:
     """The advice after a few uploads, each chosen after the one before it."""
     limits = Limits(
         object_size_bytes=link.object_size_bytes,
@@ -412,7 +414,7 @@ def _tune(client: Client, link: ShapedLink) -> tuple[PenstockTuner, S3UploadSett
     tuner, seconds, before = PenstockTuner(link.context, limits), 0.0, client.sent_bytes
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The objective has been evaluated")  # scikit-optimize
-        for _ in range(PROBE_COUNT):
+        for _ in range(probe_count):
             observation = client.upload(_told(client.name, tuner.ask(_SEED)))
             seconds += observation.duration_seconds
             tuner.tell(observation)

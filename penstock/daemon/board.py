@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from penstock.daemon.services import Service
@@ -52,6 +53,7 @@ class Board:
         self._services = services
         self._limits = limits
         self._standing_contexts = tuple(standing_contexts)
+        self._standing_keys = frozenset((context, Demand()) for context in self._standing_contexts)
         self._region = region
         self._instance_type = instance_type
         self._validity_seconds = validity_seconds
@@ -175,12 +177,17 @@ class Board:
     def _remember(self, key: Key, answer: Recommendation[Any], *, is_fitted: bool) -> None:
         if not is_fitted:  # costs nothing to work out again, and its date is the asking's
             return
-        while len(self._answers) >= _ANSWER_COUNT_MAX:
-            del self._answers[next(iter(self._answers))]
-        while len(self._previous) >= _ANSWER_COUNT_MAX:
-            del self._previous[next(iter(self._previous))]
-        self._answers[key] = answer
-        self._previous[key] = answer
+        for remembered in (self._answers, self._previous):
+            if key not in remembered and key not in self._standing_keys:
+                self._make_room(remembered)
+            remembered[key] = answer
+
+    def _make_room(self, remembered: dict[Key, Recommendation[Any]]) -> None:
+        """Forget the oldest answers to questions; no question displaces what stands."""
+        excess = len(remembered) + 1 - _ANSWER_COUNT_MAX - len(self._standing_keys)
+        asked = (key for key in remembered if key not in self._standing_keys)
+        for key in list(islice(asked, max(0, excess))):
+            del remembered[key]
 
 
 def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:

@@ -3,6 +3,9 @@
 import dataclasses
 from datetime import timedelta
 
+import pytest
+
+from penstock.daemon import board as board_module
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.services import SERVICES
 from penstock.models.model import Fit
@@ -84,6 +87,20 @@ async def test_any_size_is_answered_from_the_same_fit() -> None:
     advice = board.recommend(dataclasses.replace(CONTEXT, payload_size_bytes=777 * MiB), Demand(), NOON)
 
     assert advice.basis is Basis.MODEL
+
+
+async def test_no_number_of_odd_questions_displaces_what_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standing advice is the very same answer afterwards; what was asked is forgotten, oldest first."""
+    monkeypatch.setattr(board_module, "_ANSWER_COUNT_MAX", 8)
+    board = a_board()
+    await board.post(a_learned_fit(), NOON)
+    (standing,) = board.standing(NOON).recommendations
+    asked = [board.recommend(CONTEXT, Demand(work_seconds=float(n + 1)), NOON) for n in range(20)]
+    assert board.standing(NOON).recommendations[0] is standing
+    assert board.recommend(CONTEXT, Demand(work_seconds=20.0), NOON) is asked[-1]
+    assert board.recommend(CONTEXT, Demand(work_seconds=1.0), NOON) is not asked[0]
+    assert len(board._answers) <= 8 + 1
+    assert len(board._previous) <= 8 + 1
 
 
 async def test_nothing_beyond_the_operators_limits_is_advised() -> None:

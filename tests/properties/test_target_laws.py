@@ -16,6 +16,7 @@ from penstock.client.targets.advised import (
 )
 from penstock.client.targets.engines import DUCKDB_FILE_BYTES_MAX
 from penstock.client.targets.java import INT_MAX
+from penstock.client.targets.launch import PROGRAMS
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import translate
 from penstock.units import GiB, MiB
@@ -146,3 +147,40 @@ def test_consumers_hold_no_more_than_the_window(
     assert 0 <= consumer["waitTimeSeconds"] <= 20
     assert 1 <= consumer["visibilityTimeout"] <= 43_200
     assert delivery_of(document).connection_pool_count >= sum(threads)
+
+
+@given(
+    name=st.sampled_from(["s5cmd", "mount-s3", "rclone"]),
+    given_flags=st.lists(
+        st.sampled_from(
+            [
+                "--numworkers",
+                "--concurrency",
+                "--part-size",
+                "--transfers",
+                "--s3-chunk-size",
+                "--write-part-size",
+            ]
+        ),
+        unique=True,
+    ),
+    is_joined=st.booleans(),
+    document=documents,
+)
+def test_what_the_user_said_stays_and_is_said_once(
+    name: str, given_flags: list[str], is_joined: bool, document: dict[str, Any]
+) -> None:
+    """His words are all there in their order, and no option that he gave is given again."""
+    words = {flag: [f"{flag}=7"] if is_joined else [flag, "7"] for flag in given_flags}
+    before = words.pop("--numworkers", [])
+    behind = [word for pair in words.values() for word in pair]
+    command = [name, *before, "cp" if name == "s5cmd" else "copy", *behind, "big", "s3://b/"]
+    program = PROGRAMS[name]
+    verb = program.verb_at(command)
+    assert verb is not None
+    launch = program.apply(command, verb, {}, translate(TARGETS[program.target], document))
+    rest = iter(launch.command)
+    assert all(word in rest for word in command)  # each after the one before
+    for flag in given_flags:
+        assert sum(word.partition("=")[0] == flag for word in launch.command) == 1
+        assert "RCLONE_" + flag.lstrip("-").upper().replace("-", "_") not in launch.environment

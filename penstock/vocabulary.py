@@ -237,6 +237,7 @@ class Demand:
     thread_count_max: int | None = None
     object_count: int = 1  # S3: how many objects move at a time
     message_rate_per_second: float | None = None  # SQS: the load to carry; None is "as much as can be had"
+    message_group_count: int | None = None  # SQS FIFO: groups in use; None is enough not to matter
     work_seconds: float = 0.0  # SQS: the consumer's own time for one message
     latency_objective_seconds: float | None = None  # SQS: send to receive, mean
     visibility_timeout_seconds: float | None = None  # SQS: None is what the probe found on its queue

@@ -35,6 +35,7 @@ _UPLOAD_ONLY = {
 _QUEUE_ONLY = {
     "message_size_bytes": "--message-size",
     "message_rate_per_second": "--rate",
+    "message_group_count": "--message-groups",
     "work_seconds": "--work-seconds",
     "latency_objective_seconds": "--latency-objective",
     "visibility_timeout_seconds": "--visibility-timeout",

@@ -79,6 +79,12 @@ def queue_demand_options(command: Command) -> Command:
                 help="Messages per second.",
             ),
             click.option(
+                "--message-groups",
+                "message_group_count",
+                type=click.IntRange(1),
+                help="Of a FIFO queue: how many are in use.",
+            ),
+            click.option(
                 "--work-seconds", "work_seconds", type=SECONDS, help="The consumer's own time, such as 20ms."
             ),
             click.option(

@@ -193,7 +193,7 @@ class SqsDeliverySection(Struct, frozen=True, kw_only=True, forbid_unknown_field
     usd_per_day: Usd = 0.03
     thread_count_max: ThreadCount = 64
     visibility_timeout_seconds: VisibilityTimeout = 30.0
-    service_class: Literal["standard"] = "standard"  # the probe makes no FIFO queue
+    service_class: Literal["standard", "fifo", "fifo-high-throughput"] = "standard"
 
 
 class ProbesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,11 +15,10 @@ from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs_delivery import (
     BATCH_MESSAGE_COUNT_MAX,
     BATCH_SIZE_BYTES_MAX,
-    BILLED_CHUNK_BYTES,
-    USD_PER_REQUEST,
     SqsDeliveryModel,
     SqsDeliverySetting,
 )
+from penstock.models.sqs_queue_class import BILLED_CHUNK_BYTES, queue_class
 from penstock.probes import upload_workers
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
 from penstock.probes.probe import Journal, Probe, inconclusive
@@ -147,6 +146,7 @@ async def _sqs_delivery_probe(equipment: Equipment) -> Probe[SqsDeliverySetting]
         clock=equipment.clock,
         journal=equipment.journal,
         queue_name=f"{section.queue_name_prefix}-{equipment.host_name}",
+        service_class=section.service_class,
         visibility_timeout_seconds=int(section.visibility_timeout_seconds),
         loop_tick_seconds=equipment.loop_tick_seconds,
     )
@@ -190,7 +190,7 @@ def _sqs_delivery_plan(configuration: Configuration) -> Plan:
 def _usd_per_request_max(section: SqsDeliverySection) -> float:
     """Of a full batch of the largest messages, at list price."""
     size_bytes = min(BATCH_MESSAGE_COUNT_MAX * max(section.message_size_bytes), BATCH_SIZE_BYTES_MAX)
-    return math.ceil(size_bytes / BILLED_CHUNK_BYTES) * USD_PER_REQUEST[section.service_class]
+    return math.ceil(size_bytes / BILLED_CHUNK_BYTES) * queue_class(section.service_class).usd_per_request
 
 
 SERVICES: Mapping[str, Service[Any]] = {

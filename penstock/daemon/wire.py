@@ -311,6 +311,7 @@ DEMAND_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
     "thread_count_max": _whole,
     "object_count": _whole,
     "message_rate_per_second": _number,
+    "message_group_count": _whole,
     "work_seconds": parse_seconds,
     "latency_objective_seconds": _positive_seconds,
     "visibility_timeout_seconds": _positive_seconds,

@@ -1,11 +1,14 @@
 """Knows what distinguishes the classes of SQS queues: price, quotas, and the order that message groups keep.
 
-A FIFO queue hands out the messages of a group in order, and none of them while another is in flight. With G groups,
-whose messages a receiver takes, works on and deletes b at a time, it carries at most
+A FIFO queue hands out the messages of a group in order, and none of them while another is in flight: from the middle
+of the receive, when the queue gives it away, to the middle of the delete. With G groups, whose messages are received,
+worked on and deleted b at a time, it carries at most
 
-    G b / (l_receive + b work + l_delete)
+    G b / (l_receive(b) - l_receive(0) / 2 + b work + l_delete(b) / 2)
 
-messages a second, whatever the threads; and no more than 10 G messages are ever received and not deleted. A message
+messages a second, whatever the threads (which is less than the 300 requests a second of a partition, in which a
+group lies, unless both requests take less than 3.3 ms); that takes a receiver that waits for each group beside the
+one that brings its messages. No more than 10 G messages are ever received and not deleted. A message
 that waits longer than the visibility timeout for its delete comes back, first in its group, and the delete by the
 expired handle is refused: the same loop as in a standard queue, with the group blocked meanwhile.
 
@@ -24,6 +27,7 @@ BILLED_CHUNK_BYTES = 64 * KiB
 DEDUPLICATION_SECONDS = 300.0  # a send that is repeated with its deduplication id within this stores nothing
 GROUP_RECEIVED_MESSAGE_COUNT_MAX = 10  # of one group at a time: those of one receive
 GROUP_LOAD_MAX = 0.7
+RECEIVERS_PER_GROUP_MAX = 2  # one brings messages, one waits for the next
 EVERYWHERE_ELSE = ""
 
 
@@ -36,7 +40,6 @@ class QueueClass:
     requests_per_second_max: Mapping[str, float] = field(
         default_factory=lambda: {EVERYWHERE_ELSE: math.inf}
     )  # of each action on one queue, by region
-    group_requests_per_second_max: float = math.inf  # of each action on one message group
     name_suffix: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)  # to create such a queue with
 
@@ -69,7 +72,6 @@ QUEUE_CLASSES: Mapping[str, QueueClass] = {
         usd_per_request=0.50e-6,
         keeps_order=True,
         requests_per_second_max=_HIGH_THROUGHPUT,
-        group_requests_per_second_max=300.0,  # a group lies in one partition
         name_suffix=".fifo",
         attributes=_FIFO | {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"},
     ),
@@ -86,14 +88,16 @@ def usd_per_request_of(queue_name: str) -> float:
     return QUEUE_CLASSES["fifo" if queue_name.endswith(".fifo") else "standard"].usd_per_request
 
 
-def request_rate_max_per_second(
-    service_class: str, region: str, *, message_group_count: int | None = None
-) -> float:
+def request_rate_max_per_second(service_class: str, region: str = EVERYWHERE_ELSE) -> float:
     """Requests a second that the quota allows for each action; inf where there is none."""
-    row = queue_class(service_class)
-    quota = row.requests_per_second_max.get(region, row.requests_per_second_max[EVERYWHERE_ELSE])
-    groups = math.inf if message_group_count is None else float(message_group_count)
-    return min(quota, groups * row.group_requests_per_second_max)
+    quotas = queue_class(service_class).requests_per_second_max
+    return quotas.get(region, quotas[EVERYWHERE_ELSE])
+
+
+def ordered_group_count(service_class: str, message_group_count: int | None) -> float:
+    """The groups whose order bounds the rate; inf where there is no order to keep, or groups enough."""
+    is_bound = message_group_count is not None and queue_class(service_class).keeps_order
+    return float(message_group_count) if is_bound and message_group_count is not None else math.inf
 
 
 def message_group_count_min(message_rate_per_second: float, batch: float, held_seconds: float) -> int:

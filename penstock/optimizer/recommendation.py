@@ -188,6 +188,7 @@ _LIMITS = {
     "host-ceiling": "the host's network is full",
     "request-rate": "the service's request rate is reached",
     "client-cpu": "the client's CPU is the limit",
+    "message-groups": "each message group has one receiver at a time, and there are few",
     "memory": "memory is the limit",
     "demand": "this carries what was asked for",
 }

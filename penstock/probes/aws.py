@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import hashlib
 import io
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -290,13 +291,20 @@ class AwsMessageQueues:
             answer = await self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
         return dict(answer.get("Attributes", {}))
 
-    async def send(self, url: str, bodies: Sequence[str]) -> int:
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         """How many messages the service accepted."""
+        messages = [{"MessageBody": body} for body in bodies]
+        if group_ids:
+            messages = [
+                message
+                | {"MessageGroupId": group_id, "MessageDeduplicationId": _digest(message["MessageBody"])}
+                for message, group_id in zip(messages, group_ids, strict=True)
+            ]
         with _told("sending to the queue"):
-            if len(bodies) == 1:
-                await self._client.send_message(QueueUrl=url, MessageBody=bodies[0])
+            if len(messages) == 1:
+                await self._client.send_message(QueueUrl=url, **messages[0])
                 return 1
-            entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(bodies)]
+            entries = [{"Id": str(index), **message} for index, message in enumerate(messages)]
             answer = await self._client.send_message_batch(QueueUrl=url, Entries=entries)
         return _accepted_count(answer, "sending to the queue")
 
@@ -467,6 +475,11 @@ def _connection_trouble(error: botocore_errors.EndpointConnectionError) -> str:
         return f"{host} closed the connection before the answer"
     sentence = _CONNECTION_TROUBLES.get(getattr(cause, "errno", None))
     return sentence.format(host=host) if sentence else f"no connection to {host} ({_one_line(cause)})"
+
+
+def _digest(body: str) -> str:
+    """What tells a message from another, within the 128 characters that SQS takes."""
+    return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
 
 
 def _accepted_count(answer: Mapping[str, Any], doing: str) -> int:

@@ -109,8 +109,11 @@ class MessageQueues(Protocol):
 
     async def queue_attributes(self, url: str) -> dict[str, str]: ...
 
-    async def send(self, url: str, bodies: Sequence[str]) -> int:
-        """One message goes by SendMessage, more by SendMessageBatch; how many the service accepted."""
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
+        """One message goes by SendMessage, more by SendMessageBatch; how many the service accepted.
+
+        A FIFO queue needs the group of each; the same body again is then the same message.
+        """
         ...
 
     async def receive(

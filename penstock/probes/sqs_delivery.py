@@ -39,7 +39,8 @@ from datetime import datetime
 from typing import TypeVar
 
 from penstock.clock import Clock
-from penstock.models.sqs_delivery import BILLED_CHUNK_BYTES, SqsDeliverySetting
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.sqs_queue_class import BILLED_CHUNK_BYTES, queue_class
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, LatencySummary, effort_of_block, summarize
 from penstock.probes.outside import (
@@ -68,6 +69,7 @@ REQUEST_COUNT_MIN = 10  # to make the queue under a second name, and to move one
 IDLE_BATCHES = (1, 2, 5, 10)
 IDLE_TIME_FRACTION = 0.1  # of the plan's time and requests: for requests one after another
 IDLE_ROUND_COUNT_MAX = 4
+GROUP_COUNT = 4096  # of a FIFO queue: more than are ever in flight; what fewer cost is known from theory
 WARM_UP_COUNT_MAX = 64
 WARM_UP_FRACTION = 0.1  # of the plan's requests
 FAILURE_COUNT_MAX = 8
@@ -75,7 +77,6 @@ THROTTLE_PAUSE_SECONDS = 0.1  # after the first trouble in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
 CLOSE_SECONDS_MAX = 10.0  # for removing the queue: whoever stops or reloads the daemon waits for it
 GOODPUT_DELETION_COUNT_MIN = 8  # requests; fewer say nothing about a rate
-_IDLE_RUN_ID = "0" * 12  # of messages that are not of the run: whoever receives one late deletes it uncounted
 _BODY_FIELDS_BYTES = 37  # run (12), sequence (8), microseconds (15) and two colons
 
 ResultT = TypeVar("ResultT")
@@ -93,12 +94,20 @@ class SqsDeliveryProbe:
         journal: Journal,
         *,
         queue_name: str,
+        service_class: str = "standard",
         visibility_timeout_seconds: int = VISIBILITY_TIMEOUT_SECONDS,
         loop_tick_seconds: float = LOOP_TICK_SECONDS,
     ) -> None:
         self._clock = clock
         self._queues = queues
-        self._own_queue = _OwnQueue(queues, journal, queue_name, _attributes(visibility_timeout_seconds))
+        self._class = queue_class(service_class)
+        self._own_queue = _OwnQueue(
+            queues,
+            journal,
+            queue_name,
+            suffix=self._class.name_suffix,
+            attributes={**_attributes(visibility_timeout_seconds), **self._class.attributes},
+        )
         self._loop_tick_seconds = loop_tick_seconds
         self._ended_seconds = -math.inf  # of the last run: its connections are open for a while
         self.used = Cost()
@@ -131,6 +140,7 @@ class SqsDeliveryProbe:
             url,
             plan,
             attributes,
+            group_count=GROUP_COUNT if self._class.keeps_order else 0,
             asked_count=asked.request_count,
             seconds_max=deadline_seconds - self._clock.monotonic_seconds(),
             is_cold=self._clock.monotonic_seconds() - self._ended_seconds > CONNECTION_IDLE_SECONDS_MAX,
@@ -153,11 +163,18 @@ class _OwnQueue:
     """The probe's queue: found or made once, and removed only when the journal knows it as ours."""
 
     def __init__(
-        self, queues: MessageQueues, journal: Journal, name: str, attributes: Mapping[str, str]
+        self,
+        queues: MessageQueues,
+        journal: Journal,
+        name: str,
+        *,
+        suffix: str,
+        attributes: Mapping[str, str],
     ) -> None:
         self._queues = queues
         self._journal = journal
         self._name = name
+        self._suffix = suffix
         self._attributes = attributes
         self._url: str | None = None
         self._leftover: Leftover | None = None
@@ -200,10 +217,11 @@ class _OwnQueue:
     async def _find_or_create_any(self, region: str) -> str:
         if self._url is None:
             try:
-                self._url = await self._find_or_create(self._name, region)
+                self._url = await self._find_or_create(self._name + self._suffix, region)
             except Refused:
                 # A name cannot be used again for 60 s after its deletion.
-                self._url = await self._find_or_create(f"{self._name}-{uuid.uuid4().hex[:8]}", region)
+                unused_name = f"{self._name}-{uuid.uuid4().hex[:8]}{self._suffix}"
+                self._url = await self._find_or_create(unused_name, region)
         return self._url
 
     async def _find_or_create(self, name: str, region: str) -> str:
@@ -298,6 +316,7 @@ class _Delivery:
         plan: ProbePlan[SqsDeliverySetting],
         attributes: Mapping[str, str],
         *,
+        group_count: int,
         asked_count: int,
         seconds_max: float,
         is_cold: bool,
@@ -307,10 +326,12 @@ class _Delivery:
         self._url = url
         self._plan = plan
         self._attributes = attributes
+        self._group_count = group_count  # of a FIFO queue; 0 for one without order
         self._seconds_max = seconds_max  # what is left of the plan's time
         self._is_cold = is_cold
         self._setting = plan.setting
         self._run_id = uuid.uuid4().hex[:12]
+        self._idle_run_id = uuid.uuid4().hex[:12]  # whoever receives such a message late deletes it uncounted
         self._began_seconds = clock.monotonic_seconds()
         self._send_window = _Window(plan.setting.send_window_message_count)
         self._receive_window = _Window(plan.setting.receive_window_message_count)
@@ -327,6 +348,7 @@ class _Delivery:
         self._received: set[int] = set()
         self._next_slot_seconds = 0.0
         self._next_sequence = 0
+        self._next_group = 0
         self._request_count = asked_count
         self._moved_bytes = 0
         self._sending_ended_seconds: float | None = None
@@ -365,9 +387,9 @@ class _Delivery:
         )
         try:
             await asyncio.sleep(0)
-            body = self._body(_IDLE_RUN_ID, 0, self._elapsed_seconds())
+            body = self._body(self._idle_run_id, 0, self._elapsed_seconds())
             began_seconds = self._elapsed_seconds()
-            await self._queues.send(self._url, [body])
+            await self._send([body])
             messages = await receiving
             if [message.body for message in messages] == [body]:
                 self._cold_delivery_seconds = self._elapsed_seconds() - began_seconds
@@ -401,10 +423,10 @@ class _Delivery:
         """One send, what receives it takes, one delete; whether that went well."""
         if not self._claim(2 * batch * self._body_bytes, reserve_request_count=batch + 1):
             return False
-        bodies = [self._body(_IDLE_RUN_ID, index, self._elapsed_seconds()) for index in range(batch)]
+        bodies = [self._body(self._idle_run_id, index, self._elapsed_seconds()) for index in range(batch)]
         handles: list[str] = []
         try:
-            await self._timed_idle("send", batch, self._queues.send(self._url, bodies))
+            await self._timed_idle("send", batch, self._send(bodies))
             while len(handles) < batch and self._claim():
                 began_seconds = self._elapsed_seconds()
                 messages = await self._queues.receive(
@@ -482,7 +504,7 @@ class _Delivery:
         self._next_sequence += batch
         bodies = [self._body(self._run_id, sequence, started_seconds) for sequence in sequences]
         try:
-            accepted_count = await self._timed("send", self._queues.send(self._url, bodies), is_warm=is_warm)
+            accepted_count = await self._timed("send", self._send(bodies), is_warm=is_warm)
         except RequestError as error:
             self._uncertain_count += batch if isinstance(error, Unreachable) else 0
             await self._bear(error)
@@ -495,6 +517,14 @@ class _Delivery:
                 self._send_ended_seconds[sequence] = ended_seconds
         self._something_sent.set()
         return accepted_count
+
+    async def _send(self, bodies: Sequence[str]) -> int:
+        """Each message in the next group, so that the order within groups holds up nothing."""
+        group_ids: list[str] = []
+        if self._group_count:
+            group_ids = [f"{(self._next_group + index) % self._group_count}" for index in range(len(bodies))]
+            self._next_group += len(bodies)
+        return await self._queues.send(self._url, bodies, group_ids=group_ids)
 
     async def _receive_messages(self) -> None:
         """One receiver. It lets the senders go first, so that the first receives find something."""
@@ -580,7 +610,11 @@ class _Delivery:
                 "delete", self._queues.delete(self._url, handles), is_warm=is_warm
             )
         except RequestError as error:
-            self._receipts.extendleft(reversed(receipts))
+            is_expired = self._group_count and isinstance(error, Refused)  # its message comes back
+            if is_expired:
+                self._receive_window.leave(len(receipts))
+            else:
+                self._receipts.extendleft(reversed(receipts))
             await self._bear(error)
             return
         ended_seconds = self._last_deletion_seconds = self._elapsed_seconds()

@@ -35,6 +35,7 @@ _LIMITS = {
     "host-ceiling": "The host's network is full",
     "request-rate": "The service's request rate is reached",
     "client-cpu": "The client's CPU is the limit",
+    "message-groups": "The message groups are the limit",
     "memory": "Memory is the limit",
     "demand": "It carries what was asked for",
 }

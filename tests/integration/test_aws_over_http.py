@@ -21,6 +21,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
+from penstock.models.sqs_queue_class import QUEUE_CLASSES
 from penstock.probes.aws import (
     Access,
     AwsMessageQueues,
@@ -373,8 +374,9 @@ async def test_upload_probe_over_http(size: int) -> None:
         assert journal.entries == []
 
 
-async def test_delivery_probe_over_http() -> None:
-    """Real messages go all the way, and the queue is removed in the end."""
+@pytest.mark.parametrize("service_class", QUEUE_CLASSES)
+async def test_delivery_probe_over_http(service_class: str) -> None:
+    """Real messages go all the way, whatever the class of the queue, and the queue is removed in the end."""
     async with message_queues() as queues:
         journal = MemoryJournal()
         probe = SqsDeliveryProbe(
@@ -382,6 +384,7 @@ async def test_delivery_probe_over_http() -> None:
             SystemClock(),
             journal,
             queue_name="penstock-host",
+            service_class=service_class,
             loop_tick_seconds=UNJUDGED_SECONDS,
         )
         cost_max = Cost(transferred_bytes=MiB, request_count=200, duration_seconds=10.0)
@@ -389,6 +392,9 @@ async def test_delivery_probe_over_http() -> None:
         assert isinstance(outcome, Observation), outcome
         assert outcome.measures["left_count"] == outcome.measures["duplicate_count"] == 0
         assert outcome.request_count <= 200
+        assert await queues.list_queues("penstock") == [
+            f"penstock-host{QUEUE_CLASSES[service_class].name_suffix}"
+        ]
         await probe.close()
         assert await queues.list_queues("penstock") == []
         assert journal.entries == []

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.clock import SystemClock
+from penstock.models.sqs_queue_class import QUEUE_CLASSES
 from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
 from penstock.probes.outside import Missing, ReceivedMessage, Refused
 from penstock.probes.sqs_delivery import SqsDeliveryProbe
@@ -83,9 +84,6 @@ async def test_an_old_receipt_handle_is_refused(sqs_url: str) -> None:
         assert await queues.delete(url, [first.receipt_handle, newest.receipt_handle]) == 1
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Sending a large body directly:ResourceWarning"
-)  # aiohttp's, at over 1 MiB
 async def test_what_is_over_a_limit_is_refused_in_words(sqs_url: str) -> None:
     """Eleven in a batch, a message over 1 MiB, a poll over 20 s, eleven to receive: each is Refused."""
     async with a_queue(sqs_url) as (queues, url):
@@ -108,8 +106,29 @@ async def test_a_queue_that_is_not_there_is_missing(sqs_url: str) -> None:
             await queues.send(f"{url}-gone", ["x"])
 
 
-@pytest.mark.parametrize("batch", [1, 10])
-async def test_the_probe_delivers_every_message_once_and_removes_its_queue(sqs_url: str, batch: int) -> None:
+async def test_a_fifo_queue_keeps_a_group_in_order_for_one_receiver_at_a_time(sqs_url: str) -> None:
+    """The groups and deduplication ids that we send are those that another server goes by."""
+    name = f"real-{uuid.uuid4().hex[:12]}.fifo"
+    async with queues_at(sqs_url) as queues:
+        url = await queues.create_queue(name, {"FifoQueue": "true", "VisibilityTimeout": "60"})
+        try:
+            assert await queues.send(url, ["a1", "a2", "b1"], group_ids=["a", "a", "b"]) == 3
+            assert await queues.send(url, ["a1"], group_ids=["a"]) == 1  # again: stores nothing
+            first = await receive_one(queues, url)
+            other = await receive_one(queues, url)
+            assert {first.body, other.body} == {"a1", "b1"}
+            assert await queues.receive(url, message_count_max=10, wait_seconds=0) == []
+            await queues.delete(url, [first.receipt_handle, other.receipt_handle])
+            rest = await queues.receive(url, message_count_max=10, wait_seconds=5)
+            assert [message.body for message in rest] == ["a2"]
+        finally:
+            await queues.delete_queue(url)
+
+
+@pytest.mark.parametrize(("batch", "service_class"), [(1, "standard"), (10, "standard"), (10, "fifo")])
+async def test_the_probe_delivers_every_message_once_and_removes_its_queue(
+    sqs_url: str, batch: int, service_class: str
+) -> None:
     """Against strict handles and limits: no failure, no copy, nothing left; the queue goes with the probe."""
     plan = a_delivery_plan(
         size=KiB,
@@ -126,10 +145,12 @@ async def test_the_probe_delivers_every_message_once_and_removes_its_queue(sqs_u
             SystemClock(),
             journal,
             queue_name=f"real-probe-{batch}",
+            service_class=service_class,
             loop_tick_seconds=UNJUDGED_SECONDS,
         )
         outcome = await probe.run(plan)
-        assert await queues.list_queues("real-probe") == [f"real-probe-{batch}"]
+        name = f"real-probe-{batch}{QUEUE_CLASSES[service_class].name_suffix}"
+        assert await queues.list_queues("real-probe") == [name]
         await probe.close()
         assert await queues.list_queues("real-probe") == []
 

@@ -79,12 +79,17 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
         ),
         (
             "[watched_queue]\nname = 'orders'\ninterval_seconds = '1s'",
-            "watched_queue.interval_seconds: watching takes $0.0346 a day, and probes.sqs_delivery.usd_per_day allows "
-            "$0.03: ask less often",
+            (
+                "watched_queue.interval_seconds: watching takes $0.0346 a day, and "
+                "probes.sqs_delivery.usd_per_day allows $0.03: ask less often"
+            ),
         ),
         (
-            "[probes.sqs_delivery]\nservice_class = 'fifo'",
-            'probes.sqs_delivery.service_class: found "fifo"; expected one of "standard"',
+            "[probes.sqs_delivery]\nservice_class = 'fair'",
+            (
+                'probes.sqs_delivery.service_class: found "fair"; expected one of "standard", "fifo", '
+                '"fifo-high-throughput"'
+            ),
         ),
         (
             "[probes.s3_upload]\nregions = ['eu-west-1', 'eu-west-2']\nbucket = 'b-1'",

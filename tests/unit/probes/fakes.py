@@ -241,7 +241,7 @@ class MemoryQueues:
         self._known(url)
         return self.attributes[url]
 
-    async def send(self, url: str, bodies: Sequence[str]) -> int:
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         self.send_times.append(asyncio.get_running_loop().time())
         await asyncio.sleep(self.seconds["send"])
         self._refuse("send")

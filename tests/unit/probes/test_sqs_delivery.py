@@ -205,7 +205,7 @@ def test_bodies_have_the_size_of_the_context() -> None:
     """A message is as large as the context says, and never smaller than what identifies it."""
     for size, expected in ((1, 37), (1000, 1000)):
         queues = MemoryQueues()
-        observation = observed(a_delivery_plan(size=size), queues)
+        observed(a_delivery_plan(size=size), queues)
         assert queues.sent_sizes == {expected}
 
 

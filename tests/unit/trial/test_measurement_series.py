@@ -218,7 +218,7 @@ class Failing(SimulatedMessageQueues):
 
     trouble: Exception = Denied("sending to the queue: not allowed")
 
-    async def send(self, url: str, bodies: object) -> int:
+    async def send(self, url: str, bodies: object, *, group_ids: object = ()) -> int:
         await asyncio.sleep(0.01)
         raise self.trouble
 
@@ -247,7 +247,7 @@ class Scripted(SimulatedMessageQueues):
         self.copies = copies
         self.handle = 0
 
-    async def send(self, url: str, bodies: object) -> int:
+    async def send(self, url: str, bodies: object, *, group_ids: object = ()) -> int:
         await asyncio.sleep(0.1)
         return 1
 

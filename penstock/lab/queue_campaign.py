@@ -355,6 +355,7 @@ class QueueCampaign:
         for message in batch:
             self._unreceived[message] = self._now
         seconds = self._world.send.mean_seconds(conduct.send_batch) * self._pace() + self._core_wait_seconds()
+        self._after(seconds / 2.0, self._accept, batch)  # the answer is the other half
         self._after(seconds, self._end_send, batch, seconds)
 
     def _seconds_until_due(self, conduct: Conduct) -> float:
@@ -370,14 +371,16 @@ class QueueCampaign:
         oldest = conduct.oldest_undeleted_seconds_max
         return bool(oldest and self._oldest_undeleted_seconds() > oldest)
 
+    def _accept(self, batch: range) -> None:
+        for message in batch:
+            visible_at = self._queue.accept(self._now, message)
+            if self._conduct.long_polls:  # whether or not one is parked yet
+                self._after(visible_at - self._now, self._unpark)
+
     def _end_send(self, batch: range, seconds: float) -> None:
         self._since.sent += len(batch)
         self._since.send_requests += 1
         self._since.send_seconds += seconds
-        for message in batch:
-            visible_at = self._queue.accept(self._now - seconds / 2.0, message)  # the answer is half the time
-            if self._parked_count:
-                self._after(max(visible_at - self._now, 0.0), self._unpark)
         self._start_send()
         if self._idle["receiver"]:
             self._wake()

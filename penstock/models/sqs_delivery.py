@@ -28,13 +28,29 @@ from penstock.models.queueing import (
     mean_batch_message_count,
     peak_thread_count,
 )
-from penstock.models.sqs_physics import Drive, Forecast, QueueCosts, forecast, request_seconds
+from penstock.models.sqs_physics import (
+    REQUESTS_PER_MESSAGE_BATCH,
+    Drive,
+    Forecast,
+    QueueCosts,
+    client_wait_seconds,
+    forecast,
+    latency_quantile_seconds,
+    request_seconds,
+)
+from penstock.models.sqs_queue_class import (
+    BILLED_CHUNK_BYTES,
+    DEDUPLICATION_SECONDS,
+    RECEIVERS_PER_GROUP_MAX,
+    message_group_count_min,
+    ordered_group_count,
+    queue_class,
+)
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, Prediction, Scale, knob, knobs
 
 BATCH_MESSAGE_COUNT_MAX = 10
 BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a request together
-BILLED_CHUNK_BYTES = 64 * KiB
 VISIBILITY_TIMEOUT_SECONDS = 30.0  # SQS's default
 WAIT_TIME_SECONDS = 20.0  # the longest long poll: it ends as soon as a message is there
 BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
@@ -50,7 +66,6 @@ _PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 _STEP_FACTOR_MAX = 3
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
-USD_PER_REQUEST = {"standard": 0.40e-6, "fifo": 0.50e-6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +87,7 @@ class SqsDeliveryModel:
     operation = "sqs_delivery"
     setting_type = SqsDeliverySetting
     value_metric = "goodput_messages_per_second"
+    state_version = learning.FIT_STATE_VERSION
     reported_measures = frozenset(
         {
             "goodput_messages_per_second",
@@ -150,7 +166,7 @@ class SqsDeliveryModel:
         return Cost(
             transferred_bytes=2 * message_count * context.payload_size_bytes,
             request_count=request_count,
-            usd=billed * USD_PER_REQUEST[context.place.service_class],
+            usd=billed * queue_class(context.place.service_class).usd_per_request,
             duration_seconds=_PROBE_SECONDS,
         )
 
@@ -191,6 +207,7 @@ class SqsDeliveryModel:
                 batch=batch,
                 sender_count=count,
                 visibility_timeout_seconds=timeout_seconds,
+                message_group_count=_ordered_groups(context, demand),
             )
             for batch in _BATCHES
             if batch <= _batch_max(context)
@@ -221,14 +238,15 @@ class SqsDeliveryModel:
         outcome = self._forecast(learning.drawn_costs(fit), context, [setting], demand)
         latency = outcome.latency_seconds[:, 0]
         spread = learning.spread(fit)
-        scatter = spread.latency * float(learning.latency_scale(outcome.waiting_fraction).mean())
+        waiting_scale = float(learning.latency_scale(outcome.waiting_fraction).mean())
         goodput = _capped(outcome.goodput[:, 0], demand)
         goodput_scatter = spread.goodput * float(learning.goodput_scale(outcome.paced_fraction).mean())
-        scatter_p99 = math.hypot(scatter, spread.latency_p99)
+        latency_p99 = latency_quantile_seconds(outcome.moments, 0.99)[:, 0] * spread.p99_ratio
+        scatter_p99 = spread.latency_p99 * waiting_scale
         return {
             self.value_metric: learning.estimate(goodput, goodput_scatter, fit),
-            "delivery_latency_seconds_mean": learning.estimate(latency, scatter, fit),
-            "delivery_latency_seconds_p99": learning.estimate(latency * spread.p99_ratio, scatter_p99, fit),
+            "delivery_latency_seconds_mean": learning.estimate(latency, spread.latency * waiting_scale, fit),
+            "delivery_latency_seconds_p99": learning.estimate(latency_p99, scatter_p99, fit),
         }
 
     def derive(
@@ -256,6 +274,11 @@ class SqsDeliveryModel:
             "act_at_oldest_undeleted_seconds": timeout_seconds / 2.0,
             "receive_pause_at_oldest_undeleted_seconds": loop.receive_pause_seconds(),
         }
+        if queue_class(context.place.service_class).keeps_order:
+            derived["deduplication_seconds"] = DEDUPLICATION_SECONDS
+            derived["message_group_count_min"] = float(
+                message_group_count_min(rate, setting.batch_message_count, float(outcome.held_seconds[0, 0]))
+            )
         if loop.load > 1.0:
             derived["collapse_after_seconds_without_receive_window"] = loop.collapse_after_seconds()
         return derived
@@ -276,13 +299,18 @@ class SqsDeliveryModel:
             return "demand"
         if client < carried:
             return "client-cpu"
+        if _ordered_groups(context, demand) * setting.batch_message_count <= carried * 1.06 * float(
+            outcome.held_seconds[0, 0]
+        ):
+            return "message-groups"
         service = float(costs.request_rate_max_per_second[0, 0]) * setting.batch_message_count
         return "request-rate" if carried >= 0.99 * service * SERVICE_LOAD_MAX else "connections"
 
     def _forecast(
         self, costs: QueueCosts, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
     ) -> Forecast:
-        return forecast(costs, drive_of(settings, context.payload_size_bytes, demand.work_seconds))
+        groups = _ordered_groups(context, demand)
+        return forecast(costs, drive_of(settings, context.payload_size_bytes, demand.work_seconds, groups))
 
     def _within_limits(
         self, fit: Fit, context: Context, demand: Demand, settings: list[SqsDeliverySetting]
@@ -302,7 +330,12 @@ class SqsDeliveryModel:
         return [settings[index] for index in kept]
 
 
-def drive_of(settings: Sequence[SqsDeliverySetting], payload_size_bytes: float, work_seconds: float) -> Drive:
+def drive_of(
+    settings: Sequence[SqsDeliverySetting],
+    payload_size_bytes: float,
+    work_seconds: float,
+    message_group_count: float = math.inf,
+) -> Drive:
     """The settings as columns."""
 
     def column(name: str) -> Array:
@@ -318,6 +351,7 @@ def drive_of(settings: Sequence[SqsDeliverySetting], payload_size_bytes: float, 
         receive_window=column("receive_window_message_count"),
         payload_size_bytes=float(payload_size_bytes),
         work_seconds=work_seconds,
+        message_group_count=message_group_count,
     )
 
 
@@ -360,25 +394,32 @@ def complete_setting(
     sender_count: int,
     visibility_timeout_seconds: float,
     deleter_count_max: int = 256,
+    message_group_count: float = math.inf,
 ) -> SqsDeliverySetting:
     """Receivers, deleters, windows and the limit that belong to so many senders of such batches."""
     receivers, deleters = sender_count + 1, sender_count + 1
-    rate = 0.0
-    for _ in range(3):  # threads slow each other down, so their number and their times settle together
+    rate = wait = 0.0
+    for _ in range(4):  # threads slow each other down, so their number and their times settle together
         busy = float(sender_count + receivers + deleters)
+        wait = (wait + _client_wait_seconds(costs, rate / batch, busy)) / 2.0
         send, receive, delete = (
-            _seconds(costs, a, batch, size_bytes, busy) for a in ("send", "receive", "delete")
+            _seconds(costs, a, batch, size_bytes, busy) + wait for a in ("send", "receive", "delete")
         )
+        before_giving = _seconds(costs, "receive", 0, size_bytes, busy) / 2.0
         receive += batch * demand.work_seconds
+        held_seconds = receive - before_giving + delete / 2.0
         rate = min(sender_count * batch / send, _action_rate_max(costs, batch))
+        rate = min(rate, 0.95 * message_group_count * batch / held_seconds)
         if demand.message_rate_per_second is not None:
             rate = min(rate, demand.message_rate_per_second * RATE_HEADROOM)
         parked, deleter_load = _spare(costs, rate / batch)
         receivers = min(math.ceil(rate * receive / (batch * RECEIVER_LOAD_MAX)) + parked, 256)
+        receivers = min(receivers, int(min(RECEIVERS_PER_GROUP_MAX * message_group_count, 256)))
         deleters = min(max(math.ceil(rate * delete / (batch * deleter_load)), 1), deleter_count_max)
+    delete += max(_client_wait_seconds(costs, rate / batch, busy) - wait, 0.0)
     delete_rate = min(deleters * batch / delete, float(costs.request_rate_max_per_second[0, 0]) * batch)
     rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
-    latency_seconds = send + float(costs.delivery_seconds[0, 0]) + receive / 2.0
+    latency_seconds = send / 2.0 + float(costs.delivery_seconds[0, 0]) + receive / 2.0
     loop = DeleteLoop(
         arrival_rate_per_second=rate,
         delete_rate_per_second=delete_rate,
@@ -422,10 +463,19 @@ def _seconds(costs: QueueCosts, action: str, batch: int, size_bytes: int, thread
     return float(request_seconds(costs, action, np.array([float(batch)]), size_bytes, threads)[0, 0])
 
 
+def _client_wait_seconds(costs: QueueCosts, batch_rate_per_second: float, thread_count: float) -> float:
+    requests = np.array([REQUESTS_PER_MESSAGE_BATCH * batch_rate_per_second])
+    return float(client_wait_seconds(costs, requests, np.array([thread_count]))[0, 0])
+
+
 def _action_rate_max(costs: QueueCosts, batch: int) -> float:
     service = float(costs.request_rate_max_per_second[0, 0])
     client = float(costs.client_request_rate_max_per_second[0, 0])
-    return SERVICE_LOAD_MAX * batch * min(service, client / 3.0)
+    return SERVICE_LOAD_MAX * batch * min(service, client / REQUESTS_PER_MESSAGE_BATCH)
+
+
+def _ordered_groups(context: Context, demand: Demand) -> float:
+    return ordered_group_count(context.place.service_class, demand.message_group_count)
 
 
 def _visibility_timeout_seconds(fit: Fit, demand: Demand) -> float:
@@ -453,7 +503,7 @@ def _usd_per_million_messages(
 ) -> float:
     batch = mean_batch_message_count(rate, linger_seconds, setting.batch_message_count)
     billed = math.ceil(max(batch * context.payload_size_bytes, 1) / BILLED_CHUNK_BYTES)
-    return (2 * billed + 1) / batch * 1e6 * USD_PER_REQUEST[context.place.service_class]
+    return (2 * billed + 1) / batch * 1e6 * queue_class(context.place.service_class).usd_per_request
 
 
 def _batch_max(context: Context) -> int:

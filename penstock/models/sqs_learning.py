@@ -16,21 +16,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models import drift
-from penstock.models.model import Array, Fit
-from penstock.models.sqs_physics import Drive, QueueCosts, forecast, request_seconds
+from penstock.models.model import STATE_VERSION, Array, Fit
+from penstock.models.sqs_physics import (
+    ACTIONS,
+    Drive,
+    QueueCosts,
+    client_wait_seconds,
+    forecast,
+    latency_quantile_seconds,
+    request_seconds,
+)
+from penstock.models.sqs_queue_class import request_rate_max_per_second
 from penstock.vocabulary import Estimate, Observation, Origin, Place
 
+FIT_STATE_VERSION = 1  # of what is kept in a fit; one that was stored under another is not read
 _DRAW_COUNT = 64
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
-_WAITING_SCATTER = 6.0
+_WAITING_SCATTER = 3.0
+_SLOPE_STEP = 1e-4  # of logarithms
+_USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
 _STEP_DEVIATION_MIN = 0.06  # of logarithms
 _SINCE_CHANGE_MIN = 4  # observations; fewer may be chance
 _CHANGE_WIDTH = 0.4  # of the tables' width: how far costs move when a place changes
 _THROTTLED_FRACTION = 0.002  # of requests
 _GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
-_PACED_CALM = 0.75
-_FIFO_REQUESTS_PER_SECOND = 300.0  # without high throughput
+_PACED_CALM = 0.85
 _CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
 
 # name: (prior median, standard deviation of its logarithm)
@@ -44,7 +55,8 @@ _PRIOR = {
     "payload_seconds_per_byte": (2e-8, 1.0),
     "contention_fraction": (0.001, 1.2),
     "coherence_fraction": (1e-5, 1.5),
-    "delivery_seconds": (0.008, 1.0),
+    "delivery_seconds": (0.012, 0.8),
+    "variation_fraction": (0.4, 0.4),
     "efficiency_fraction": (1.0, 0.02),
 }
 _NAMES = tuple(_PRIOR)
@@ -64,8 +76,8 @@ class Spread:
     seconds: float = 0.10
     goodput: float = 0.035
     latency: float = 0.05  # where nothing waits; see `latency_scale`
-    latency_p99: float = 0.50
-    p99_ratio: float = 3.0  # of the delivery latency over its mean
+    latency_p99: float = 0.12
+    p99_ratio: float = 1.0  # of what is measured over what the physics says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +87,12 @@ class _Evidence:
     drive: Drive
     filled: dict[str, Array]  # messages in a request, by action
     seconds: dict[str, Array]  # of a request, by action
+    request_rate: Array
     received_rate: Array
     has_idle_receives: NDArray[np.bool_]  # receives that waited for a message are in their mean
     goodput: Array  # of a throttled observation: nan, for it measures the client's pauses
     latency_seconds: Array  # likewise
+    latency_seconds_p99: Array  # likewise
     request_rate_max: float
     client_request_rate_max: float
 
@@ -136,9 +150,10 @@ def _learn_all(
     spread, mode, covariance, residual = Spread(), centre, np.diag(width**2), 0.0
     evidence = _evidence(used, caps) if used else None
     if evidence is not None:
+        mode = _start(evidence, centre)
         for _ in range(3):  # the spread and the mode settle together
-            mode, covariance = _posterior(evidence, centre, width, spread)
-            spread, residual = _spread(mode, evidence, used)
+            mode, covariance = _posterior(evidence, centre, width, spread, mode)
+            spread, residual = _spread(mode, evidence)
     return _Learned(
         mode=mode,
         covariance=covariance,
@@ -157,8 +172,8 @@ def _surprises(learned: _Learned, observations: Sequence[Observation[Any]]) -> l
     """
     if not observations:
         return []
-    seconds, _, _ = _misfits(learned.mode, _evidence(observations, learned.caps))
-    longer = np.nan_to_num(np.stack(list(seconds.values())), nan=0.0).mean(axis=0)
+    misfits = _misfits(learned.mode[None, :], _evidence(observations, learned.caps))
+    longer = np.nan_to_num(np.stack(list(misfits.seconds.values())), nan=0.0).mean(axis=0)[0]
     steps = np.abs(np.diff(longer))
     deviation = float(np.median(steps)) * 1.4826 / math.sqrt(2.0) if steps.size else 0.0
     return [float(value) for value in longer / max(deviation, _STEP_DEVIATION_MIN)]
@@ -168,6 +183,7 @@ def _state(learned: _Learned, draws: Array) -> dict[str, Any]:
     """All that predictions need, as plain data."""
     spread = learned.spread
     state: dict[str, Any] = {
+        STATE_VERSION: FIT_STATE_VERSION,
         "mode": learned.mode.tolist(),
         "width": np.sqrt(np.diag(learned.covariance)).tolist(),
         "draws": np.round(draws, 5).tolist(),
@@ -202,12 +218,12 @@ def spread(fit: Fit) -> Spread:
 
 
 def goodput_scale(paced_fraction: Array) -> Array:
-    """How much less than at full speed a goodput scatters that is held by a rate limit (calibrated: 1 to 0.25)."""
+    """How much less than at full speed a goodput scatters that is held by a rate limit (calibrated: 1 to 0.15)."""
     return 1.0 - _PACED_CALM * paced_fraction
 
 
 def latency_scale(waiting_fraction: Array) -> Array:
-    """How much more than an undisturbed one a latency scatters that is mostly waiting (calibrated: 1 to 7)."""
+    """How much more than an undisturbed one a latency scatters that is mostly waiting (calibrated: 1 to 4)."""
     return 1.0 + _WAITING_SCATTER * waiting_fraction
 
 
@@ -240,14 +256,10 @@ def discrepancies(fit: Fit, observations: Sequence[Observation[Any]]) -> tuple[A
     """
     caps = (fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"])
     evidence, scatter = _evidence(observations, caps), spread(fit)
-    draws = np.array([_columns(_misfits(np.array(draw), evidence)) for draw in fit.state["draws"]])
+    misfits = _misfits(np.array(fit.state["draws"]), evidence)
+    draws = np.stack([misfits.goodput, *(misfits.seconds[action] for action in ACTIONS)], axis=2)
     own = np.array([scatter.goodput, scatter.seconds, scatter.seconds, scatter.seconds])
     return draws.mean(axis=0), np.sqrt(draws.var(axis=0) + own**2)
-
-
-def _columns(misfits: tuple[dict[str, Array], Array, Array]) -> Array:
-    seconds, goodput, _ = misfits
-    return np.stack([goodput, seconds["send"], seconds["receive"], seconds["delete"]], axis=1)
 
 
 def _prior(fit: Fit | None) -> tuple[Array, Array]:
@@ -280,8 +292,8 @@ def _ceilings(
 ) -> tuple[float, float]:
     """Requests a second that the service admits for an action, and the client's CPU for all together."""
     standing = prior.state if prior is not None else {}
-    fifo = _FIFO_REQUESTS_PER_SECOND if place.service_class == "fifo" else _UNLIMITED
-    request_rate = float(standing.get("request_rate_max_per_second", fifo))
+    quota = min(request_rate_max_per_second(place.service_class, place.region), _UNLIMITED)
+    request_rate = float(standing.get("request_rate_max_per_second", quota))
     refused = [_carried_rate(o) for o in observations if _is_throttled(o)]
     if refused:
         admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
@@ -334,6 +346,7 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
     durations = np.array([o.duration_seconds for o in observations])
     sizes = np.array([float(o.context.payload_size_bytes) for o in observations])
     latency = np.array([o.latency_seconds_mean or np.nan for o in observations])
+    latency_p99 = np.array([o.latency_seconds_p99 or np.nan for o in observations])
     goodput = np.array([measured_goodput(o) or np.nan for o in observations])
     is_throttled = np.array([_is_throttled(o) for o in observations])
     return _Evidence(
@@ -349,10 +362,12 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
         ),
         filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
         seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
+        request_rate=np.array([float(o.request_count) for o in observations]) / durations,
         received_rate=measured("received_count") / durations,
         has_idle_receives=np.array([o.origin is Origin.APPLICATION for o in observations]),
         goodput=np.where(is_throttled, np.nan, goodput),
         latency_seconds=np.where(is_throttled, np.nan, latency),
+        latency_seconds_p99=np.where(is_throttled, np.nan, latency_p99),
         request_rate_max=caps[0],
         client_request_rate_max=caps[1],
     )
@@ -381,49 +396,94 @@ def _filled_by_one(observation: Observation[Any], action: str) -> float:
     return float(np.clip(count / observation.duration_seconds * seconds / threads, 1.0, batch))
 
 
-def _posterior(evidence: _Evidence, centre: Array, width: Array, spread: Spread) -> tuple[Array, Array]:
-    """Mode and covariance."""
+def _start(evidence: _Evidence, centre: Array) -> Array:
+    """Where the search begins: nothing waited where the latency was shortest, which it could also take for a queue."""
+    on_the_way = evidence.latency_seconds - evidence.seconds["send"] / 2.0
+    known = on_the_way[np.isfinite(on_the_way) & (on_the_way > 0)]
+    start = centre.copy()
+    if known.size:
+        start[_NAMES.index("delivery_seconds")] = math.log(known.min())
+    return start
+
+
+def _posterior(
+    evidence: _Evidence, centre: Array, width: Array, spread: Spread, start: Array
+) -> tuple[Array, Array]:
+    """Mode and covariance. Slopes are taken in one sweep over all parameters, each moved a little."""
     from scipy.optimize import least_squares
 
     def residuals(theta: Array) -> Array:
-        return np.concatenate([_residuals(theta, evidence, spread), _prior_residuals(theta, centre, width)])
+        return np.asarray(_all_residuals(theta[None, :], evidence, centre, width, spread)[0])
 
-    found = least_squares(residuals, centre, loss="soft_l1", f_scale=2.5, method="trf", max_nfev=60)
-    return found.x, np.linalg.pinv(found.jac.T @ found.jac, hermitian=True)
+    def slopes(theta: Array) -> Array:
+        steps = np.vstack([np.zeros(len(theta)), _SLOPE_STEP * np.eye(len(theta))])
+        rows = _all_residuals(theta + steps, evidence, centre, width, spread)
+        return np.asarray((rows[1:] - rows[0]).T / _SLOPE_STEP)
+
+    found = least_squares(
+        residuals, start, jac=slopes, loss="soft_l1", f_scale=2.5, method="trf", max_nfev=40
+    )
+    return np.asarray(found.x), np.linalg.pinv(found.jac.T @ found.jac, hermitian=True)
 
 
-def _prior_residuals(theta: Array, centre: Array, width: Array) -> Array:
+def _all_residuals(thetas: Array, evidence: _Evidence, centre: Array, width: Array, spread: Spread) -> Array:
+    return np.hstack([_residuals(thetas, evidence, spread), _prior_residuals(thetas, centre, width)])
+
+
+def _prior_residuals(thetas: Array, centre: Array, width: Array) -> Array:
     alike = [
-        (theta[_NAMES.index(one)] - theta[_NAMES.index(other)]) / deviation
+        (thetas[:, _NAMES.index(one)] - thetas[:, _NAMES.index(other)]) / deviation
         for one, other, deviation in _ALIKE
     ]
-    return np.concatenate([(theta - centre) / width, alike])
+    return np.hstack([(thetas - centre) / width, np.stack(alike, axis=1)])
 
 
-def _residuals(theta: Array, evidence: _Evidence, spread: Spread) -> Array:
+def _residuals(thetas: Array, evidence: _Evidence, spread: Spread) -> Array:
     """Log of observed over predicted, in units of the spread; 0 for what an observation does not say."""
-    seconds, goodput, latency = _misfits(theta, evidence)
-    parts = [misfit / spread.seconds for misfit in seconds.values()]
-    parts += [goodput / spread.goodput, latency / spread.latency]
-    return np.nan_to_num(np.concatenate(parts), nan=0.0)
+    misfits = _misfits(thetas, evidence)
+    parts = [misfit / spread.seconds for misfit in misfits.seconds.values()]
+    parts += [misfits.goodput / spread.goodput, misfits.latency / spread.latency]
+    parts += [(misfits.latency_p99 - math.log(spread.p99_ratio)) / spread.latency_p99]
+    return np.nan_to_num(np.hstack(parts), nan=0.0)
 
 
-def _misfits(theta: Array, evidence: _Evidence) -> tuple[dict[str, Array], Array, Array]:
-    costs = _costs_of(theta[None, :], evidence.request_rate_max, evidence.client_request_rate_max)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Misfits:
+    """Logarithms of measured over expected, (thetas, observations).
+
+    Where some scatter more than others, they are shares of their usual scatter.
+    """
+
+    seconds: dict[str, Array]
+    goodput: Array
+    latency: Array
+    latency_p99: Array
+
+
+def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
+    costs = _costs_of(thetas, evidence.request_rate_max, evidence.client_request_rate_max)
     drive = evidence.drive
+    client_wait = client_wait_seconds(costs, evidence.request_rate, drive.thread_count)
     seconds = {}
     for action, observed in evidence.seconds.items():
-        expected = request_seconds(
+        undisturbed = request_seconds(
             costs, action, evidence.filled[action], drive.payload_size_bytes, drive.thread_count
-        )[0]
+        )
+        expected = undisturbed + client_wait
         if action == "receive":
             expected = np.where(evidence.has_idle_receives, _with_idle_wait(expected, evidence), expected)
         seconds[action] = np.log(observed / expected)
     outcome = forecast(costs, drive)
-    goodput = np.log(evidence.goodput / outcome.goodput[0]) / goodput_scale(outcome.paced_fraction[0])
-    latency = np.log(evidence.latency_seconds / outcome.latency_seconds[0])
-    latency = latency / latency_scale(outcome.waiting_fraction[0])
-    return seconds, goodput, latency
+    goodput = np.log(evidence.goodput / outcome.goodput)
+    latency = np.log(evidence.latency_seconds / outcome.latency_seconds)
+    p99_seconds = latency_quantile_seconds(outcome.moments, 0.99)
+    waiting = latency_scale(outcome.waiting_fraction)
+    return _Misfits(
+        seconds=seconds,
+        goodput=goodput / goodput_scale(outcome.paced_fraction),
+        latency=latency / waiting,
+        latency_p99=np.log(evidence.latency_seconds_p99 / p99_seconds) / waiting,
+    )
 
 
 def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:
@@ -437,33 +497,28 @@ def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:
     return np.asarray((expected**8 + paced**8) ** 0.125)
 
 
-def _spread(
-    mode: Array, evidence: _Evidence, observations: Sequence[Observation[Any]]
-) -> tuple[Spread, float]:
+def _spread(mode: Array, evidence: _Evidence) -> tuple[Spread, float]:
     """The scatter around the mode, shrunk towards what is usual; and the median misfit of goodput."""
-    seconds, goodput, latency = _misfits(mode, evidence)
+    misfits = _misfits(mode[None, :], evidence)
     usual = Spread()
-    ratios = np.array(
-        [o.latency_seconds_p99 / o.latency_seconds_mean for o in observations if o.latency_seconds_mean > 0]
-    )
-    logs = np.log(np.maximum(ratios, 1.0))
-    p99_log = (float(logs.sum()) + 2.0 * math.log(usual.p99_ratio)) / (len(logs) + 2.0)
+    tails = misfits.latency_p99[np.isfinite(misfits.latency_p99)]
+    p99_log = float(np.median(tails)) * len(tails) / (len(tails) + _USUAL_COUNT) if tails.size else 0.0
     shrunk = Spread(
-        seconds=_scatter(np.concatenate(list(seconds.values())), usual.seconds),
-        goodput=_scatter(goodput, usual.goodput),
-        latency=_scatter(latency, usual.latency),
-        latency_p99=_scatter(logs - p99_log, usual.latency_p99),
+        seconds=_scatter(np.concatenate(list(misfits.seconds.values())), usual.seconds),
+        goodput=_scatter(misfits.goodput, usual.goodput),
+        latency=_scatter(misfits.latency, usual.latency),
+        latency_p99=_scatter(misfits.latency_p99 - p99_log, usual.latency_p99),
         p99_ratio=math.exp(p99_log),
     )
-    known = goodput[np.isfinite(goodput)]
+    known = misfits.goodput[np.isfinite(misfits.goodput)]
     return shrunk, float(np.median(np.abs(np.expm1(known)))) if known.size else 0.0
 
 
 def _scatter(misfits: Array, usual: float) -> float:
-    """A robust deviation (from the median of absolute misfits) that four usual ones stand beside."""
+    """A robust deviation (from the median of absolute misfits) that some usual ones stand beside."""
     known = misfits[np.isfinite(misfits)]
     own = float(np.median(np.abs(known))) * 1.4826 if known.size else usual
-    return max(math.sqrt((known.size * own**2 + 4.0 * usual**2) / (known.size + 4.0)), 0.01)
+    return max(math.sqrt((known.size * own**2 + _USUAL_COUNT * usual**2) / (known.size + _USUAL_COUNT)), 0.01)
 
 
 def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:

@@ -2,11 +2,18 @@
 
 One request for b messages of s bytes takes
 
-    l(b) = (l0 + l1 b + b s / BW) (1 + sigma (N - 1) + kappa N (N - 1))
+    l(b) = (l0 + l1 b + b s / BW) (1 + sigma (N - 1) + kappa N (N - 1)) + w
 
-with N busy threads on the host (the universal scalability law written for time). Each action then carries
-`threads * b / l(b)` messages a second, never more than the service's or the client's request rate allows; the
-slowest action decides. A sender that stops at W messages sent and not received loses what Erlang-B says.
+with N busy threads on the host (the universal scalability law written for time), and w the wait for the client's
+CPU, which makes one request after the other: c r / (2 (1 - r (N - 1)/N)) where a request takes c of it and all
+together keep it busy to r. Each action then carries `threads * b / l(b)` messages a second, never more than the
+service's or the client's request rate allows; the slowest action decides. Senders and a send window are a closed
+network, and lose what its birth-death equations say.
+
+A message waits for its receiver as in a queue with a drift: with load rho the wait of what arrives at time t is the
+mean of a reflected Brownian motion of drift rho - 1 and variance (ca^2 + cs^2) rho a batch, which is Kingman's formula
+for rho < 1 after long, and (rho - 1) t for rho > 1. It is never longer than a full send window lasts. One measurement
+averages it over its time, in two parts: before and after slow deleters have filled the receive window.
 
 Every field is an array; posterior draws are rows and settings are columns, and both broadcast.
 """
@@ -18,11 +25,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.models.model import Array
-from penstock.models.queueing import erlang_b_blocked_fractions
+from penstock.models.queueing import gamma_probability, reflected_walk_mean, windowed_rate
 
 ACTIONS = ("send", "receive", "delete")
 MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up by then does not show
 REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
+_MOMENTS = (np.arange(6) + 0.5) / 6.0  # of each part of a measurement
+_HALVINGS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +47,8 @@ class QueueCosts:
     payload_seconds_per_byte: Array
     contention_fraction: Array  # sigma
     coherence_fraction: Array  # kappa
-    delivery_seconds: Array  # from the end of a send to the receive of one message, with nothing in the way
+    delivery_seconds: Array  # from the middle of a send, when the queue has it, to the receive of one message
+    variation_fraction: Array  # of a request's time: standard deviation over mean
     efficiency_fraction: Array  # measured goodput over the slowest action's rate
     request_rate_max_per_second: Array  # of each action, as throttling taught
     client_request_rate_max_per_second: Array  # of all actions together, as the client's CPU allows
@@ -57,6 +67,7 @@ class Drive:
     receive_window: Array
     payload_size_bytes: Array | float
     work_seconds: float = 0.0
+    message_group_count: float = np.inf  # whose order bounds what can be received
 
     @property
     def thread_count(self) -> Array:
@@ -71,17 +82,48 @@ class Forecast:
     send_rate: Array  # before the window
     receive_rate: Array
     delete_rate: Array
+    held_seconds: Array  # of a message group: from its batch's leaving the queue to its delete there
     client_rate: Array
     goodput: Array
     latency_seconds: Array  # mean, from send to receive
     waiting_fraction: Array  # of the latency: in queues, which chance makes longer or shorter
     paced_fraction: Array  # 1 where the rate limit alone decides, 0 where it does not matter
+    moments: Moments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """The latency of messages at several moments of a measurement; arrays of (moments, draws, settings)."""
+
+    share: Array  # of all messages
+    mean_seconds: Array
+    deviation_seconds: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """Seconds of each request, messages a second of each stage, and what bounds them."""
+
+    send_seconds: Array
+    receive_seconds: Array  # with the consumer's work
+    held_seconds: Array
+    on_the_way_seconds: Array  # from the end of a send to the receive
+    unlimited: Array  # of the senders, whatever the limit and the window say
+    send: Array
+    windowed: Array  # what the send window lets pass
+    receive: Array
+    delete: Array
+    client: Array
+
+    @property
+    def carried(self) -> Array:
+        return np.minimum(np.minimum(self.windowed, self.client), np.minimum(self.receive, self.delete))
 
 
 def request_seconds(
     costs: QueueCosts, action: str, batch: Array, payload_size_bytes: Array | float, thread_count: Array
 ) -> Array:
-    """Mean seconds of one request for `batch` messages while `thread_count` threads are busy."""
+    """Mean seconds of one request for `batch` messages among `thread_count` threads, on a client with CPU to spare."""
     fixed = getattr(costs, f"{action}_request_seconds")
     each = getattr(costs, f"{action}_message_seconds")
     payload = 0.0 if action == "delete" else payload_size_bytes * costs.payload_seconds_per_byte
@@ -90,78 +132,154 @@ def request_seconds(
     return np.asarray((fixed + (each + payload) * batch) * crowding)
 
 
+def client_wait_seconds(costs: QueueCosts, request_rate_per_second: Array, thread_count: Array) -> Array:
+    """How long a request waits for the client's CPU when all together are so many a second."""
+    seconds = 1.0 / costs.client_request_rate_max_per_second
+    busy = np.minimum(request_rate_per_second * seconds, 1.0)
+    return np.asarray(0.5 * seconds * busy / (1.0 - busy * (thread_count - 1.0) / thread_count))
+
+
 def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
     """Rates, goodput and latency of each setting under each draw of the physics."""
-    batch, size, busy = drive.batch_message_count, drive.payload_size_bytes, drive.thread_count
-    send_seconds = request_seconds(costs, "send", batch, size, busy)
-    receive_seconds = request_seconds(costs, "receive", batch, size, busy) + batch * drive.work_seconds
-    delete_seconds = request_seconds(costs, "delete", batch, size, busy)
-    service = costs.request_rate_max_per_second * batch
-    client = costs.client_request_rate_max_per_second * batch / REQUESTS_PER_MESSAGE_BATCH
-    limit = np.where(drive.send_rate_limit_per_second > 0, drive.send_rate_limit_per_second, np.inf)
-    unlimited_rate = np.minimum(drive.sender_count * batch / send_seconds, service)
-    send_rate = np.minimum(unlimited_rate, limit)
-    receive_rate = np.minimum(drive.receiver_count * batch / receive_seconds, service)
-    delete_rate = np.minimum(drive.deleter_count * batch / delete_seconds, service)
-    single = request_seconds(costs, "receive", np.ones_like(batch), size, busy)
-    on_the_way = costs.delivery_seconds + receive_seconds - batch * drive.work_seconds - single
-    windowed = send_rate * _unblocked_fraction(drive, send_rate * on_the_way)
-    offered = np.minimum(windowed, client)
-    carried = np.minimum(np.minimum(offered, receive_rate), delete_rate)
-    base = send_seconds + on_the_way
-    capacity = np.minimum(np.minimum(unlimited_rate, receive_rate), np.minimum(delete_rate, client))
-    waiting = _receiver_wait_seconds(drive, carried / receive_rate, receive_seconds)
-    waiting = waiting + _held_back_seconds(drive, offered, receive_rate, delete_rate)
-    latency = np.maximum(np.minimum(base + waiting, _window_seconds(drive, carried)), base)
+    rates = _rates(costs, drive)
+    base = rates.send_seconds + rates.on_the_way_seconds
+    carried = rates.carried
+    moments = _moments(costs, drive, rates, base)
+    latency = (moments.share * moments.mean_seconds).sum(axis=0)
+    capacity = np.minimum(np.minimum(rates.unlimited, rates.receive), np.minimum(rates.delete, rates.client))
     return Forecast(
-        send_rate=send_rate,
-        receive_rate=receive_rate,
-        delete_rate=delete_rate,
-        client_rate=np.broadcast_to(client, carried.shape),
+        send_rate=rates.send,
+        receive_rate=rates.receive,
+        delete_rate=rates.delete,
+        held_seconds=rates.held_seconds,
+        client_rate=np.broadcast_to(rates.client, carried.shape),
         goodput=carried * costs.efficiency_fraction,
         latency_seconds=latency,
         waiting_fraction=1.0 - base / latency,
-        paced_fraction=np.clip((capacity / limit - 1.0) / 0.2, 0.0, 1.0),
+        paced_fraction=np.clip((capacity / _limit(drive) - 1.0) / 0.2, 0.0, 1.0),
+        moments=moments,
     )
 
 
-def _unblocked_fraction(drive: Drive, outstanding: Array) -> Array:
-    """Erlang-B in batches: a batch leaves whole, so places and load are counted in batches.
+def latency_quantile_seconds(moments: Moments, fraction: float) -> Array:
+    """What this fraction of the messages does not exceed: gamma distributions, one for each moment, together."""
+    low = np.zeros(moments.mean_seconds.shape[1:])
+    high = (moments.mean_seconds + 12.0 * moments.deviation_seconds).max(axis=0)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        within = gamma_probability(middle, moments.mean_seconds, moments.deviation_seconds)
+        is_below = (moments.share * within).sum(axis=0) < fraction
+        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+    return np.asarray((low + high) / 2.0)
 
-    A sender and a window are a closed network: the sender rests when all places are taken by messages on their way,
-    so the load is its rate times the time from the end of a send to the receive.
-    """
+
+def _limit(drive: Drive) -> Array:
+    return np.where(drive.send_rate_limit_per_second > 0, drive.send_rate_limit_per_second, np.inf)
+
+
+def _rates(costs: QueueCosts, drive: Drive) -> _Rates:
+    """Rates and the wait for the client's CPU, settled with each other."""
+    wait: Array = np.zeros((1, 1))
+    for is_last in (False, False, True):
+        rates = _rates_with(costs, drive, wait, has_window=is_last)
+        requests = REQUESTS_PER_MESSAGE_BATCH * rates.carried / drive.batch_message_count
+        wait = (wait + client_wait_seconds(costs, requests, drive.thread_count)) / 2.0
+    return _rates_with(costs, drive, wait, has_window=True)
+
+
+def _rates_with(costs: QueueCosts, drive: Drive, wait_seconds: Array, *, has_window: bool) -> _Rates:
+    batch, size, busy = drive.batch_message_count, drive.payload_size_bytes, drive.thread_count
+    send_seconds = request_seconds(costs, "send", batch, size, busy) + wait_seconds
+    receive_seconds = request_seconds(costs, "receive", batch, size, busy) + wait_seconds
+    delete_seconds = request_seconds(costs, "delete", batch, size, busy) + wait_seconds
+    single = request_seconds(costs, "receive", np.ones_like(batch), size, busy)
+    on_the_way = np.maximum(costs.delivery_seconds + receive_seconds - single - send_seconds / 2.0, 1e-4)
+    before_giving = (request_seconds(costs, "receive", np.zeros_like(batch), size, busy) + wait_seconds) / 2.0
+    held_seconds = receive_seconds - before_giving + batch * drive.work_seconds + delete_seconds / 2.0
+    ordered = drive.message_group_count * batch / held_seconds
+    receive_seconds = receive_seconds + batch * drive.work_seconds
+    service = costs.request_rate_max_per_second * batch
+    unlimited = np.minimum(drive.sender_count * batch / send_seconds, service)
+    send = np.minimum(unlimited, _limit(drive))
+    windowed = _windowed(costs, drive, send, send_seconds, on_the_way) if has_window else send
+    return _Rates(
+        send_seconds=send_seconds,
+        receive_seconds=receive_seconds,
+        held_seconds=held_seconds,
+        on_the_way_seconds=on_the_way,
+        unlimited=unlimited,
+        send=send,
+        windowed=windowed,
+        receive=np.minimum(np.minimum(drive.receiver_count * batch / receive_seconds, service), ordered),
+        delete=np.minimum(drive.deleter_count * batch / delete_seconds, service),
+        client=costs.client_request_rate_max_per_second * batch / REQUESTS_PER_MESSAGE_BATCH,
+    )
+
+
+def _windowed(
+    costs: QueueCosts, drive: Drive, send: Array, send_seconds: Array, on_the_way_seconds: Array
+) -> Array:
+    """A batch leaves whole, so places and rates are counted in batches."""
     batch = drive.batch_message_count
-    places = np.broadcast_to(np.maximum(np.floor(drive.send_window / batch), 1.0), outstanding.shape)
-    kept = 1.0 - erlang_b_blocked_fractions(places, outstanding / batch)
-    return np.where(drive.send_window > 0, kept, 1.0)
+    batches = windowed_rate(
+        window=np.maximum(np.floor(drive.send_window / batch), 1.0),
+        rate_per_second=send / batch,
+        sender_count=drive.sender_count,
+        send_seconds=send_seconds,
+        on_the_way_seconds=on_the_way_seconds,
+        variation=costs.variation_fraction,
+    )
+    return np.where(drive.send_window > 0, batch * batches, send)
 
 
-def _receiver_wait_seconds(drive: Drive, load: Array, receive_seconds: Array) -> Array:
-    """Waiting for a receiver to come back from its last request (M/M/n after Sakasegawa)."""
-    servers = drive.receiver_count
-    load = np.minimum(load, 0.98)
-    return np.asarray(
-        receive_seconds * load ** (np.sqrt(2.0 * (servers + 1.0)) - 1.0) / (servers * (1.0 - load))
+def _moments(costs: QueueCosts, drive: Drive, rates: _Rates, base: Array) -> Moments:
+    """Before and after the receive window is full, which it never is while the deleters keep up."""
+    received = np.minimum(np.minimum(rates.windowed, rates.receive), rates.client)
+    surplus = np.maximum(received - rates.delete, 1e-9)
+    filled_after = np.where(drive.receive_window > 0, drive.receive_window / surplus, np.inf)
+    filled_after = np.minimum(filled_after, MEASURED_SECONDS)
+    by_receivers = np.minimum(rates.receive, rates.client)
+    by_deleters = np.minimum(by_receivers, rates.delete)
+    parts = [
+        _part(costs, drive, rates, base, by_receivers, duration_seconds=filled_after),
+        _part(costs, drive, rates, base, by_deleters, duration_seconds=MEASURED_SECONDS - filled_after),
+    ]
+    counts = np.concatenate([part.share for part in parts])
+    return Moments(
+        share=counts / counts.sum(axis=0),
+        mean_seconds=np.concatenate([part.mean_seconds for part in parts]),
+        deviation_seconds=np.concatenate([part.deviation_seconds for part in parts]),
     )
 
 
-def _held_back_seconds(drive: Drive, offered: Array, receive_rate: Array, delete_rate: Array) -> Array:
-    """The mean wait, over one measurement, of messages in a queue where the senders outrun the rest.
+def _part(
+    costs: QueueCosts, drive: Drive, rates: _Rates, base: Array, onward: Array, *, duration_seconds: Array
+) -> Moments:
+    """Messages that arrive at one rate and go onward at another, for so long; `share` counts them."""
+    load = rates.windowed / onward
+    passed = np.minimum(rates.windowed, onward)
+    scatter = _arrival_variance(costs, drive, load) + costs.variation_fraction**2
+    variance = scatter * drive.batch_message_count / onward * np.minimum(load, 1.0)
+    elapsed = _MOMENTS[:, None, None] * duration_seconds * np.minimum(1.0, 1.0 / load)
+    servers = np.where(onward < rates.receive, drive.deleter_count, drive.receiver_count)
+    idle_servers = np.minimum(load, 1.0) ** (np.sqrt(2.0 * (servers + 1.0)) - 2.0)  # Sakasegawa
+    waiting = reflected_walk_mean(load - 1.0, variance, elapsed) * idle_servers
+    most = np.maximum(_window_seconds(drive, passed) - base, 0.0)
+    undisturbed = costs.variation_fraction**2 * (rates.send_seconds**2 / 4.0 + rates.on_the_way_seconds**2)
+    waiting = np.minimum(waiting, most)
+    shape = waiting.shape
+    return Moments(
+        share=np.broadcast_to(passed * duration_seconds, shape),
+        mean_seconds=base + waiting,
+        deviation_seconds=np.sqrt(undisturbed + waiting**2),  # a queue is not served in its order
+    )
 
-    Slow receivers let it grow from the start; slow deleters from when the receive window is full.
-    """
-    surplus = np.maximum(np.minimum(offered, receive_rate) - delete_rate, 1e-9)
-    filled_after = np.where(drive.receive_window > 0, drive.receive_window / surplus, np.inf)
-    by_receivers = _growing_wait_seconds(offered, receive_rate, np.zeros_like(filled_after))
-    by_deleters = _growing_wait_seconds(offered, delete_rate, filled_after)
-    return np.maximum(by_receivers, by_deleters)
 
-
-def _growing_wait_seconds(offered: Array, onward: Array, from_seconds: Array) -> Array:
-    growing_for = np.maximum(MEASURED_SECONDS - from_seconds, 0.0)
-    excess = np.maximum(1.0 - onward / np.maximum(offered, 1e-9), 0.0)
-    return np.asarray(excess * growing_for**2 / (2.0 * MEASURED_SECONDS))
+def _arrival_variance(costs: QueueCosts, drive: Drive, load: Array) -> Array:
+    """ca^2 of batches from several senders (Whitt): near saturation that of one of them, else nearer to chance."""
+    others = drive.sender_count - 1.0
+    weight = 1.0 / (1.0 + 4.0 * np.maximum(1.0 - load, 0.0) ** 2 * others)
+    return np.asarray(weight * costs.variation_fraction**2 + (1.0 - weight))
 
 
 def _window_seconds(drive: Drive, carried: Array) -> Array:

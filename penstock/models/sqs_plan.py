@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,14 @@ from penstock.models.sqs_delivery import (
     enough_senders,
 )
 from penstock.models.sqs_physics import Forecast, QueueCosts, forecast
+from penstock.models.sqs_queue_class import (
+    GROUP_RECEIVED_MESSAGE_COUNT_MAX,
+    QUEUE_CLASSES,
+    message_group_count_min,
+    ordered_group_count,
+    queue_class,
+    request_rate_max_per_second,
+)
 from penstock.vocabulary import Demand, Estimate, setting_values
 
 MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
@@ -43,9 +51,9 @@ _MOST = {
     "message_rate_per_second": 10**6,
     "deleter_count_max": 10**6,
     "payload_size_bytes": BATCH_SIZE_BYTES_MAX,
+    "message_group_count": 10**9,
 }
-_WHOLE = frozenset({"deleter_count_max", "payload_size_bytes"})
-_FIFO_REQUESTS_PER_SECOND = 300.0
+_WHOLE = frozenset({"deleter_count_max", "payload_size_bytes", "message_group_count"})
 
 
 class ConditionsError(ValueError):
@@ -73,6 +81,7 @@ class Conditions:
     latency_objective_seconds: float | None = None
     payload_size_bytes: int = 1024  # only its price and the size of a batch depend on it
     service_class: str = "standard"
+    message_group_count: int | None = None  # of a FIFO queue; None is enough not to matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,7 @@ class SqsPlan:
     collapse_after_seconds: (
         Estimate | None
     )  # with a deleter for each sender and nothing bounded; None is never
+    message_group_count_min: int | None  # that carry the rate in order; None where there is no order to keep
     explanation: str
 
     def document(self) -> dict[str, Any]:
@@ -98,6 +108,8 @@ class SqsPlan:
         values: dict[str, Any] = dict(setting_values(self.setting))
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
+            if entry.name == "message_group_count_min" and value is None:
+                continue
             if entry.name != "setting":
                 values[entry.name] = dataclasses.asdict(value) if isinstance(value, Estimate) else value
         return values
@@ -138,12 +150,13 @@ def plan(conditions: Conditions) -> SqsPlan:
             sender_count=enough_senders(costs, 0, conditions.message_rate_per_second, batch),
             visibility_timeout_seconds=timeout_seconds,
             deleter_count_max=conditions.deleter_count_max or 256,
+            message_group_count=_ordered_groups(conditions),
         )
         for batch in range(
             1, min(BATCH_MESSAGE_COUNT_MAX, BATCH_SIZE_BYTES_MAX // conditions.payload_size_bytes) + 1
         )
     ]
-    outcome = forecast(costs, drive_of(settings, 0, conditions.work_seconds))
+    outcome = _forecast(costs, conditions, settings)
     best = _choose(conditions, settings, outcome)
     return _plan(conditions, settings[best], timeout_seconds)
 
@@ -173,9 +186,10 @@ def _choose(conditions: Conditions, settings: list[SqsDeliverySetting], outcome:
 
     def order(index: int) -> tuple[float, ...]:
         short = max(0.0, 0.99 * wanted - float(outcome.goodput[0, index]))
-        latency = float(outcome.latency_seconds[0, index])
-        late = 0.0 if objective is None else max(0.0, latency - objective)
         setting = settings[index]
+        filling = (setting.batch_message_count - 1) / wanted / 2.0  # until a batch is full, on average
+        latency = float(outcome.latency_seconds[0, index]) + filling
+        late = 0.0 if objective is None else max(0.0, latency - objective)
         threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
         return (round(short, 3), round(late, 4), float(threads), latency)
 
@@ -186,13 +200,19 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
     rng = np.random.default_rng(0)
     scatter = np.exp(rng.normal(0.0, _STATED_SPREAD, (_DRAW_COUNT, 3)))
     delivery = np.exp(rng.normal(0.0, _LATENCY_SPREAD, (_DRAW_COUNT, 1)))
-    outcome = forecast(_costs(conditions, scatter, delivery), drive_of([setting], 0, conditions.work_seconds))
+    outcome = _forecast(_costs(conditions, scatter, delivery), conditions, [setting])
     rate = np.minimum(outcome.goodput[:, 0], conditions.message_rate_per_second)
     counted = conditions.send_seconds_variation / math.sqrt(max(rate.mean() * _AVERAGED_SECONDS, 1.0))
     rate = rate * np.exp(rng.normal(0.0, counted, _DRAW_COUNT))
     linger_seconds = _linger_seconds(conditions, setting, float(outcome.latency_seconds.mean()))
     loop = _loop(conditions)
     collapse = loop.collapse_after_interval(variation=conditions.delete_seconds_variation)
+    groups_min = message_group_count_min(
+        conditions.message_rate_per_second,
+        setting.batch_message_count,
+        float(outcome.held_seconds.mean()),
+    )
+    keeps_order = queue_class(conditions.service_class).keeps_order
     threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
     return SqsPlan(
         setting=setting,
@@ -204,16 +224,42 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
         goodput_messages_per_second=_estimate(rate),
         delivery_latency_seconds_mean=_estimate(outcome.latency_seconds[:, 0] + linger_seconds / 2.0),
         deleter_outage_seconds_max=loop.outage_seconds_max(),
-        collapse_after_seconds=None if math.isinf(collapse.expected) else collapse,
-        explanation=_explanation(conditions, setting, loop),
+        collapse_after_seconds=None
+        if math.isinf(collapse.expected) or _is_held_by_groups(conditions, loop)
+        else collapse,
+        message_group_count_min=groups_min if keeps_order else None,
+        explanation=_explanation(conditions, setting, loop, groups_min),
     )
 
 
-def _explanation(conditions: Conditions, setting: SqsDeliverySetting, loop: DeleteLoop) -> str:
+def _forecast(costs: QueueCosts, conditions: Conditions, settings: Sequence[SqsDeliverySetting]) -> Forecast:
+    groups = _ordered_groups(conditions)
+    return forecast(costs, drive_of(settings, 0, conditions.work_seconds, groups))
+
+
+def _ordered_groups(conditions: Conditions) -> float:
+    return ordered_group_count(conditions.service_class, conditions.message_group_count)
+
+
+def _is_held_by_groups(conditions: Conditions, loop: DeleteLoop) -> bool:
+    """So few groups that all they can have received is deleted in time: they are a receive window by themselves."""
+    received_max = GROUP_RECEIVED_MESSAGE_COUNT_MAX * _ordered_groups(conditions)
+    return received_max < loop.visibility_timeout_seconds * loop.delete_rate_per_second
+
+
+def _explanation(
+    conditions: Conditions, setting: SqsDeliverySetting, loop: DeleteLoop, groups_min: int
+) -> str:
     goal = f"{conditions.message_rate_per_second:.4g} messages/s"
     if setting.send_rate_limit_messages_per_second < 0.99 * conditions.message_rate_per_second:
         short = "; more deleters would carry it" if conditions.deleter_count_max else ""
+        if groups_min > _ordered_groups(conditions):
+            short = f"; {groups_min} message groups would carry it, for each has one receiver at a time"
         return f"{setting.send_rate_limit_messages_per_second:.4g} of {goal} can be carried{short}"
+    if _is_held_by_groups(conditions, loop):
+        return (
+            f"carries {goal} with deleters at most 70 % busy; so few groups cannot fill the queue with copies"
+        )
     danger = (
         "without the receive window the queue collapses by itself"
         if loop.load >= 1.0
@@ -250,15 +296,18 @@ def _costs(conditions: Conditions, scatter: Array, delivery: Array | float) -> Q
     if latency is None:
         latency = conditions.send_seconds + conditions.receive_seconds
     count = len(scatter)
-    columns["delivery_seconds"] = np.full((count, 1), max(latency - conditions.send_seconds, 1e-3)) * delivery
-    fifo = conditions.service_class == "fifo"
+    half_a_send = conditions.send_seconds / 2.0
+    columns["delivery_seconds"] = np.full((count, 1), max(latency - half_a_send, 1e-3)) * delivery
+    variations = (conditions.send_seconds_variation, conditions.receive_seconds_variation)
+    columns["variation_fraction"] = np.full((count, 1), max(math.fsum(variations) / 2.0, 0.01))
+    quota = min(request_rate_max_per_second(conditions.service_class), _UNLIMITED)
     return QueueCosts(
         **columns,
         payload_seconds_per_byte=np.zeros((count, 1)),
         contention_fraction=np.zeros((count, 1)),
         coherence_fraction=np.zeros((count, 1)),
         efficiency_fraction=np.ones((count, 1)),
-        request_rate_max_per_second=np.full((count, 1), _FIFO_REQUESTS_PER_SECOND if fifo else _UNLIMITED),
+        request_rate_max_per_second=np.full((count, 1), quota),
         client_request_rate_max_per_second=np.full((count, 1), _UNLIMITED),
     )
 
@@ -287,8 +336,8 @@ def _contradictions(stated: Mapping[str, Any]) -> list[str]:
 
 def _mistakes(name: str, value: object) -> list[str]:
     if name == "service_class":
-        is_known = isinstance(value, str) and value in {"standard", "fifo"}
-        return [] if is_known else [f'{name}: {value!r}; say "standard" or "fifo"']
+        is_known = isinstance(value, str) and value in QUEUE_CLASSES
+        return [] if is_known else [f"{name}: {value!r}; say one of {', '.join(QUEUE_CLASSES)}"]
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  # NaN
         return [f"{name}: {value!r} is not a number"]
     if name in _WHOLE and (value < 1 or (isinstance(value, float) and not value.is_integer())):

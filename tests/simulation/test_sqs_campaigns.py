@@ -7,6 +7,7 @@ import pytest
 
 from bench.sqs_campaigns import (
     EAST,
+    HELD_OUT_WORLDS,
     HOUR,
     SEED_CONDITIONS,
     SEED_WORLD,
@@ -191,8 +192,12 @@ def test_four_hundred_quiet_runs_and_a_hundred_that_collapse() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_unseen_settings_are_predicted_with_honest_intervals() -> None:
-    """Forty worlds: goodput within 5 % at the median, and 90 % intervals that hold 85 to 95 % of what is measured."""
-    quality = prediction_quality(range(40))
-    assert quality.goodput_error_median <= 0.05
-    assert 0.85 <= quality.goodput_coverage <= 0.95
-    assert 0.85 <= quality.latency_coverage <= 0.97
+    """Forty worlds that nothing was tuned on: goodput and mean latency within 5 % at the median, p99 within 10 %.
+
+    Intervals of 90 % hold 85 to 95 % of what is measured; of 400, chance adds one.
+    """
+    quality = prediction_quality(HELD_OUT_WORLDS)
+    assert quality["goodput"].error_median <= 0.05
+    assert quality["latency_mean"].error_median <= 0.05
+    assert quality["latency_p99"].error_median <= 0.10
+    assert all(0.85 <= found.coverage <= 0.96 for found in quality.values())

@@ -230,7 +230,8 @@ class Api:
             detail = "nothing is probed here; enable probes in the configuration"
         elif waiting_for:
             detail = (
-                f"no fresh advice from measurements for {', '.join(waiting_for)}; wait, or see /v1/status"
+                f"no fresh advice from measurements for {', '.join(waiting_for)}; "
+                "wait, or see what the daemon does (`penstock status`)"
             )
         else:
             detail = "there is advice from measurements for every operation that is probed"

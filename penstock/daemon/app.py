@@ -12,7 +12,7 @@ import re
 import signal
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -89,6 +89,7 @@ class App:
     store: AsyncStore
     home: Place
     started_at: datetime
+    close_probes: Callable[[], Awaitable[None]]  # removes what they keep outside; once is enough
 
 
 @contextlib.asynccontextmanager
@@ -107,11 +108,16 @@ async def assembled(
     home = Place(operation="", region=surroundings.region, instance_type=surroundings.instance_type)
     store = AsyncStore(Store(configuration.daemon.database_path, setting_types()), clock.now)
     probes: list[Probe[Any]] = []
+
+    async def close_probes() -> None:
+        while probes:
+            await probes.pop().close()
+
     try:
         for notice in await store.run(Store.take_notices):
             log.warning("%s", notice)
         watches = _watches(configuration, surroundings, store)
-        probes = list({id(watch.probe): watch.probe for watch in watches}.values())
+        probes += {id(watch.probe): watch.probe for watch in watches}.values()
         board = Board(
             SERVICES,
             _standing_contexts(configuration, home),
@@ -144,11 +150,11 @@ async def assembled(
             store=store,
             home=home,
             started_at=clock.now(),
+            close_probes=close_probes,
         )
     finally:
         surroundings.thinker.rest()
-        for probe in probes:
-            await probe.close()
+        await close_probes()
         await store.close()
 
 
@@ -226,6 +232,7 @@ async def serve(load: Callable[[], Configuration]) -> None:
     listening = inherited or open_socket(
         path, mode=configuration.daemon.socket_mode_bits, gid=_group_id(configuration.daemon.control_group)
     )
+    log.info("listening on %s%s", path, "" if inherited is None else ", a socket of systemd")
     listening.setblocking(False)  # noqa: FBT003  # the method takes no other
     beating = asyncio.create_task(_beat(notifier))
     try:
@@ -277,6 +284,7 @@ async def _live(
                 notifier.extend_timeout(_STOP_SECONDS_MAX)
             for task in (work, watching, telling, *ending):
                 task.cancel()
+        await app.close_probes()  # seconds, when a queue has to go: the socket answers meanwhile
     return reload.configuration
 
 

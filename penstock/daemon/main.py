@@ -10,7 +10,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_FAILED = 1  # argparse ends with 2 when the command line is wrong; a configuration file is none
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -47,21 +47,19 @@ def _run(config_file: Path | None) -> int:
     status = 0
     try:
         uvloop.run(serve(read))
-    except* ConfigError as group:
-        status = _complain(EXIT_USAGE, group)
-    except* (StoreError, SocketPathError, ConductorError) as group:
-        status = _complain(EXIT_FAILED, group)
+    except* (ConfigError, StoreError, SocketPathError, ConductorError) as group:
+        _complain(group)
+        status = EXIT_FAILED
     return status
 
 
-def _complain(status: int, group: BaseExceptionGroup[Exception]) -> int:
+def _complain(group: BaseExceptionGroup[Exception]) -> None:
     """One line for each expected trouble, whichever task it came from; no traceback."""
     for trouble in group.exceptions:
         if isinstance(trouble, BaseExceptionGroup):
-            _complain(status, trouble)
+            _complain(trouble)
         else:
             sys.stderr.write(f"penstockd: {trouble}\n")
-    return status
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,6 +8,7 @@ physics that the lab was given.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import statistics
 import tempfile
@@ -317,7 +318,8 @@ def _prove_delivery(tell: Tell, clients: _Clients, advice: Advice, probe_count: 
     default_setting = {name: 0.0 if _is_limit(name) else 1.0 for name in advice.setting}
     default = _drive(clients, "demo-default", default_setting)
     tell(Told(step="prove", sentence=f"boto3, one thread each: {_describe(default)}"))
-    advised = _drive(clients, "demo-advised", advice.setting)
+    pause_seconds = advice.derived.get("receive_pause_at_oldest_undeleted_seconds", math.inf)
+    advised = _drive(clients, "demo-advised", advice.setting, receive_pause_seconds=pause_seconds)
     tell(Told(step="prove", sentence=f"boto3, advised: {_describe(advised)}"))
     best = best_goodput_messages_per_second(DEMO.queue)
     return DeliveryProof(
@@ -336,10 +338,17 @@ def _prove_delivery(tell: Tell, clients: _Clients, advice: Advice, probe_count: 
     )
 
 
-def _drive(clients: _Clients, name: str, setting: Mapping[str, float]) -> QueueRun:
+def _drive(
+    clients: _Clients, name: str, setting: Mapping[str, float], *, receive_pause_seconds: float = math.inf
+) -> QueueRun:
     with _queue(clients, name) as url:
         application = QueueApplication(
-            clients.sqs, url, setting, message_rate_per_second=None, body="x" * (MESSAGE_SIZE_BYTES - 16)
+            clients.sqs,
+            url,
+            setting,
+            message_rate_per_second=None,
+            body="x" * (MESSAGE_SIZE_BYTES - 16),
+            receive_pause_seconds=receive_pause_seconds,
         )
         return application.run(warm_up_seconds=QUEUE_WARM_UP_SECONDS, measured_seconds=QUEUE_MEASURED_SECONDS)
 

@@ -1,12 +1,14 @@
 """Knows how an ordinary application drives a queue with boto3 and threads, with advice or without.
 
 Senders send, receivers hand what they receive to a queue of deletions, deleters work that off. Without windows and
-limits this is the application that collapses when its deleter is a little slower than its sender.
+limits this is the application that collapses when its deleter is a little slower than its sender. With advice it keeps
+to all of it: windows, limits, and the rest of the receivers while the oldest undeleted message is too old.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import threading
 import time
@@ -30,6 +32,7 @@ class Tally:
     throttled_count: int = 0
     seen: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    undeleted: dict[str, float] = field(default_factory=dict)  # receipt: when it came, the oldest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,11 @@ class QueueRun:
 
 
 class QueueApplication:
-    """One run against one queue. `setting` has the fields of the advice; a window or rate of 0 means none."""
+    """One run against one queue. `setting` has the fields of the advice; a window or rate of 0 means none.
+
+    Receivers rest while the oldest undeleted message is older than `receive_pause_seconds`, the advice's
+    `receive_pause_at_oldest_undeleted_seconds`; without one they do not.
+    """
 
     def __init__(
         self,
@@ -54,12 +61,14 @@ class QueueApplication:
         *,
         message_rate_per_second: float | None,
         body: str,
+        receive_pause_seconds: float = math.inf,
     ) -> None:
         self._setting = {name: int(value) for name, value in setting.items()}
         pool = sum(self._setting[f"{role}_thread_count"] for role in ("sender", "receiver", "deleter"))
         self._client = make_client(pool)
         self._url = queue_url
         self._body = body
+        self._receive_pause_seconds = receive_pause_seconds
         limits = (setting["send_rate_limit_messages_per_second"], message_rate_per_second or 0.0)
         self._rate = min((limit for limit in limits if limit > 0), default=None)
         self._tally = Tally()
@@ -148,7 +157,7 @@ class QueueApplication:
     def _receive(self) -> None:
         window = self._setting["receive_window_message_count"]
         room = window - (self._tally.received_count - self._tally.deleted_count) if window else 10
-        if room <= 0:
+        if room <= 0 or self._oldest_undeleted_seconds() > self._receive_pause_seconds:
             time.sleep(_IDLE_SECONDS)
             return
         answer = self._client.receive_message(
@@ -159,7 +168,13 @@ class QueueApplication:
                 self._tally.received_count += 1
                 self._tally.duplicate_count += message["MessageId"] in self._tally.seen
                 self._tally.seen.add(message["MessageId"])
+                self._tally.undeleted[message["ReceiptHandle"]] = time.perf_counter()
                 self._receipts.put((message["MessageId"], message["ReceiptHandle"]))
+
+    def _oldest_undeleted_seconds(self) -> float:
+        with self._lock:
+            oldest = next(iter(self._tally.undeleted.values()), math.inf)
+        return max(0.0, time.perf_counter() - oldest)
 
     def _delete(self) -> None:
         receipts = self._take_receipts()
@@ -178,6 +193,8 @@ class QueueApplication:
                 for receipt in receipts:
                     self._receipts.put(receipt)
         with self._lock:
+            for _, handle in receipts:
+                self._tally.undeleted.pop(handle, None)
             self._tally.deleted.update(message_id for message_id, _ in receipts)
             self._tally.deleted_count = len(self._tally.deleted)
 

@@ -203,9 +203,12 @@ def _off_model() -> list[Surface]:
 
 
 def _off(name: str, size: int, field: Field, chance: Noise, **rest: Any) -> Surface:
-    return Surface(
-        name=name, group=Group.OFF_MODEL, object_size_bytes=size, field=field, noise=chance, **rest
-    )
+    """A thread without a part to send changes nothing."""
+
+    def busy(n: Array, s: Array) -> Flow:
+        return field(np.minimum(n, np.ceil(size / s)), s)
+
+    return Surface(name=name, group=Group.OFF_MODEL, object_size_bytes=size, field=busy, noise=chance, **rest)
 
 
 def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Flow:
@@ -213,7 +216,7 @@ def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Fl
     parts = np.ceil(object_size_bytes / s)
     part_seconds = 0.95 * np.minimum(n, parts) * object_size_bytes / throughput / parts
     none, unknown = np.zeros_like(throughput), np.full_like(throughput, np.nan)
-    return Flow(throughput, part_seconds, none, none, unknown, unknown, unknown)
+    return Flow(throughput, part_seconds, none, none, unknown, unknown, unknown, unknown)
 
 
 def two_humps(low: float, high: float, low_height: float, high_height: float) -> Field:

@@ -69,6 +69,7 @@ class Flow:
     part_seconds: Array  # mean time of one part
     throttled_fraction: Array  # of the requests
     cpu_fraction: Array  # of one core
+    cpu_demand_fraction: Array  # of all cores that the client has
     steady_throughput: Array  # bytes per second while every connection is busy; NaN where nobody could know
     create_seconds: Array  # the requests around the parts; NaN where there are none
     complete_seconds: Array
@@ -80,6 +81,8 @@ class Flow:
             self,
             throughput=self.throughput * by,
             part_seconds=self.part_seconds / by,
+            cpu_fraction=self.cpu_fraction * by,
+            cpu_demand_fraction=self.cpu_demand_fraction * by,
             steady_throughput=self.steady_throughput * by,
         )
 
@@ -101,11 +104,13 @@ def upload(link: Link, object_size_bytes: int, thread_count: ArrayLike, part_siz
     )
     total = waves.seconds + late + np.where(is_multipart, create + complete, 0.0)
     cpu = link.cpu_seconds_per_request + link.cpu_seconds_per_byte * s
+    cpu_fraction = k * cpu * _switching(link, connections) / total
     flow = Flow(
         throughput=object_size_bytes / total,
         part_seconds=waves.busy_seconds / k,
         throttled_fraction=waves.throttled_fraction,
-        cpu_fraction=k * cpu * _switching(link, connections) / total,
+        cpu_fraction=cpu_fraction,
+        cpu_demand_fraction=np.minimum(cpu_fraction / link.core_count, 1.0),
         steady_throughput=connections * np.minimum(s, object_size_bytes) / waves.wave_seconds,
         create_seconds=create,
         complete_seconds=complete,

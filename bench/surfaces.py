@@ -264,6 +264,7 @@ class Surface:
             "part_seconds_p90": float(np.quantile(parts, 0.9)),
             "uploaded_bytes": float(self.object_size_bytes),
             "attempted_bytes": float(self.object_size_bytes),
+            "client_cpu_demand_fraction": float(flow.cpu_demand_fraction[0]) * factor,
             "create_seconds": float(flow.create_seconds[0] * also[0]),
             "complete_seconds": float(flow.complete_seconds[0] * also[1]),
             "steady_throughput_bytes_per_second": float(flow.steady_throughput[0] * factor * also[2]),

@@ -3,7 +3,8 @@
 The measurements are logarithms of positive quantities. With the law f, parameters theta (logarithms as well),
 a Gaussian prior and a Gaussian process g for what the law does not say:
 
-    y_i = f_i(theta) + g(x_i) + e_i,        theta ~ N(mean, covariance),    g ~ GP(0, amplitude^2 Matern-5/2)
+    y_i = f_i(theta) + g(x_i) + w(t_i) + e_i,    theta ~ N(mean, covariance),    g ~ GP(0, amplitude^2 Matern-5/2)
+    w ~ GP(0, weather^2 exp(-|t - t'| / hour)),    the slow mode of a network that others use as well
     e_i ~ (1 - d) N(0, (c_i sigma)^2) + d Dip,                       a dip lowers y_i by half a normal law
 
 Transfers are disturbed downwards and hardly ever upwards, so a low measurement may be a dip while a high one is
@@ -56,6 +57,7 @@ class Measurements:
     coordinates: Array  # where the Gaussian process sees it, in octaves
     has_misfit: NDArray[np.bool_]  # whether the Gaussian process applies at all
     group: NDArray[np.int64]  # the client that measured; -1 is penstock itself
+    hours: Array  # when, from any origin
 
     def __len__(self) -> int:
         return len(self.log_values)
@@ -79,6 +81,7 @@ class Misfit:
     )
     length_octaves: tuple[float, float] = (1.5, 3.0)
     group_spread: float = 0.2  # how far another client may be off, as a whole
+    weather: float = 0.0  # how far all that is measured within the same hour may be off together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +110,42 @@ def maximise(problem: Problem, starts: Array) -> Peak:
     if not len(data):
         prior = problem.prior
         return Peak(theta=prior.mean, sigma=_SIGMA_TYPICAL, weights=np.ones(0), covariance=prior.covariance)
-    theta, sigma, weights = starts, np.ones(len(starts)), np.ones((len(starts), len(data)))
-    for cap in (1.0, 0.4, 0.2, np.inf, np.inf, np.inf):
+    theta = np.concatenate([starts, starts])
+    caps = np.repeat([_TRUSTING, _DOUBTING], len(starts), axis=0)
+    sigma, weights = caps[:, 0], np.ones((len(theta), len(data)))
+    for cap in caps.T:
+        theta = _descend(problem, theta, sigma, weights, iterations=5)
+        sigma, weights = cap, _weights(data.log_values - problem.law(theta), cap, data)
+    kept = _different_peaks(problem, theta, sigma)
+    theta, weights = theta[kept], weights[kept]
+    sigma = _sigma(data.log_values - problem.law(theta), weights, data)
+    for _ in range(_LEARNING_ROUNDS):
         theta = _descend(problem, theta, sigma, weights, iterations=5)
         residual = data.log_values - problem.law(theta)
-        sigma = _sigma(residual, weights, data) if np.isinf(cap) else np.full(len(theta), cap)
+        sigma = _sigma(residual, weights, data)
         weights = _weights(residual, sigma, data)
     scores = [_log_evidence(problem, t, float(s)) for t, s in zip(theta, sigma, strict=True)]
     best = int(np.argmax(scores))
     return _peak_at(problem, theta[best], float(sigma[best]), weights[best])
+
+
+# How large the noise is supposed to be at each round of the search, before it is learned. What was believed before has
+# the first word where noise is great, and what was measured where it is small: neither finds every peak.
+_DOUBTING = (1.0, 0.4, 0.2)
+_TRUSTING = (0.3, 0.2, 0.2)
+_LEARNING_ROUNDS = 3
+_PEAK_COUNT = 3
+_SAME_PEAK = 0.5  # of log evidence
+
+
+def _different_peaks(problem: Problem, theta: Array, sigma: Array) -> list[int]:
+    """The best few of where the search has led so far; many starts lead to the same peak."""
+    scores = np.array([_log_evidence(problem, t, float(s)) for t, s in zip(theta, sigma, strict=True)])
+    kept: list[int] = []
+    for index in np.argsort(-scores):
+        if all(abs(scores[index] - scores[other]) > _SAME_PEAK for other in kept):
+            kept.append(int(index))
+    return kept[:_PEAK_COUNT]
 
 
 def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
@@ -164,8 +194,11 @@ def structure(data: Measurements, misfit: Misfit) -> Array:
     """The part of the covariance that measurements share: the misfit where they are near, and the client."""
     same_client = (data.group[:, None] == data.group[None, :]) & (data.group[:, None] >= 0)
     shared = np.asarray(misfit.group_spread**2 * same_client, dtype=np.float64)
+    both = data.has_misfit[:, None] & data.has_misfit[None, :]
+    if misfit.weather > 0:
+        apart = np.abs(data.hours[:, None] - data.hours[None, :])
+        shared += both * misfit.weather**2 * np.exp(-apart / _WEATHER_HOURS)
     if misfit.amplitude > 0:
-        both = data.has_misfit[:, None] & data.has_misfit[None, :]
         shared += (
             both * misfit.amplitude**2 * matern(data.coordinates, data.coordinates, misfit.length_octaves)
         )
@@ -182,51 +215,60 @@ def matern(left: Array, right: Array, lengths: tuple[float, float]) -> Array:
 # How far laws of this kind are off, before any measurement: mostly by little.
 _AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05}
 _LENGTHS = ((1.0, 2.0), (2.5, 4.0))
-_SIGMAS = (0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.32)
+_WEATHERS = {0.0: 0.6, 0.1: 0.4}  # most hours are like the ones before
+_WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
+_SIGMAS = (0.03, 0.06, 0.1, 0.16, 0.27)
 MISFIT_MEASUREMENT_COUNT_MIN = 5
 
 
 def learn_misfit(problem: Problem, peak: Peak) -> Misfit:
     """The likeliest misfit around the peak, and how large it may be all the same."""
-    shapes = [(a, lengths) for a in _AMPLITUDES for lengths in _LENGTHS]
-    scores = np.array([np.log(_AMPLITUDES[a]) for a, _ in shapes])
+    shapes = [(a, lengths, w) for a in _AMPLITUDES for lengths in _LENGTHS for w in _WEATHERS]
+    scores = np.array([np.log(_AMPLITUDES[a] * _WEATHERS[w]) for a, _, w in shapes])
     if int(problem.data.has_misfit.sum()) >= MISFIT_MEASUREMENT_COUNT_MIN:
         scores += _marginals(problem, peak, shapes)
-    weights = np.exp(scores - scores.max())
-    weights /= weights.sum()
-    likeliest = int(np.argmax([w if a > 0 else 0.0 for w, (a, _) in zip(weights, shapes, strict=True)]))
-    by_amplitude = {
-        a: sum(w for w, (b, _) in zip(weights, shapes, strict=True) if a == b) for a in _AMPLITUDES
+    chances = np.exp(scores - scores.max())
+    chances /= chances.sum()
+    likeliest = int(np.argmax([c if a > 0 else 0.0 for c, (a, _, _) in zip(chances, shapes, strict=True)]))
+    amplitude = {
+        a: sum(c for c, (b, _, _) in zip(chances, shapes, strict=True) if a == b) for a in _AMPLITUDES
     }
+    weather = {w: sum(c for c, (_, _, v) in zip(chances, shapes, strict=True) if v == w) for w in _WEATHERS}
     return Misfit(
-        amplitude=max(by_amplitude, key=lambda a: by_amplitude[a]),
-        doubt=float(np.sqrt(sum(w * a**2 for a, w in by_amplitude.items()))),
+        amplitude=max(amplitude, key=lambda a: amplitude[a]),
+        doubt=float(np.sqrt(sum(c * a**2 for a, c in amplitude.items()))),
         length_octaves=shapes[likeliest][1],
+        weather=float(np.sqrt(sum(c * w**2 for w, c in weather.items()))),
     )
 
 
-def _marginals(problem: Problem, peak: Peak, shapes: list[tuple[float, tuple[float, float]]]) -> Array:
+_Shape = tuple[float, tuple[float, float], float]
+
+
+def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
     """Logarithm of the marginal likelihood of each shape, with the noise integrated out and the law linearised."""
     law, data = problem.law, problem.data
     jacobian = _jacobian(law, peak.theta[None])[0]
     explained = jacobian @ problem.prior.covariance @ jacobian.T
     residual = data.log_values - law(peak.theta[None])[0]
     doubts = np.array([-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.7) ** 2 for sigma in _SIGMAS])
+    plain = replace(problem.misfit, amplitude=0.0, weather=0.0)
+    own = np.stack([noise_covariance(data, plain, s, peak.weights) for s in _SIGMAS])
+    clients = structure(data, plain)
     scores = np.empty(len(shapes))
-    own = [noise_covariance(data, replace(problem.misfit, amplitude=0.0), s, peak.weights) for s in _SIGMAS]
-    clients = structure(data, replace(problem.misfit, amplitude=0.0))
-    for index, (amplitude, lengths) in enumerate(shapes):
-        misfit = replace(problem.misfit, amplitude=amplitude, length_octaves=lengths)
+    for index, (amplitude, lengths, weather) in enumerate(shapes):
+        misfit = replace(problem.misfit, amplitude=amplitude, length_octaves=lengths, weather=weather)
         shared = explained + structure(data, misfit) - clients
-        each = [_marginal(residual, shared, noise) for noise in own]
-        scores[index] = np.logaddexp.reduce(np.array(each) + doubts)
+        scores[index] = np.logaddexp.reduce(_marginal(residual, shared, own) + doubts)
     return scores
 
 
-def _marginal(residual: Array, explained: Array, noise: Array) -> float:
-    factor = np.linalg.cholesky(explained + noise)
-    white = np.linalg.solve(factor, residual)
-    return float(-0.5 * white @ white - np.log(np.diag(factor)).sum())
+def _marginal(residual: Array, explained: Array, noises: Array) -> Array:
+    """One for each of the noises (sizes, measurements, measurements)."""
+    factors = np.linalg.cholesky(explained + noises)
+    white = np.linalg.solve(factors, residual[:, None])[:, :, 0]
+    volume = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
+    return np.asarray(-0.5 * (white**2).sum(axis=1) - volume, dtype=np.float64)
 
 
 def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:

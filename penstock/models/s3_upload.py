@@ -26,8 +26,8 @@ A payload of at most 5 MiB cannot be split: then n counts objects in flight and 
 
 Measures of an observation that are used when they are there: `part_count`, `connection_count`, `create_seconds`,
 `complete_seconds`, `steady_throughput_bytes_per_second`, and `part_seconds_mean`: with the duration it says how long
-connections were idle, a ratio in which the noise of the day cancels. `client_cpu_demand_fraction` near 1 says that the
-throughput was all that the processor of the client had to give, with `worker_count` processes; and
+connections were idle, a ratio in which the noise of the day cancels. So does it in `client_cpu_demand_fraction`, which
+says how much the processor of the client has to give, with `worker_count` processes; and
 `bw_out_allowance_exceeded`, a good share of `host_transmitted_packet_count`, that it was all that the host may send.
 """
 
@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models import burst, drift
-from penstock.models.model import STATE_VERSION, Appraisal, Fit
+from penstock.models.model import STATE_VERSION, Appraisal, Fit, assured_share
 from penstock.models.prices import upload_usd
 from penstock.models.regression import (
     Gaussian,
@@ -121,7 +121,7 @@ _TYPICAL: dict[str, tuple[float, float]] = {
     "prefix_requests_per_second": (3500.0, 0.5),
     "cpu_seconds_per_request": (2e-4, 2.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
-    "knee_sharpness": (9.0, 1.0),
+    "knee_sharpness": (6.0, 1.0),
     "overload_slope": (0.05, 1.5),
     "overload_onset": (2.0, 0.3),
     "throttling_slope": (0.5, 0.8),
@@ -300,6 +300,7 @@ class _Evidence:
             coordinates=np.stack([np.log2(self.column("n")), np.log2(self.column("s"))], axis=1),
             has_misfit=self.column("kind") <= _STEADY,
             group=self.column("client").astype(np.int64),
+            hours=self.column("hours"),
         )
 
 
@@ -317,11 +318,12 @@ _ROW = (
     "transferred",
     "objects",
     "is_burst",
+    "hours",
     "observation",
 )
 _WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE, _CPU, _CEILING = range(7)
 _DETAILED_COUNT = (
-    40  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
+    24  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
 )
 _IDLE_FLOOR = 0.02  # idle shares below this are alike
 
@@ -389,13 +391,14 @@ def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]
     observations = _without_outgrown(observations)
     bursts = _burst_flags(limits, observations)
     clients = sorted({o.client for o in observations} - {"penstock"})
+    workers = max((_worker_count(observation) for observation in observations), default=1.0)
     rows: list[_Row] = []
     for index, (observation, is_burst) in enumerate(zip(observations, bursts, strict=True)):
         client = clients.index(observation.client) if observation.client in clients else -1
         is_recent = index >= len(observations) - _DETAILED_COUNT
         rows += [
             row
-            for row in _rows(observation, float(is_burst), client, index)
+            for row in _rows(observation, float(is_burst), client, workers, index)
             if is_recent or row[0] <= _STEADY
         ]
     return _Evidence(rows=tuple(rows))
@@ -418,11 +421,14 @@ def _burst_flags(
 _ON_CREDITS = 1.3
 
 
-def _rows(observation: Observation[S3UploadSetting], is_burst: float, client: int, index: int) -> list[_Row]:
+def _rows(
+    observation: Observation[S3UploadSetting], is_burst: float, client: int, workers: float, index: int
+) -> list[_Row]:
     """The equations of one observation; none when nothing arrived."""
     if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
         return []
     shape = _shape(observation)
+    hours = observation.started_at.timestamp() / 3600.0
     throttled = observation.throttled_count > 0
     trusted = float(throttled or observation.failed_count > 0)
 
@@ -436,20 +442,22 @@ def _rows(observation: Observation[S3UploadSetting], is_burst: float, client: in
             shape.objects,
         )
         group = float(client) if kind <= _STEADY else -1.0
-        return (float(kind), value, noise_scale, is_trusted, group, *place, is_burst, float(index))
+        return (float(kind), value, noise_scale, is_trusted, group, *place, is_burst, hours, float(index))
 
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
     if steady > 0 and not is_whole:
-        rows = [row(_STEADY, log(steady), is_trusted=trusted)]
+        rows = [row(_STEADY, log(steady), _spread(shape.n), is_trusted=trusted)]
     else:
-        rows = [row(_WHOLE, log(observation.throughput_bytes_per_second), is_trusted=trusted)]
+        value = log(observation.throughput_bytes_per_second)
+        rows = [row(_WHOLE, value, _spread(shape.n), is_trusted=trusted)]
     if shape.objects > 0:
         rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
     if _object_seconds(observation) > 0:
         rows.append(row(_OBJECT, log(_object_seconds(observation)), 4.0))
-    if _is_cpu_bound(observation):
-        rows.append(row(_CPU, rows[0][1], 2.0))
+    if _cpu_demand(observation) >= _CPU_TOLD:
+        share = _cpu_demand(observation) * _worker_count(observation) / workers
+        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0))
     if _is_host_bound(observation):
         rows.append(row(_CEILING, rows[0][1], 2.0))
     if throttled:
@@ -460,12 +468,17 @@ def _rows(observation: Observation[S3UploadSetting], is_burst: float, client: in
     return rows
 
 
-_CPU_BOUND = 0.9  # of the time the busiest process ran or waited for a processor
+_CPU_TOLD = 0.1  # of the time the busiest process ran or waited for a processor: enough to say what all of it would do
+_CPU_BOUND = 0.9
 _HOST_BOUND = 0.01  # of its packets the host queued or dropped; a burst of an instant touches fewer
 
 
 def _is_cpu_bound(observation: Observation[S3UploadSetting]) -> bool:
-    return observation.measures.get("client_cpu_demand_fraction", 0.0) >= _CPU_BOUND
+    return _cpu_demand(observation) >= _CPU_BOUND
+
+
+def _cpu_demand(observation: Observation[S3UploadSetting]) -> float:
+    return min(observation.measures.get("client_cpu_demand_fraction", 0.0), 1.0)
 
 
 def _is_host_bound(observation: Observation[S3UploadSetting]) -> bool:
@@ -484,6 +497,14 @@ def _without_outgrown(
 
 def _worker_count(observation: Observation[S3UploadSetting]) -> float:
     return observation.measures.get("worker_count", 1.0)
+
+
+def _spread(connection_count: float) -> float:
+    """How much throughput varies, over the typical: more connections meet more of the day's traffic.
+
+    A coefficient of variation of 5 % with one connection and of 12 % with 256, as published S3 curves have it.
+    """
+    return 0.62 + 0.11 * float(np.log2(connection_count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,7 +552,7 @@ def _idle(observation: Observation[S3UploadSetting], shape: _Shape) -> list[tupl
 
 # --- What a fit remembers. ---
 
-_STATE_VERSION = 2  # of what follows; fits that were stored under another are not read
+_STATE_VERSION = 3  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -552,6 +573,7 @@ class _Posterior:
             "sigma": self.sigma,
             "misfit_amplitude": self.misfit.amplitude,
             "misfit_doubt": self.misfit.doubt,
+            "misfit_weather": self.misfit.weather,
             "misfit_length_octaves": list(self.misfit.length_octaves),
             "rows": [list(row) for row in self.evidence.rows],
             "weights": self.weights.tolist(),
@@ -567,6 +589,7 @@ class _Posterior:
             misfit=Misfit(
                 amplitude=state["misfit_amplitude"],
                 doubt=state["misfit_doubt"],
+                weather=state["misfit_weather"],
                 length_octaves=(first, second),
             ),
             evidence=_Evidence(rows=tuple(tuple(row) for row in state["rows"])),
@@ -784,12 +807,14 @@ class S3UploadModel:
         posterior = _Posterior.from_state(fit.state)
         transfers = self._transfers(context, settings, demand)
         logs = posterior.log_throughput(transfers)
-        value = np.exp(logs).mean(axis=0)
         latency = self._object_latency(posterior, context, settings, demand, logs)
         if demand.bandwidth_bytes_per_second_max is not None:
-            value = np.minimum(value, demand.bandwidth_bytes_per_second_max)
+            logs = np.minimum(logs, log(demand.bandwidth_bytes_per_second_max))
+        drawn = np.exp(logs)
+        value = drawn.mean(axis=0)
         return Appraisal(
             value=value,
+            assured_share=assured_share(drawn),
             latency_seconds=latency,
             connection_count=transfers.n,
             memory_bytes=transfers.n * transfers.s,
@@ -1162,7 +1187,8 @@ def _interval(posterior: _Posterior, transfers: _Transfers, *, is_single: bool =
     """The 90 % interval of one future measurement, with the dips that it may meet."""
     meant = _single(transfers) if is_single else transfers
     values = posterior.log_throughput(meant)[:, 0]
-    spread = float(np.sqrt(values.var() + posterior.misfit_variance(meant)[0] + posterior.sigma**2))
+    noise = (posterior.sigma * _spread(float(meant.n[0]))) ** 2 + posterior.misfit.weather**2
+    spread = float(np.sqrt(values.var() + posterior.misfit_variance(meant)[0] + noise))
     count = float(posterior.weights.sum())
     reach = _INTERVAL * spread * (1.0 + 1.5 / (3.0 + count))
     dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))

@@ -14,6 +14,9 @@ from penstock.vocabulary import Objective, Scale, knobs
 Array = NDArray[np.float64]
 
 THROUGHPUT_WITHIN = 0.02  # of the best: what fewer connections may cost
+ASSURED_SHARE = (
+    0.95  # of the best: what advice for throughput reaches with a probability of 85 %, if any does
+)
 LATENCY_WITHIN = 0.02
 FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach
 _MEMORY_SHARE = 0.05  # how much a halving of memory counts against a halving of connections
@@ -46,12 +49,24 @@ def price(appraisal: Appraisal, objective: Objective) -> Array:
 
 
 def choose(appraisal: Appraisal, objective: Objective) -> int:
-    """The index of the setting to advise: the cheapest of those that are good enough, then the better of equals."""
+    """The index of the setting to advise: the cheapest of those that are good and assured, then the better of equals."""
     useful = utility(appraisal, objective)
-    good = useful >= required_share(objective) * useful.max()
+    good = (useful >= required_share(objective) * useful.max()) & is_assured(appraisal, objective)
     cost = np.where(good, price(appraisal, objective), np.inf)
     nearly = cost <= cost.min() + 1e-9
     return int(np.argmax(np.where(nearly, useful, -np.inf)))
+
+
+def is_assured(appraisal: Appraisal, objective: Objective) -> NDArray[np.bool_]:
+    """Whether a setting is unlikely to be far from the best, whatever is not known yet; some always are.
+
+    The expectation alone would step down from a ceiling that may be a little higher than it seems.
+    """
+    if objective is not Objective.THROUGHPUT:
+        return np.ones(len(appraisal.value), dtype=np.bool_)
+    best = utility(appraisal, objective)
+    known = appraisal.assured_share[best >= required_share(objective) * best.max()].max()
+    return np.asarray(appraisal.assured_share >= min(ASSURED_SHARE, known), dtype=np.bool_)
 
 
 def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:

@@ -166,7 +166,8 @@ def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) 
     useful = objective.utility(appraisal, demand.objective)
     cost = objective.price(appraisal, demand.objective)
     enough = (objective.required_share(demand.objective) - _KEEP_WITHIN) * float(useful.max())
-    return bool(useful[standing] >= enough and cost[standing] <= cost[best] + _KEEP_PRICE)
+    is_good = useful[standing] >= enough and objective.is_assured(appraisal, demand.objective)[standing]
+    return bool(is_good and cost[standing] <= cost[best] + _KEEP_PRICE)
 
 
 def _basis(fit: Fit, context: Context, setting: Any) -> Basis:

@@ -26,7 +26,7 @@ def line(theta: Array) -> Array:
     return np.asarray(theta[:, :1] + theta[:, 1:2] * X, dtype=np.float64)
 
 
-def measured(values: Array, *, trusted: Array | None = None) -> Measurements:
+def measured(values: Array, *, trusted: Array | None = None, hours: Array | None = None) -> Measurements:
     """Measurements of the line, all alike."""
     count = len(values)
     return Measurements(
@@ -36,6 +36,7 @@ def measured(values: Array, *, trusted: Array | None = None) -> Measurements:
         coordinates=np.stack([X[:count], np.zeros(count)], axis=1),
         has_misfit=np.ones(count, dtype=np.bool_),
         group=np.full(count, -1, dtype=np.int64),
+        hours=np.arange(count, dtype=np.float64) if hours is None else hours,
     )
 
 
@@ -104,6 +105,31 @@ def test_misfit_grows_where_the_law_is_wrong() -> None:
     small, large = (learn_misfit(p, maximise(p, STARTS)).doubt for p in (straight, bent))
     assert small < 0.1
     assert large > 0.2
+
+
+def test_weather_that_lasts_is_told_from_the_noise_of_each_measurement() -> None:
+    """Measured in a random order, a slow mode is no wave over the settings: only the clock shows it."""
+    shuffled = np.random.default_rng(3).permutation(len(X))
+    hours = np.argsort(shuffled) / 4.0
+    slow = 0.25 * np.sign(np.sin(2 * np.pi * hours / 6.0))
+    calm, changing = (
+        learn_misfit(problem, maximise(problem, STARTS)).weather
+        for problem in (
+            Problem(law=line, data=measured(noisy_line(sigma=0.03) + mode, hours=hours), prior=WIDE)
+            for mode in (np.zeros(len(X)), slow)
+        )
+    )
+    assert calm < 0.05
+    assert changing > 0.08
+
+
+def test_a_peak_far_from_what_was_believed_is_found() -> None:
+    """Starting near it, the belief must not pull the search away before the measurements had their word."""
+    prior = Gaussian(mean=np.array([4.0, 0.0]), covariance=np.diag([1.5, 1.5]))
+    problem = Problem(law=line, data=measured(noisy_line(sigma=0.03)), prior=prior)
+    peak = maximise(problem, np.array([prior.mean, [0.9, 0.6]]))
+    assert peak.theta == pytest.approx(np.array([1.0, 0.5]), abs=0.1)
+    assert peak.sigma < 0.08
 
 
 def test_evidence_prefers_the_prior_that_expected_what_came() -> None:

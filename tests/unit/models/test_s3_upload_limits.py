@@ -41,6 +41,12 @@ def full(worker_count: int) -> dict[str, float]:
     return {"client_cpu_demand_fraction": 0.98, "worker_count": worker_count}
 
 
+def working(world: UploadWorld, threads: Iterable[int], *, full_at: float) -> dict[int, dict[str, float]]:
+    """One process that has no time left at so many bytes per second."""
+    shares = {n: world.truth(a_setting(n)) / full_at for n in threads}
+    return {n: {"client_cpu_demand_fraction": share, "worker_count": 1} for n, share in shares.items()}
+
+
 def test_a_full_processor_is_named_and_not_the_network() -> None:
     """The same throughputs speak for the network as long as the client was idle."""
     idle = {n: {"client_cpu_demand_fraction": 0.3, "worker_count": 1} for n in RAMP}
@@ -66,9 +72,18 @@ def test_what_one_process_measured_at_its_limit_is_forgotten_when_two_measured()
 def test_an_hour_when_others_had_the_processor_does_not_bind_the_client_for_good() -> None:
     """What was faster at another time could not have been, were the processor the limit."""
     crowded = noted(SLOW, [64], {64: full(1)})
-    later = noted(FAST, [*RAMP, 64, 128], {}, begin=1)
+    later = noted(FAST, [*RAMP, 64, 128], working(FAST, RAMP, full_at=1.2e9), begin=1)
     fit = fitted(FAST, crowded + later)
     assert bottleneck(FAST, fit) == "host-ceiling"
+
+
+def test_a_processor_that_is_half_full_says_what_all_of_it_would_do() -> None:
+    """Before its limit is reached, and without the noise of the day: it slows the work and the counting alike."""
+    few = (4, 16)
+    quick = fitted(FAST, noted(FAST, few, working(FAST, few, full_at=2e9)))
+    slow = fitted(FAST, noted(FAST, few, working(FAST, few, full_at=400e6)))
+    assert bottleneck(FAST, quick) != "client-cpu"
+    assert bottleneck(FAST, slow) == "client-cpu"
 
 
 def test_packets_that_the_host_held_back_are_the_ceiling() -> None:

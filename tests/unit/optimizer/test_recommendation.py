@@ -140,9 +140,37 @@ def test_memory_does_not_buy_connections() -> None:
     connections = np.array([16.0, 20.0])
     appraisal = Appraisal(
         value=np.full(2, 1e8),
+        assured_share=np.ones(2),
         latency_seconds=np.ones(2),
         connection_count=connections,
         memory_bytes=np.array([4.0, 1.0]) * 160 * MiB,
         request_rate_per_second=np.ones(2),
     )
     assert connections[choose(appraisal, Objective.THROUGHPUT)] == 16.0
+
+
+def test_what_may_be_far_from_the_best_is_not_advised() -> None:
+    """Of settings that are expected to be as fast, the one with fewer connections must be surely not bad."""
+    appraisal = Appraisal(
+        value=np.array([0.985, 0.99, 1.0]),
+        assured_share=np.array([0.90, 0.96, 0.99]),
+        latency_seconds=np.ones(3),
+        connection_count=np.array([16.0, 20.0, 32.0]),
+        memory_bytes=np.ones(3),
+        request_rate_per_second=np.ones(3),
+    )
+    assert choose(appraisal, Objective.THROUGHPUT) == 1
+    assert choose(appraisal, Objective.FRUGAL) == 0
+
+
+def test_something_is_advised_while_nothing_is_sure() -> None:
+    """What is surest of those that are expected to be good enough."""
+    appraisal = Appraisal(
+        value=np.array([0.985, 0.99, 1.0]),
+        assured_share=np.array([0.5, 0.7, 0.6]),
+        latency_seconds=np.ones(3),
+        connection_count=np.array([16.0, 20.0, 32.0]),
+        memory_bytes=np.ones(3),
+        request_rate_per_second=np.ones(3),
+    )
+    assert choose(appraisal, Objective.THROUGHPUT) == 1

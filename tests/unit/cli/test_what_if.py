@@ -126,7 +126,10 @@ def test_conditions_can_be_a_file(tmp_path: Path) -> None:
         (json.dumps(CONDITIONS | {"send_seconds": float("inf")}), ["at most 43,200"]),
         (json.dumps(CONDITIONS | {"message_rate_per_second": 10**400}), ["at most 1,000,000"]),
         (json.dumps(CONDITIONS | {"payload_size_bytes": 2**21}), ["at most 1,048,576"]),
-        (json.dumps(CONDITIONS | {"service_class": ["fifo"]}), ['say "standard" or "fifo"']),
+        (
+            json.dumps(CONDITIONS | {"service_class": ["fifo"]}),
+            ["say one of standard, fifo, fifo-high-throughput"],
+        ),
         (
             json.dumps(CONDITIONS | {"send_seconds_per_message": 1, "delete_seconds_per_message": 1}),
             ["send_seconds_per_message: more", "delete_seconds_per_message: more"],

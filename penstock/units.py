@@ -1,8 +1,13 @@
-"""Knows how bytes, seconds and rates are written down and read back; everywhere else they are plain numbers."""
+"""Knows how quantities and their names are written for people and read back; everywhere else they are plain numbers.
+
+A name carries the unit of its value, so a value is written by the ending of its name.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -106,25 +111,87 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 86400:.3g} d"
 
 
-def format_metric(name: str, value: float) -> str:
-    """A value in the unit that its name ends in: ``37.5 MB/s``, ``153 ms``, ``612 messages/s``, ``8 MiB``."""
-    for ending, shown in (
-        ("_bytes_per_second", format_rate),
-        ("_bytes", format_bytes),
-        ("_bytes_max", format_bytes),
-        ("_bytes_min", format_bytes),
-    ):
-        if name.endswith(ending):
+def label(name: str) -> str:
+    """``part_size_bytes`` as a person says it: "part size", since its value shows the unit."""
+    if name == "usd":
+        return "dollars"
+    stem, qualifier = _without_qualifier(name)
+    for ending in _UNIT_ENDINGS:
+        if stem.endswith(ending) and stem != ending:
+            return stem.removesuffix(ending).strip("_").replace("_", " ") + qualifier
+    return name.replace("_", " ")
+
+
+def has_unit(name: str) -> bool:
+    """Whether a name says what its value is counted in."""
+    return _without_qualifier(f"_{name}")[0].endswith(_UNIT_ENDINGS)
+
+
+def quantity(name: str, value: float) -> str:
+    """A value in the unit of its name: ``37.5 MB/s``, ``153 ms``, ``612 messages/s``, ``8 MiB``, ``2.1 %``."""
+    if not math.isfinite(value):
+        return "-"
+    stem = f"_{_without_qualifier(name)[0]}"
+    for part, shown in _SHOWN.items():
+        if part in stem:
             return shown(value)
-    if "_per_second" in name:
-        return (
-            f"{value:,.{0 if value >= 100 else 1}f} {name.removesuffix('_per_second').rsplit('_', 1)[-1]}/s"
-        )
-    if "_seconds" in name:
-        return format_seconds(value)
-    if "_fraction" in name:
-        return f"{value:.1%}"
-    return f"{value:.4g}" if isinstance(value, float) and not value.is_integer() else f"{value:.0f}"
+    if "_per_second" in stem:
+        return _count_rate(stem, value)
+    return f"{'$' * ('_usd' in stem)}{number(value)}{' Gbit/s' * stem.endswith('_gbps')}"
+
+
+def number(value: float) -> str:
+    """Three significant digits and no exponent where one can do without: ``1,234``, ``0.000333``."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else "-"
+    size = abs(value)
+    if size >= 1e15 or size < 1e-6:
+        return f"{value:.2e}"
+    if float(value).is_integer() or size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(size)))}f}".rstrip("0").rstrip(".")
+
+
+_UNIT_ENDINGS = (
+    "_bytes_per_second",
+    "_messages_per_second",
+    "_requests_per_second",
+    "_per_second",
+    "_bytes",
+    "_seconds",
+    "_fraction",
+    "_usd",
+    "_gbps",
+)
+_QUALIFIERS = ("_max", "_min", "_mean", "_p50", "_p99")
+
+
+def _without_qualifier(name: str) -> tuple[str, str]:
+    """``latency_seconds``, ``" p99"``."""
+    for ending in _QUALIFIERS:
+        if name.endswith(ending):
+            return name.removesuffix(ending), ending.replace("_", " ")
+    return name, ""
+
+
+def _short_seconds(value: float) -> str:
+    return (
+        f"{number(1e9 * value)} ns" if 0 < abs(value) < 1e-6 else format_seconds(value)
+    )  # of CPU for one byte
+
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "_bytes_per_second": format_rate,
+    "_seconds": _short_seconds,
+    "_bytes": format_bytes,
+    "_fraction": lambda value: f"{number(100 * value)} %",
+}
+
+
+def _count_rate(name: str, value: float) -> str:
+    """``612 messages/s``: of the things that the name counts, if it says so."""
+    noun = name.partition("_per_second")[0].rsplit("_", 1)[-1]
+    return f"{number(value)} {noun}/s" if noun.endswith("s") else f"{number(value)}/s"
 
 
 def _split(text: str, expected: str) -> tuple[float, str]:

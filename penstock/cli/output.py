@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
 import click
 
-from penstock.units import format_bytes, format_rate, format_seconds
+from penstock.units import has_unit, label, quantity
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -41,15 +41,6 @@ def print_mapping(document: Mapping[str, Any], *, title: str = "") -> None:
         print_table(headings, rows, title=inner_title)
 
 
-def label(name: str) -> str:
-    """``part_size_bytes`` as a person says it: "part size", since its value shows the unit."""
-    for ending in _ENDINGS:
-        stem = name.removesuffix(ending)
-        if stem not in {name, ""}:
-            return stem.replace("_", " ")
-    return name.replace("_", " ")
-
-
 def text(name: str, value: Any) -> str:
     """A value as its name says: bytes, seconds, a rate, a fraction, money, a date, a count."""
     if value is None:
@@ -58,32 +49,7 @@ def text(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         return ", ".join(text("", item) for item in value) or "-"
-    if isinstance(value, (int, float)):
-        return next(
-            (show(value) for ending, show in _ENDINGS.items() if f"_{name}".endswith(ending)), _number(value)
-        )
-    return str(value)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
-
-
-_ENDINGS: Mapping[str, Callable[[float], str]] = {
-    "_bytes_per_second": format_rate,
-    "_bytes_per_second_max": format_rate,
-    "_messages_per_second": lambda value: f"{_number(value)}/s",
-    "_per_second": lambda value: f"{_number(value)}/s",
-    "_bytes": format_bytes,
-    "_bytes_max": format_bytes,
-    "_seconds": format_seconds,
-    "_seconds_mean": format_seconds,
-    "_seconds_p50": format_seconds,
-    "_seconds_p99": format_seconds,
-    "_fraction": lambda value: f"{100 * value:.3g} %",
-    "_usd": lambda value: f"${value:,.4f}",
-    "_gbps": lambda value: f"{_number(value)} Gbit/s",
-}
+    return quantity(name, value) if isinstance(value, (int, float)) else str(value)
 
 
 _Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[str]]]
@@ -112,8 +78,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> _Table:
 def _cell(name: str, row: Mapping[str, Any]) -> str:
     if name == "":
         return label(str(row[name]))
-    has_unit = any(name.endswith(ending) for ending in _ENDINGS)
-    return text(name if has_unit else str(row.get("", name)), row.get(name))
+    return text(name if has_unit(name) else str(row.get("", name)), row.get(name))
 
 
 def _flat(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import click
 
 from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, label, print_json, print_mapping, print_table, text
+from penstock.cli.output import json_option, print_json, print_mapping, print_table, text
 from penstock.cli.quantities import BYTES, RATE, SECONDS
+from penstock.units import label
 from penstock.vocabulary import Objective, Regime
 
 Command: TypeAlias = Callable[..., None]

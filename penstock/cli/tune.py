@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, label, print_json, print_table, text
+from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES, SECONDS
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
-from penstock.units import format_bytes, format_rate, format_seconds, parse_bytes
+from penstock.units import format_bytes, format_rate, format_seconds, label, parse_bytes
 from penstock.vocabulary import UNKNOWN, Demand, Objective
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import click
 
 from penstock.cli.daemon import socket_option, states
 from penstock.cli.examples import examples
-from penstock.cli.output import label, text
+from penstock.cli.output import text
+from penstock.units import label
 
 
 @click.command(

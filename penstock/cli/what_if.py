@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, label, print_json, print_table, text
+from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.trouble import WrongUsageError
+from penstock.units import label
 
 if TYPE_CHECKING:
     from penstock.models.sqs_plan import Conditions

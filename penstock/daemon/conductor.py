@@ -29,7 +29,7 @@ from penstock.models.model import Fit
 from penstock.optimizer.deliberation import Conclusion, Question
 from penstock.optimizer.evidence import is_same_size
 from penstock.probes.probe import Probe
-from penstock.units import format_bytes, format_metric
+from penstock.units import format_bytes, quantity
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -528,5 +528,5 @@ def _tell(
     )
     return (
         f"{_describe(plan.context)} ({plan.reason}): {_describe_setting(plan.setting)} gave "
-        f"{format_metric(metric, value)}{trouble}; {kept}"
+        f"{quantity(metric, value)}{trouble}; {kept}"
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.models.model import Appraisal, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
-from penstock.units import format_rate, format_seconds
+from penstock.units import quantity
 from penstock.vocabulary import (
     Basis,
     Context,
@@ -217,13 +217,5 @@ def _aim(demand: Demand) -> str:
 
 
 def _range(metric: str, estimate: Estimate) -> str:
-    low, expected, high = (_quantity(metric, v) for v in (estimate.low, estimate.expected, estimate.high))
+    low, expected, high = (quantity(metric, v) for v in (estimate.low, estimate.expected, estimate.high))
     return f"{expected} (90 %: {low} to {high})"
-
-
-def _quantity(metric: str, value: float) -> str:
-    if metric.endswith("bytes_per_second"):
-        return format_rate(value)
-    if "_seconds" in metric:
-        return format_seconds(value)
-    return f"{np.format_float_positional(value, precision=3, fractional=False, trim='-')}/s"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from html import escape
 from itertools import pairwise
 
-from penstock.report.wording import number
+from penstock.units import number
 
 WIDTH, HEIGHT = 480, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46

@@ -16,17 +16,8 @@ from penstock.report.findings import (
     is_on_curve,
 )
 from penstock.report.remarks import cost_words
-from penstock.report.wording import (
-    date_words,
-    interval,
-    knob_value,
-    label,
-    percent,
-    quantity,
-    setting_words,
-    span,
-)
-from penstock.units import format_bytes
+from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
+from penstock.units import format_bytes, label, quantity
 from penstock.vocabulary import Cost, Demand, Estimate, Knob, Origin, Scale, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own

@@ -10,7 +10,7 @@ from penstock.report import figures, wording
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.remarks import cost_words
 from penstock.report.summary import advice_rows, inconclusive_rows, parameter_rows
-from penstock.units import format_bytes
+from penstock.units import format_bytes, label, number
 
 
 def render_html(report: Report) -> str:
@@ -27,7 +27,7 @@ def render_html(report: Report) -> str:
         age=lambda moment: wording.age_words(moment, report.generated_at),
         bytes=format_bytes,
         date=wording.date_words,
-        number=wording.number,
+        number=number,
         percent=wording.percent,
     )
     return environment.get_template("report.html").render(
@@ -53,4 +53,4 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
 def _spend_totals(report: Report) -> list[tuple[str, str]]:
     names = ("transferred_bytes", "request_count", "usd", "duration_seconds")
     totals = {name: sum(getattr(spend.cost, name) for spend in report.spending) for name in names}
-    return [(wording.label(name), cost_words(name, total)) for name, total in totals.items()]
+    return [(label(name), cost_words(name, total)) for name, total in totals.items()]

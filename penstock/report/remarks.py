@@ -8,17 +8,8 @@ from collections.abc import Iterator
 from datetime import date
 
 from penstock.report.findings import Advice, PlaceFindings, Remark, Report
-from penstock.report.wording import (
-    age_words,
-    date_words,
-    interval,
-    knob_value,
-    label,
-    number,
-    percent,
-    quantity,
-)
-from penstock.units import format_bytes, format_seconds
+from penstock.report.wording import age_words, date_words, interval, knob_value, percent
+from penstock.units import format_bytes, format_seconds, label, number, quantity
 from penstock.vocabulary import Basis, Cost, Demand
 
 THROTTLED_FRACTION = 0.01

@@ -13,14 +13,11 @@ from penstock.report.wording import (
     date_words,
     demand_words,
     knob_value,
-    label,
     mapping_words,
-    number,
-    quantity,
     setting_words,
     span,
 )
-from penstock.units import format_bytes
+from penstock.units import format_bytes, label, number, quantity
 from penstock.vocabulary import Demand, Inconclusive, knobs
 
 INCONCLUSIVE_ROW_COUNT_MAX = 25

@@ -1,72 +1,12 @@
-"""Knows how names, values, settings and ages are put into words; a name carries the unit of its value."""
+"""Knows how settings, places, intervals and ages are put into words."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import datetime
 
-from penstock.units import format_metric, format_seconds
+from penstock.units import format_seconds, label, quantity
 from penstock.vocabulary import Demand, Estimate, Place, Setting, knobs, setting_values
-
-_UNIT_ENDINGS = (
-    "_bytes_per_second",
-    "_messages_per_second",
-    "_requests_per_second",
-    "_per_second",
-    "_bytes",
-    "_seconds",
-    "_fraction",
-    "_usd",
-    "_gbps",
-)
-_QUALIFIERS = ("_max", "_min", "_mean", "_p50", "_p99")
-
-
-def label(name: str) -> str:
-    """``part_size_bytes`` as a person says it: "part size", since its value shows the unit."""
-    if name == "usd":
-        return "dollars"
-    stem, qualifier = name, ""
-    for ending in _QUALIFIERS:
-        if name.endswith(ending):
-            stem, qualifier = name.removesuffix(ending), ending.replace("_", " ")
-    for ending in _UNIT_ENDINGS:
-        if stem.endswith(ending) and stem != ending:
-            return stem.removesuffix(ending).strip("_").replace("_", " ") + qualifier
-    return name.replace("_", " ")
-
-
-def quantity(name: str, value: float) -> str:
-    """A value in the unit of its name, in plain digits."""
-    if not math.isfinite(value):
-        return "-"
-    if "_per_second" in name and not name.endswith("_bytes_per_second"):
-        return _rate(name, value)
-    if "_seconds" in name and 0 < abs(value) < 1e-6:
-        return f"{number(1e9 * value)} ns"  # of CPU for one byte
-    if "_bytes" in name or "_seconds" in name or "_fraction" in name:
-        return format_metric(name, value)
-    is_money = name.endswith("_usd") or name.startswith("usd")
-    return f"{'$' * is_money}{number(value)}{' Gbit/s' * name.endswith('_gbps')}"
-
-
-def _rate(name: str, value: float) -> str:
-    """``612 messages/s``: of the things that the name counts, if it says so."""
-    noun = name.partition("_per_second")[0].rsplit("_", 1)[-1]
-    return f"{number(value)} {noun}/s" if noun.endswith("s") else f"{number(value)}/s"
-
-
-def number(value: float) -> str:
-    """Three significant digits and no exponent where one can do without: ``1,234``, ``0.000333``."""
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else "-"
-    size = abs(value)
-    if size >= 1e15 or size < 1e-6:
-        return f"{value:.2e}"
-    if float(value).is_integer() or size >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.{max(0, 2 - math.floor(math.log10(size)))}f}".rstrip("0").rstrip(".")
 
 
 def interval(name: str, estimate: Estimate) -> str:

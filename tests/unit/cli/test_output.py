@@ -16,7 +16,7 @@ from penstock.units import MiB
         ("part_size_bytes", 8 * MiB, "8 MiB"),
         ("throughput_bytes_per_second", 37.5e6, "37.5 MB/s"),
         ("latency_seconds_p99", 0.153, "153 ms"),
-        ("send_rate_limit_messages_per_second", 1234.5, "1,234/s"),
+        ("send_rate_limit_messages_per_second", 1234.5, "1,234 messages/s"),
         ("residual_fraction", 0.021, "2.1 %"),
         ("spent_usd", 0.0123, "$0.0123"),
         ("crt_target_gbps", 12.8, "12.8 Gbit/s"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.report.wording import label, number, quantity, span
-from penstock.units import MiB
+from penstock.report.wording import span
+from penstock.units import MiB, label, number, quantity
 from penstock.vocabulary import Estimate
 
 

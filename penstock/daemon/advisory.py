@@ -29,6 +29,7 @@ from penstock.daemon.trust import Door
 from penstock.daemon.wire import Question, Standing, recommendation_document
 from penstock.models.backlog_warning import Alarm
 from penstock.models.model import Fit
+from penstock.optimizer.recommendation import alternatives
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -224,21 +225,26 @@ class Advisory:
         return Context(place=place, payload_size_bytes=question.payload_size_bytes)
 
     def _alternatives(self, fit: Fit, recommendation: Recommendation[Any]) -> list[dict[str, Any]]:
-        """The best settings by expected value, and what each would take."""
-        context, demand = recommendation.context, recommendation.demand
+        """The advice first, then what it was chosen from, and what each would take."""
+        context = recommendation.context
         model = self._services[context.operation].model
-        settings = model.candidates(fit, context, demand)
-        appraisal = model.appraise(fit, context, settings, demand)
-        order = sorted(range(len(settings)), key=lambda i: -appraisal.value[i])[:ALTERNATIVE_COUNT]
+        settings, appraisal = alternatives(
+            model,
+            fit,
+            context,
+            self._board.within_limits(context, recommendation.demand),
+            advised=recommendation.setting,
+            count_max=ALTERNATIVE_COUNT,
+        )
         return [
             {
-                "setting": setting_values(settings[i]),
+                "setting": setting_values(setting),
                 model.value_metric: float(appraisal.value[i]),
                 "latency_seconds": float(appraisal.latency_seconds[i]),
                 "connection_count": float(appraisal.connection_count[i]),
                 "memory_bytes": float(appraisal.memory_bytes[i]),
             }
-            for i in order
+            for i, setting in enumerate(settings)
         ]
 
     def _metric_families(self) -> list[Metric]:

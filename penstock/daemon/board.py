@@ -114,7 +114,7 @@ class Board:
                 self._services[context.operation].model,
                 posting.fit if posting else None,
                 context,
-                self._within_limits(context, demand, posting),
+                self.within_limits(context, demand),
                 previous=self._previous.get(key),
                 now=posting.posted_at if posting else now,
                 validity_seconds=self._validity_seconds,
@@ -156,8 +156,9 @@ class Board:
             ),
         )
 
-    def _within_limits(self, context: Context, demand: Demand, posting: Posting | None) -> Demand:
+    def within_limits(self, context: Context, demand: Demand) -> Demand:
         """The demand within what the operator allows; what was never measured here is kept near the SDK's default."""
+        posting = self._postings.get(context.place)
         limit = self._limits.get(context.operation, Demand())
         thread_counts = [demand.thread_count_max, limit.thread_count_max]
         if posting is not None and posting.fit.observation_count == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +45,26 @@ def recommend(
     if fit is None or not is_current(fit, model):
         return _default(model, context, demand, now, expires_at)
     setting = _choose(model, fit, context, demand, previous)
-    return _advice(model, fit, context, demand, setting, _aim(demand), now, expires_at)
+    return _advice(model, fit, context, demand, setting, aim=_aim(demand), now=now, expires_at=expires_at)
+
+
+def alternatives(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, *, advised: Any, count_max: int
+) -> tuple[list[Any], Appraisal]:
+    """The advised setting, and after it what it was chosen from: what is good enough by its price, then by its use.
+
+    They are judged for the same demand, and within the same reach of what was measured, as the advice is.
+    """
+    others = _within_reach(model, fit, context, list(model.candidates(fit, context, demand)))
+    settings = [advised, *(setting for setting in others if setting != advised)]
+    appraisal = model.appraise(fit, context, settings, demand)
+    useful = objective.utility(appraisal, demand.objective)
+    is_good = useful >= objective.required_share(demand.objective) * useful.max()
+    rank = np.where(is_good, objective.price(appraisal, demand.objective), np.inf)
+    order = np.lexsort((-useful[1:], rank[1:]))[: count_max - 1] + 1
+    chosen = [0, *(int(i) for i in order)]
+    columns = {field.name: getattr(appraisal, field.name)[chosen] for field in fields(appraisal)}
+    return [settings[i] for i in chosen], Appraisal(**columns)
 
 
 def assess(
@@ -65,7 +84,7 @@ def assess(
     expires_at = now + timedelta(seconds=validity_seconds)
     if fit is None or not is_current(fit, model):
         return replace(_default(model, context, demand, now, expires_at), setting=setting)
-    return _advice(model, fit, context, demand, setting, "given setting", now, expires_at)
+    return _advice(model, fit, context, demand, setting, aim="given setting", now=now, expires_at=expires_at)
 
 
 def _advice(
@@ -74,6 +93,7 @@ def _advice(
     context: Context,
     demand: Demand,
     setting: Any,
+    *,
     aim: str,
     now: datetime,
     expires_at: datetime,
@@ -89,7 +109,9 @@ def _advice(
         demand=demand,
         basis=basis,
         bottleneck=bottleneck,
-        explanation=_explain(model.value_metric, prediction, aim, basis, bottleneck),
+        explanation=_explain(
+            model.value_metric, prediction, aim, basis, _limit(model, prediction, demand, bottleneck)
+        ),
         observation_count=fit.observation_count,
         newest_observation_at=fit.newest_observation_at,
         issued_at=now,
@@ -195,10 +217,25 @@ _LIMITS = {
 }
 
 
-def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, bottleneck: str) -> str:
+_DEMAND_SHARE = 0.98  # of a rate that was asked for: what comes so near carries it
+
+
+def _limit(model: PerformanceModel[Any], prediction: Prediction, demand: Demand, bottleneck: str) -> str:
+    """What is in the way; of a demand, whether it is met by what is expected."""
+    expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
+    if bottleneck == "demand" and expected is not None and asked is not None and expected.expected < asked:
+        is_near = expected.expected >= _DEMAND_SHARE * asked
+        return (
+            "this carries what was asked for to within 2 %"
+            if is_near
+            else "this falls short of what was asked for"
+        )
+    return _LIMITS.get(bottleneck, "what limits it is not known yet")
+
+
+def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, limit: str) -> str:
     expected = prediction.get(metric)
     reached = f"Expects {_range(metric, expected)}" if expected is not None else "Follows the model"
-    limit = _LIMITS.get(bottleneck, "what limits it is not known yet")
     rest = {
         Basis.PRIOR: "from tables and neighbours, nothing was measured here",
         Basis.MODEL: "from what was measured at other settings here",

@@ -12,9 +12,9 @@ from penstock.models.model import Appraisal, Fit
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
 from penstock.optimizer.objective import choose
-from penstock.optimizer.recommendation import recommend
+from penstock.optimizer.recommendation import alternatives, recommend
 from penstock.units import MiB
-from penstock.vocabulary import Basis, Demand, Objective, Recommendation
+from penstock.vocabulary import Basis, Demand, Estimate, Objective, Recommendation
 from tests.unit.models.upload_world import UploadWorld, a_setting, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
@@ -174,3 +174,43 @@ def test_something_is_advised_while_nothing_is_sure() -> None:
         request_rate_per_second=np.ones(3),
     )
     assert choose(appraisal, Objective.THROUGHPUT) == 1
+
+
+@pytest.mark.parametrize("demand", [Demand(), Demand(objective=Objective.FRUGAL), Demand(thread_count_max=6)])
+def test_the_first_alternative_is_the_advice(demand: Demand) -> None:
+    """Then comes what it was chosen from: good ones by their price, within the same limits."""
+    advised = advice(demand).setting
+    settings, appraisal = alternatives(MODEL, FIT, WORLD.context, demand, advised=advised, count_max=8)
+    assert settings[0] == advised
+    assert len(set(settings)) == len(settings) == len(appraisal.value) == 8
+    assert max(s.thread_count for s in settings) <= (demand.thread_count_max or 1024)
+    assert list(appraisal.value) == pytest.approx(
+        list(MODEL.appraise(FIT, WORLD.context, settings, demand).value)
+    )
+    share = 0.8 if demand.objective is Objective.FRUGAL else 0.98
+    assert min(appraisal.value[:2]) >= 0.99 * share * max(appraisal.value)
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        (50.0, "; this carries what was asked for."),
+        (100.9, "; this carries what was asked for to within 2 %."),
+        (120.0, "; this falls short of what was asked for."),
+    ],
+)
+def test_what_is_said_of_a_demand_is_what_is_expected(rate: float, said: str) -> None:
+    """Where the model at its mode carries a rate and the expectation falls short of it, the words go by the latter."""
+
+    class Carries(S3UploadModel):
+        """Expects a hundred, and says that the demand is the limit."""
+
+        def predict(self, *_: object) -> dict[str, Estimate]:
+            return {self.value_metric: Estimate(90.0, 100.0, 110.0)}
+
+        def bottleneck(self, *_: object) -> str:
+            return "demand"
+
+    demand = Demand(message_rate_per_second=rate)
+    found = recommend(Carries(), FIT, WORLD.context, demand, previous=None, now=NOW, validity_seconds=600.0)
+    assert found.explanation.endswith(said)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json, print_table
+from penstock.cli.output import json_option, print_json
 from penstock.cli.trouble import TroubleError
 from penstock.daemon.config import ConfigError, LoadedConfiguration, load
 
@@ -57,13 +58,13 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
 @file_option
 @json_option
 def show(*, effective: bool, main_file: Path | None, as_json: bool) -> None:
-    """Show what the files set and where, or with --effective all that is in force."""
+    """Show what the files set and where, or with --effective all that is in force: as a file that says the same."""
     loaded = load_configuration(main_file)
     rows = [row for row in _rows(loaded.effective()) if effective or row[0] in loaded.origins]
     if as_json:
         print_json({key: {"value": value, "origin": origin} for key, value, origin in rows})
     elif rows:
-        print_table(("key", "value", "from"), [(key, _shown(value), origin) for key, value, origin in rows])
+        click.echo("\n".join(_toml(rows)))
     else:
         click.echo("No file sets anything: the defaults are in force. See them with --effective.")
 
@@ -89,7 +90,18 @@ def _rows(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from _rows(entry, f"{prefix}{name}.")
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value) or "-"
-    return "-" if value is None else str(value)
+def _toml(rows: Iterable[tuple[str, Any, str]]) -> Iterator[str]:
+    """The lines of a file that sets these keys, each with where it is set now."""
+    section = ""
+    for key, value, origin in rows:
+        inside, _, name = key.rpartition(".")
+        if inside != section:
+            yield from ([""] if section else [])
+            yield f"[{inside}]"
+            section = inside
+        # JSON's text, numbers, truth values and lists are TOML's as well.
+        yield (
+            f"# {name} is not set"
+            if value is None
+            else f"{name} = {json.dumps(value, ensure_ascii=False)}  # {origin}"
+        )

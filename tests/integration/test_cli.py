@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
+from penstock.daemon.config import load
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
@@ -250,6 +251,20 @@ def test_config_commands_say_what_is_wrong(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["config", "check", "--config", str(wrong), "--json"])
     assert result.exit_code == 1
     assert len(json.loads(result.output)["problems"]) == 2
+
+
+def test_config_show_is_a_configuration_that_says_the_same(tmp_path: Path) -> None:
+    """What is shown can be saved and used: each value as TOML has it, with its origin behind it."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(
+        '[probes.s3_upload]\nbucket = "mine"\nobject_size_bytes = ["64MiB"]\nregions = ["eu-west-1"]\n'
+    )
+    shown = CliRunner().invoke(cli, ["config", "show", "--effective", "--config", str(file)]).output
+    assert f'bucket = "mine"  # {file}\n' in shown
+    assert "is_enabled = false  # default\n" in shown
+    again = tmp_path / "again.toml"
+    again.write_text(shown)
+    assert load(again).configuration == load(file).configuration
 
 
 def test_config_show_tells_where_a_value_is_from(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The physics itself is in `sqs_physics`, the duplicate loop in `duplicate_loop`. 
 - `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean`: of one request, at the batch it carried;
   `*_request_count` beside them says how full the batches were, and without it they are taken from the rates.
   Receives that waited for a message are in an application's mean but not in a probe's
+- `idle_send_seconds_batch_10` and the like: of requests one after another, at 1, 2, 5 and 10 messages
 - `goodput_messages_per_second`: unique messages received and deleted
 - `sent_count`, `received_count`, `deleted_count`, `duplicate_count`, `visibility_timeout_seconds`
 """

@@ -29,10 +29,12 @@ from penstock.models.sqs_physics import (
 from penstock.models.sqs_queue_class import request_rate_max_per_second
 from penstock.vocabulary import Estimate, Observation, Origin, Place
 
+IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
 FIT_STATE_VERSION = 1  # of what is kept in a fit; one that was stored under another is not read
 _DRAW_COUNT = 64
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
+_IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
 _WAITING_SCATTER = 3.0
 _SLOPE_STEP = 1e-4  # of logarithms
 _USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
@@ -87,6 +89,7 @@ class _Evidence:
     drive: Drive
     filled: dict[str, Array]  # messages in a request, by action
     seconds: dict[str, Array]  # of a request, by action
+    idle_seconds: dict[str, Array]  # of one alone, by action: at each of the batches, all observations
     request_rate: Array
     received_rate: Array
     has_idle_receives: NDArray[np.bool_]  # receives that waited for a message are in their mean
@@ -343,6 +346,9 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
         values = np.array([float(o.measures.get(name, np.nan)) for o in observations])
         return np.where(values > 0, values, np.nan)
 
+    def idle_measured(action: str) -> Array:
+        return np.concatenate([measured(f"idle_{action}_seconds_batch_{batch}") for batch in IDLE_BATCHES])
+
     durations = np.array([o.duration_seconds for o in observations])
     sizes = np.array([float(o.context.payload_size_bytes) for o in observations])
     latency = np.array([o.latency_seconds_mean or np.nan for o in observations])
@@ -362,6 +368,7 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
         ),
         filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
         seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
+        idle_seconds={action: idle for action in ACTIONS if np.isfinite(idle := idle_measured(action)).any()},
         request_rate=np.array([float(o.request_count) for o in observations]) / durations,
         received_rate=measured("received_count") / durations,
         has_idle_receives=np.array([o.origin is Origin.APPLICATION for o in observations]),
@@ -442,6 +449,7 @@ def _residuals(thetas: Array, evidence: _Evidence, spread: Spread) -> Array:
     """Log of observed over predicted, in units of the spread; 0 for what an observation does not say."""
     misfits = _misfits(thetas, evidence)
     parts = [misfit / spread.seconds for misfit in misfits.seconds.values()]
+    parts += [misfit / _IDLE_SPREAD for misfit in misfits.idle_seconds.values()]
     parts += [misfits.goodput / spread.goodput, misfits.latency / spread.latency]
     parts += [(misfits.latency_p99 - math.log(spread.p99_ratio)) / spread.latency_p99]
     return np.nan_to_num(np.hstack(parts), nan=0.0)
@@ -455,6 +463,7 @@ class _Misfits:
     """
 
     seconds: dict[str, Array]
+    idle_seconds: dict[str, Array]  # (thetas, batches of all observations)
     goodput: Array
     latency: Array
     latency_p99: Array
@@ -473,6 +482,13 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
         if action == "receive":
             expected = np.where(evidence.has_idle_receives, _with_idle_wait(expected, evidence), expected)
         seconds[action] = np.log(observed / expected)
+    batches = np.repeat(np.array(IDLE_BATCHES, dtype=float), len(evidence.goodput))
+    sizes = np.tile(np.asarray(drive.payload_size_bytes), len(IDLE_BATCHES))
+    alone = np.ones_like(batches)
+    idle_seconds = {
+        action: np.log(observed / request_seconds(costs, action, batches, sizes, alone))
+        for action, observed in evidence.idle_seconds.items()
+    }
     outcome = forecast(costs, drive)
     goodput = np.log(evidence.goodput / outcome.goodput)
     latency = np.log(evidence.latency_seconds / outcome.latency_seconds)
@@ -480,6 +496,7 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
     waiting = latency_scale(outcome.waiting_fraction)
     return _Misfits(
         seconds=seconds,
+        idle_seconds=idle_seconds,
         goodput=goodput / goodput_scale(outcome.paced_fraction),
         latency=latency / waiting,
         latency_p99=np.log(evidence.latency_seconds_p99 / p99_seconds) / waiting,

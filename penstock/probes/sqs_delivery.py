@@ -40,6 +40,7 @@ from typing import TypeVar
 
 from penstock.clock import Clock
 from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.sqs_learning import IDLE_BATCHES
 from penstock.models.sqs_queue_class import BILLED_CHUNK_BYTES, queue_class
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, LatencySummary, effort_of_block, summarize
@@ -66,7 +67,6 @@ SEND_SECONDS_ENOUGH = 10.0
 MESSAGE_COUNT_ENOUGH = 3000  # at a coefficient of variation of 0.6 the means are good to 1 %
 SENDING_FRACTION = 0.7  # of the plan's time; the rest is for draining
 REQUEST_COUNT_MIN = 10  # to make the queue under a second name, and to move one message
-IDLE_BATCHES = (1, 2, 5, 10)
 IDLE_TIME_FRACTION = 0.1  # of the plan's time and requests: for requests one after another
 IDLE_ROUND_COUNT_MAX = 4
 GROUP_COUNT = 4096  # of a FIFO queue: more than are ever in flight; what fewer cost is known from theory
@@ -403,9 +403,12 @@ class _Delivery:
 
     async def _measure_idle(self) -> None:
         """Requests one after another, at every batch that costs no more than the plan's; another first in each run."""
-        size, batch_max = self._body_bytes, self._setting.batch_message_count
+        setting, size, batch_max = self._setting, self._body_bytes, self._setting.batch_message_count
+        windows = (setting.send_window_message_count, setting.receive_window_message_count)
+        window = min((count for count in windows if count), default=max(IDLE_BATCHES))
         chunks_max = _chunk_count(batch_max * size)
         batches = [b for b in IDLE_BATCHES if b <= batch_max or _chunk_count(b * size) <= chunks_max]
+        batches = [b for b in batches if b <= window] or [1]
         first = self._plan.seed % len(batches)
         requests_max = self._request_count + IDLE_TIME_FRACTION * self._plan.cost_max.request_count
         round_seconds = self._elapsed_seconds()  # of the cold delivery, when there was one

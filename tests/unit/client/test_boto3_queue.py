@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter, deque
@@ -13,6 +14,9 @@ import pytest
 from penstock.client import boto3_queue
 from penstock.client.advice import Advice
 from penstock.client.boto3_queue import QueueConsumer
+from penstock.daemon import wire
+from penstock.models.sqs_delivery import SqsDeliverySetting
+from tests.factories import NOON
 
 URL = "http://queue"
 
@@ -170,6 +174,12 @@ def test_the_report_is_what_the_daemon_reads() -> None:
     assert rate == pytest.approx(report["measures"]["goodput_messages_per_second"])
     assert rate == pytest.approx(100 / report["duration_seconds"])
     assert report["request_count"] >= 20
+    body = json.dumps({"observations": [report | {"started_at": NOON.isoformat()}]}).encode()
+    read = wire.read_reports(
+        body, {"sqs_delivery": SqsDeliverySetting}, region="eu-west-1", instance_type="lab", now=NOON
+    )
+    assert read.mistakes == {}
+    assert read.readable[0].measures["deleted_count"] == 100
     assert report["measures"]["delete_request_count"] >= 10
 
 

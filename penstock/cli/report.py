@@ -109,7 +109,7 @@ def read_material(
 def _read(
     store: Store, path: Path, configuration: Configuration | None, *, now: datetime, since: datetime | None
 ) -> Material:
-    from penstock.daemon.services import SERVICES
+    from penstock.daemon.services import SERVICES, usd_limits
     from penstock.models.model import is_current
     from penstock.report.material import Expense, Material
 
@@ -139,6 +139,7 @@ def _read(
             Expense(hour_at=s.hour_at, operation=s.operation, cost=s.cost) for s in store.spend(since=since)
         ],
         daily_limit=_daily_limit(configuration, instance_types) if configuration else None,
+        usd_limits=usd_limits(configuration) if configuration else {},
         leftover_count=len(store.open_leftovers()),
         unreadable_count=store.unreadable_count,
     )

@@ -177,6 +177,7 @@ class Report:
     places: tuple[PlaceFindings, ...]
     spending: tuple[DaySpend, ...]
     daily_limit: Cost | None
+    usd_limits: Mapping[str, float]
     leftover_count: int
     unreadable_count: int
     remarks: tuple[Remark, ...] = ()
@@ -191,6 +192,7 @@ def study(material: Material) -> Report:
         places=tuple(_study_place(material, place) for place in _places(material)),
         spending=_by_day(material),
         daily_limit=material.daily_limit,
+        usd_limits=material.usd_limits,
         leftover_count=material.leftover_count,
         unreadable_count=material.unreadable_count,
     )

@@ -39,5 +39,6 @@ class Material:
     histories: Mapping[Context, Sequence[Recommendation[Any]]]  # of each context, oldest first
     expenses: Sequence[Expense]
     daily_limit: Cost | None  # None: the configuration that set it is not known
+    usd_limits: Mapping[str, float]  # a day, of operations that have a limit of their own
     leftover_count: int
     unreadable_count: int

@@ -212,6 +212,8 @@ def _about_all(report: Report) -> Iterator[Remark]:
         )
     if report.daily_limit is not None:
         yield from _about_budget(report, report.daily_limit)
+    for operation, usd in report.usd_limits.items():
+        yield from _about_dollars(report, operation, usd)
 
 
 def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
@@ -231,6 +233,27 @@ def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
                 reason=f"On {day} {cost_words(field.name, spent)} of {cost_words(field.name, most)} were spent "
                 f"({percent(spent / most)}, a remark from {percent(BUDGET_FRACTION)}): probes wait for it.",
             )
+
+
+def _about_dollars(report: Report, operation: str, limit: float) -> Iterator[Remark]:
+    days: dict[date, float] = defaultdict(float)
+    for spend in report.spending:
+        if spend.operation == operation:
+            days[spend.day] += spend.cost.usd
+    if not days:
+        return
+    day = max(days, key=days.__getitem__)
+    waiting = (
+        ": the budget was nearly used up, and probes wait for it"
+        if days[day] >= BUDGET_FRACTION * limit
+        else ""
+    )
+    yield Remark(
+        code="dollars-of-a-day",
+        title=f"What a day of {operation} probes costs",
+        reason=f"At the most {cost_words('usd', days[day])} at list price, on {day}; "
+        f"probes.{operation}.usd_per_day allows {cost_words('usd', limit)}{waiting}.",
+    )
 
 
 def cost_words(name: str, amount: float) -> str:

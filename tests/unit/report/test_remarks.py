@@ -61,6 +61,14 @@ def test_a_day_that_used_up_its_budget_is_named() -> None:
     assert "budget-used-up" not in codes(a_report(daily_limit=None))
 
 
+def test_the_dollars_of_an_operation_with_a_limit_of_its_own_are_told() -> None:
+    """The dearest day beside what is allowed; from nine tenths on it says that probes wait."""
+    assert "$0.001" in reason(a_report(usd_limits={"s3_upload": 0.03}), "dollars-of-a-day")
+    assert "allows $0.03." in reason(a_report(usd_limits={"s3_upload": 0.03}), "dollars-of-a-day")
+    assert "probes wait" in reason(a_report(usd_limits={"s3_upload": 0.0011}), "dollars-of-a-day")
+    assert "dollars-of-a-day" not in codes(a_report(usd_limits={"sqs_delivery": 0.03}))
+
+
 def test_a_model_that_does_not_describe_the_place_and_a_change_are_told() -> None:
     """The reader may trust the curve as far as the fit trusts itself."""
     fit = dataclasses.replace(a_real_fit(), is_off_model=True, drift_count=2, residual_fraction_p50=0.31)

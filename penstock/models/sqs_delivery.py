@@ -6,6 +6,7 @@ The physics itself is in `sqs_physics`, the duplicate loop in `duplicate_loop`. 
   `*_request_count` beside them says how full the batches were, and without it they are taken from the rates.
   Receives that waited for a message are in an application's mean but not in a probe's
 - `idle_send_seconds_batch_10` and the like: of requests one after another, at 1, 2, 5 and 10 messages
+- `cold_delivery_seconds`: of one message over a connection that was opened for it
 - `goodput_messages_per_second`: unique messages received and deleted
 - `sent_count`, `received_count`, `deleted_count`, `duplicate_count`, `visibility_timeout_seconds`
 """
@@ -277,6 +278,8 @@ class SqsDeliveryModel:
             "act_at_oldest_undeleted_seconds": timeout_seconds / 2.0,
             "receive_pause_at_oldest_undeleted_seconds": loop.receive_pause_seconds(),
         }
+        if "cold_delivery_seconds" in fit.state:
+            derived["cold_delivery_latency_seconds"] = float(fit.state["cold_delivery_seconds"])
         if queue_class(context.place.service_class).keeps_order:
             derived["deduplication_seconds"] = DEDUPLICATION_SECONDS
             derived["message_group_count_min"] = float(

@@ -196,6 +196,9 @@ def _state(learned: _Learned, draws: Array) -> dict[str, Any]:
     }
     if learned.used:
         state["sender_count_tried"] = max(o.setting.sender_thread_count for o in learned.used)
+    cold = [seconds for o in learned.used if (seconds := o.measures.get("cold_delivery_seconds"))]
+    if cold:
+        state["cold_delivery_seconds"] = float(np.median(cold))
     timeouts = [t for o in learned.used if (t := o.measures.get("visibility_timeout_seconds"))]
     if timeouts:
         state["visibility_timeout_seconds"] = float(timeouts[-1])

@@ -78,3 +78,54 @@ def test_no_message_is_lost_and_none_comes_back_from_the_dead(
         assert not deleted.intersection(left)
 
     run_virtually(tell, start_at=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@settings(deadline=None, max_examples=60)
+@given(acts, st.integers(0, 100), st.floats(0, 2), st.integers(1, 4))
+def test_a_fifo_queue_keeps_every_group_in_order_and_apart(
+    story: list[Act], seed: int, spread_seconds: float, group_count: int
+) -> None:
+    """However late or seldom it is deleted: a receive brings the first of a group, and none while others hold it."""
+    truth = QueueTruth(
+        send=a_request,
+        receive=a_request,
+        delete=a_request,
+        spread_seconds_median=spread_seconds,
+        spread_sigma=1.0,
+    )
+
+    async def tell(clock: VirtualClock) -> None:
+        service = SqsService(truth, clock=clock, seed=seed)
+        await service.create_queue("q.fifo", {"FifoQueue": "true", "VisibilityTimeout": "8"})
+        undeleted: dict[str, list[str]] = {f"{group}": [] for group in range(group_count)}
+        held: list[tuple[str, float, Copy]] = []  # group, until when nobody else may have it, and the copy
+        sent_count = 0
+        for act, seconds in story:
+            if act == "send":
+                for number in range(sent_count, sent_count + 1 + int(seconds) % 10):
+                    group, body = f"{number % group_count}", f"{number}"
+                    await service.send("q.fifo", [Sending(body=body, group=group, deduplication_id=body)])
+                    undeleted[group].append(body)
+                    sent_count += 1
+            elif act == "receive":
+                began_seconds = clock.monotonic_seconds()
+                copies = await service.receive("q.fifo", message_count_max=10, wait_seconds=seconds)
+                for group in {copy.system_attributes["MessageGroupId"] for copy in copies}:
+                    bodies = [c.body for c in copies if c.system_attributes["MessageGroupId"] == group]
+                    assert bodies == undeleted[group][: len(bodies)]
+                    assert not any(g == group and until > clock.monotonic_seconds() for g, until, _ in held)
+                held += [
+                    (copy.system_attributes["MessageGroupId"], began_seconds + 8.0, copy) for copy in copies
+                ]
+            elif act == "wait":
+                await asyncio.sleep(seconds)
+            elif held:
+                group, _, copy = held.pop(-1 if act == "delete newest" else 0)
+                if (await service.delete("q.fifo", [copy.receipt_handle])) == [None]:
+                    undeleted[group] = [body for body in undeleted[group] if body != copy.body]
+        queue = service.queue("q.fifo")
+        queue.release()
+        left_count = queue.visible_count + queue.in_flight_count + queue.delayed_count
+        assert left_count == sum(map(len, undeleted.values()))
+
+    run_virtually(tell, start_at=datetime(2026, 1, 1, tzinfo=UTC))

@@ -12,7 +12,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.probes.sqs_delivery import SqsDeliveryProbe
 from penstock.trial.simulated_aws import SimulatedMessageQueues
-from penstock.vocabulary import Cost, Observation
+from penstock.vocabulary import Cost, Demand, Observation
 from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, virtually
 
 MODEL = SqsDeliveryModel()
@@ -61,6 +61,23 @@ def errors_at_ten(truth: QueueTruth, observation: Observation[SqsDeliverySetting
             abs(math.log((fixed + 10 * each) / (known.request_seconds + 10 * known.message_seconds)))
         )
     return errors
+
+
+def test_a_cold_connection_is_told_beside_the_advice() -> None:
+    """What the first message over a connection takes is passed on as it was measured, and not learned as latency."""
+    observation = first_probe(a_truth(0))
+    slow = {**observation.measures, "cold_delivery_seconds": 0.4}
+    context = observation.context
+    fits = [
+        MODEL.fit(context.place, [dataclasses.replace(observation, measures=measures)], prior=None, seed=1)
+        for measures in (observation.measures, slow)
+    ]
+    setting = MODEL.ramp(context)[0]
+    derived = [MODEL.derive(fit, context, setting, Demand()) for fit in fits]
+    assert derived[0]["cold_delivery_latency_seconds"] < derived[1]["cold_delivery_latency_seconds"] == 0.4
+    assert MODEL.predict(fits[0], context, setting, Demand()) == MODEL.predict(
+        fits[1], context, setting, Demand()
+    )
 
 
 def test_one_probe_of_single_messages_tells_what_ten_cost() -> None:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from penstock.client.connection import ask
 from penstock.lab import worlds
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import World
-from penstock.trial.stage import CREDENTIALS, Process, daemon, lab_endpoint, process, status_of
+from penstock.trial.stage import CREDENTIALS, lab_endpoint, process, status_of
+from tests.daemon_house import DaemonHouse, has_measured
 
 WAIT_SECONDS_MAX = 60.0
 BUCKET = "test-bucket"
@@ -71,75 +72,35 @@ host_cpu_fraction_max = 1
 """
 
 
-class Stage:
-    """A lab, a configuration and what can be asked of both."""
-
-    def __init__(self, directory: Path, s3_endpoint_url: str, sqs_endpoint_url: str) -> None:
-        self.directory = directory
-        self.socket_path = directory / "run/penstock.sock"
-        self.configuration_file = directory / "penstock.toml"
-        self.configuration_file.write_text(
-            CONFIGURATION.format(
-                directory=directory, s3_endpoint_url=s3_endpoint_url, sqs_endpoint_url=sqs_endpoint_url
-            )
-        )
-        for name in ("state", "run"):
-            (directory / name).mkdir()
-        self.s3, self.sqs = self._client("s3", s3_endpoint_url), self._client("sqs", sqs_endpoint_url)
-
-    def daemon(self) -> contextlib.AbstractContextManager[Process]:
-        return daemon(self.configuration_file, self.socket_path)
-
-    def ask(self, target: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(ask(str(self.socket_path), "GET", target).body)
-        return document
-
-    def advice(self) -> dict[str, Any]:
-        return self.ask("/v1/recommendation?operation=s3_upload&payload_size_bytes=6MiB")
-
-    def wait_for(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while time.monotonic() < deadline:
-            status = status_of(self.socket_path)
-            if status is not None and holds(status):
-                return status
-            time.sleep(0.05)
-        raise AssertionError(f"did not come to pass in {WAIT_SECONDS_MAX} s; last status: {status}")
-
-    def leftovers(self) -> list[str]:
-        objects = self.s3.list_objects_v2(Bucket=BUCKET).get("Contents", [])
-        uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
-        return [*(o["Key"] for o in (*objects, *uploads)), *self.sqs.list_queues().get("QueueUrls", [])]
-
-    @staticmethod
-    def _client(service: str, endpoint_url: str) -> Any:
-        return boto3.client(
-            service,
-            endpoint_url=endpoint_url,
-            region_name="lab-1",
-            aws_access_key_id="lab",
-            aws_secret_access_key="lab",  # noqa: S106  # the lab accepts anything
-            config=Config(s3={"addressing_style": "path"}),
-        )
+def _client(service: str, endpoint_url: str) -> Any:
+    """An unmodified boto3 client (Any: boto3 makes its clients at run time)."""
+    return boto3.client(
+        service,
+        endpoint_url=endpoint_url,
+        region_name="lab-1",
+        aws_access_key_id="lab",
+        aws_secret_access_key="lab",  # noqa: S106  # the lab accepts anything
+        config=Config(s3={"addressing_style": "path"}),
+    )
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[DaemonHouse]:
     """A lab with a bucket, and no daemon yet."""
     with lab_endpoint("s3", FAST, tmp_path) as s3, lab_endpoint("sqs", FAST, tmp_path) as sqs:
-        stage = Stage(tmp_path, s3, sqs)
+        stage = DaemonHouse(
+            tmp_path,
+            CONFIGURATION.format(directory=tmp_path, s3_endpoint_url=s3, sqs_endpoint_url=sqs),
+            s3=_client("s3", s3),
+            sqs=_client("sqs", sqs),
+            bucket=BUCKET,
+            wait_seconds_max=WAIT_SECONDS_MAX,
+        )
         stage.s3.create_bucket(Bucket=BUCKET)
         yield stage
 
 
-def has_measured(count: int) -> Callable[[dict[str, Any]], bool]:
-    return lambda status: (
-        bool(status["contexts"])
-        and all(context["observation_count"] >= count for context in status["contexts"])
-    )
-
-
-def run_daemon(stage: Stage, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_daemon(stage: DaemonHouse, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end, which must come by itself."""
     return subprocess.run(
         [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)],
@@ -151,12 +112,12 @@ def run_daemon(stage: Stage, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_it_learns_advises_and_leaves_nothing_behind(stage: Stage) -> None:
+def test_it_learns_advises_and_leaves_nothing_behind(stage: DaemonHouse) -> None:
     """From the first probe over HTTP to an answer over the socket; after SIGTERM all is gone but the database."""
     with stage.daemon():
-        assert stage.advice()["basis"] in {"default", "prior"}
+        assert stage.advice("s3_upload", "6MiB")["basis"] in {"default", "prior"}
         stage.wait_for(has_measured(3))
-        advice = stage.advice()
+        advice = stage.advice("s3_upload", "6MiB")
         snapshot = json.loads((stage.directory / "run/recommendations.json").read_text())
 
     assert advice["basis"] in {"model", "measured"}
@@ -165,7 +126,7 @@ def test_it_learns_advises_and_leaves_nothing_behind(stage: Stage) -> None:
     assert stage.leftovers() == []
 
 
-def test_a_watched_queue_is_warned_of_and_not_touched(stage: Stage) -> None:
+def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> None:
     """What an application leaves undeleted is dated in status, explain and metrics; the queue stays as it was."""
     url = stage.sqs.create_queue(QueueName="orders")["QueueUrl"]
     for _ in range(13):
@@ -196,19 +157,19 @@ def test_a_watched_queue_is_warned_of_and_not_touched(stage: Stage) -> None:
     assert int(attributes["ApproximateNumberOfMessages"]) == 130 - received
 
 
-def test_a_killed_daemon_advises_at_once_and_sweeps(stage: Stage) -> None:
+def test_a_killed_daemon_advises_at_once_and_sweeps(stage: DaemonHouse) -> None:
     """After `kill -9` in the middle of its work the next life gives the same advice and removes what was left."""
     with stage.daemon() as running:
         stage.wait_for(has_measured(2))
         stage.wait_for(lambda status: status["activity"].startswith("probing s3"))
-        advice = stage.advice()
+        advice = stage.advice("s3_upload", "6MiB")
         os.kill(running.pid, signal.SIGKILL)
     assert stage.leftovers() != []  # its queue at least
 
     configured = stage.configuration_file.read_text()
     stage.configuration_file.write_text(configured.replace("is_enabled = true", "is_enabled = false"))
     with stage.daemon():
-        again = stage.advice()
+        again = stage.advice("s3_upload", "6MiB")
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while stage.leftovers() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -218,7 +179,7 @@ def test_a_killed_daemon_advises_at_once_and_sweeps(stage: Stage) -> None:
     assert again["basis"] == advice["basis"]
 
 
-def test_every_mistake_in_the_configuration_is_named(stage: Stage) -> None:
+def test_every_mistake_in_the_configuration_is_named(stage: DaemonHouse) -> None:
     """A malformed configuration ends it as it ends `config check`: status 1, a line for each mistake, no traceback."""
     stage.configuration_file.write_text('[daemon]\nseeed = 1\n[budget]\nusd_per_day = "a lot"\n')
     ended = run_daemon(stage)
@@ -230,7 +191,7 @@ def test_every_mistake_in_the_configuration_is_named(stage: Stage) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_socket_in_use_is_left_alone(stage: Stage) -> None:
+def test_a_socket_in_use_is_left_alone(stage: DaemonHouse) -> None:
     """A second daemon on the same socket ends with a sentence, and the first one goes on."""
     with stage.daemon():
         ended = run_daemon(stage)
@@ -241,7 +202,7 @@ def test_a_socket_in_use_is_left_alone(stage: Stage) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_state_directory_in_use_is_left_alone(stage: Stage) -> None:
+def test_a_state_directory_in_use_is_left_alone(stage: DaemonHouse) -> None:
     """Two daemons never share a database, whatever their sockets."""
     with stage.daemon():
         (stage.directory / "elsewhere").mkdir()
@@ -255,7 +216,7 @@ def test_a_state_directory_in_use_is_left_alone(stage: Stage) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_an_unreachable_endpoint_is_said_and_survived(stage: Stage) -> None:
+def test_an_unreachable_endpoint_is_said_and_survived(stage: DaemonHouse) -> None:
     """Without a network it serves what it knows, and its status says what is wrong."""
     text = stage.configuration_file.read_text()
     lines = [
@@ -267,32 +228,32 @@ def test_an_unreachable_endpoint_is_said_and_survived(stage: Stage) -> None:
         status = stage.wait_for(
             lambda status: any("refused" in cycle["sentence"] for cycle in status["cycles"])
         )
-        assert stage.advice()["setting"]["thread_count"] >= 1
+        assert stage.advice("s3_upload", "6MiB")["setting"]["thread_count"] >= 1
 
     assert any("check that it runs" in cycle["sentence"] for cycle in status["cycles"])
 
 
-def test_missing_credentials_are_said_and_survived(stage: Stage) -> None:
+def test_missing_credentials_are_said_and_survived(stage: DaemonHouse) -> None:
     """Without credentials it serves what it knows, and its status says what to do."""
     environment = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)]
     with process(command, environment):
         status = stage.wait_for(lambda status: any("redentials" in c["sentence"] for c in status["cycles"]))
-        assert stage.advice()["setting"]["thread_count"] >= 1
+        assert stage.advice("s3_upload", "6MiB")["setting"]["thread_count"] >= 1
 
     assert status["cycles"]
 
 
-def test_a_corrupted_database_is_set_aside(stage: Stage) -> None:
+def test_a_corrupted_database_is_set_aside(stage: DaemonHouse) -> None:
     """Garbage in place of the database does not stop the service, and is kept for whoever wants to look."""
     (stage.directory / "state/penstock.db").write_bytes(b"this is not a database" * 1000)
     with stage.daemon():
-        assert stage.advice()["basis"] in {"default", "prior"}
+        assert stage.advice("s3_upload", "6MiB")["basis"] in {"default", "prior"}
 
     assert list((stage.directory / "state").glob("penstock.db.corrupt-*"))
 
 
-def test_reload_takes_up_a_new_configuration_and_refuses_a_bad_one(stage: Stage) -> None:
+def test_reload_takes_up_a_new_configuration_and_refuses_a_bad_one(stage: DaemonHouse) -> None:
     """SIGHUP with a mistake changes nothing; with a good file the next life has it, on the same socket."""
     with stage.daemon() as running:
         good = stage.configuration_file.read_text()
@@ -306,7 +267,7 @@ def test_reload_takes_up_a_new_configuration_and_refuses_a_bad_one(stage: Stage)
         stage.wait_for(lambda status: any(c["payload_size_bytes"] == 7 * 2**20 for c in status["contexts"]))
 
 
-def test_one_cycle_in_the_foreground(stage: Stage) -> None:
+def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:
     """`penstock run --once --json` measures each context once and prints one document."""
     ended = subprocess.run(
         [
@@ -332,7 +293,7 @@ def test_one_cycle_in_the_foreground(stage: Stage) -> None:
 
 
 def test_the_manager_is_told_of_a_stop_before_the_clean_up(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: DaemonHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The manager waits for a clean-up at a slow service: it hears of it first, and how long it may take."""
     path = stage.directory / "notify.sock"
@@ -350,7 +311,7 @@ def test_the_manager_is_told_of_a_stop_before_the_clean_up(
     assert told[-1].startswith("EXTEND_TIMEOUT_USEC=")
 
 
-def test_reload_refuses_what_it_cannot_change(stage: Stage) -> None:
+def test_reload_refuses_what_it_cannot_change(stage: DaemonHouse) -> None:
     """A socket that is there keeps its mode until a restart, and that is said."""
     with stage.daemon():
         text = stage.configuration_file.read_text()

@@ -7,15 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.client.connection import ask
 from penstock.lab.link import LinkTruth
-from penstock.trial.stage import CREDENTIALS, Process, daemon, process, status_of
+from penstock.trial.stage import CREDENTIALS, process
+from tests.daemon_house import DaemonHouse, has_measured
 from tests.real.servers import REGION, at_the_end_of, plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
@@ -60,66 +59,28 @@ host_cpu_fraction_max = 1
 """
 
 
-class House:
-    """A daemon's folders and configuration, the servers as strangers see them, and what can be asked."""
-
-    def __init__(self, directory: Path, s3_url: str, sqs_url: str, bucket: str) -> None:
-        self.socket_path = directory / "run/penstock.sock"
-        self.configuration_file = directory / "penstock.toml"
-        self.configuration_file.write_text(
-            CONFIGURATION.format(
-                directory=directory, region=REGION, s3_url=s3_url, sqs_url=sqs_url, bucket=bucket
-            )
-        )
-        for name in ("state", "run"):
-            (directory / name).mkdir()
-        self._bucket = bucket
-        self._s3, self._sqs = plain_client("s3", s3_url), plain_client("sqs", sqs_url)
-
-    def daemon(self) -> contextlib.AbstractContextManager[Process]:
-        return daemon(self.configuration_file, self.socket_path)
-
-    def advice(self, operation: str, payload: str) -> dict[str, Any]:
-        target = f"/v1/recommendation?operation={operation}&payload_size_bytes={payload}"
-        document: dict[str, Any] = json.loads(ask(str(self.socket_path), "GET", target).body)
-        return document
-
-    def wait_for(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while time.monotonic() < deadline:
-            status = status_of(self.socket_path)
-            if status is not None and holds(status):
-                return status
-            time.sleep(0.05)
-        raise AssertionError(f"did not come to pass in {WAIT_SECONDS_MAX} s; last status: {status}")
-
-    def leftovers(self) -> list[str]:
-        objects = self._s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])
-        uploads = self._s3.list_multipart_uploads(Bucket=self._bucket).get("Uploads", [])
-        queues: list[str] = self._sqs.list_queues().get("QueueUrls", [])
-        return [entry["Key"] for entry in (*objects, *uploads)] + queues
-
-
 @pytest.fixture
-def house(tmp_path: Path, s3_url: str, sqs_url: str, bucket: str) -> Iterator[House]:
+def house(tmp_path: Path, s3_url: str, sqs_url: str, bucket: str) -> Iterator[DaemonHouse]:
     """A configured place for a daemon; whatever the test does, its servers are clean at the end."""
     with contextlib.ExitStack() as paths:
         far_s3, far_sqs = (
             paths.enter_context(at_the_end_of(A_REGION_AWAY, url, tmp_path)) for url in (s3_url, sqs_url)
         )
-        house = House(tmp_path, far_s3, far_sqs, bucket)
+        house = DaemonHouse(
+            tmp_path,
+            CONFIGURATION.format(
+                directory=tmp_path, region=REGION, s3_url=far_s3, sqs_url=far_sqs, bucket=bucket
+            ),
+            s3=plain_client("s3", far_s3),
+            sqs=plain_client("sqs", far_sqs),
+            bucket=bucket,
+            wait_seconds_max=WAIT_SECONDS_MAX,
+        )
         yield house
         assert house.leftovers() == []
 
 
-def has_measured(count: int) -> Callable[[dict[str, Any]], bool]:
-    return lambda status: (
-        len(status["contexts"]) == 2
-        and all(context["observation_count"] >= count for context in status["contexts"])
-    )
-
-
-def test_it_learns_and_advises_from_what_it_measured(house: House) -> None:
+def test_it_learns_and_advises_from_what_it_measured(house: DaemonHouse) -> None:
     """After four probes of each operation the advice rests on them and promises what a server of this kind can do."""
     with house.daemon():
         assert house.advice("s3_upload", "24MiB")["basis"] in {"default", "prior"}
@@ -135,7 +96,7 @@ def test_it_learns_and_advises_from_what_it_measured(house: House) -> None:
     assert delivery["setting"]["deleter_thread_count"] >= 1
 
 
-def test_a_killed_daemon_advises_at_once_and_its_next_life_sweeps(house: House) -> None:
+def test_a_killed_daemon_advises_at_once_and_its_next_life_sweeps(house: DaemonHouse) -> None:
     """`kill -9` in the middle of an upload leaves an upload and a queue; the next life removes both."""
     with house.daemon() as running:
         house.wait_for(has_measured(2))
@@ -156,7 +117,7 @@ def test_a_killed_daemon_advises_at_once_and_its_next_life_sweeps(house: House) 
     assert again["observation_count"] >= 2
 
 
-def test_a_wrong_secret_is_told_in_the_status(house: House) -> None:
+def test_a_wrong_secret_is_told_in_the_status(house: DaemonHouse) -> None:
     """The server refuses the signature; the daemon lives, answers, and says which of the two keys to look at."""
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(house.configuration_file)]
     with process(command, {"AWS_SECRET_ACCESS_KEY": "wrong"}):
@@ -167,7 +128,7 @@ def test_a_wrong_secret_is_told_in_the_status(house: House) -> None:
     assert any("does not belong to the access key: check the credentials" in s for s in sentences)
 
 
-def test_one_cycle_in_the_foreground(house: House) -> None:
+def test_one_cycle_in_the_foreground(house: DaemonHouse) -> None:
     """`penstock run --once --json` measures both operations on them and prints one document."""
     command = [str(Path(sys.executable).with_name("penstock")), "run", "--once", "--json"]
     ended = subprocess.run(

@@ -1,0 +1,67 @@
+"""Knows a configured place for a real daemon: its folders, the servers as strangers see them, and what can be asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.client.connection import ask
+from penstock.trial.stage import Process, daemon, status_of
+
+
+class DaemonHouse:
+    """A daemon's folders and configuration; `s3` and `sqs` are unmodified clients of the servers that it probes."""
+
+    def __init__(
+        self, directory: Path, configuration: str, *, s3: Any, sqs: Any, bucket: str, wait_seconds_max: float
+    ) -> None:
+        self.directory = directory
+        self.socket_path = directory / "run/penstock.sock"
+        self.configuration_file = directory / "penstock.toml"
+        self.configuration_file.write_text(configuration)
+        for name in ("state", "run"):
+            (directory / name).mkdir()
+        self.s3, self.sqs = s3, sqs
+        self._bucket = bucket
+        self._wait_seconds_max = wait_seconds_max
+
+    def daemon(self) -> contextlib.AbstractContextManager[Process]:
+        """A running one, that answers."""
+        return daemon(self.configuration_file, self.socket_path)
+
+    def ask(self, target: str) -> dict[str, Any]:
+        """The document that the daemon answers with."""
+        document: dict[str, Any] = json.loads(ask(str(self.socket_path), "GET", target).body)
+        return document
+
+    def advice(self, operation: str, payload: str) -> dict[str, Any]:
+        """The recommendation for a payload size, such as "6MiB"."""
+        return self.ask(f"/v1/recommendation?operation={operation}&payload_size_bytes={payload}")
+
+    def wait_for(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first status of which this holds."""
+        deadline = time.monotonic() + self._wait_seconds_max
+        while time.monotonic() < deadline:
+            status = status_of(self.socket_path)
+            if status is not None and holds(status):
+                return status
+            time.sleep(0.05)
+        raise AssertionError(f"did not come to pass in {self._wait_seconds_max} s; last status: {status}")
+
+    def leftovers(self) -> list[str]:
+        """Objects, unfinished uploads and queues that are there."""
+        objects = self.s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])
+        uploads = self.s3.list_multipart_uploads(Bucket=self._bucket).get("Uploads", [])
+        return [*(o["Key"] for o in (*objects, *uploads)), *self.sqs.list_queues().get("QueueUrls", [])]
+
+
+def has_measured(count: int) -> Callable[[dict[str, Any]], bool]:
+    """Of a status: every context was measured so often."""
+    return lambda status: (
+        bool(status["contexts"])
+        and all(context["observation_count"] >= count for context in status["contexts"])
+    )

@@ -118,14 +118,7 @@ async def assembled(
             log.warning("%s", notice)
         watches = _watches(configuration, surroundings, store)
         probes += {id(watch.probe): watch.probe for watch in watches}.values()
-        board = Board(
-            SERVICES,
-            _standing_contexts(configuration, home),
-            limits=_limits_of_advice(configuration),
-            region=home.region,
-            instance_type=home.instance_type,
-            validity_seconds=configuration.advice.validity_seconds,
-        )
+        board = _board(configuration, home)
         board.restore(await store.run(Store.fits), await store.run(Store.recommendations), clock.now())
         conductor = Conductor(
             watches,
@@ -432,6 +425,17 @@ def _watches(configuration: Configuration, surroundings: Surroundings, store: As
                 for size in plan.payload_size_bytes
             ]
     return watches
+
+
+def _board(configuration: Configuration, home: Place) -> Board:
+    return Board(
+        SERVICES,
+        _standing_contexts(configuration, home),
+        limits=_limits_of_advice(configuration),
+        region=home.region,
+        instance_type=home.instance_type,
+        validity_seconds=configuration.advice.validity_seconds,
+    )
 
 
 def _standing_contexts(configuration: Configuration, home: Place) -> list[Context]:

@@ -218,6 +218,19 @@ def test_the_client_brings_little_along() -> None:
     }
 
 
+@pytest.mark.parametrize("module", ["reporting", "boto3_transfers", "boto3_queue"])
+def test_reporting_brings_little_along_either(module: str) -> None:
+    """An SDK, JSON and logging are imported when they are used."""
+    program = f"import sys, penstock.client.{module}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, check=True, text=True
+    ).stdout.split()
+    assert f"penstock.client.{module}" in loaded
+    assert set(loaded).isdisjoint(
+        {"boto3", "botocore", "typing", "dataclasses", "json", "logging", "asyncio", "http.client"}
+    )
+
+
 def test_nobody_there_is_told_with_what_to_do(tmp_path: Path) -> None:
     """The sentence names the path and the ways out."""
     with pytest.raises(NoDaemonError, match=r"penstockd.*PENSTOCK_SOCKET"):

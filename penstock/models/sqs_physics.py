@@ -32,6 +32,9 @@ MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up 
 REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
 _MOMENTS = (np.arange(6) + 0.5) / 6.0  # of each part of a measurement
 _HALVINGS = 12
+_WINDOW_FILLED = (
+    0.96  # of a window that holds senders back, over a measurement that begins with it empty (simulated)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,7 @@ def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
     rates = _rates(costs, drive)
     base = rates.send_seconds + rates.on_the_way_seconds
     carried = rates.carried
-    moments = _moments(costs, drive, rates, base)
+    moments = _moments(costs, drive, rates)
     latency = (moments.share * moments.mean_seconds).sum(axis=0)
     capacity = np.minimum(np.minimum(rates.unlimited, rates.receive), np.minimum(rates.delete, rates.client))
     return Forecast(
@@ -232,17 +235,16 @@ def _windowed(
     return np.where(drive.send_window > 0, batch * batches, send)
 
 
-def _moments(costs: QueueCosts, drive: Drive, rates: _Rates, base: Array) -> Moments:
+def _moments(costs: QueueCosts, drive: Drive, rates: _Rates) -> Moments:
     """Before and after the receive window is full, which it never is while the deleters keep up."""
-    received = np.minimum(np.minimum(rates.windowed, rates.receive), rates.client)
-    surplus = np.maximum(received - rates.delete, 1e-9)
+    arriving = np.minimum(rates.windowed, rates.client)
+    surplus = np.maximum(np.minimum(arriving, rates.receive) - rates.delete, 1e-9)
     filled_after = np.where(drive.receive_window > 0, drive.receive_window / surplus, np.inf)
     filled_after = np.minimum(filled_after, MEASURED_SECONDS)
-    by_receivers = np.minimum(rates.receive, rates.client)
-    by_deleters = np.minimum(by_receivers, rates.delete)
+    by_deleters = np.minimum(rates.receive, rates.delete)
     parts = [
-        _part(costs, drive, rates, base, by_receivers, duration_seconds=filled_after),
-        _part(costs, drive, rates, base, by_deleters, duration_seconds=MEASURED_SECONDS - filled_after),
+        _part(costs, drive, rates, arriving, rates.receive, duration_seconds=filled_after),
+        _part(costs, drive, rates, arriving, by_deleters, duration_seconds=MEASURED_SECONDS - filled_after),
     ]
     counts = np.concatenate([part.share for part in parts])
     return Moments(
@@ -253,11 +255,17 @@ def _moments(costs: QueueCosts, drive: Drive, rates: _Rates, base: Array) -> Mom
 
 
 def _part(
-    costs: QueueCosts, drive: Drive, rates: _Rates, base: Array, onward: Array, *, duration_seconds: Array
+    costs: QueueCosts,
+    drive: Drive,
+    rates: _Rates,
+    arriving: Array,
+    onward: Array,
+    *,
+    duration_seconds: Array,
 ) -> Moments:
     """Messages that arrive at one rate and go onward at another, for so long; `share` counts them."""
-    load = rates.windowed / onward
-    passed = np.minimum(rates.windowed, onward)
+    load, passed = arriving / onward, np.minimum(arriving, onward)
+    base = rates.send_seconds + rates.on_the_way_seconds
     scatter = _arrival_variance(costs, drive, load) + costs.variation_fraction**2
     variance = scatter * drive.batch_message_count / onward * np.minimum(load, 1.0)
     elapsed = _MOMENTS[:, None, None] * duration_seconds * np.minimum(1.0, 1.0 / load)
@@ -284,4 +292,5 @@ def _arrival_variance(costs: QueueCosts, drive: Drive, load: Array) -> Array:
 
 def _window_seconds(drive: Drive, carried: Array) -> Array:
     """Little's law: no message is on its way for longer than a full window lasts; inf with no window."""
-    return np.where(drive.send_window > 0, drive.send_window / np.maximum(carried, 1e-9), np.inf)
+    held = _WINDOW_FILLED * drive.send_window
+    return np.where(drive.send_window > 0, held / np.maximum(carried, 1e-9), np.inf)

@@ -94,7 +94,7 @@ def test_a_full_send_window_bounds_the_latency() -> None:
     """Little: with a slow receiver the wait is the window over the rate, and without a window it grows."""
     slow = some_costs(receive_request_seconds=0.096)
     windowed = forecast(slow, a_drive(send_window=5.0))
-    assert only(windowed.latency_seconds) == pytest.approx(0.5, rel=0.02)
+    assert only(windowed.latency_seconds) == pytest.approx(0.5, rel=0.05)
     assert only(forecast(slow, a_drive()).latency_seconds) > 1.0
 
 

@@ -210,12 +210,14 @@ def with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:
 def _connect(path: str, timeout_seconds: float) -> socket.socket:
     import socket
 
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(timeout_seconds)
+    connection = None
     try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(timeout_seconds)
         connection.connect(path)
     except OSError as trouble:
-        connection.close()
+        if connection is not None:  # it is when there are no more descriptors
+            connection.close()
         reason = trouble.strerror or str(trouble)
         raise NoDaemonError(
             f"no daemon answers on {path} ({reason}): start it with `systemctl start penstock` or "

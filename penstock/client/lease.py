@@ -102,9 +102,13 @@ class Lease(Share):
         self._has_ended.clear()
         _held.add(self)
         is_held = self._take()
-        threading.Thread(
+        listener = threading.Thread(
             target=self._listen, kwargs={"is_held": is_held}, name="penstock-lease", daemon=True
-        ).start()
+        )
+        try:
+            listener.start()
+        except RuntimeError as trouble:  # no more threads: the share stays as it is
+            self._do_without(trouble)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,23 +126,29 @@ class Lease(Share):
     def _take(self) -> bool:
         """Ask for it, and hear the first share. Returns whether there will be more."""
         try:
-            self._stream = Stream(self._socket_path, "POST", "/v1/leases", self._claim, _CONNECT_SECONDS_MAX)
-            is_held = self._hear(self._stream, timeout_seconds=_CONNECT_SECONDS_MAX)
-        except (NoDaemonError, ValueError) as trouble:
+            stream = Stream(self._socket_path, "POST", "/v1/leases", self._claim, _CONNECT_SECONDS_MAX)
+        except NoDaemonError as trouble:
             self._do_without(trouble)
             if isinstance(trouble, RefusedError) and trouble.status == _CLAIM_IS_WRONG:
                 self._has_ended.set()  # it will be as wrong the next time
             return False
-        if self._has_ended.is_set():  # closed in the meantime
-            self._stream.close()
-        self._has_complained = False
+        self._stream = stream
+        if self._has_ended.is_set():  # given back in the meantime
+            stream.close()
+        is_held = self._hear(stream, timeout_seconds=_CONNECT_SECONDS_MAX)
+        self._has_complained = self._has_complained and not is_held
         return is_held
 
     def _hear(self, stream: Stream, *, timeout_seconds: float | None = None) -> bool:
-        """Wait for the next share; False when the daemon has ended the lease. Raises NoDaemonError, ValueError."""
-        line = stream.line(timeout_seconds=timeout_seconds)
-        if line is not None:
-            self._become(_read_share(line))
+        """Wait for the next share; False when the lease has ended, or what is said of it cannot be used."""
+        try:
+            line = stream.line(timeout_seconds=timeout_seconds)
+            if line is not None:
+                self._become(_read_share(line))
+        except (NoDaemonError, ValueError) as trouble:
+            stream.close()
+            self._do_without(trouble)
+            return False
         return line is not None
 
     def _listen(self, *, is_held: bool) -> None:
@@ -148,11 +158,7 @@ class Lease(Share):
             stream = self._stream
             if is_held and stream is not None:
                 pause_seconds = _PAUSE_SECONDS_MIN
-                try:
-                    is_held = self._hear(stream)
-                except (NoDaemonError, ValueError) as trouble:
-                    self._do_without(trouble)
-                    is_held = False
+                is_held = self._hear(stream)
             else:
                 self._has_ended.wait(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
@@ -160,7 +166,9 @@ class Lease(Share):
 
     def _do_without(self, trouble: Exception) -> None:
         """Keep a share that is in force, as any other advice outlives its daemon; else do as the SDK does."""
-        if not self._has_complained and not self._has_ended.is_set():
+        if self._has_ended.is_set():
+            return
+        if not self._has_complained:
             _complain(trouble)
             self._has_complained = True
         if self.basis == "default" or self.advice.has_expired():

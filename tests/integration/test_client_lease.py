@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
 import os
 import queue
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -129,3 +133,51 @@ async def test_inside_an_event_loop(tmp_path: Path) -> None:
             assert (await anext(shares)).setting["thread_count"] == 32
             await shares.aclose()
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        b"HTTP/1.0 200 OK\r\n\r\n{}\n",
+        b"HTTP/1.0 200 OK\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\nno JSON\n",
+        b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n[]",
+        b"hello",
+    ],
+)
+def test_whatever_answers_the_transfer_goes_on(tmp_path: Path, spoken: bytes) -> None:
+    """Another program on the socket gives the defaults, and is not held on to."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "penstock.sock"))
+        listening.listen()
+        ended = threading.Event()
+
+        def speak() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(spoken)
+                connection.shutdown(socket.SHUT_WR)
+                connection.settimeout(10)
+                with contextlib.suppress(ConnectionError):
+                    assert connection.recv(1) == b""
+            ended.set()
+
+        speaker = threading.Thread(target=speak)
+        speaker.start()
+        with a_lease(tmp_path) as lease:
+            assert lease.setting == DEFAULT
+            assert ended.wait(10)
+        speaker.join()
+
+
+def test_no_more_files_is_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application that has run out of descriptors is not hurt by this one, too."""
+
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with served_in_thread(tmp_path):
+        monkeypatch.setattr(socket, "socket", none_left)
+        with a_lease(tmp_path) as lease:
+            assert lease.setting == DEFAULT
+        monkeypatch.undo()

@@ -100,7 +100,7 @@ def test_a_fifo_queue_keeps_every_group_in_order_and_apart(
         undeleted: dict[str, list[str]] = {f"{group}": [] for group in range(group_count)}
         held: list[tuple[str, float, Copy]] = []  # group, until when nobody else may have it, and the copy
         sent_count = 0
-        for act, seconds in story:
+        for act, seconds in [("send", 9.0), ("send", 9.0), ("wait", 3.0), *story]:
             if act == "send":
                 for number in range(sent_count, sent_count + 1 + int(seconds) % 10):
                     group, body = f"{number % group_count}", f"{number}"
@@ -109,7 +109,8 @@ def test_a_fifo_queue_keeps_every_group_in_order_and_apart(
                     sent_count += 1
             elif act == "receive":
                 began_seconds = clock.monotonic_seconds()
-                copies = await service.receive("q.fifo", message_count_max=10, wait_seconds=seconds)
+                count = 1 + int(seconds) % 4
+                copies = await service.receive("q.fifo", message_count_max=count, wait_seconds=seconds / 10)
                 for group in {copy.system_attributes["MessageGroupId"] for copy in copies}:
                     bodies = [c.body for c in copies if c.system_attributes["MessageGroupId"] == group]
                     assert bodies == undeleted[group][: len(bodies)]

@@ -40,6 +40,7 @@ from penstock.vocabulary import Observation
 OPERATION = "sqs_delivery"
 SAMPLE_COUNT_MAX = 400  # 20 minutes, which date the collapse, at one sample in 3 s
 SUBJECT_COUNT_MAX = 64  # of applications; the one that was silent for longest makes room
+AGE_SECONDS_MAX = 1_209_600.0  # no message is kept for longer than 14 days
 SILENT_AFTER = timedelta(minutes=15)  # then it says nothing about now
 _SEVERITY = tuple(Alarm)
 
@@ -125,7 +126,7 @@ class _Subject:
         )
 
     def note_age(self, at: datetime, seconds: float) -> None:
-        self.ages.append(AgeSample(at=at, oldest_undeleted_seconds=seconds))
+        self.ages.append(AgeSample(at=at, oldest_undeleted_seconds=min(seconds, AGE_SECONDS_MAX)))
         warning = assess(list(self.ages), self.visibility_timeout_seconds)
         if warning.alarm is not self.alarm:
             is_worse = _SEVERITY.index(warning.alarm) > _SEVERITY.index(self.alarm)

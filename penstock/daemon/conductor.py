@@ -183,7 +183,7 @@ class Conductor:
                     await self.run_cycle(context, reason)
                 failure_count = 0
             except Exception as trouble:
-                failure_count += 1
+                failure_count += context is not None  # what somebody reported must not end the daemon
                 log.exception("cycle failed, seed %d, context %s", self._seed, context)
                 if failure_count >= CYCLE_FAILURE_COUNT_MAX:
                     raise ConductorError(

@@ -361,6 +361,8 @@ _RATE_BYTES_PER_SECOND_MAX = 3.2e12 / 8  # the largest hosts of EC2 are sold wit
 _REPORT_AGE_MAX = timedelta(days=1)
 _CLOCK_SKEW_MAX = timedelta(minutes=1)
 _MEASURE_COUNT_MAX = 32
+_MEASURE_MAX = 1e15
+_SECONDS_MAX = 86400.0
 
 
 class _Report(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -422,6 +424,10 @@ def _implausible(
         )
     if report.throttled_count + report.failed_count > report.request_count:
         yield Mistake("request_count", "is below throttled_count + failed_count; count every attempt")
+    for name, value in report.measures.items():
+        most = _SECONDS_MAX if "_seconds" in name else _MEASURE_MAX
+        if not 0 <= value <= most:
+            yield Mistake(f"measures.{name}", f"is out of range: expected 0 to {most:g}")
     if report.latency_seconds_p50 > report.latency_seconds_p99:
         yield Mistake("latency_seconds_p50", "is above latency_seconds_p99")
 

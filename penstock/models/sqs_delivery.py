@@ -93,7 +93,6 @@ class SqsDeliveryModel:
     reported_measures = frozenset(
         {
             "goodput_messages_per_second",
-            "visibility_timeout_seconds",
             *(f"{action}_seconds_mean" for action in ("send", "receive", "delete")),
             *(f"{action}_request_count" for action in ("send", "receive", "delete")),
             *(f"{past}_count" for past in ("sent", "received", "deleted")),

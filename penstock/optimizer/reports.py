@@ -10,7 +10,7 @@ Anybody on the host may report, and nobody can check a report but by measuring. 
 3. A client of whose reports fewer than half are agreed with is not believed at all.
 4. What remains is thinned: one user makes up at most `USER_SHARE_MAX` of the evidence and all users together at most
    `REPORTED_SHARE_MAX`. However many reports arrive, they weigh no more.
-5. Throttling and failures are believed only where own measurements met the same: a report of them is worth a probe.
+5. Throttling and failures are believed only where own measurements met the same.
 
 So reports may sharpen what is known and fill in what is not. They cannot overturn what was measured: when the world
 has changed, reports stop being agreed with, probes stop being stretched by them, and the probes overturn it.
@@ -153,8 +153,9 @@ def _agreed(
     agreed: list[Observation[Any]] = []
     for group in by_client.values():
         residual, deviation = _discrepancies(model, fit, group)
-        offset = np.clip(np.nanmedian(residual[:, :1]), -CLIENT_OFFSET_MAX, CLIENT_OFFSET_MAX)
-        residual[:, :1] -= offset
+        known = residual[np.isfinite(residual[:, 0]), 0]
+        offset = float(np.median(known)) if known.size else 0.0
+        residual[:, 0] -= min(max(offset, -CLIENT_OFFSET_MAX), CLIENT_OFFSET_MAX)
         with np.errstate(invalid="ignore"):
             is_agreed = np.all(~(np.abs(residual) > AGREEMENT_DEVIATIONS * deviation), axis=1)
         if is_agreed.mean() >= AGREED_SHARE_MIN:

@@ -219,6 +219,8 @@ def test_a_setting_may_leave_out_what_has_a_default() -> None:
         ({"transferred_bytes": 10**14, "duration_seconds": 1.0}, "transferred_bytes"),
         ({"throttled_count": 6, "failed_count": 5}, "request_count"),
         ({"latency_seconds_p50": 2.0, "latency_seconds_p99": 1.0}, "latency_seconds_p50"),
+        ({"measures": {"part_seconds_mean": 1e5}}, "measures.part_seconds_mean"),
+        ({"measures": {"sent_count": -1.0}}, "measures.sent_count"),
     ],
 )
 def test_an_impossible_report_is_refused(changes: dict[str, Any], where: str) -> None:

@@ -169,7 +169,7 @@ class S3UploadSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     object_size_bytes: PayloadSizes = (64 * MiB, GiB)
     mean_interval_seconds: Seconds = 600.0
     duration_seconds_max: Seconds = 10.0
-    transferred_bytes_max: Bytes = 512 * MiB
+    transferred_bytes_max: Bytes = 2 * GiB
     thread_count_max: ThreadCount = 256
     memory_bytes_max: Bytes = GiB
     worker_count_max: WorkerCount = 4

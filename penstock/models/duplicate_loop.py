@@ -3,8 +3,9 @@
 A message that waits longer than the visibility timeout V for its delete is delivered again, and the copy
 joins the same backlog. With rho = arrival rate / delete capacity mu:
 
-- rho > 1: the wait grows by (rho - 1) seconds a second and reaches V after V / (rho - 1). From then on
-  every copy comes back, receives climb by the arrival rate every V, and effective deletes fall to nothing.
+- rho > 1: what is received at t waits (rho - 1) t for its delete, so what is received at V / (rho - 1) waits V,
+  and is V old at V rho / (rho - 1). From then on every copy comes back, receives climb by the arrival rate
+  every V, and effective deletes fall to nothing.
 - rho < 1: an interruption of the deleter of D seconds heals by itself as long as D < D* = V (1 + (1-rho)^2
   / rho) (rho >= 1/2; at least V (2 - rho) below). Past that, the loop feeds itself: it is metastable.
 - A receive window of theta V mu messages received and not yet deleted (theta < 1) keeps every wait below
@@ -45,7 +46,7 @@ class DeleteLoop:
     def collapse_after_seconds(self) -> float:
         """Mean time until the oldest undeleted message is V old, from an empty backlog; inf for never."""
         excess = self.load - 1.0
-        return self.visibility_timeout_seconds / excess if excess > 1e-9 else math.inf
+        return self.visibility_timeout_seconds * self.load / excess if excess > 1e-9 else math.inf
 
     def collapse_after_interval(self, *, variation: float) -> Estimate:
         """The same with the scatter of a random walk; `variation` is that of one send and of one delete.

@@ -16,9 +16,9 @@ def a_loop(load: float, delete_rate_per_second: float = 50.0, timeout_seconds: f
 
 
 def test_a_deleter_a_little_too_slow_collapses_after_half_an_hour() -> None:
-    """V / (rho - 1): 30 s at 1.43 % is the seed's 35 minutes, and the seed's scatter of several minutes."""
+    """V rho / (rho - 1): 30 s at 1.43 % is the seed's 35 minutes, and the seed's scatter of several minutes."""
     loop = a_loop(1.0143)
-    assert loop.collapse_after_seconds() / 60 == pytest.approx(35.0, abs=0.1)
+    assert loop.collapse_after_seconds() / 60 == pytest.approx(35.5, abs=0.1)
     interval = loop.collapse_after_interval(variation=0.6)
     assert 20 <= interval.low / 60 < 35 < interval.high / 60 <= 50
 

@@ -10,6 +10,7 @@ import os
 BENCHMARKS = {
     "s3-upload": "bench.harness",
     "sqs-delivery": "bench.sqs_campaigns",
+    "sqs-choosing": "bench.sqs_choosing",
     "real-links": "bench.real_links",
     "sockets": "bench.sockets",
     "leases": "bench.leases",

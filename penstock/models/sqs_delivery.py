@@ -60,6 +60,7 @@ DELETER_LOAD_MAX = 0.7
 RECEIVER_LOAD_MAX = 0.85
 SENDER_LOAD_MAX = 0.9
 SERVICE_LOAD_MAX = 0.93  # of a request rate that throttling taught
+CLIENT_LOAD_MAX = 0.98  # of its CPU: past it requests wait, and nothing is refused
 RATE_HEADROOM = 1.05  # so that an application can catch up after a pause
 MEMORY_BYTES_PER_THREAD = 256 * KiB
 Indices = NDArray[np.int_]
@@ -445,9 +446,10 @@ def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, floa
     """Receivers beyond what is needed, and how busy deleters may be.
 
     Spare threads fetch and delete what little is there: half-full requests. That is quick and costs nothing, except
-    where the service counts requests, and there it would throttle.
+    where the service counts requests, and there it would throttle, or where the client's CPU makes no more of them.
     """
-    is_counted = request_rate_per_second > 0.7 * float(costs.request_rate_max_per_second[0, 0])
+    client = float(costs.client_request_rate_max_per_second[0, 0]) / REQUESTS_PER_MESSAGE_BATCH
+    is_counted = request_rate_per_second > 0.7 * min(float(costs.request_rate_max_per_second[0, 0]), client)
     return (0, 0.85) if is_counted else (1, DELETER_LOAD_MAX)
 
 
@@ -476,7 +478,7 @@ def _client_wait_seconds(costs: QueueCosts, batch_rate_per_second: float, thread
 def _action_rate_max(costs: QueueCosts, batch: int) -> float:
     service = float(costs.request_rate_max_per_second[0, 0])
     client = float(costs.client_request_rate_max_per_second[0, 0])
-    return SERVICE_LOAD_MAX * batch * min(service, client / REQUESTS_PER_MESSAGE_BATCH)
+    return batch * min(SERVICE_LOAD_MAX * service, CLIENT_LOAD_MAX * client / REQUESTS_PER_MESSAGE_BATCH)
 
 
 def _ordered_groups(context: Context, demand: Demand) -> float:

@@ -1,0 +1,269 @@
+"""Knows how soon tuners find how to drive an unknown queue: the regret of their advice after 6, 10 and 20 probes.
+
+`python -m bench sqs-choosing` prints the table. Each world has its own request times, costs of batches, chance and
+client; the truth is the best goodput that any setting reached in it, of a coarse grid and of all that was tried. The
+second half of the worlds is held out: nothing was ever changed to do better in them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe
+from penstock.lab.queue_campaign import QueueWorld
+from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.optimizer.recommendation import recommend
+from penstock.vocabulary import Cost, Demand, Observation
+
+PROBE_COUNTS = (6, 10, 20)
+WORLD_COUNT = 24
+_NOW = datetime(2026, 1, 5, tzinfo=UTC)
+_GENEROUS = Cost(transferred_bytes=10**14, request_count=10**9, usd=1e6, duration_seconds=1e7)
+_MODEL = SqsDeliveryModel()
+_CLIENT_SECONDS_PER_REQUEST = (1.5e-3, 5e-3)  # a modest core, so that a client's limit is within reach
+_SENDERS_MAX = 48
+_FIRST_POINTS = 4  # at random, before a Gaussian process says anything
+
+
+class Tuner(Protocol):
+    """What is asked for a probe, told what it found, and asked for advice."""
+
+    def ask(self) -> SqsDeliverySetting:
+        """The next probe."""
+        ...
+
+    def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
+        """What it found."""
+        ...
+
+    def advice(self) -> SqsDeliverySetting:
+        """What it would advise now."""
+        ...
+
+
+class Penstock:
+    """The two calls that the daemon makes."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._history: list[Observation[SqsDeliverySetting]] = []
+        self._conclusion: Conclusion[SqsDeliverySetting] | None = None
+
+    def ask(self) -> SqsDeliverySetting:
+        """The plan of a deliberation over all that was seen."""
+        plan = self._concluded().plan
+        if plan is None:
+            raise RuntimeError("no probe was affordable, though the budget is without bounds")
+        return plan.setting
+
+    def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
+        """One more observation."""
+        self._history.append(observation)
+        self._conclusion = None
+
+    def advice(self) -> SqsDeliverySetting:
+        """The recommendation for as much as there is."""
+        found = recommend(
+            _MODEL,
+            self._concluded().fit,
+            CONTEXT,
+            Demand(),
+            previous=None,
+            now=_NOW,
+            validity_seconds=3600.0,
+        )
+        setting: SqsDeliverySetting = found.setting
+        return setting
+
+    def _concluded(self) -> Conclusion[SqsDeliverySetting]:
+        if self._conclusion is None:
+            question = Question(
+                place=PLACE,
+                observations=tuple(self._history),
+                prior=None,
+                next_context=CONTEXT,
+                cost_max=_GENEROUS,
+                demand=Demand(),
+                seed=self._seed + len(self._history),
+            )
+            self._conclusion = deliberate(_MODEL, question)
+        return self._conclusion
+
+
+class _BestSeen:
+    """Advises the best of what it measured."""
+
+    def __init__(self) -> None:
+        self._seen: list[Observation[SqsDeliverySetting]] = []
+
+    def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
+        """Remember it."""
+        self._seen.append(observation)
+
+    def advice(self) -> SqsDeliverySetting:
+        """The best measured."""
+        return max(self._seen, key=_MODEL.measured_value).setting
+
+
+class RandomSearch(_BestSeen):
+    """Stable settings at random."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._rng = random.Random(seed)
+
+    def ask(self) -> SqsDeliverySetting:
+        """Any."""
+        return a_setting(self._rng.randrange(10**9))
+
+
+class GaussianProcess(_BestSeen):
+    """scikit-optimize over the logarithm of the senders and the batch, knowing nothing of queues."""
+
+    def __init__(self, seed: int) -> None:
+        from skopt import Optimizer
+        from skopt.space import Integer
+
+        super().__init__()
+        space = [Integer(1, _SENDERS_MAX, prior="log-uniform"), Integer(1, 10)]
+        self._optimizer = Optimizer(space, n_initial_points=_FIRST_POINTS, random_state=seed, acq_func="EI")
+        self._point: list[int] = []
+
+    def ask(self) -> SqsDeliverySetting:
+        """Where it expects to improve."""
+        self._point = [int(value) for value in self._optimizer.ask()]
+        return driven(*self._point)
+
+    def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
+        """It minimises."""
+        super().tell(observation)
+        self._optimizer.tell(self._point, -_MODEL.measured_value(observation))
+
+
+class Fixed:
+    """One setting for everything, as a pool of ten connections is by default."""
+
+    def __init__(self, setting: SqsDeliverySetting) -> None:
+        self._setting = setting
+
+    def ask(self) -> SqsDeliverySetting:
+        """The same."""
+        return self._setting
+
+    def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
+        """Learns nothing."""
+
+    def advice(self) -> SqsDeliverySetting:
+        """The same."""
+        return self._setting
+
+
+def driven(sender_count: int, batch: int) -> SqsDeliverySetting:
+    """So many senders, receivers and deleters, with windows wide enough to cost nothing."""
+    return SqsDeliverySetting(
+        sender_thread_count=sender_count,
+        receiver_thread_count=sender_count + 1,
+        deleter_thread_count=sender_count + 1,
+        batch_message_count=batch,
+        send_window_message_count=batch * (8 * sender_count + 8),
+        receive_window_message_count=batch * (sender_count + 1) * 40,
+    )
+
+
+POOL_OF_TEN = replace(driven(3, 1), receiver_thread_count=4, deleter_thread_count=3)
+TUNERS: dict[str, Callable[[int], Tuner]] = {
+    "penstock": Penstock,
+    "skopt GP alone": GaussianProcess,
+    "random": RandomSearch,
+    "pool of 10": lambda _: Fixed(POOL_OF_TEN),
+    "pool of 10, batches of 10": lambda _: Fixed(replace(POOL_OF_TEN, batch_message_count=10)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What one tuner advised in one world after so many probes."""
+
+    tuner: str
+    world_seed: int
+    probe_count: int
+    goodput_fraction: float  # of the best known
+    thread_count: int
+    duplicate_count: int
+
+
+def choosing_world(world_seed: int) -> QueueWorld:
+    """A world whose client cannot make any number of requests."""
+    spent = random.Random(world_seed + 10**6).uniform(*_CLIENT_SECONDS_PER_REQUEST)
+    return replace(a_world(world_seed), client_seconds_per_request=spent)
+
+
+def choose_in(world_seed: int, probe_counts: Sequence[int] = PROBE_COUNTS) -> list[Advice]:
+    """All tuners in one world, judged by fresh measurements of what they advised."""
+    world = choosing_world(world_seed)
+    grid = [driven(count, 10) for count in (1, 2, 4, 8, 16, 32)]
+    best = max(_MODEL.measured_value(observe(world, s, seed=i)) for i, s in enumerate(grid))
+    judged: list[tuple[str, int, SqsDeliverySetting, Observation[SqsDeliverySetting]]] = []
+    for name, build in TUNERS.items():
+        tuner = build(world_seed)
+        is_fixed = isinstance(tuner, Fixed)
+        for number in range(1, 1 if is_fixed else max(probe_counts) + 1):
+            setting = tuner.ask()
+            tuner.tell(observe(world, setting, seed=1000 * world_seed + number, number=number))
+            if number in probe_counts:
+                advised = tuner.advice()
+                judged.append((name, number, advised, observe(world, advised, seed=77)))
+        if is_fixed:
+            judged.append((name, 0, tuner.advice(), observe(world, tuner.advice(), seed=77)))
+    best = max([best, *(_MODEL.measured_value(outcome) for *_, outcome in judged)])
+    return [
+        Advice(
+            tuner=name,
+            world_seed=world_seed,
+            probe_count=number,
+            goodput_fraction=_MODEL.measured_value(outcome) / best,
+            thread_count=setting.sender_thread_count
+            + setting.receiver_thread_count
+            + setting.deleter_thread_count,
+            duplicate_count=int(outcome.measures["duplicate_count"]),
+        )
+        for name, number, setting, outcome in judged
+    ]
+
+
+def run(*, long: bool) -> dict[str, object]:
+    """Print the table; the long form takes all worlds and up to 20 probes."""
+    world_seeds = range(500, 500 + (WORLD_COUNT if long else 6))
+    with ProcessPoolExecutor(2) as workers:
+        counts = [PROBE_COUNTS if long else PROBE_COUNTS[:2]] * len(world_seeds)
+        rows = [row for found in workers.map(choose_in, world_seeds, counts) for row in found]
+    half = world_seeds[len(world_seeds) // 2]
+    print(f"{'':27} probes  worlds    regret p50   p90   reaching 95 %  threads  duplicates")
+    table: dict[str, object] = {}
+    for is_held_out in (False, True):
+        part = [row for row in rows if (row.world_seed >= half) == is_held_out]
+        for name, number in dict.fromkeys((row.tuner, row.probe_count) for row in part):
+            some = [row for row in part if (row.tuner, row.probe_count) == (name, number)]
+            regrets = sorted(1.0 - row.goodput_fraction for row in some)
+            line = {
+                "regret_p50": statistics.median(regrets),
+                "regret_p90": regrets[int(0.9 * (len(regrets) - 1))],
+                "reaching_95_percent_fraction": statistics.mean(r <= 0.05 for r in regrets),
+                "thread_count_median": statistics.median(row.thread_count for row in some),
+                "duplicate_count": sum(row.duplicate_count for row in some),
+            }
+            where = "held out" if is_held_out else "tuned on"
+            table[f"{name}, {number} probes, {where}"] = line
+            print(
+                f"{name:27} {number:4}    {where}  {line['regret_p50']:9.1%} {line['regret_p90']:7.1%}"
+                f" {line['reaching_95_percent_fraction']:13.0%} {line['thread_count_median']:10.0f}"
+                f" {line['duplicate_count']:10}"
+            )
+    return table

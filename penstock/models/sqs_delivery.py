@@ -68,6 +68,7 @@ _PROBE_SECONDS = 6.0  # most of it sending, the rest draining
 _PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 _STEP_FACTOR_MAX = 3
+_BEYOND_CEILING = 2.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
 
 
@@ -380,7 +381,10 @@ def _sender_counts(
         if count > max(_STEP_FACTOR_MAX * count_tried, _SENDER_COUNTS[3]) or 3 * count > max(peak, 3):
             break
         counts.append(count)
-        if count * batch / _seconds(costs, "send", batch, size_bytes, thread_count=3.0 * count) > ceiling:
+        if (
+            count * batch / _seconds(costs, "send", batch, size_bytes, thread_count=3.0 * count)
+            > _BEYOND_CEILING * ceiling
+        ):
             break
     return counts
 

@@ -48,3 +48,19 @@ def run(surprises: Sequence[float]) -> Cusum:
     for surprise in surprises:
         state = state.after(surprise)
     return state
+
+
+def changed_count(surprises: Sequence[float]) -> int:
+    """How many of the last measurements came after the change: those whose sum stands out most; at least one.
+
+    The sums begin where chance has begun to lean to one side, which is often some measurements too early.
+    """
+    total, best, count = 0.0, -1.0, 1
+    for number, surprise in enumerate(reversed(surprises), start=1):
+        total += max(-_STRIKING, min(_STRIKING, surprise))
+        if abs(total) / number**0.5 > best:
+            best, count = abs(total) / number**0.5, number
+    return count
+
+
+_STRIKING = 6.0

@@ -174,15 +174,41 @@ def _softmin(p: Array, one: Array, other: Array) -> Array:
 def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """Logarithm of T(n, s), bytes per second with n connections busy."""
     log_s, p = np.log(s), np.exp(_column(theta, _P))
-    connections = np.log(n) + log_s - np.logaddexp(_column(theta, _L), log_s - _column(theta, _B))
-    host = _softmin(p, _log_network(theta, is_burst), _log_cpu(theta, log_s))
+    connections, host = _log_limits(theta, np.log(n), log_s, is_burst)
     prefix = _column(theta, _R) + log_s
     reached = _softmin(p, connections, host)
     excess = np.exp(np.minimum(connections - host, 7.0)) - np.exp(_column(theta, _ONSET))
     overload = np.log1p(np.exp(_column(theta, _BETA)) * np.maximum(excess, 0.0))
-    refused = np.exp(np.minimum(reached - prefix, 7.0)) - 1.0
-    throttling = np.log1p(np.exp(_column(theta, _GAMMA)) * np.maximum(refused, 0.0))
+    throttling = _log_throttling(theta, reached - prefix)
     return np.asarray(_softmin(p, reached, prefix) - overload - throttling, dtype=np.float64)
+
+
+def _log_limits(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> tuple[Array, Array]:
+    """Logarithms of what the connections and what the host could carry, bytes per second."""
+    connections = log_n + log_s - np.logaddexp(_column(theta, _L), log_s - _column(theta, _B))
+    return connections, _softmin(
+        np.exp(_column(theta, _P)), _log_network(theta, is_burst), _log_cpu(theta, log_s)
+    )
+
+
+_LOG_EXCESS_MAX = 0.9  # 2.5 times what is admitted
+
+
+def _log_throttling(theta: Array, log_excess: Array) -> Array:
+    """What refusals cost of the rate that is admitted, where so much more is demanded.
+
+    It is bounded: connections that wait before they ask again do not ask.
+    """
+    refused = np.exp(np.minimum(log_excess, _LOG_EXCESS_MAX)) - 1.0
+    return np.asarray(np.log1p(np.exp(_column(theta, _GAMMA)) * np.maximum(refused, 0.0)), dtype=np.float64)
+
+
+def _log_admitted(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> Array:
+    """Logarithm of the requests per second that are admitted while others are refused."""
+    demanded = np.minimum(*_log_limits(theta, log_n, log_s, is_burst)) - log_s
+    return np.asarray(
+        _column(theta, _R) - _log_throttling(theta, demanded - _column(theta, _R)), dtype=np.float64
+    )
 
 
 def _log_network(theta: Array, is_burst: Array) -> Array:
@@ -338,7 +364,8 @@ class Law:
         kind = evidence.column("kind")
         self._is_idle, self._is_object, self._is_throttled = (kind == k for k in (_IDLE, _OBJECT, _THROTTLED))
         self._is_cpu, self._is_ceiling = kind == _CPU, kind == _CEILING
-        self._log_s, self._is_burst = np.log(evidence.column("s")), evidence.column("is_burst")
+        self._log_n, self._log_s = np.log(evidence.column("n")), np.log(evidence.column("s"))
+        self._is_burst = evidence.column("is_burst")
         is_steady = (kind != _WHOLE) & (kind != _IDLE)
         columns = [evidence.column(name) for name in _SPLIT_COLUMNS]
         parts = columns[2] * columns[0] + columns[3]
@@ -366,7 +393,10 @@ class Law:
             parts = self._parts[self._is_object]
             ending = np.logaddexp(_column(theta, _D), _column(theta, _D_PART) + np.log(parts))
             values[:, self._is_object] = ending
-        values[:, self._is_throttled] = _column(theta, _R)
+        if self._is_throttled.any():
+            values[:, self._is_throttled] = _log_admitted(
+                theta, *(each[self._is_throttled] for each in (self._log_n, self._log_s, self._is_burst))
+            )
         if self._is_cpu.any():
             values[:, self._is_cpu] = _log_cpu(theta, self._log_s[self._is_cpu])
         if self._is_ceiling.any():
@@ -1093,6 +1123,7 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
     if len(throughput_rows) <= _WATCH_AFTER:
         return _Change(None, 0.0)
     state, peak, law_seen = drift.Cusum(), None, 0
+    surprises: list[float] = []
     for count in range(_WATCH_AFTER, len(throughput_rows)):
         row = int(throughput_rows[count])
         if peak is None or count < _REFIT_ALWAYS or count - law_seen >= _REFIT_EVERY:
@@ -1101,9 +1132,11 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
             start = peak or maximise(seen.problem(prior), _starts(seen, prior))
             peak = refine(seen.problem(prior), start, iterations=2)
             law_seen = count
-        state = state.after(_surprise(_Evidence(rows=evidence.rows[row : row + 1]), peak))
+        surprises.append(_surprise(_Evidence(rows=evidence.rows[row : row + 1]), peak))
+        state = state.after(surprises[-1])
         if state.is_alarm:
-            first = int(observation[int(throughput_rows[max(count - state.run + 1, 1)])])
+            changed = drift.changed_count(surprises[-state.run :])
+            first = int(observation[int(throughput_rows[count - changed + 1])])
             support = _support_of_change(_upto(evidence, observation[row]), first, prior)
             if support > _CHANGE_EVIDENCE:
                 return _Change(first, state.level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.models.drift import run
+from penstock.models.drift import changed_count, run
 
 
 def test_lasting_shift_raises_the_alarm_in_a_few() -> None:
@@ -32,3 +32,14 @@ def test_ordinary_noise_is_quiet() -> None:
     for row in rows:
         alarms += any(run(row[: i + 1].tolist()).is_alarm for i in range(0, 200, 7))
     assert alarms <= 30
+
+
+def test_the_change_is_where_the_sum_stands_out() -> None:
+    """A little bad luck before it, and one that the change does not touch, do not belong to it."""
+    assert changed_count([-0.6, -0.7, -0.2, -8.0, -7.5]) == 2
+    assert changed_count([0.3, 5.0, 6.0, 5.5]) == 3
+
+
+def test_at_least_the_last_has_changed() -> None:
+    """An alarm is about something."""
+    assert changed_count([0.0]) == 1

@@ -97,6 +97,21 @@ def test_throttling_moves_the_advice_down() -> None:
     assert wary.parameters["prefix_requests_per_second"].expected < 500
 
 
+def test_the_request_limit_is_above_what_a_storm_of_refusals_lets_through() -> None:
+    """Refused requests cost the admitted ones their turn: 80 a second went through once, so 30 are not the limit."""
+    calm = [
+        an_observation(a_setting(n, 8), index=i, seconds=128 / (8.0 * n)) for i, n in enumerate((4, 8, 10))
+    ]
+    storm = [
+        an_observation(a_setting(n, 8), index=3 + i, seconds=128 / 30, throttled_count=200)
+        for i, n in enumerate((64, 128))
+    ]
+    fit = MODEL.fit(calm[0].context.place, calm + storm, prior=None, seed=1)
+    limit = fit.parameters["prefix_requests_per_second"]
+    assert 60 < limit.expected < 400
+    assert best_of(fit, calm[0].context).thread_count < 64
+
+
 def test_right_neighbour_saves_probes() -> None:
     """With the parameters of a neighbour, one probe predicts what takes several without."""
     teacher = fit_of(WORLD, history(WORLD, 16))

@@ -49,7 +49,7 @@ def price(appraisal: Appraisal, objective: Objective) -> Array:
 
 
 def choose(appraisal: Appraisal, objective: Objective) -> int:
-    """The index of the setting to advise: the cheapest of those that are good and assured, then the better of equals."""
+    """The index of the setting to advise: the cheapest of what is good and assured, then the better of equals."""
     useful = utility(appraisal, objective)
     good = (useful >= required_share(objective) * useful.max()) & is_assured(appraisal, objective)
     cost = np.where(good, price(appraisal, objective), np.inf)
@@ -76,3 +76,9 @@ def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:
         values = np.array([getattr(s, name) for s in settings], dtype=np.float64)
         columns.append(np.log2(np.maximum(values, 0.5)) if knob.scale is Scale.LOG else values)
     return np.stack(columns, axis=1)
+
+
+def thread_counts(setting_type: type[Any], settings: Sequence[Any]) -> Array:
+    """All threads of each setting, whatever they are for."""
+    names = [name for name in knobs(setting_type) if name.endswith("thread_count")]
+    return np.array([sum(getattr(s, name) for name in names) for s in settings], dtype=np.float64)

@@ -158,6 +158,7 @@ def _choose(
 
 _REACH_OCTAVES = 1.0
 _REACH_OCTAVES_OFF_MODEL = 0.3
+_STEP_RATIO_MAX = 4.0
 _TRUST_CELL_COUNT = 5  # settings measured at a size: from here on advice stays near what was measured
 
 
@@ -168,13 +169,26 @@ def _within_reach(model: PerformanceModel[Any], fit: Fit, context: Context, sett
     """
     known = [cell.setting for cell in evidence.cells(fit) if cell.is_about(context)]
     if len(known) < _TRUST_CELL_COUNT:
-        return settings
+        return _dared(model, fit, settings)
     reach = _REACH_OCTAVES_OFF_MODEL if fit.is_off_model else _REACH_OCTAVES
     here = objective.coordinates(model.setting_type, settings)
     there = objective.coordinates(model.setting_type, [SimpleNamespace(**values) for values in known])
     distance = np.abs(here[:, None, :] - there[None, :, :]).max(axis=2).min(axis=1)
     near = [setting for setting, octaves in zip(settings, distance, strict=True) if octaves <= reach]
     return near or settings
+
+
+def _dared(model: PerformanceModel[Any], fit: Fit, settings: list[Any]) -> list[Any]:
+    """While little was measured, no more than four times the threads that went well, as for the next probe."""
+    cells = evidence.cells(fit)
+    quiet = [cell for cell in cells if not cell.had_trouble] or cells
+    if not quiet:
+        return settings
+    tried = [SimpleNamespace(**cell.setting) for cell in quiet]
+    most = _STEP_RATIO_MAX * objective.thread_counts(model.setting_type, tried).max()
+    threads = objective.thread_counts(model.setting_type, settings)
+    few = [setting for setting, count in zip(settings, threads, strict=True) if count <= most]
+    return few or settings
 
 
 def _standing(previous: Recommendation[Any] | None, context: Context, demand: Demand) -> Any:

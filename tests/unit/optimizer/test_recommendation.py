@@ -135,6 +135,17 @@ def test_where_physics_is_wrong_advice_stays_where_it_was_measured() -> None:
     assert near
 
 
+def test_a_few_probes_with_few_threads_are_no_reason_for_very_many() -> None:
+    """A dip at the end of the ramp looks like a ceiling, or the other way about: more than four times is not dared."""
+    slow = UploadWorld(connection_bytes_per_second=3e6, host_bytes_per_second=30e6)
+    probes = [slow.observe(a_setting(n, 8), index) for index, n in enumerate((2, 5, 10, 20))]
+    fit = evidence.attach(MODEL.fit(slow.place, probes, prior=None, seed=0), MODEL, probes)
+    found = recommend(
+        MODEL, fit, slow.context, Demand(), previous=None, now=NOW, validity_seconds=60.0
+    ).setting
+    assert found.thread_count <= 80
+
+
 def test_memory_does_not_buy_connections() -> None:
     """Of settings that are as fast, the one with fewer connections is advised though it holds four times the memory."""
     connections = np.array([16.0, 20.0])

@@ -455,7 +455,10 @@ def _residuals(thetas: Array, evidence: _Evidence, spread: Spread) -> Array:
     parts += [misfit / _IDLE_SPREAD for misfit in misfits.idle_seconds.values()]
     parts += [misfits.goodput / spread.goodput, misfits.latency / spread.latency]
     parts += [(misfits.latency_p99 - math.log(spread.p99_ratio)) / spread.latency_p99]
-    return np.nan_to_num(np.hstack(parts), nan=0.0)
+    return np.clip(np.nan_to_num(np.hstack(parts), nan=0.0), -_ABSURD, _ABSURD)
+
+
+_ABSURD = 1e4  # spreads: farther off than this, a report is as wrong as can be, and slopes stay finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

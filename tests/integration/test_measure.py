@@ -58,7 +58,7 @@ def test_the_three_modes_are_measured_one_after_another(endpoint_url: str) -> No
     assert blast["duplicate_count"] > 0
     assert blast["collapsed_after_seconds"] is not None
     assert blast["duplicate_count"] > 10 * advised["duplicate_count"]
-    assert advised["conduct"]["delete_batch"] == 10
+    assert advised["conduct"]["delete_batch"] >= 5  # ten, or little less where the measured costs say so
     assert advised["deleted_count"] > published["deleted_count"]
     assert advised["conditions"]["delete_seconds"] == pytest.approx(0.2, rel=0.5)
     assert queues_left(endpoint_url) == []

@@ -79,22 +79,21 @@ class Reporter:
             "request_count": int(request_count),
             **{name: value for name, value in more.items() if value is not None},
         }
-        if self._process_id != os.getpid():
-            self._begin()
+        self._notice_fork()
         with self._changed:
-            if self._is_closed or not self._may_report():
+            if self._is_closed or not self._may_report() or not self._has_thread():
                 self.dropped_count += 1
                 return False
             if len(self._waiting) >= WAITING_COUNT_MAX:
                 self._waiting.popleft()
                 self.dropped_count += 1
             self._waiting.append(document)
-            self._start_thread()
             self._changed.notify_all()
         return True
 
     def flush(self, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> bool:
         """Wait until all that was reported is posted; whether it was, in time."""
+        self._notice_fork()
         with self._changed:
             self._is_hurried = True
             self._changed.notify_all()
@@ -112,7 +111,14 @@ class Reporter:
             self._changed.notify_all()
             thread = self._thread
         if thread is not None:
+            import atexit
+
+            atexit.unregister(self._finish)
             thread.join(timeout_seconds)
+
+    def _notice_fork(self) -> None:
+        if self._process_id != os.getpid():
+            self._begin()
 
     def _begin(self) -> None:
         self._process_id = os.getpid()
@@ -131,13 +137,20 @@ class Reporter:
         self._tokens -= 1.0
         return True
 
-    def _start_thread(self) -> None:
+    def _has_thread(self) -> bool:
+        """Start it if need be; whether it runs: a process may have no more threads, or be at its end."""
         if self._thread is None:
             import atexit
 
-            self._thread = threading.Thread(target=self._run, name="penstock-reports", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="penstock-reports", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as trouble:
+                self._complain(str(trouble))
+                return False
+            self._thread = thread
             atexit.register(self._finish)
+        return True
 
     def _finish(self) -> None:
         if self._process_id == os.getpid():
@@ -206,16 +219,15 @@ class Reporter:
 
 
 _reporters: dict[str, Reporter] = {}
-_lock = threading.Lock()
 
 
 def default_reporter() -> Reporter:
     """The one of this process for the socket of PENSTOCK_SOCKET, or the usual one."""
     path = socket_path()
-    with _lock:
-        if path not in _reporters:
-            _reporters[path] = Reporter(socket=path)
-        return _reporters[path]
+    reporter = _reporters.get(path)
+    return reporter or _reporters.setdefault(
+        path, Reporter(socket=path)
+    )  # without a lock, which a fork might copy
 
 
 def report(operation: str, payload_size_bytes: int, setting: Mapping[str, float], **what: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.models import burst
+from penstock.models.sqs_queue_class import QUEUE_CLASSES
 from penstock.units import format_rate
 from penstock.vocabulary import Observation, Place
 
@@ -24,7 +25,7 @@ PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed: each is fitted
 PLACE_COUNT_MAX = 64
 USER_COUNT_MAX = 1024
 _CLOCK_SKEW_MAX = timedelta(minutes=1)
-_SERVICE_CLASSES = frozenset({"standard", "express", "fifo"})
+_SERVICE_CLASSES = frozenset({"standard", "express", *QUEUE_CLASSES})
 
 
 @dataclass(slots=True)

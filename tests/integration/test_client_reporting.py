@@ -183,6 +183,36 @@ def test_what_is_left_at_the_end_is_posted(server: Served, arguments: list[str],
     assert len(server.advisor.recorded) == len(sizes)
 
 
+def test_no_more_threads_is_no_exception(
+    server: Served, open_reporter: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transfer that is done must not fail for its report; when there are threads again, reports are posted."""
+    reporter = open_reporter(server.socket_path)
+
+    def none_left(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        assert not tell(reporter)
+        assert reporter.dropped_count == 1
+    assert tell(reporter)
+    assert reporter.flush()
+    assert reporter.posted_count == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_waits_for_no_report_of_its_parent(tmp_path: Path, open_reporter: Open) -> None:
+    """What waits in the parent is not the child's to post, and what was locked there is not locked here."""
+    reporter = open_reporter(tmp_path / "none")
+    tell(reporter)
+    with reporter._changed:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if reporter.flush(timeout_seconds=5.0) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_an_end_without_a_daemon_takes_half_a_second_at_most(tmp_path: Path) -> None:
     """However much waits."""
     environment = {**os.environ, "PENSTOCK_SOCKET": str(tmp_path / "none")}

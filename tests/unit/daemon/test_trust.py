@@ -15,6 +15,7 @@ from penstock.daemon.trust import (
     USER_COUNT_MAX,
     Door,
 )
+from penstock.models.sqs_queue_class import QUEUE_CLASSES
 from penstock.vocabulary import Context, Observation, Origin
 from tests.factories import CONTEXT, NOON, PLACE, an_observation
 
@@ -57,7 +58,10 @@ def about(**changes: str) -> Context:
         ({"transferred_bytes": 0}, "nothing arrived"),
         ({"duration_seconds": 600.0}, "ends in the future"),
         ({"duration_seconds": 0.01}, "6.71 GB/s is more than this host can move (c5.large: 1.25 GB/s)"),
-        ({"context": about(service_class="premium")}, "expected one of express, fifo, standard"),
+        (
+            {"context": about(service_class="premium")},
+            "expected one of express, fifo, fifo-high-throughput, standard",
+        ),
     ],
 )
 def test_what_cannot_have_happened_is_refused(changes: dict[str, Any], reason: str) -> None:
@@ -75,6 +79,13 @@ def test_what_a_newer_host_of_the_type_might_do_is_taken() -> None:
     assert (
         door.refusal(a_report(context=about(instance_type="z99.huge"), duration_seconds=0.01), GOOD) is None
     )
+
+
+@pytest.mark.parametrize("service_class", sorted(QUEUE_CLASSES))
+def test_every_class_of_queue_can_be_reported_about(service_class: str) -> None:
+    """What is probed and advised is also heard of."""
+    door, _ = a_door()
+    assert door.refusal(a_report(context=about(service_class=service_class)), GOOD) is None
 
 
 def test_a_user_who_reports_too_often_is_told_so_and_harms_no_other() -> None:

@@ -50,6 +50,7 @@ SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 }
 """What boto3 does when nobody advises it."""
 
+_NUMBER_MAX = 1e18  # of what is advised: beyond it, and where it is none, a number is damaged
 _SIZE_RATIO_MAX = 2.0  # between the size asked for and the size advised on, before the daemon is asked itself
 _SOCKET_TIMEOUT_SECONDS = (
     0.5  # an answer takes a millisecond; a transfer is never held up for longer than this
@@ -57,6 +58,8 @@ _SOCKET_TIMEOUT_SECONDS = (
 _ANSWER_AGE_SECONDS_MAX = 60.0
 _DEFAULT_AGE_SECONDS_MAX = 5.0  # a daemon that hangs holds an application up once in this time
 _ANSWER_COUNT_MAX = 256
+_NO_ANSWER = (OSError, ImportError, ValueError, RecursionError)
+"""What reading an answer raises when it is none, or when there are no files left to import its reader from."""
 
 
 class Advice:
@@ -113,6 +116,7 @@ class Adviser:
         self._descriptor = -1  # of the snapshot that was read, held open; -1 is none
         self._inode = self._modified_ns = 0  # of that file
         self._lock = allocate_lock()  # for exchanging that file
+        self._process_id = os.getpid()
         self._standing: tuple[Advice, ...] = ()
         self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
         self._has_complained = False
@@ -134,7 +138,7 @@ class Adviser:
         try:
             standing = None if demand else self._nearest(operation, payload_size_bytes)
             advice = standing or self._ask(operation, payload_size_bytes, demand)
-        except (NoDaemonError, ValueError) as trouble:
+        except (NoDaemonError, *_NO_ANSWER) as trouble:
             advice = self._default(operation, payload_size_bytes, trouble)
             self._remember(question, advice, _DEFAULT_AGE_SECONDS_MAX)
             return advice
@@ -145,6 +149,8 @@ class Adviser:
     def _refresh(self) -> None:
         """Read the snapshot again if it is another one: else this is one fstat, half as dear as a stat of the path."""
         if not self._is_current():
+            if self._process_id != os.getpid():  # another thread may have held the lock when this one forked
+                self._lock, self._process_id = allocate_lock(), os.getpid()
             with self._lock:
                 if not self._is_current():
                     self._reopen()
@@ -162,9 +168,10 @@ class Adviser:
         try:
             self._descriptor = os.open(self._snapshot_path, os.O_RDONLY)
             opened = os.fstat(self._descriptor)
+            self._inode, self._modified_ns = opened.st_ino, -1  # not read yet
             self._standing, self._answers = _read_snapshot(self._descriptor, opened.st_size), {}
-            self._inode, self._modified_ns = opened.st_ino, opened.st_mtime_ns
-        except OSError:
+            self._modified_ns = opened.st_mtime_ns
+        except _NO_ANSWER:
             if self._standing:
                 self._standing, self._answers = (), {}
 
@@ -213,12 +220,7 @@ class Adviser:
 
     def _default(self, operation: str, payload_size_bytes: int, trouble: Exception) -> Advice:
         if not self._has_complained:
-            import logging
-
-            logging.getLogger("penstock.client").warning(
-                "no advice, so the SDK's defaults serve: %s", trouble
-            )
-            self._has_complained = True
+            self._has_complained = _complain(trouble)
         return default_advice(operation, payload_size_bytes, str(trouble))
 
 
@@ -252,6 +254,16 @@ def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advi
     )
 
 
+def _complain(trouble: Exception) -> bool:
+    """One line for the application's log; whether there is one."""
+    try:
+        import logging
+    except (OSError, ImportError):
+        return False
+    logging.getLogger("penstock.client").warning("no advice, so the SDK's defaults serve: %s", trouble)
+    return True
+
+
 def _read_snapshot(descriptor: int, size_bytes: int) -> tuple[Advice, ...]:
     """The advice in the file; nothing when it is damaged. Raises OSError."""
     import json
@@ -271,13 +283,17 @@ def is_advice(document: Any) -> bool:
         and all(isinstance(document.get(name), str) for name in ("operation", "basis", "explanation"))
         and isinstance(document.get("payload_size_bytes"), int)
         and _are_numbers(document.get("setting"))
+        and SDK_DEFAULTS.get(document["operation"], {"setting": {}})["setting"].keys()
+        <= document["setting"].keys()
         and _are_numbers(document.get("derived"))
         and _moment(document.get("expires_at")) is not None
     )
 
 
 def _are_numbers(values: Any) -> bool:
-    return isinstance(values, dict) and all(isinstance(value, (int, float)) for value in values.values())
+    return isinstance(values, dict) and all(
+        isinstance(value, (int, float)) and -_NUMBER_MAX <= value <= _NUMBER_MAX for value in values.values()
+    )
 
 
 def _moment(text: Any) -> datetime | None:

@@ -208,17 +208,17 @@ def with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:
 
 
 def _connect(path: str, timeout_seconds: float) -> socket.socket:
-    import socket
-
     connection = None
     try:
+        import socket  # which takes files, too
+
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout_seconds)
         connection.connect(path)
-    except OSError as trouble:
+    except (OSError, ImportError) as trouble:
         if connection is not None:  # it is when there are no more descriptors
             connection.close()
-        reason = trouble.strerror or str(trouble)
+        reason = getattr(trouble, "strerror", None) or str(trouble)
         raise NoDaemonError(
             f"no daemon answers on {path} ({reason}): start it with `systemctl start penstock` or "
             "`penstockd`, or name its socket with --socket or PENSTOCK_SOCKET"

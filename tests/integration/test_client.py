@@ -86,6 +86,26 @@ def test_without_a_daemon_the_sdk_decides(tmp_path: Path, caplog: pytest.LogCapt
     assert adviser.advise("s3_copy", 1).setting == {}
 
 
+def a_snapshot(**setting: object) -> bytes:
+    """A file with one piece of advice, whose setting is all that may be wrong with it."""
+    advice = {
+        "operation": "s3_upload",
+        "payload_size_bytes": GiB,
+        "setting": {"part_size_bytes": 8 * MiB, **setting},
+        "derived": {},
+        "basis": "measured",
+        "explanation": "",
+        "expires_at": "2999-01-01T00:00:00Z",
+    }
+    return json.dumps({"recommendations": [advice]}).encode()
+
+
+def test_a_sound_snapshot_is_advice(tmp_path: Path) -> None:
+    """The least that a file must have."""
+    (tmp_path / "recommendations.json").write_bytes(a_snapshot(thread_count=8))
+    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "measured"
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -97,6 +117,10 @@ def test_without_a_daemon_the_sdk_decides(tmp_path: Path, caplog: pytest.LogCapt
         b'{"recommendations": [{"operation": "s3_upload"}]}',
         b"[" * 100_000,
         b"\xff\xfe\x00",
+        a_snapshot(thread_count=float("nan")),
+        a_snapshot(thread_count=float("inf")),
+        a_snapshot(thread_count=None),
+        a_snapshot(threads=8),
         b'{"recommendations": [{"operation": "s3_upload", "payload_size_bytes": 1073741824, "setting": []}]}',
     ],
 )
@@ -107,9 +131,34 @@ def test_a_damaged_snapshot_is_no_advice(tmp_path: Path, content: bytes) -> None
 
 
 def test_a_snapshot_that_cannot_be_read_is_no_advice(tmp_path: Path) -> None:
-    """A folder in its place, for one."""
+    """A folder in its place, for one; and however often it is asked for, it holds no more than one descriptor."""
     (tmp_path / "recommendations.json").mkdir()
-    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
+    adviser, before = an_adviser(tmp_path), len(list(Path("/proc/self/fd").iterdir()))
+    assert {adviser.advise("s3_upload", GiB).basis for _ in range(5)} == {"default"}
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+def test_a_process_without_files_to_import_from_gets_the_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application that has run out of descriptors before it asks is not hurt by this one, too."""
+
+    def none_left(*_: object) -> None:
+        raise ImportError("Too many open files")
+
+    with served_in_thread(tmp_path):
+        monkeypatch.setattr("builtins.__import__", none_left)
+        advice = an_adviser(tmp_path).advise("s3_upload", GiB)
+        monkeypatch.undo()
+    assert advice.basis == "default"
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_lock(server: Served) -> None:
+    """A thread of the parent that was reading a new snapshot does not read it in the child."""
+    adviser = an_adviser(server.socket_path.parent)
+    adviser._lock.acquire()
+    adviser._process_id -= 1  # as it looks to a child
+    assert adviser.advise("s3_upload", GiB).basis == "measured"
 
 
 def test_expired_advice_is_not_used(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ TROUBLE_COUNT_MAX = 50  # in a row, of all threads together
 TROUBLE_PAUSE_SECONDS = 0.1
 _SEQUENCE_LENGTH = 8
 _BUCKETS_PER_DECADE = 40
+_PUNCTUAL_SECONDS = 1e-6  # a message this early is due
 
 
 class MeasurementError(RuntimeError):
@@ -175,7 +176,9 @@ class MeasurementApplication:
         self._undeleted: deque[_Receipt] = deque()  # the delete queue
         self._newest_handles: dict[int, str] = {}
         self._is_deleted = bytearray()  # by sequence
+        self._sending_count = 0  # requests under way
         self._deleting_count = 0
+        self._deleting_since_seconds: list[float] = []  # when the oldest of each delete request was received
         self._requested_count = 0  # asked for by receives under way
         self._send_allowed_seconds = 0.0
         self._troubles_in_a_row = 0
@@ -205,7 +208,7 @@ class MeasurementApplication:
             raise MeasurementError(str(trouble)) from trouble
 
     def adopt(self, conduct: Conduct) -> None:
-        """Go on like this: threads that are missing start at once; none is ended."""
+        """Go on like this: threads that are missing start at once, surplus senders rest; none is ended."""
         self._conduct = conduct
         assert self._group is not None
         wanted = (conduct.sender_count, conduct.receiver_count, conduct.deleter_count)
@@ -226,6 +229,8 @@ class MeasurementApplication:
 
     def _may_send(self) -> bool:
         conduct = self._conduct
+        if self._sending_count >= conduct.sender_count:
+            return False
         if conduct.send_window and len(self._unreceived) + conduct.send_batch > conduct.send_window:
             return False
         oldest = conduct.oldest_undeleted_seconds_max
@@ -240,12 +245,21 @@ class MeasurementApplication:
                 self._send_allowed_seconds, now - 10 * spacing
             )  # a short delay is caught up with
             self._send_allowed_seconds = due_seconds + spacing
-        if conduct.offered_per_second > 0:
-            due_seconds = max(
-                due_seconds, (len(self._is_deleted) + conduct.send_batch) / conduct.offered_per_second
-            )
         if due_seconds > now:
             await asyncio.sleep(due_seconds - now)
+        while True:  # other senders take their share meanwhile
+            wait_seconds = self._seconds_until_offered()
+            if wait_seconds < _PUNCTUAL_SECONDS:
+                return
+            await asyncio.sleep(wait_seconds)
+
+    def _seconds_until_offered(self) -> float:
+        """Until there is a batch of messages to send; negative when there has been one."""
+        conduct = self._conduct
+        if conduct.offered_per_second <= 0:
+            return 0.0
+        due_seconds = (len(self._is_deleted) + conduct.send_batch) / conduct.offered_per_second
+        return due_seconds - self._elapsed_seconds()
 
     async def _send_batch(self) -> None:
         first, now = len(self._is_deleted), self._elapsed_seconds()
@@ -254,6 +268,7 @@ class MeasurementApplication:
         self._unreceived.update(dict.fromkeys(sequences, now))
         bodies = [body_of(self._session, sequence, self._clock.now()) for sequence in sequences]
         accepted_count = 0
+        self._sending_count += 1
         try:
             self._since.request_count += 1
             accepted_count = await self._queues.send(self._url, bodies)
@@ -261,6 +276,7 @@ class MeasurementApplication:
         except RequestError as trouble:
             await self._bear(trouble)
         finally:
+            self._sending_count -= 1
             if accepted_count < len(bodies):  # which of them were accepted is not told
                 for sequence in sequences:
                     if sequence in self._unreceived:
@@ -295,7 +311,7 @@ class MeasurementApplication:
         if conduct.polls_only_when_sent and not self._unreceived:
             return 0
         pause = conduct.receive_pause_seconds
-        if pause and self._oldest_undeleted_seconds() > pause:
+        if pause and self._elapsed_seconds() - self._oldest_received_seconds() > pause:
             return 0
         if not conduct.receive_window:
             return conduct.receive_batch
@@ -334,10 +350,12 @@ class MeasurementApplication:
             size = min(self._conduct.delete_batch, len(self._undeleted))
             receipts = [self._undeleted.popleft() for _ in range(size)]
             self._deleting_count += size
+            self._deleting_since_seconds.append(receipts[0].received_seconds)
             try:
                 await self._delete_batch(receipts)
             finally:
                 self._deleting_count -= size
+                self._deleting_since_seconds.remove(receipts[0].received_seconds)
             self._note_change()
 
     async def _delete_batch(self, receipts: Sequence[_Receipt]) -> None:
@@ -400,6 +418,11 @@ class MeasurementApplication:
 
     def _oldest_undeleted_seconds(self) -> float:
         return self._elapsed_seconds() - self._undeleted[0].received_seconds if self._undeleted else 0.0
+
+    def _oldest_received_seconds(self) -> float:
+        """When the oldest message was received that is not deleted yet, or being deleted: it may still come back."""
+        waiting = [self._undeleted[0].received_seconds] if self._undeleted else []
+        return min([*waiting, *self._deleting_since_seconds], default=math.inf)
 
     def _note_age(self) -> None:
         tally, age_seconds = self.tally, self._oldest_undeleted_seconds()

@@ -10,6 +10,7 @@ import os
 BENCHMARKS = {
     "s3-upload": "bench.harness",
     "sqs-delivery": "bench.sqs_campaigns",
+    "sqs-real": "bench.sqs_real",
     "sqs-choosing": "bench.sqs_choosing",
     "real-links": "bench.real_links",
     "sockets": "bench.sockets",

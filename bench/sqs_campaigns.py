@@ -260,7 +260,7 @@ def contenders(rate_per_second: float) -> list[Contender]:
     return [
         Contender(name="blast", conduct=offered, why="nothing bounded"),
         Contender(
-            name="seed's rules",
+            name="published rules",
             conduct=replace(RATE_CONTROLLED, offered_per_second=rate_per_second),
             why="a window of 10 is too narrow for the latency",
         ),

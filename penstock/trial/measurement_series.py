@@ -278,10 +278,10 @@ def advised_conduct(found: SqsPlan, offered_per_second: float) -> Conduct:
 
 
 @contextlib.asynccontextmanager
-async def own_queue(queues: MessageQueues, task: Task, mode: Mode) -> AsyncIterator[str]:
+async def own_queue(queues: MessageQueues, task: Task, label: str) -> AsyncIterator[str]:
     """A queue for one run; it is removed whatever happens. Raises RequestError."""
     # A name cannot be used again for a minute, so each has a part of its own.
-    name = f"{task.queue_prefix}-{mode.value}-{uuid.uuid4().hex[:8]}"
+    name = f"{task.queue_prefix}-{label}-{uuid.uuid4().hex[:8]}"
     attributes = {
         "VisibilityTimeout": str(task.visibility_timeout_seconds),
         "MessageRetentionPeriod": str(RETENTION_SECONDS),

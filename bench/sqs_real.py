@@ -1,0 +1,448 @@
+"""Knows how penstock's advice for a queue compares with what users pick instead, on a real SQS server.
+
+`python -m bench sqs-real` lets one measuring application drive an ElasticMQ with real requests, once for each policy
+of `bench.sqs_campaigns`: all are offered the same messages at the same times, all poll long, and only the policy
+differs. Deletes take what they took in the published campaign, and stop for three visibility timeouts on the way. Where
+that server cannot be built, the lab's own stands in, and the figures say so.
+
+A message's latency begins when it was offered, not when it was sent: what a policy keeps waiting, for a batch or for
+a window, counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
+
+from bench.real_links import RESULTS
+from bench.sqs_campaigns import Contender, contenders
+from penstock.clock import Clock, SystemClock
+from penstock.lab import queue_campaign
+from penstock.lab.queue_campaign import BLAST, Conduct, RequestTime
+from penstock.lab.worlds import NEAR
+from penstock.models.sqs_plan import plan
+from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
+from penstock.probes.outside import MessageQueues, ReceivedMessage, RequestError
+from penstock.trial.measurement_application import (
+    SESSION_LENGTH,
+    DeleteBrake,
+    MeasurementApplication,
+    MeasurementError,
+    Sample,
+    Tally,
+    sequence_of,
+)
+from penstock.trial.measurement_series import Calibration, Task, advised_conduct, own_queue
+from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from tests.real import provision, servers
+
+PENSTOCK = "penstock"
+ADAPTIVE = "botocore adaptive retries"
+RATE_PER_SECOND = 50.0
+VISIBILITY_TIMEOUT_SECONDS = 3
+DELETE = RequestTime(fixed_seconds=0.016286, message_seconds=0.004)  # on top of what the server takes
+SECONDS_MAX = {False: 290.0, True: 900.0}  # of everything, by form: short, long
+GOODPUT_MARGIN = 0.005  # what differs less is the same
+LATENCY_MARGIN_SECONDS = 0.005  # as above; on a busy machine requests of 5 ms differ by that from run to run
+_WARM_UP_SECONDS = 5.0  # a Java server compiles what is called often
+_SEED = 1
+_WHY_RULES = (
+    "no copies, but one deleter that is too slow never makes up for the stop"  # near, the window is wide
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What happens to every policy."""
+
+    seconds: float
+    deletes_stop_at_seconds: float
+    deletes_go_on_at_seconds: float
+    offered_per_second: float = RATE_PER_SECOND
+    visibility_timeout_seconds: int = VISIBILITY_TIMEOUT_SECONDS
+    delete: RequestTime = DELETE
+
+    @property
+    def end_begins_at_seconds(self) -> float:
+        """The last half of what follows the stop: what a policy has come to."""
+        return (self.deletes_go_on_at_seconds + self.seconds) / 2.0
+
+
+COURSES = {
+    False: Course(seconds=31.0, deletes_stop_at_seconds=8.0, deletes_go_on_at_seconds=17.0),
+    True: Course(seconds=90.0, deletes_stop_at_seconds=20.0, deletes_go_on_at_seconds=29.0),
+}
+"""By form: short, long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How one policy did."""
+
+    name: str
+    why: str
+    goodput_messages_per_second: float  # deleted for good
+    goodput_before_the_stop: float
+    goodput_at_the_end: float
+    latency_seconds_mean: float  # from the offer to the first receive, of what was received
+    latency_seconds_p99: float
+    latency_seconds_mean_before_the_stop: float
+    duplicate_count: int
+    duplicates_per_second_at_the_end: float
+    backlog_message_count: int  # offered and not deleted at the end
+    request_count: int
+    failed_count: int
+    conduct: Conduct
+
+    @property
+    def has_collapsed(self) -> bool:
+        """Whether at the end more copies come than messages go."""
+        return self.duplicates_per_second_at_the_end > self.goodput_at_the_end
+
+
+class Surroundings:
+    """A queue whose deletes are slow and stop for a while; it notes how old each message is when it first arrives.
+
+    Satisfies `MessageQueues`. The stop, and the offers, count from `begin`; before it deletes are slow and never stop.
+    """
+
+    def __init__(self, queues: MessageQueues, clock: Clock, course: Course, session: str) -> None:
+        self.latencies: list[tuple[float, float]] = []  # (received at, since it was offered), seconds
+        self.send_seconds: list[float] = []  # of the requests since the last sample
+        self._queues = queues
+        self._clock = clock
+        self._course = course
+        self._session = session
+        self._seen: set[int] = set()
+        self._began_seconds: float | None = None
+
+    def begin(self) -> None:
+        """The course begins."""
+        self._began_seconds = self._clock.monotonic_seconds()
+
+    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
+        """See the seam, as for the rest."""
+        return await self._queues.create_queue(name, attributes)
+
+    async def find_queue(self, name: str) -> str:
+        """As it is."""
+        return await self._queues.find_queue(name)
+
+    async def list_queues(self, prefix: str) -> list[str]:
+        """As it is."""
+        return await self._queues.list_queues(prefix)
+
+    async def delete_queue(self, url: str) -> None:
+        """As it is."""
+        await self._queues.delete_queue(url)
+
+    async def queue_attributes(self, url: str) -> dict[str, str]:
+        """As it is."""
+        return await self._queues.queue_attributes(url)
+
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
+        """As it is, timed."""
+        began_seconds = self._clock.monotonic_seconds()
+        try:
+            return await self._queues.send(url, bodies, group_ids=group_ids)
+        finally:
+            self.send_seconds.append(self._clock.monotonic_seconds() - began_seconds)
+
+    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
+        """As it is; the first copy of each message is noted."""
+        messages = await self._queues.receive(
+            url, message_count_max=message_count_max, wait_seconds=wait_seconds
+        )
+        for message in messages:
+            sequence = sequence_of(self._session, message.body)
+            if sequence is not None and sequence not in self._seen:
+                self._seen.add(sequence)
+                now = self._elapsed_seconds()
+                self.latencies.append((now, now - (sequence + 1) / self._course.offered_per_second))
+        return messages
+
+    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
+        """Later, by what its messages take; not during the stop."""
+        course = self._course
+        if course.deletes_stop_at_seconds <= self._elapsed_seconds() < course.deletes_go_on_at_seconds:
+            await asyncio.sleep(course.deletes_go_on_at_seconds - self._elapsed_seconds())
+        await asyncio.sleep(course.delete.mean_seconds(len(receipt_handles)))
+        return await self._queues.delete(url, receipt_handles)
+
+    def _elapsed_seconds(self) -> float:
+        """Negative before the course."""
+        return -1.0 if self._began_seconds is None else self._clock.monotonic_seconds() - self._began_seconds
+
+
+def policies(course: Course) -> list[Contender]:
+    """Those of the simulation, in this queue's terms; penstock's conduct is planned from what it measures."""
+    found = []
+    for simulated in contenders(course.offered_per_second):
+        contender, conduct = simulated, replace(simulated.conduct, long_polls=True)
+        if conduct.oldest_undeleted_seconds_max:
+            conduct = replace(conduct, oldest_undeleted_seconds_max=course.visibility_timeout_seconds / 2.0)
+            contender = replace(contender, why=_WHY_RULES)
+        found.append(replace(contender, conduct=conduct))
+    return found
+
+
+async def compete(
+    queues: MessageQueues, clock: Clock, contender: Contender, course: Course, *, prefix: str = "contest"
+) -> Score:
+    """One policy through the course, on a queue of its own. Raises RequestError, MeasurementError."""
+    session = uuid.uuid4().hex[:SESSION_LENGTH]
+    surroundings = Surroundings(queues, clock, course, session)
+    brake = DeleteBrake(clock)  # the surroundings hold the deletes; the application adds nothing
+    task = Task(
+        queue_prefix=prefix,
+        seconds=course.seconds,
+        visibility_timeout_seconds=course.visibility_timeout_seconds,
+        message_rate_per_second=course.offered_per_second,
+    )
+    label = contender.name.replace(" ", "-").replace("'", "")
+    async with own_queue(queues, task, label) as url:
+        conduct = contender.conduct
+        if contender.name == PENSTOCK:
+            conditions = await Calibration(surroundings, clock, url, brake).conditions(task)
+            # Asked to be as soon as those that wait for no batch, so that goodputs are compared at the same latency.
+            wanted = replace(conditions, latency_objective_seconds=conditions.delivery_latency_seconds)
+            conduct = advised_conduct(plan(wanted), course.offered_per_second)
+        application = MeasurementApplication(
+            surroundings,
+            clock,
+            url,
+            conduct,
+            session=session,
+            visibility_timeout_seconds=course.visibility_timeout_seconds,
+            brake=brake,
+        )
+        surroundings.begin()
+        await application.drive(course.seconds, _steering(contender, application, surroundings))
+    return score(contender, conduct, application.tally, surroundings.latencies, course)
+
+
+def _steering(
+    contender: Contender, application: MeasurementApplication, surroundings: Surroundings
+) -> Callable[[Sample], None]:
+    """What a policy that adapts does each second, from the send times that it has seen."""
+    conduct = contender.conduct
+
+    def steer(sample: Sample) -> None:
+        nonlocal conduct
+        seen = queue_campaign.Counts(
+            send_requests=len(surroundings.send_seconds), send_seconds=sum(surroundings.send_seconds)
+        )
+        surroundings.send_seconds.clear()
+        if contender.controller is None:
+            return
+        conduct = contender.controller(
+            queue_campaign.Sample(
+                at_seconds=sample.at_seconds,
+                counts=seen,
+                oldest_undeleted_seconds=sample.oldest_undeleted_seconds,
+                undeleted_count=sample.undeleted_count,
+                slowdown=1.0,
+            ),
+            conduct,
+        )
+        application.adopt(conduct)
+
+    return steer
+
+
+def score(
+    contender: Contender,
+    conduct: Conduct,
+    tally: Tally,
+    latencies: Sequence[tuple[float, float]],
+    course: Course,
+) -> Score:
+    """What a run came to; latencies are (received at, latency) in seconds."""
+    total, stop = tally.total, course.deletes_stop_at_seconds
+    # A sample comes a little after its second, and the last one may not come at all.
+    before = 0.5, round(stop) + 0.5
+    end = round(course.end_begins_at_seconds) + 0.5, round(course.seconds) - 0.5
+    offered_count = int(course.offered_per_second * tally.duration_seconds)
+    return Score(
+        name=contender.name,
+        why=contender.why,
+        goodput_messages_per_second=total.deleted_count / tally.duration_seconds,
+        goodput_before_the_stop=tally.rate_between("deleted_count", *before),
+        goodput_at_the_end=tally.rate_between("deleted_count", *end),
+        latency_seconds_mean=_mean([latency for _, latency in latencies]),
+        latency_seconds_p99=_quantile([latency for _, latency in latencies], 0.99),
+        latency_seconds_mean_before_the_stop=_mean([latency for at, latency in latencies if at < stop]),
+        duplicate_count=total.duplicate_count,
+        duplicates_per_second_at_the_end=tally.rate_between("duplicate_count", *end),
+        backlog_message_count=max(0, offered_count - total.deleted_count),
+        request_count=total.request_count,
+        failed_count=total.failed_count,
+        conduct=conduct,
+    )
+
+
+def is_ahead(ours: Score, other: Score) -> bool:
+    """Carries more through the whole course, and comes no later while nothing is wrong."""
+    more = ours.goodput_messages_per_second / max(other.goodput_messages_per_second, 1e-9)
+    later_seconds = ours.latency_seconds_mean_before_the_stop - other.latency_seconds_mean_before_the_stop
+    return more > 1.0 + GOODPUT_MARGIN and later_seconds <= LATENCY_MARGIN_SECONDS
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _quantile(values: Sequence[float], fraction: float) -> float:
+    return sorted(values)[min(int(fraction * len(values)), len(values) - 1)] if values else 0.0
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """Let every policy through the course, print the table, keep it under `results/`."""
+    began = time.monotonic()
+    scores: list[Score] = []
+    gaps: list[str] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-sqs-real-") as folder,
+        _sqs(Path(folder)) as (server, url),
+        contextlib.suppress(TimeoutError),
+    ):
+        asyncio.run(_contest(url, COURSES[long], scores, gaps, seconds_max=SECONDS_MAX[long]))
+    return conclude(scores, gaps, server=server, course=COURSES[long], seconds=time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def _sqs(directory: Path) -> Iterator[tuple[str, str]]:
+    """(whose, URL) of an ElasticMQ, or, where it cannot be built, of the lab's own SQS."""
+    with contextlib.ExitStack() as stage:
+        try:
+            found = "ElasticMQ", stage.enter_context(servers.sqs_server(directory))
+        except (provision.ToolMissingError, provision.BuildError) as trouble:
+            print(f"no real server ({trouble}); instead the lab's own", flush=True)
+            found = "lab", stage.enter_context(lab_endpoint("sqs", NEAR, directory))
+        yield found
+
+
+async def _contest(
+    url: str, course: Course, scores: list[Score], gaps: list[str], *, seconds_max: float
+) -> None:
+    clock = SystemClock()
+    warm_up = Contender(name="warm-up", conduct=replace(BLAST, long_polls=True), why="")
+    short = replace(
+        course,
+        seconds=_WARM_UP_SECONDS,
+        deletes_stop_at_seconds=_WARM_UP_SECONDS,
+        deletes_go_on_at_seconds=_WARM_UP_SECONDS,
+        offered_per_second=4.0 * course.offered_per_second,
+    )
+    entrants = policies(course)
+    random.Random(_SEED).shuffle(entrants)
+    async with asyncio.timeout(seconds_max):
+        for contender, its_course in ((warm_up, short), *((entrant, course) for entrant in entrants)):
+            try:
+                async with _client(contender.name, url) as queues:
+                    found = await compete(queues, clock, contender, its_course)
+            except (MeasurementError, RequestError) as trouble:
+                gaps.append(f"{contender.name}: {trouble}")
+                continue
+            if contender is not warm_up:
+                scores.append(found)
+                print(_line(found), flush=True)
+
+
+@contextlib.asynccontextmanager
+async def _client(name: str, url: str) -> AsyncIterator[AwsMessageQueues]:
+    """The measuring application's own client, and for adaptive retries one as botocore makes it."""
+    key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+    if name != ADAPTIVE:
+        access = Access(
+            region=servers.REGION,
+            endpoint_url=url,
+            credentials=Credentials(access_key=key, secret_key=secret),
+        )
+        async with open_message_queues(access) as queues:
+            yield queues
+        return
+    opening = AioSession().create_client(
+        "sqs",
+        region_name=servers.REGION,
+        endpoint_url=url,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        config=AioConfig(retries={"mode": "adaptive"}),
+    )
+    async with opening as client:
+        yield AwsMessageQueues(client)
+
+
+def conclude(
+    scores: list[Score], gaps: list[str], *, server: str, course: Course, seconds: float
+) -> dict[str, Any]:
+    """Print the table and the verdict, and write them down."""
+    order = {contender.name: place for place, contender in enumerate(policies(course))}
+    scores.sort(key=lambda entry: order[entry.name])
+    gaps += [f"{name}: no time was left" for name in order if name not in _named(scores) | _named_in(gaps)]
+    print(
+        f"\n{server}: {course.offered_per_second:.0f} messages a second for {course.seconds:.0f} s, visibility"
+        f" timeout {course.visibility_timeout_seconds} s; deletes stop from {course.deletes_stop_at_seconds:.0f} to"
+        f" {course.deletes_go_on_at_seconds:.0f} s.\nLatency counts from the offer. The end is from"
+        f" {course.end_begins_at_seconds:.0f} s on; backlog is what was offered and not deleted then.\n\n{_HEADER}"
+    )
+    for entry in scores:
+        print(_line(entry))
+    for entry in scores:
+        print(f"{entry.name:26}{entry.why}")
+    ours = next((entry for entry in scores if entry.name == PENSTOCK), None)
+    behind = [s.name for s in scores if ours is not None and s is not ours and not is_ahead(ours, s)]
+    verdict = "pass" if ours is not None and not behind and not gaps else "MISS"
+    print(f"\npenstock ahead of each: {verdict}{''.join(f'; not of {name}' for name in behind)}")
+    for gap in gaps:
+        print(f"not measured: {gap}")
+    print(f"{len(scores)} policies in {seconds:.0f} s; figures in bench/results/sqs_real.json")
+    found = {
+        "server": server,
+        "seconds": seconds,
+        "course": asdict(course),
+        "scores": [asdict(entry) | {"has_collapsed": entry.has_collapsed} for entry in scores],
+        "not_ahead_of": behind,
+        "not_measured": gaps,
+        "verdict": verdict,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "sqs_real.json").write_text(json.dumps(found, indent=1))
+    return found
+
+
+def _named(scores: Sequence[Score]) -> set[str]:
+    return {entry.name for entry in scores}
+
+
+def _named_in(gaps: Sequence[str]) -> set[str]:
+    return {gap.split(":")[0] for gap in gaps}
+
+
+_HEADER = (
+    f"{'':26}{'goodput':>9}{'before':>8}{'at end':>8}{'latency':>10}{'before':>9}{'p99':>9}"
+    f"{'duplicates':>12}{'at end':>9}{'backlog':>9}{'collapsed':>11}"
+)
+
+
+def _line(entry: Score) -> str:
+    return (
+        f"{entry.name:26}{entry.goodput_messages_per_second:7.1f}/s{entry.goodput_before_the_stop:6.1f}/s"
+        f"{entry.goodput_at_the_end:6.1f}/s{1e3 * entry.latency_seconds_mean:7.0f} ms"
+        f"{1e3 * entry.latency_seconds_mean_before_the_stop:6.0f} ms{1e3 * entry.latency_seconds_p99:6.0f} ms"
+        f"{entry.duplicate_count:12}{entry.duplicates_per_second_at_the_end:7.1f}/s{entry.backlog_message_count:9}"
+        f"{'yes' if entry.has_collapsed else 'no':>11}"
+    )

@@ -35,6 +35,10 @@ SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
         "setting": {"thread_count": 10, "part_size_bytes": 8 * MiB},
         "derived": {"multipart_threshold_bytes": 8 * MiB, "connection_pool_count": 10},
     },
+    "s3_download": {
+        "setting": {"thread_count": 10, "part_size_bytes": 8 * MiB},
+        "derived": {"multipart_threshold_bytes": 8 * MiB, "connection_pool_count": 10},
+    },
     "sqs_delivery": {
         "setting": {
             "sender_thread_count": 1,
@@ -229,6 +233,9 @@ _advisers: dict[tuple[str | None, str | None], Adviser] = {}  # by what the envi
 
 def advise(operation: str, payload_size_bytes: int, **demand: object) -> Advice:
     """The advice for an operation ("s3_upload", "sqs_delivery") and a payload size; there is always some.
+
+    The direction of a transfer is in the operation's name. Nobody measures "s3_download" yet: it gets the SDK's
+    defaults, marked as such, and will get advice from the daemon that does.
 
     Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT, or are the usual ones under /run/penstock.
     """

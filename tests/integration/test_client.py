@@ -184,6 +184,13 @@ def test_a_refusal_is_not_the_applications_problem(server: Served, caplog: pytes
     assert "'turbo' is not one of throughput" in caplog.text
 
 
+def test_a_direction_that_nobody_measures_gets_the_defaults(server: Served) -> None:
+    """Downloads are asked for by their own name, so that an application need not be changed for a later daemon."""
+    advice = an_adviser(server.socket_path.parent).advise("s3_download", GiB)
+    assert advice.basis == "default"
+    assert transfer_arguments(advice)["max_concurrency"] == 10
+
+
 def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
     """A newer daemon says more; an older client does not mind."""
     with served_in_thread(tmp_path) as server:

@@ -312,7 +312,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
     """Let every policy through the course, print the table, keep it under `results/`."""
     began = time.monotonic()
     scores: list[Score] = []
-    gaps: list[str] = []
+    gaps: dict[str, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-sqs-real-") as folder,
         _sqs(Path(folder)) as (server, url),
@@ -335,7 +335,7 @@ def _sqs(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 async def _contest(
-    url: str, course: Course, scores: list[Score], gaps: list[str], *, seconds_max: float
+    url: str, course: Course, scores: list[Score], gaps: dict[str, str], *, seconds_max: float
 ) -> None:
     clock = SystemClock()
     warm_up = Contender(name="warm-up", conduct=replace(BLAST, long_polls=True), why="")
@@ -354,7 +354,7 @@ async def _contest(
                 async with _client(contender.name, url) as queues:
                     found = await compete(queues, clock, contender, its_course)
             except (MeasurementError, RequestError) as trouble:
-                gaps.append(f"{contender.name}: {trouble}")
+                gaps[contender.name] = str(trouble)
                 continue
             if contender is not warm_up:
                 scores.append(found)
@@ -387,12 +387,13 @@ async def _client(name: str, url: str) -> AsyncIterator[AwsMessageQueues]:
 
 
 def conclude(
-    scores: list[Score], gaps: list[str], *, server: str, course: Course, seconds: float
+    scores: list[Score], gaps: dict[str, str], *, server: str, course: Course, seconds: float
 ) -> dict[str, Any]:
     """Print the table and the verdict, and write them down."""
     order = {contender.name: place for place, contender in enumerate(policies(course))}
     scores.sort(key=lambda entry: order[entry.name])
-    gaps += [f"{name}: no time was left" for name in order if name not in _named(scores) | _named_in(gaps)]
+    measured = {entry.name for entry in scores}
+    gaps |= {name: "no time was left" for name in order if name not in measured and name not in gaps}
     print(
         f"\n{server}: {course.offered_per_second:.0f} messages a second for {course.seconds:.0f} s, visibility"
         f" timeout {course.visibility_timeout_seconds} s; deletes stop from {course.deletes_stop_at_seconds:.0f} to"
@@ -407,8 +408,8 @@ def conclude(
     behind = [s.name for s in scores if ours is not None and s is not ours and not is_ahead(ours, s)]
     verdict = "pass" if ours is not None and not behind and not gaps else "MISS"
     print(f"\npenstock ahead of each: {verdict}{''.join(f'; not of {name}' for name in behind)}")
-    for gap in gaps:
-        print(f"not measured: {gap}")
+    for name, reason in gaps.items():
+        print(f"{name} was not measured: {reason}")
     print(f"{len(scores)} policies in {seconds:.0f} s; figures in bench/results/sqs_real.json")
     found = {
         "server": server,
@@ -422,14 +423,6 @@ def conclude(
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "sqs_real.json").write_text(json.dumps(found, indent=1))
     return found
-
-
-def _named(scores: Sequence[Score]) -> set[str]:
-    return {entry.name for entry in scores}
-
-
-def _named_in(gaps: Sequence[str]) -> set[str]:
-    return {gap.split(":")[0] for gap in gaps}
 
 
 _HEADER = (

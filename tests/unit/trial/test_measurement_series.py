@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -322,6 +323,52 @@ def test_troubles_without_end_end_the_run() -> None:
         assert application.tally.total.failed_count == TROUBLE_COUNT_MAX
 
     run_virtually(story, start_at=START_AT)
+
+
+class Crowded(SimulatedMessageQueues):
+    """Knows how many sends were under way at a time."""
+
+    sending_count = most_sending_count = 0
+
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
+        """Counted."""
+        self.sending_count += 1
+        self.most_sending_count = max(self.most_sending_count, self.sending_count)
+        try:
+            return await super().send(url, bodies, group_ids=group_ids)
+        finally:
+            self.sending_count -= 1
+
+
+def test_surplus_senders_rest() -> None:
+    """A conduct with fewer senders holds from then on, also for those that have started."""
+
+    async def story(clock: VirtualClock) -> list[int]:
+        queues = Crowded(SqsService(QUEUE, clock=clock, seed=0))
+        application = MeasurementApplication(
+            queues,
+            clock,
+            await queues.create_queue("crowded", {}),
+            dataclasses.replace(BLAST, sender_count=4),
+            session="abcdefghijk",
+            visibility_timeout_seconds=30,
+            brake=DeleteBrake(clock),
+        )
+        crowds = []
+
+        def each_second(_: Sample) -> None:
+            crowds.append(queues.most_sending_count)
+            queues.most_sending_count = queues.sending_count
+            application.adopt(dataclasses.replace(BLAST, sender_count=1))
+
+        await application.drive(3.5, each_second)
+        return crowds
+
+    assert run_virtually(story, start_at=START_AT) == [
+        4,
+        4,
+        1,
+    ]  # the four of the second second were under way
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 2**32 - 1])

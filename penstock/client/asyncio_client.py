@@ -53,5 +53,8 @@ class AsyncLease(Share):
             await self._has_changed.wait()
 
     def _tell(self, _advice: Advice) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._has_changed.set)
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._has_changed.set)
+        except RuntimeError:
+            pass  # the loop was closed, and nobody waits there

@@ -95,20 +95,25 @@ class Lease(Share):
         self.advice = self._default
         self._stream: Stream | None = None
         self._has_ended = threading.Event()
+        self._changing = threading.Lock()  # whether it has ended, and the stream that it has
         self._has_complained = False
 
     def __enter__(self) -> Lease:
         """Take it: the share is there when this returns, if a daemon is."""
-        self._has_ended.clear()
+        self._has_ended = has_ended = threading.Event()  # what listens since an earlier time has its own
         _held.add(self)
-        is_held = self._take()
+        is_held = self._take(has_ended)
         listener = threading.Thread(
-            target=self._listen, kwargs={"is_held": is_held}, name="penstock-lease", daemon=True
+            target=self._listen,
+            args=(has_ended,),
+            kwargs={"is_held": is_held},
+            name="penstock-lease",
+            daemon=True,
         )
         try:
             listener.start()
         except RuntimeError as trouble:  # no more threads: the share stays as it is
-            self._do_without(trouble)
+            self._do_without(trouble, has_ended)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,56 +122,63 @@ class Lease(Share):
 
     def close(self) -> None:
         """Give it back. The last share stays readable."""
-        self._has_ended.set()
+        with self._changing:
+            self._has_ended.set()
+            stream, self._stream = self._stream, None
         _held.discard(self)
-        stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
 
-    def _take(self) -> bool:
+    def _take(self, has_ended: threading.Event) -> bool:
         """Ask for it, and hear the first share. Returns whether there will be more."""
         try:
             stream = Stream(self._socket_path, "POST", "/v1/leases", self._claim, _CONNECT_SECONDS_MAX)
         except NoDaemonError as trouble:
-            self._do_without(trouble)
+            self._do_without(trouble, has_ended)
             if isinstance(trouble, RefusedError) and trouble.status == _CLAIM_IS_WRONG:
-                self._has_ended.set()  # it will be as wrong the next time
+                has_ended.set()  # it will be as wrong the next time
             return False
-        self._stream = stream
-        if self._has_ended.is_set():  # given back in the meantime
+        with self._changing:
+            if not has_ended.is_set():
+                self._stream = stream
+        if has_ended.is_set():  # given back in the meantime
             stream.close()
-        is_held = self._hear(stream, timeout_seconds=_CONNECT_SECONDS_MAX)
+            return False
+        is_held = self._hear(stream, has_ended, timeout_seconds=_CONNECT_SECONDS_MAX)
         self._has_complained = self._has_complained and not is_held
         return is_held
 
-    def _hear(self, stream: Stream, *, timeout_seconds: float | None = None) -> bool:
+    def _hear(
+        self, stream: Stream, has_ended: threading.Event, *, timeout_seconds: float | None = None
+    ) -> bool:
         """Wait for the next share; False when the lease has ended, or what is said of it cannot be used."""
         try:
             line = stream.line(timeout_seconds=timeout_seconds)
-            if line is not None:
+            if line is not None and not has_ended.is_set():
                 self._become(_read_share(line))
         except (NoDaemonError, ValueError) as trouble:
             stream.close()
-            self._do_without(trouble)
+            self._do_without(trouble, has_ended)
             return False
         return line is not None
 
-    def _listen(self, *, is_held: bool) -> None:
+    def _listen(self, has_ended: threading.Event, *, is_held: bool) -> None:
         """Follow the share, and take the lease again whenever it was lost, until it is given back."""
         pause_seconds = _PAUSE_SECONDS_MIN
-        while not self._has_ended.is_set():
-            stream = self._stream
+        while not has_ended.is_set():
+            with self._changing:
+                stream = None if has_ended.is_set() else self._stream
             if is_held and stream is not None:
                 pause_seconds = _PAUSE_SECONDS_MIN
-                is_held = self._hear(stream)
+                is_held = self._hear(stream, has_ended)
             else:
-                self._has_ended.wait(pause_seconds)
+                has_ended.wait(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
-                is_held = not self._has_ended.is_set() and self._take()
+                is_held = not has_ended.is_set() and self._take(has_ended)
 
-    def _do_without(self, trouble: Exception) -> None:
+    def _do_without(self, trouble: Exception, has_ended: threading.Event) -> None:
         """Keep a share that is in force, as any other advice outlives its daemon; else do as the SDK does."""
-        if self._has_ended.is_set():
+        if has_ended.is_set():
             return
         if not self._has_complained:
             _complain(trouble)
@@ -183,7 +195,8 @@ class Lease(Share):
             self._on_change(advice)
 
     def _forget(self) -> None:
-        """In a forked child, which would keep the lease alive after its parent."""
+        """In a forked child, which would keep the lease alive after its parent; what a thread locked there is free."""
+        self._changing, self._has_ended = threading.Lock(), threading.Event()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.forget()

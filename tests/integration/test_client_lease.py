@@ -53,6 +53,19 @@ def test_the_share_is_there_at_once_and_follows_those_who_come_and_go(tmp_path: 
         told.waits_for(32)
 
 
+def test_it_can_be_taken_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One lease at a time, however quickly; what listened before neither takes another nor complains."""
+    with served_in_thread(tmp_path) as server:
+        lease = a_lease(tmp_path)
+        for _ in range(20):
+            with lease:
+                assert lease.basis == "measured"
+        until(server, 0)
+        with lease, a_lease(tmp_path) as other:
+            assert (held(server), other.setting["thread_count"]) == (2, 16)
+    assert caplog.text == ""
+
+
 def test_without_a_daemon_it_is_the_sdks_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No exception, one line in the log, and a basis that says so."""
     with a_lease(tmp_path) as lease:

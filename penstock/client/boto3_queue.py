@@ -24,7 +24,7 @@ from penstock.client.reporting import Reporter, default_reporter
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
 MESSAGE_COUNT_MAX = 10  # of one request
@@ -60,7 +60,8 @@ class QueueConsumer:
         long_poll_seconds: int = LONG_POLL_SECONDS,
         **demand: object,
     ) -> None:
-        self.advice = advice or advise("sqs_delivery", message_size_bytes, **demand)
+        self._place = _place_of(sqs_client, queue_url, demand)
+        self.advice = advice or _advise(self._place, message_size_bytes, demand)
         setting = self.advice.setting
         self._client, self._url, self._handle = sqs_client, queue_url, handle
         self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds
@@ -77,6 +78,7 @@ class QueueConsumer:
         self._figures = _Figures()
         self._lock = threading.Lock()  # of the figures
         self._stopped = threading.Event()
+        self._has_complained = False  # since the last answer
 
     @property
     def undeleted_count(self) -> int:
@@ -89,18 +91,24 @@ class QueueConsumer:
         return self._messages.oldest_seconds()
 
     def run(self) -> None:
-        """Work until `stop`; then what was received is worked off and deleted. Returns when all threads have ended."""
+        """Work until `stop`; then what was received is worked off and deleted. Returns when all threads have ended.
+
+        An exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
+        """
         receivers = [threading.Thread(target=self._receive_all) for _ in range(self._receiver_count)]
         deleters = [threading.Thread(target=self._delete_all) for _ in range(self._deleter_count)]
-        for thread in (*receivers, *deleters):
-            thread.start()
-        while not self._stopped.wait(self._report_seconds):
-            self._report()
-        for thread in receivers:
-            thread.join()
-        self._messages.end(_END_SECONDS_MAX)
-        for thread in deleters:
-            thread.join()
+        started: list[threading.Thread] = []
+        try:
+            for thread in (*deleters, *receivers):
+                thread.start()
+                started.append(thread)
+            while not self._stopped.wait(self._report_seconds):
+                self._report()
+        finally:
+            self.stop()
+            _join(thread for thread in receivers if thread in started)
+            self._messages.end(_END_SECONDS_MAX)
+            _join(thread for thread in deleters if thread in started)
         self._report()
 
     def stop(self) -> None:
@@ -179,8 +187,12 @@ class QueueConsumer:
         except Exception as trouble:  # noqa: BLE001 - whatever botocore raises: the consumer goes on
             with self._lock:
                 self._figures.note_trouble(trouble)
-            self._stopped.wait(_PAUSE_SECONDS)
+            self._complain(trouble)
+            time.sleep(
+                _PAUSE_SECONDS
+            )  # also when it was stopped: what is left to delete is tried no more often
             return None, 0.0
+        self._has_complained = False
         with self._lock:
             self._figures.retried_count += answer.get("ResponseMetadata", {}).get("RetryAttempts", 0)
             self._figures.oldest_seconds_max = max(
@@ -188,11 +200,21 @@ class QueueConsumer:
             )
         return answer, time.perf_counter() - began
 
+    def _complain(self, trouble: Exception) -> None:
+        """Once until there is an answer again: a role that may not receive would else be a queue that is empty."""
+        if not self._has_complained:
+            import logging
+
+            self._has_complained = True
+            logging.getLogger("penstock.client").warning(
+                "%s does not answer as it should: %s", self._url, trouble
+            )
+
     def _report(self) -> None:
         with self._lock:
             figures, self._figures = self._figures, _Figures()
         if figures.received_count and figures.deleted_count:
-            self._reporter.report("sqs_delivery", **figures.report(self._setting()))
+            self._reporter.report("sqs_delivery", **self._place, **figures.report(self._setting()))
 
     def _setting(self) -> dict[str, float]:
         return {
@@ -201,6 +223,29 @@ class QueueConsumer:
             "deleter_thread_count": self._deleter_count,
             "batch_message_count": self._batch,
         }
+
+
+def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> dict[str, Any]:
+    """Where the queue is and of which class, as far as it is not where and what a queue usually is."""
+    place = {name: demand[name] for name in ("region", "service_class") if demand.get(name)}
+    if queue_url.endswith(".fifo"):
+        place.setdefault("service_class", "fifo")
+    place.setdefault("region", sqs_client.meta.region_name)
+    return place
+
+
+def _advise(place: Mapping[str, Any], message_size_bytes: int, demand: Mapping[str, object]) -> Advice:
+    """For the daemon's own region where that is the queue's, which the snapshot may answer; else for the other one."""
+    asked = {**demand, **{name: value for name, value in place.items() if name != "region" or name in demand}}
+    advice = advise("sqs_delivery", message_size_bytes, **asked)
+    if advice.document.get("region", place["region"]) == place["region"]:
+        return advice
+    return advise("sqs_delivery", message_size_bytes, **asked, region=place["region"])
+
+
+def _join(threads: Iterable[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
 
 
 class _Messages:

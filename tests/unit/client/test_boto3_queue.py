@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ URL = "http://queue"
 
 class FakeQueue:
     """An SQS queue behind the three calls of a boto3 client: copies come when they are told to."""
+
+    meta = SimpleNamespace(region_name="eu-west-2")
 
     def __init__(self, message_count: int, *, copy_every: int = 0) -> None:
         self._lock = threading.Lock()
@@ -252,6 +255,79 @@ def test_a_deletion_that_never_works_does_not_hold_up_the_end(monkeypatch: pytes
     queue.entry_refusal = lambda _number: False
     consumed(queue, lambda _message: None, until=lambda: len(queue.in_flight) == 5)
     assert len(queue.left) == 5
+
+
+def test_a_queue_that_may_not_be_received_from_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An application that is denied every receive must not look like one whose queue is empty."""
+    queue = FakeQueue(5)
+    queue.refusals.extend(ConnectionError("access denied") for _ in range(6))
+    consumed(queue, lambda _message: None)
+    complaints = [record for record in caplog.records if "access denied" in record.getMessage()]
+    assert 1 <= len(complaints) < 6
+    assert queue.left == set()
+
+
+def test_deletions_that_fail_after_the_stop_are_not_tried_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQS is not asked more often than before, though nobody waits for a stop any more."""
+    monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(boto3_queue, "_END_SECONDS_MAX", 0.5)
+    queue, asked = FakeQueue(100), Counter[str]()
+
+    def refuse(**_: object) -> None:
+        asked["delete"] += 1
+        raise ConnectionError("gone")
+
+    monkeypatch.setattr(queue, "delete_message_batch", refuse)
+    consumed(queue, lambda _message: None, until=lambda: len(queue.in_flight) == 100)
+    assert 2 <= asked["delete"] <= 24
+
+
+def test_an_interrupt_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the consumer waits: what was received is deleted, and the process can end."""
+    queue = FakeQueue(20)
+    before = threading.active_count()
+    told: Any = FakeReporter()
+    consumer = QueueConsumer(
+        queue,
+        URL,
+        lambda _message: None,
+        advice=advice(),
+        reporter=told,
+        long_poll_seconds=1,
+        report_seconds=0.2,
+    )
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(consumer, "_report", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.run()
+    assert threading.active_count() == before
+    assert queue.in_flight == set()
+
+
+def test_a_queue_is_advised_and_reported_for_where_and_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FIFO queue of another region is nothing to learn a standard queue of this one from; nor is it advised so."""
+    asked: list[dict[str, object]] = []
+
+    def advised(_operation: str, _size: int, **demand: object) -> Advice:
+        asked.append(demand)
+        return Advice({**advice().document, "region": demand.get("region", "eu-west-1")})
+
+    monkeypatch.setattr(boto3_queue, "advise", advised)
+    queue = FakeQueue(0)
+    QueueConsumer(queue, URL, print)
+    QueueConsumer(queue, f"{URL}.fifo", print, message_rate_per_second=5, region="eu-west-1")
+    QueueConsumer(queue, f"{URL}.fifo", print, service_class="fifo-high-throughput", region="eu-north-1")
+    assert asked == [
+        {},
+        {"region": "eu-west-2"},
+        {"message_rate_per_second": 5, "region": "eu-west-1", "service_class": "fifo"},
+        {"region": "eu-north-1", "service_class": "fifo-high-throughput"},
+    ]
+    (report,) = consumed(FakeQueue(10), lambda _message: None).reports
+    assert report["region"] == "eu-west-2"
 
 
 def test_a_queue_that_is_empty_reports_nothing() -> None:

@@ -53,7 +53,10 @@ class Turns:
             self._changed.notify()
 
     def _is_free(self) -> bool:
-        return len(self._holders) < max(1, int(self._lease.setting["thread_count"]))
+        most = max(1, int(self._lease.setting["thread_count"]))
+        if len(self._holders) >= most:  # a request that fails before it is sent ends without an event
+            self._holders &= {thread.ident for thread in threading.enumerate() if thread.ident is not None}
+        return len(self._holders) < most
 
 
 def follow(client: Any, lease: Share) -> Turns:

@@ -176,7 +176,12 @@ class _Worker:
     async def started(cls, assignment: Assignment) -> _Worker:
         """It runs, and will say when it is ready."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "penstock.probes.upload_worker"), stdin=PIPE, stdout=PIPE
+            sys.executable,
+            "-P",  # nothing is imported from the folder that the daemon happens to be in
+            "-m",
+            "penstock.probes.upload_worker",
+            stdin=PIPE,
+            stdout=PIPE,
         )
         process.stdin.write(msgspec.json.encode(assignment) + b"\n")  # type: ignore[union-attr]  # a pipe, as asked
         return cls(process)
@@ -225,11 +230,12 @@ class _Worker:
         await self._listening
 
     async def _listen(self) -> None:
-        """Hand out the answers; when the process has ended, nobody waits for it in vain."""
-        while line := await self._answers.readline():
-            answer = msgspec.json.decode(line, type=Answer)
-            if (waiting := self._waiting.pop(answer.number, None)) is not None and not waiting.done():
-                waiting.set_result(answer)
+        """Hand out the answers; when the process has ended, or says what is no answer, nobody waits for it in vain."""
+        with contextlib.suppress(ValueError):
+            while line := await self._answers.readline():
+                answer = msgspec.json.decode(line, type=Answer)
+                if (waiting := self._waiting.pop(answer.number, None)) is not None and not waiting.done():
+                    waiting.set_result(answer)
         for number, waiting in self._waiting.items():
             if not waiting.done():
                 waiting.set_result(_gone(number))

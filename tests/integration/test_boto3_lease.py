@@ -61,6 +61,19 @@ def test_no_more_are_let_through_than_the_share_has_threads() -> None:
     assert turns.held_count == 0
 
 
+def test_a_thread_that_ended_holds_no_turn() -> None:
+    """A request that fails before it is sent ends without a word of botocore: its body cannot be read, for one."""
+    turns = boto3_lease.Turns(AShare(1))
+    failing = threading.Thread(target=turns.take)
+    failing.start()
+    failing.join()
+    assert turns.held_count == 1
+    next_one = threading.Thread(target=turns.take, daemon=True)
+    next_one.start()
+    next_one.join(10)
+    assert not next_one.is_alive()
+
+
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client of the lab's S3, behind a link that takes a moment for each part."""

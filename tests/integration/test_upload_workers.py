@@ -20,7 +20,7 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.probes.aws import Access, Credentials
 from penstock.probes.outside import Missing, Unreachable
-from penstock.probes.upload_workers import Workers, hired
+from penstock.probes.upload_workers import WorkerError, Workers, hired
 from penstock.units import MiB
 
 UNJUDGED_SECONDS = 3600.0  # between ticks
@@ -113,6 +113,31 @@ async def test_a_process_that_is_killed_keeps_nobody_waiting() -> None:
                 await part
         with pytest.raises(Unreachable):
             await workers.put_object("bucket", "small", bytes(10))
+
+
+async def test_nothing_is_imported_from_where_the_daemon_happens_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that anybody may write to must not run code with the credentials of the daemon."""
+    (tmp_path / "ctypes.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    async with two_workers() as (workers, service):
+        await workers.put_object("bucket", "small", bytes(10))
+        assert [stored.key for stored in service.shelf.objects("bucket", "")] == ["small"]
+
+
+async def test_a_process_that_says_something_else_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that prints, or another program under that name, is no worker; and nothing is left of it."""
+    chatty = tmp_path / "python"
+    chatty.write_text("#!/bin/sh\necho hello\nexec cat > /dev/null\n")
+    chatty.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(chatty))
+    with pytest.raises(WorkerError, match="ended by itself"):
+        async with two_workers():
+            pass
+    assert not worker_ids()
 
 
 PARENT = """

@@ -59,7 +59,7 @@ LATENCY_MARGIN_SECONDS = 0.005  # as above; on a busy machine requests of 5 ms d
 _WARM_UP_SECONDS = 5.0  # a Java server compiles what is called often
 _SEED = 1
 _WHY_RULES = (
-    "no copies, but one deleter that is too slow never makes up for the stop"  # near, the window is wide
+    "hardly a copy, but one deleter that is too slow never makes up for the stop"  # near, the window is wide
 )
 
 

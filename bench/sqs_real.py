@@ -71,6 +71,7 @@ class Course:
     deletes_stop_at_seconds: float
     deletes_go_on_at_seconds: float
     offered_per_second: float = RATE_PER_SECOND
+    stated_per_second: float = RATE_PER_SECOND  # the rate that penstock is asked to plan for
     visibility_timeout_seconds: int = VISIBILITY_TIMEOUT_SECONDS
     delete: RequestTime = DELETE
 
@@ -217,7 +218,11 @@ async def compete(
         if contender.name == PENSTOCK:
             conditions = await Calibration(surroundings, clock, url, brake).conditions(task)
             # Asked to be as soon as those that wait for no batch, so that goodputs are compared at the same latency.
-            wanted = replace(conditions, latency_objective_seconds=conditions.delivery_latency_seconds)
+            wanted = replace(
+                conditions,
+                message_rate_per_second=course.stated_per_second,
+                latency_objective_seconds=conditions.delivery_latency_seconds,
+            )
             conduct = advised_conduct(plan(wanted), course.offered_per_second)
         application = MeasurementApplication(
             surroundings,

@@ -73,6 +73,13 @@ def test_the_stop_of_the_deletes_is_survived_by_advice_and_not_by_a_pool() -> No
     assert not is_ahead(pool, ours)
 
 
+def test_a_stated_rate_above_the_offered_one_is_what_catches_up() -> None:
+    """Planned for twice the rate, all that the stop held back is delivered before the end, and none of it twice."""
+    found = played(PENSTOCK, replace(COURSE, stated_per_second=2.0 * COURSE.offered_per_second))
+    assert found.goodput_messages_per_second > 49.5
+    assert found.duplicate_count == 0
+
+
 def test_waiting_for_a_batch_counts_as_latency() -> None:
     """Ten messages at fifty a second: the first waits 180 ms for the last, the mean half of that."""
     batches, single = (

@@ -142,7 +142,7 @@ class BacklogWatch:
     def __init__(self, clock: Clock, section: WatchedQueueSection, *, region: str) -> None:
         self._clock = clock
         self._section = section
-        self._reported: dict[tuple[str, ...], _Subject] = {}
+        self._reported: dict[tuple[str, str], _Subject] = {}
         self._watched: _Subject | None = None
         if section.name:
             self._watched = _Subject(name=section.name, source="attributes", region=section.region_or(region))
@@ -176,7 +176,7 @@ class BacklogWatch:
         subject.visibility_timeout_seconds = float(
             attributes.get("VisibilityTimeout", subject.visibility_timeout_seconds)
         )
-        rate = self._reported_delete_rate(subject.region) or self._section.delete_rate_messages_per_second
+        rate = self._section.delete_rate_messages_per_second or self._reported_delete_rate(subject.region)
         if rate > 0:
             subject.note_age(now, age_from_attributes(sample.not_visible_message_count, rate))
 
@@ -189,9 +189,10 @@ class BacklogWatch:
 
     def _note_report(self, observation: Observation[Any]) -> None:
         measures, place = observation.measures, observation.context.place
+        kind = "" if place.service_class == "standard" else f", {place.service_class}"
+        name = f"of {observation.client} of user {observation.reporter_uid}{kind}"
         subject = self._subject(
-            (place.region, place.service_class, observation.client, str(observation.reporter_uid)),
-            _Subject(name=f"of {observation.client}", source="reports", region=place.region),
+            (place.region, name), _Subject(name=name, source="reports", region=place.region)
         )
         seconds = max(observation.duration_seconds, 1e-9)
         subject.seen_at = observation.started_at + timedelta(seconds=seconds)
@@ -209,7 +210,7 @@ class BacklogWatch:
         if age is not None:
             subject.note_age(subject.seen_at, age)
 
-    def _subject(self, key: tuple[str, ...], new: _Subject) -> _Subject:
+    def _subject(self, key: tuple[str, str], new: _Subject) -> _Subject:
         """The subject of this key, now the one that spoke last."""
         subject = self._reported.pop(key, new)
         while len(self._reported) >= SUBJECT_COUNT_MAX:

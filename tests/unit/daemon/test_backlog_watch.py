@@ -217,6 +217,38 @@ def test_however_many_applications_report_memory_is_bounded() -> None:
             backlogs.note_reports([dataclasses.replace(report, client=f"app-{number}")])
         names = {standing.name for standing in backlogs.standings()}
         assert len(names) == SUBJECT_COUNT_MAX
-        assert f"of app-{3 * SUBJECT_COUNT_MAX - 1}" in names
+        assert f"of app-{3 * SUBJECT_COUNT_MAX - 1} of user None" in names
 
     watching(story, WatchedQueueSection())
+
+
+def test_no_two_queues_have_one_name() -> None:
+    """The same program of two users, and on a FIFO queue: a metric that is there twice is not read at all."""
+
+    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
+        await asyncio.sleep(30.0)
+        report = a_report(30.0, oldest_undeleted_seconds=1.0)
+        fifo = dataclasses.replace(PLACE, service_class="fifo")
+        on_fifo = dataclasses.replace(report, context=dataclasses.replace(report.context, place=fifo))
+        backlogs.note_reports(
+            [dataclasses.replace(r, reporter_uid=uid) for r in (report, on_fifo) for uid in (1, 2)]
+        )
+        assert len({standing.name for standing in backlogs.standings()}) == 4
+
+    watching(story, WatchedQueueSection())
+
+
+def test_the_rate_that_the_operator_states_stands_whatever_is_reported() -> None:
+    """Another queue's consumer, or a liar, must not make the messages of this one look younger than they are."""
+
+    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
+        backlogs.note_reports([a_report(0.0, deleted_count=10.0**6)])
+        backlogs.note_attributes({"ApproximateNumberOfMessagesNotVisible": "200"})
+        (age,) = {
+            s.warning.oldest_undeleted_seconds
+            for s in backlogs.standings()
+            if s.name == "orders" and s.warning
+        }
+        assert age == pytest.approx(10.0)
+
+    watching(story)

@@ -365,16 +365,17 @@ def drive_of(
 def _sender_counts(
     costs: QueueCosts, size_bytes: int, demand: Demand, batch: int, *, count_tried: int
 ) -> list[int]:
-    """How many senders are worth a thought: around the demand, or all up to the service's limit.
+    """How many senders are worth a thought: around the demand where it can be met, else up to the limits.
 
     With no demand it goes up in steps: past its cliffs SQS gets worse suddenly, so nothing is thought of
     that is far beyond what was tried.
     """
-    rate = demand.message_rate_per_second
+    rate, ceiling = demand.message_rate_per_second, _action_rate_max(costs, batch)
     if rate is not None:
-        enough = enough_senders(costs, size_bytes, rate, batch)
-        return sorted({enough, min(enough + 1, 256), min(math.ceil(enough * 1.5), 256)})
-    ceiling = _action_rate_max(costs, batch)
+        enough = enough_senders(costs, size_bytes, min(rate, _BEYOND_CEILING * ceiling), batch)
+        is_tight = demand.thread_count_max is not None and 3 * enough > demand.thread_count_max
+        fewer = [count for count in _SENDER_COUNTS if count < enough] if is_tight else []
+        return sorted({*fewer, enough, min(enough + 1, 256), min(math.ceil(enough * 1.5), 256)})
     peak = peak_thread_count(float(costs.contention_fraction[0, 0]), float(costs.coherence_fraction[0, 0]))
     counts: list[int] = []
     for count in _SENDER_COUNTS:

@@ -273,3 +273,20 @@ def test_setting_values_are_numbers_of_the_right_kind() -> None:
     """Counts stay whole numbers: clients use them as they are."""
     for name, value in setting_values(MODEL.candidates(FIT, CONTEXT, Demand())[0]).items():
         assert isinstance(value, float if name.endswith("per_second") else int)
+
+
+@pytest.mark.parametrize("rate", [5_000.0, 1e6, 1e9])
+def test_a_demand_that_nothing_meets_is_met_as_far_as_it_can_be(rate: float) -> None:
+    """Asking for the moon gives no worse advice than asking for as much as there is, and keeps to the limits."""
+    limit = 24
+
+    def best(rate: float) -> tuple[float, float]:
+        demand = Demand(message_rate_per_second=rate, thread_count_max=limit)
+        settings = MODEL.candidates(FIT, CONTEXT, demand)
+        appraisal = MODEL.appraise(FIT, CONTEXT, settings, demand)
+        index = int(appraisal.value.argmax())
+        return float(appraisal.value[index]), float(appraisal.connection_count[index])
+
+    goodput, connection_count = best(rate)
+    assert goodput >= 0.9 * best(500.0)[0]
+    assert connection_count <= limit

@@ -49,7 +49,7 @@ from penstock.models.sqs_queue_class import (
     queue_class,
 )
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Context, Cost, Demand, Observation, Place, Prediction, Scale, knob, knobs
+from penstock.vocabulary import Context, Cost, Demand, Observation, Place, Prediction, knob, knobs
 
 BATCH_MESSAGE_COUNT_MAX = 10
 BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a request together
@@ -58,6 +58,8 @@ WAIT_TIME_SECONDS = 20.0  # the longest long poll: it ends as soon as a message 
 BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
 DELETER_LOAD_MAX = 0.7
 RECEIVER_LOAD_MAX = 0.85
+BUSY_CLIENT_LOAD = 0.95  # of its CPU: more threads would wait for each other
+FULL_CLIENT_THREAD_LOAD = 0.95  # of receivers and deleters: its wait holds back the senders as well
 SENDER_LOAD_MAX = 0.9
 SERVICE_LOAD_MAX = 0.93  # of a request rate that throttling taught
 CLIENT_LOAD_MAX = 0.98  # of its CPU: past it requests wait, and nothing is refused
@@ -67,8 +69,8 @@ Indices = NDArray[np.int_]
 _PROBE_SECONDS = 6.0  # most of it sending, the rest draining
 _PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
-_STEP_FACTOR_MAX = 3
-_BEYOND_CEILING = 2.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
+_STEP_FACTOR_MAX = 6  # so that the next probe, at four times the connections, is not the last
+_BEYOND_CEILING = 4.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
 
 
@@ -79,7 +81,7 @@ class SqsDeliverySetting:
     sender_thread_count: int = knob(1, 256, is_divided=True)
     receiver_thread_count: int = knob(1, 256, is_divided=True)
     deleter_thread_count: int = knob(1, 256, is_divided=True)
-    batch_message_count: int = knob(1, BATCH_MESSAGE_COUNT_MAX, scale=Scale.LINEAR)
+    batch_message_count: int = knob(1, BATCH_MESSAGE_COUNT_MAX)
     send_rate_limit_messages_per_second: float = knob(0, 100_000, default=0.0, is_divided=True)
     send_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # sent and not yet received
     receive_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # not yet deleted
@@ -218,7 +220,11 @@ class SqsDeliveryModel:
                 costs, context.payload_size_bytes, demand, batch, count_tried=learning.sender_count_tried(fit)
             )
         ]
-        return self._within_limits(fit, context, demand, list(dict.fromkeys(drafts)))
+        deletable = self._forecast(costs, context, drafts, demand).delete_rate[0]
+        bounded = [
+            _bounded(draft, rate, timeout_seconds) for draft, rate in zip(drafts, deletable, strict=True)
+        ]
+        return self._within_limits(fit, context, demand, list(dict.fromkeys(bounded)))
 
     def appraise(
         self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
@@ -298,13 +304,9 @@ class SqsDeliveryModel:
         carried = float(
             np.minimum(np.minimum(outcome.send_rate, outcome.receive_rate), outcome.delete_rate)[0, 0]
         )
-        client = float(outcome.client_rate[0, 0])
-        if (
-            demand.message_rate_per_second is not None
-            and min(carried, client) >= demand.message_rate_per_second
-        ):
+        if demand.message_rate_per_second is not None and carried >= demand.message_rate_per_second:
             return "demand"
-        if client < carried:
+        if outcome.client_load[0, 0] >= BUSY_CLIENT_LOAD:
             return "client-cpu"
         if _ordered_groups(context, demand) * setting.batch_message_count <= carried * 1.06 * float(
             outcome.held_seconds[0, 0]
@@ -423,11 +425,10 @@ def complete_setting(
         rate = min(rate, 0.95 * message_group_count * batch / held_seconds)
         if demand.message_rate_per_second is not None:
             rate = min(rate, demand.message_rate_per_second * RATE_HEADROOM)
-        parked, deleter_load = _spare(costs, rate / batch)
-        receivers = min(math.ceil(rate * receive / (batch * RECEIVER_LOAD_MAX)) + parked, 256)
+        parked, receiver_load, deleter_load = _spare(costs, rate / batch)
+        receivers = min(math.ceil(rate * receive / (batch * receiver_load)) + parked, 256)
         receivers = min(receivers, int(min(RECEIVERS_PER_GROUP_MAX * message_group_count, 256)))
         deleters = min(max(math.ceil(rate * delete / (batch * deleter_load)), 1), deleter_count_max)
-    delete += max(_client_wait_seconds(costs, rate / batch, busy) - wait, 0.0)
     delete_rate = min(deleters * batch / delete, float(costs.request_rate_max_per_second[0, 0]) * batch)
     rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
     latency_seconds = send / 2.0 + float(costs.delivery_seconds[0, 0]) + receive / 2.0
@@ -447,15 +448,40 @@ def complete_setting(
     )
 
 
-def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, float]:
-    """Receivers beyond what is needed, and how busy deleters may be.
+def _bounded(
+    setting: SqsDeliverySetting, delete_rate_per_second: float, visibility_timeout_seconds: float
+) -> SqsDeliverySetting:
+    """No more sent, nor received and held, than the deleters can do.
+
+    Half-full requests of the others may leave them little of the client's CPU, which only the forecast knows.
+    """
+    loop = DeleteLoop(
+        arrival_rate_per_second=float(delete_rate_per_second),
+        delete_rate_per_second=float(delete_rate_per_second),
+        visibility_timeout_seconds=visibility_timeout_seconds,
+    )
+    window = int(_rounded_down(loop.receive_window_message_count(), 2))
+    return dataclasses.replace(
+        setting,
+        send_rate_limit_messages_per_second=min(
+            setting.send_rate_limit_messages_per_second, _rounded_down(delete_rate_per_second, 3)
+        ),
+        receive_window_message_count=min(setting.receive_window_message_count, window),
+    )
+
+
+def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, float, float]:
+    """Receivers beyond what is needed, and how busy receivers and deleters may be.
 
     Spare threads fetch and delete what little is there: half-full requests. That is quick and costs nothing, except
     where the service counts requests, and there it would throttle, or where the client's CPU makes no more of them.
     """
     client = float(costs.client_request_rate_max_per_second[0, 0]) / REQUESTS_PER_MESSAGE_BATCH
-    is_counted = request_rate_per_second > 0.7 * min(float(costs.request_rate_max_per_second[0, 0]), client)
-    return (0, 0.85) if is_counted else (1, DELETER_LOAD_MAX)
+    service = float(costs.request_rate_max_per_second[0, 0])
+    if request_rate_per_second > 0.9 * client:
+        return 0, FULL_CLIENT_THREAD_LOAD, FULL_CLIENT_THREAD_LOAD
+    is_counted = request_rate_per_second > 0.7 * min(service, client)
+    return (0, RECEIVER_LOAD_MAX, 0.85) if is_counted else (1, RECEIVER_LOAD_MAX, DELETER_LOAD_MAX)
 
 
 def _rounded_down(value: float, digits: int) -> float:

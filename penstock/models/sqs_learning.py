@@ -20,6 +20,7 @@ from penstock.models.model import STATE_VERSION, Array, Fit
 from penstock.models.sqs_physics import (
     ACTIONS,
     Drive,
+    Forecast,
     QueueCosts,
     client_wait_seconds,
     forecast,
@@ -44,6 +45,7 @@ _CHANGE_WIDTH = 0.4  # of the tables' width: how far costs move when a place cha
 _THROTTLED_FRACTION = 0.002  # of requests
 _GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
 _PACED_CALM = 0.85
+_FULL_CLIENT = 0.9  # of its request rate
 _CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
 
 # name: (prior median, standard deviation of its logarithm)
@@ -478,7 +480,8 @@ class _Misfits:
 def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
     costs = _costs_of(thetas, evidence.request_rate_max, evidence.client_request_rate_max)
     drive = evidence.drive
-    client_wait = client_wait_seconds(costs, evidence.request_rate, drive.thread_count)
+    outcome = forecast(costs, drive)
+    client_wait = _client_wait(costs, evidence, outcome)
     seconds = {}
     for action, observed in evidence.seconds.items():
         undisturbed = request_seconds(
@@ -495,7 +498,6 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
         action: np.log(observed / request_seconds(costs, action, batches, sizes, alone))
         for action, observed in evidence.idle_seconds.items()
     }
-    outcome = forecast(costs, drive)
     goodput = np.log(evidence.goodput / outcome.goodput)
     latency = np.log(evidence.latency_seconds / outcome.latency_seconds)
     p99_seconds = latency_quantile_seconds(outcome.moments, 0.99)
@@ -507,6 +509,13 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
         latency=latency / waiting,
         latency_p99=np.log(evidence.latency_seconds_p99 / p99_seconds) / waiting,
     )
+
+
+def _client_wait(costs: QueueCosts, evidence: _Evidence, outcome: Forecast) -> Array:
+    """What the measured request rate means; where it fills the CPU it no longer tells, and the threads do."""
+    measured = client_wait_seconds(costs, evidence.request_rate, evidence.drive.thread_count)
+    is_full = evidence.request_rate >= _FULL_CLIENT * costs.client_request_rate_max_per_second
+    return np.where(is_full, outcome.client_wait_seconds, measured)
 
 
 def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:

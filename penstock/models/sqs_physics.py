@@ -7,8 +7,9 @@ One request for b messages of s bytes takes
 with N busy threads on the host (the universal scalability law written for time), and w the wait for the client's
 CPU, which makes one request after the other: c r / (2 (1 - r (N - 1)/N)) where a request takes c of it and all
 together keep it busy to r. Each action then carries `threads * b / l(b)` messages a second, never more than the
-service's or the client's request rate allows; the slowest action decides. Senders and a send window are a closed
-network, and lose what its birth-death equations say.
+service's request rate allows; the slowest action decides. Threads that could carry more take half-full batches, and
+the client's CPU makes those requests as well. Senders and a send window are a closed network, and lose what its
+birth-death equations say.
 
 A message waits for its receiver as in a queue with a drift: with load rho the wait of what arrives at time t is the
 mean of a reflected Brownian motion of drift rho - 1 and variance (ca^2 + cs^2) rho a batch, which is Kingman's formula
@@ -32,6 +33,7 @@ MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up 
 REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
 _MOMENTS = (np.arange(6) + 0.5) / 6.0  # of each part of a measurement
 _HALVINGS = 12
+_WAIT_HALVINGS = 8  # then Newton's method, twice: slopes are taken of the result, which must not have steps
 _WINDOW_FILLED = (
     0.96  # of a window that holds senders back, over a measurement that begins with it empty (simulated)
 )
@@ -86,7 +88,8 @@ class Forecast:
     receive_rate: Array
     delete_rate: Array
     held_seconds: Array  # of a message group: from its batch's leaving the queue to its delete there
-    client_rate: Array
+    client_load: Array  # how busy the client's CPU is with requests, at most 1
+    client_wait_seconds: Array  # of each request
     goodput: Array
     latency_seconds: Array  # mean, from send to receive
     waiting_fraction: Array  # of the latency: in queues, which chance makes longer or shorter
@@ -117,6 +120,8 @@ class _Rates:
     receive: Array
     delete: Array
     client: Array
+    requests: Array  # of all actions together, where spare threads take half-full batches
+    client_wait_seconds: Array
 
     @property
     def carried(self) -> Array:
@@ -155,7 +160,8 @@ def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
         receive_rate=rates.receive,
         delete_rate=rates.delete,
         held_seconds=rates.held_seconds,
-        client_rate=np.broadcast_to(rates.client, carried.shape),
+        client_load=rates.requests / costs.client_request_rate_max_per_second,
+        client_wait_seconds=rates.client_wait_seconds,
         goodput=carried * costs.efficiency_fraction,
         latency_seconds=latency,
         waiting_fraction=1.0 - base / latency,
@@ -181,30 +187,101 @@ def _limit(drive: Drive) -> Array:
 
 
 def _rates(costs: QueueCosts, drive: Drive) -> _Rates:
-    """Rates and the wait for the client's CPU, settled with each other."""
-    wait: Array = np.zeros((1, 1))
-    for is_last in (False, False, True):
-        rates = _rates_with(costs, drive, wait, has_window=is_last)
-        requests = REQUESTS_PER_MESSAGE_BATCH * rates.carried / drive.batch_message_count
-        wait = (wait + client_wait_seconds(costs, requests, drive.thread_count)) / 2.0
-    return _rates_with(costs, drive, wait, has_window=True)
+    """Rates, at the wait for the client's CPU that they cause themselves."""
+    seconds = 1.0 / costs.client_request_rate_max_per_second
+    alone = _undisturbed(costs, drive)
+    others = (drive.thread_count - 1.0) / drive.thread_count
+
+    def excess(wait: Array) -> Array:
+        """How much busier the client is than such a wait means."""
+        rates = _rates_with(costs, drive, alone, wait, has_window=False)
+        busy = wait / (0.5 * seconds + others * wait)
+        return np.asarray(rates.requests * seconds - np.minimum(busy, 1.0))
+
+    low = np.zeros_like(seconds * drive.thread_count)
+    high = low + seconds * drive.thread_count
+    for _ in range(_WAIT_HALVINGS):
+        wait = (low + high) / 2.0
+        is_longer = excess(wait) > 0
+        low, high = np.where(is_longer, wait, low), np.where(is_longer, high, wait)
+    wait = (low + high) / 2.0
+    for _ in range(2):
+        here, step = excess(wait), 1e-3 * (wait + seconds * 1e-3)
+        slope = np.minimum((excess(wait + step) - here) / step, -1e-9)
+        wait = np.clip(wait - here / slope, low, high)
+    return _rates_with(costs, drive, alone, wait, has_window=True)
 
 
-def _rates_with(costs: QueueCosts, drive: Drive, wait_seconds: Array, *, has_window: bool) -> _Rates:
-    batch, size, busy = drive.batch_message_count, drive.payload_size_bytes, drive.thread_count
-    send_seconds = request_seconds(costs, "send", batch, size, busy) + wait_seconds
-    receive_seconds = request_seconds(costs, "receive", batch, size, busy) + wait_seconds
-    delete_seconds = request_seconds(costs, "delete", batch, size, busy) + wait_seconds
-    single = request_seconds(costs, "receive", np.ones_like(batch), size, busy)
-    on_the_way = np.maximum(costs.delivery_seconds + receive_seconds - single - send_seconds / 2.0, 1e-4)
-    before_giving = (request_seconds(costs, "receive", np.zeros_like(batch), size, busy) + wait_seconds) / 2.0
-    held_seconds = receive_seconds - before_giving + batch * drive.work_seconds + delete_seconds / 2.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Undisturbed:
+    """Seconds of each request on a client with CPU to spare."""
+
+    send: Array
+    receive: Array
+    delete: Array
+    single_receive: Array  # of one message
+    empty_receive: Array  # of none: what a request takes for itself
+    empty_delete: Array
+
+
+def _undisturbed(costs: QueueCosts, drive: Drive) -> _Undisturbed:
+    batch, none = drive.batch_message_count, np.zeros_like(drive.batch_message_count)
+
+    def seconds(action: str, count: Array) -> Array:
+        return request_seconds(costs, action, count, drive.payload_size_bytes, drive.thread_count)
+
+    return _Undisturbed(
+        send=seconds("send", batch),
+        receive=seconds("receive", batch),
+        delete=seconds("delete", batch),
+        single_receive=seconds("receive", none + 1.0),
+        empty_receive=seconds("receive", none),
+        empty_delete=seconds("delete", none),
+    )
+
+
+def _rates_with(
+    costs: QueueCosts, drive: Drive, alone: _Undisturbed, wait_seconds: Array, *, has_window: bool
+) -> _Rates:
+    batch = drive.batch_message_count
+    send_seconds = alone.send + wait_seconds
+    receive_seconds = alone.receive + wait_seconds
+    delete_seconds = alone.delete + wait_seconds
+    on_the_way = np.maximum(
+        costs.delivery_seconds + receive_seconds - alone.single_receive - send_seconds / 2.0, 1e-4
+    )
+    empty_receive_seconds = alone.empty_receive + wait_seconds
+    held_seconds = (
+        receive_seconds - empty_receive_seconds / 2.0 + batch * drive.work_seconds + delete_seconds / 2.0
+    )
     ordered = drive.message_group_count * batch / held_seconds
     receive_seconds = receive_seconds + batch * drive.work_seconds
     service = costs.request_rate_max_per_second * batch
     unlimited = np.minimum(drive.sender_count * batch / send_seconds, service)
     send = np.minimum(unlimited, _limit(drive))
-    windowed = _windowed(costs, drive, send, send_seconds, on_the_way) if has_window else send
+    if has_window:
+        windowed = _windowed(costs, drive, send, send_seconds, on_the_way)
+    else:
+        windowed = np.minimum(send, _window_rate(drive, send_seconds + on_the_way))
+    receive = np.minimum(np.minimum(drive.receiver_count * batch / receive_seconds, service), ordered)
+    delete = np.minimum(drive.deleter_count * batch / delete_seconds, service)
+    carried = np.minimum(windowed, np.minimum(receive, delete))
+    receives = _requests(
+        drive.receiver_count,
+        empty_receive_seconds,
+        receive_seconds,
+        batch=batch,
+        carried=carried,
+        most=carried,
+    )
+    deletes = _requests(
+        drive.deleter_count,
+        alone.empty_delete + wait_seconds,
+        delete_seconds,
+        batch=batch,
+        carried=carried,
+        most=receives,
+    )
     return _Rates(
         send_seconds=send_seconds,
         receive_seconds=receive_seconds,
@@ -213,10 +290,31 @@ def _rates_with(costs: QueueCosts, drive: Drive, wait_seconds: Array, *, has_win
         unlimited=unlimited,
         send=send,
         windowed=windowed,
-        receive=np.minimum(np.minimum(drive.receiver_count * batch / receive_seconds, service), ordered),
-        delete=np.minimum(drive.deleter_count * batch / delete_seconds, service),
+        receive=receive,
+        delete=delete,
         client=costs.client_request_rate_max_per_second * batch / REQUESTS_PER_MESSAGE_BATCH,
+        requests=carried / batch + receives + deletes,
+        client_wait_seconds=wait_seconds,
     )
+
+
+def _requests(
+    thread_count: Array,
+    empty_seconds: Array,
+    full_seconds: Array,
+    *,
+    batch: Array,
+    carried: Array,
+    most: Array,
+) -> Array:
+    """Requests a second of threads that take what is there as soon as it is: the more of them, the less full.
+
+    While all n are busy, n = r empty + m each, with r requests and m messages a second, of which each adds its own
+    time. There are never fewer than full batches make, nor more than `most`.
+    """
+    each = (full_seconds - empty_seconds) / batch
+    requests = (thread_count - carried * each) / empty_seconds
+    return np.asarray(np.clip(requests, carried / batch, np.maximum(most, carried / batch)))
 
 
 def _windowed(
@@ -288,6 +386,11 @@ def _arrival_variance(costs: QueueCosts, drive: Drive, load: Array) -> Array:
     others = drive.sender_count - 1.0
     weight = 1.0 / (1.0 + 4.0 * np.maximum(1.0 - load, 0.0) ** 2 * others)
     return np.asarray(weight * costs.variation_fraction**2 + (1.0 - weight))
+
+
+def _window_rate(drive: Drive, seconds: Array) -> Array:
+    """The most that a window lets pass (Little's law) of messages that are so long on their way; inf with no window."""
+    return np.where(drive.send_window > 0, drive.send_window / seconds, np.inf)
 
 
 def _window_seconds(drive: Drive, carried: Array) -> Array:

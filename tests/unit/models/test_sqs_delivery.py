@@ -104,6 +104,13 @@ def test_advice_for_a_rate_carries_it_with_no_duplicate(rate: float) -> None:
     assert observation.measures["duplicate_count"] == 0
 
 
+def test_few_threads_or_a_busy_client_are_named_as_the_limit() -> None:
+    """Two senders leave the CPU idle; with forty, all threads wait for it, however many more there are."""
+    by_count = {c.sender_thread_count: c for c in MODEL.candidates(FIT, CONTEXT, Demand())}
+    assert MODEL.bottleneck(FIT, CONTEXT, by_count[2], Demand()) == "connections"
+    assert MODEL.bottleneck(FIT, CONTEXT, by_count[40], Demand()) == "client-cpu"
+
+
 def test_every_candidate_is_complete_and_stable() -> None:
     """Each has windows, a limit within its delete capacity, and is legal as it is."""
     for candidate in MODEL.candidates(FIT, CONTEXT, Demand()):

@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from penstock.lab.queue_campaign import Conduct, QueueCampaign, QueueWorld, RequestTime
 from penstock.models.model import Array
 from penstock.models.sqs_physics import Drive, QueueCosts, forecast, request_seconds
 
@@ -87,7 +88,49 @@ def test_the_slowest_stage_decides() -> None:
     slow = some_costs(delete_request_seconds=0.036)
     assert only(forecast(slow, a_drive()).goodput) == pytest.approx(25.0)
     assert only(forecast(some_costs(request_rate_max_per_second=10.0), a_drive()).goodput) == 10.0
-    assert only(forecast(some_costs(client_request_rate_max_per_second=30.0), a_drive()).goodput) == 10.0
+    assert only(
+        forecast(some_costs(client_request_rate_max_per_second=30.0), a_drive()).goodput
+    ) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("spent_seconds", [0.002, 0.004])
+@pytest.mark.parametrize(
+    ("senders", "others", "batch"),
+    [(8, 9, 10), (16, 13, 10), (24, 20, 10), (24, 30, 10), (20, 20, 4), (12, 12, 1)],
+)
+def test_spare_threads_take_half_full_batches_of_a_busy_client(
+    senders: int, others: int, batch: int, spent_seconds: float
+) -> None:
+    """With a client short of CPU each stage gets what its threads can hold on to: as simulated, within a tenth."""
+    of_request = RequestTime(fixed_seconds=0.016, message_seconds=0.004)
+    world = QueueWorld(
+        send=of_request,
+        receive=of_request,
+        delete=of_request,
+        variation=0.5,
+        propagation_seconds=(0.002, 0.006),
+        client_seconds_per_request=spent_seconds,
+    )
+    conduct = Conduct(
+        sender_count=senders,
+        receiver_count=others,
+        deleter_count=others,
+        send_batch=batch,
+        receive_batch=batch,
+        delete_batch=batch,
+        send_window=batch * (3 * senders + 8),
+        long_polls=True,
+    )
+    simulated = QueueCampaign(world, conduct, seed=1).run(10.0)
+    costs = some_costs(variation_fraction=0.5, client_request_rate_max_per_second=1.0 / spent_seconds)
+    drive = a_drive(
+        sender_count=senders,
+        receiver_count=others,
+        deleter_count=others,
+        batch_message_count=batch,
+        send_window=conduct.send_window,
+    )
+    assert only(forecast(costs, drive).goodput) == pytest.approx(simulated.goodput_per_second, rel=0.1)
 
 
 def test_a_full_send_window_bounds_the_latency() -> None:

@@ -33,6 +33,7 @@ MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up 
 REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
 _MOMENTS = (np.arange(6) + 0.5) / 6.0  # of each part of a measurement
 _HALVINGS = 12
+_FILLED_MIN = 0.6  # of a batch, however many receivers wait for it (simulated: 0.4 to 1)
 _WAIT_HALVINGS = 8  # then Newton's method, twice: slopes are taken of the result, which must not have steps
 _WINDOW_FILLED = (
     0.96  # of a window that holds senders back, over a measurement that begins with it empty (simulated)
@@ -272,7 +273,7 @@ def _rates_with(
         receive_seconds,
         batch=batch,
         carried=carried,
-        most=carried,
+        most=carried * np.minimum(1.0, 1.0 / (_FILLED_MIN * batch)),
     )
     deletes = _requests(
         drive.deleter_count,

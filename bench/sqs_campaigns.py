@@ -32,7 +32,7 @@ from penstock.models.sqs_plan import Conditions, SqsPlan, plan, plan_rescue
 from penstock.vocabulary import Demand
 
 HOUR = 3600.0
-HELD_OUT_WORLDS = range(300, 340)  # no model was ever tuned on these
+HELD_OUT_WORLDS = range(400, 440)  # no model was ever tuned on these
 SEED_WORLD = QueueWorld(delete=RequestTime(fixed_seconds=0.016286, message_seconds=0.004))
 EAST = replace(SEED_WORLD, propagation_seconds=(0.018, 0.022), sampled_shard_count=8)
 WEST = replace(SEED_WORLD, propagation_seconds=(0.190, 0.205))

@@ -1144,7 +1144,7 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
     return _Change(None, state.level)
 
 
-_CHANGE_EVIDENCE = 5.5  # logarithm: 250 to one
+_CHANGE_EVIDENCE = 9.0  # logarithm: eight thousand to one, for it is looked for at many places
 _SPREAD_COMPARED = Misfit(
     amplitude=0.1, length_octaves=(2.0, 4.0)
 )  # of the law, when explanations are compared

@@ -25,7 +25,7 @@ from bench.sqs_campaigns import (
     under_advice,
     warnings,
 )
-from penstock.lab.queue_campaign import BLAST, QueueCampaign, RequestTime
+from penstock.lab.queue_campaign import BLAST, Conduct, QueueCampaign, RequestTime
 from penstock.models.backlog_warning import ACT_FRACTION
 from penstock.models.duplicate_loop import DeleteLoop
 
@@ -136,6 +136,29 @@ def test_two_constants_reproduce_the_aws_guide() -> None:
     assert figures["one host"] == pytest.approx(700, rel=0.05)
     assert figures["two hosts"] == pytest.approx(1450, rel=0.05)
     assert figures["batches of 10"] == pytest.approx(2500, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("conduct", "published_seconds"),
+    [
+        (Conduct(sender_count=10, receive_batch=1, receive_window=1), 3855),
+        (Conduct(sender_count=10, receive_batch=256, receive_window=256), 1919),
+    ],
+    ids=["one at a time", "256 at a time"],
+)
+def test_the_first_figures_of_the_service_are_reproduced(conduct: Conduct, published_seconds: float) -> None:
+    """Garfinkel 2007: 10,000 messages sent in 2,230 to 2,334 s, and received and deleted by one thread, within 5 %."""
+    world = replace(
+        SEED_WORLD,
+        send=RequestTime(fixed_seconds=0.228),
+        receive=RequestTime(fixed_seconds=0.194),
+        delete=RequestTime(fixed_seconds=0.192),
+        visibility_timeout_seconds=7200.0,
+        sampled_shard_count=16,
+    )
+    total = QueueCampaign(world, conduct, seed=1).run(2000.0).total
+    assert 10_000 * 2000.0 / total.deleted == pytest.approx(published_seconds, rel=0.05)
+    assert 10_000 * 2000.0 / (total.sent / conduct.sender_count) == pytest.approx(2282, rel=0.05)
 
 
 def test_advice_beats_what_users_pick_instead() -> None:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, exp, inf, log
 from typing import Any, TypeAlias
 
@@ -299,13 +300,13 @@ def _planned(
 # --- Evidence: what observations say about the law. ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Evidence:
     """Rows of numbers, as they are kept in `Fit.state`; each is one equation for the parameters."""
 
     rows: tuple[_Row, ...]
 
-    @property
+    @cached_property
     def table(self) -> Array:
         return np.array(self.rows, dtype=np.float64).reshape(-1, len(_ROW))
 
@@ -418,10 +419,10 @@ def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
 
 def _evidence(place: Place, observations: Sequence[Observation[S3UploadSetting]]) -> _Evidence:
     limits = burst.ceiling(place.instance_type)
-    observations = _without_outgrown(observations)
+    workers = max((_worker_count(observation) for observation in observations), default=1.0)
+    observations = _without_outgrown(observations, workers)
     bursts = _burst_flags(limits, observations)
     clients = sorted({o.client for o in observations} - {"penstock"})
-    workers = max((_worker_count(observation) for observation in observations), default=1.0)
     rows: list[_Row] = []
     for index, (observation, is_burst) in enumerate(zip(observations, bursts, strict=True)):
         client = clients.index(observation.client) if observation.client in clients else -1
@@ -518,11 +519,10 @@ def _is_host_bound(observation: Observation[S3UploadSetting]) -> bool:
 
 
 def _without_outgrown(
-    observations: Sequence[Observation[S3UploadSetting]],
+    observations: Sequence[Observation[S3UploadSetting]], workers: float
 ) -> list[Observation[S3UploadSetting]]:
-    """Leave out what fewer processes measured at their limit, once more of them measured here."""
-    most = max((_worker_count(observation) for observation in observations), default=1.0)
-    return [o for o in observations if not _is_cpu_bound(o) or _worker_count(o) >= most]
+    """Leave out what fewer processes measured at their limit, once so many of them measured here."""
+    return [o for o in observations if not _is_cpu_bound(o) or _worker_count(o) >= workers]
 
 
 def _worker_count(observation: Observation[S3UploadSetting]) -> float:

@@ -29,6 +29,7 @@ from penstock.models.backlog_warning import ACT_FRACTION, WARN_FRACTION
 from penstock.models.duplicate_loop import DeleteLoop, Rescue
 from penstock.models.sqs_delivery import SqsDeliveryModel
 from penstock.models.sqs_plan import Conditions, SqsPlan, plan, plan_rescue
+from penstock.trial.measurement_series import advised_conduct
 from penstock.vocabulary import Demand
 
 HOUR = 3600.0
@@ -49,22 +50,8 @@ SEED_CONDITIONS = Conditions(
 
 def advised(found: SqsPlan, rate_per_second: float, *, long_polls: bool = False) -> Conduct:
     """The application that heeds a plan. The seed's server knew no long polls, so they are not used."""
-    setting = found.setting
-    return Conduct(
-        sender_count=setting.sender_thread_count,
-        receiver_count=setting.receiver_thread_count,
-        deleter_count=setting.deleter_thread_count,
-        send_batch=setting.batch_message_count,
-        receive_batch=10,
-        delete_batch=setting.batch_message_count,
-        offered_per_second=rate_per_second,
-        send_rate_limit_per_second=setting.send_rate_limit_messages_per_second,
-        send_window=setting.send_window_message_count,
-        receive_window=setting.receive_window_message_count,
-        receive_pause_seconds=found.receive_pause_at_oldest_undeleted_seconds,
-        polls_only_when_sent=not long_polls,
-        long_polls=long_polls,
-    )
+    conduct = advised_conduct(found, rate_per_second)
+    return replace(conduct, polls_only_when_sent=not long_polls, long_polls=long_polls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json
 from penstock.cli.quantities import BYTES
+from penstock.cli.query import message_size_option
 
 
 @click.group(
@@ -33,14 +34,7 @@ def probe_s3_upload(*, payload_size_bytes: int, as_json: bool, socket_path: str)
 
 
 @probe.command("sqs-delivery")
-@click.option(
-    "--message-size",
-    "payload_size_bytes",
-    type=BYTES,
-    default="1KiB",
-    show_default=True,
-    help="Such as 4KiB.",
-)
+@message_size_option
 @json_option
 @socket_option
 def probe_sqs_delivery(*, payload_size_bytes: int, as_json: bool, socket_path: str) -> None:

@@ -106,9 +106,9 @@ def queue_demand_options(command: Command) -> Command:
     return command
 
 
-def sqs_delivery_options(command: Command) -> Command:
-    """Give a command the options of a question about a queue."""
-    size = click.option(
+def message_size_option(command: Command) -> Command:
+    """How large a message is."""
+    option = click.option(
         "--message-size",
         "payload_size_bytes",
         type=BYTES,
@@ -116,7 +116,12 @@ def sqs_delivery_options(command: Command) -> Command:
         show_default=True,
         help="Such as 4KiB.",
     )
-    return size(queue_demand_options(command))
+    return option(command)
+
+
+def sqs_delivery_options(command: Command) -> Command:
+    """Give a command the options of a question about a queue."""
+    return message_size_option(queue_demand_options(command))
 
 
 def common_options(command: Command) -> Command:

@@ -152,11 +152,7 @@ class Store:
         if payload_size_bytes is not None:
             sql, parameters = sql + " AND payload_size_bytes = ?", [*parameters, payload_size_bytes]
         sql += " ORDER BY started_at DESC, observation_id DESC LIMIT ?"
-        stored = [
-            value
-            for document in self._column(sql, (*parameters, count_max))
-            if (value := self._documents.read(document, Observation, place.operation)) is not None
-        ]
+        stored = self._observations_of(place.operation, sql, (*parameters, count_max))
         waiting = [
             value
             for value in self._waiting(Observation)
@@ -177,11 +173,7 @@ class Store:
                    FROM reports WHERE {_IS_PLACE} AND started_at >= ?)
                   WHERE number <= ? ORDER BY number, started_at DESC LIMIT ?"""
         parameters = (*_place(place), _date(since) if since else "", count_max_per_user, count_max)
-        stored = [
-            value
-            for document in self._column(sql, parameters)
-            if (value := self._documents.read(document, Observation, place.operation)) is not None
-        ]
+        stored = self._observations_of(place.operation, sql, parameters)
         waiting = [
             value
             for value in self._waiting(Observation)
@@ -401,6 +393,13 @@ class Store:
 
     def _column(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return [row[0] for row in self._rows(sql, parameters)]
+
+    def _observations_of(self, operation: str, sql: str, parameters: Sequence[Any]) -> list[Observation[Any]]:
+        documents = (
+            self._documents.read(document, Observation, operation)
+            for document in self._column(sql, parameters)
+        )
+        return [value for value in documents if value is not None]
 
     def _waiting(self, kind: type[T]) -> Iterator[T]:
         return (row.value for row in self._pending if isinstance(row.value, kind))

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.models.model import Fit, PerformanceModel
 from penstock.vocabulary import Context, Observation, setting_values
 
+STEP_RATIO_MAX = 4.0  # connections of what is tried or advised next over the most that went well
 _KEY = "measured"
 _CELL_COUNT_MAX = 64
 _SIZE_RATIO = 1.5  # payloads within this ratio count as the same size

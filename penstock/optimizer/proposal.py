@@ -30,7 +30,6 @@ from penstock.vocabulary import Context, Cost, Demand, Observation, ProbePlan, R
 
 Array = NDArray[np.float64]
 
-_STEP_RATIO_MAX = 4.0  # connections of the next probe over the most that went well
 _NEIGHBOUR_RATIO_MAX = 1.25
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
 _SHORTLIST_COUNT = 48
@@ -183,7 +182,7 @@ def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
     quiet = [o.setting for o in quest.history if o.throttled_count + o.failed_count == 0]
     tried = quiet or [model.ramp(context)[0]]
     most = float(model.appraise(quest.fit, context, tried, quest.demand).connection_count.max())
-    bound = _STEP_RATIO_MAX * most
+    bound = evidence.STEP_RATIO_MAX * most
     if not quest.history and quest.has_prior:  # what a neighbour bears is dared, and little more
         bound = max(bound, _NEIGHBOUR_RATIO_MAX * float(field.connections[field.incumbent]))
     reachable = field.connections <= bound

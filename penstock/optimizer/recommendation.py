@@ -158,7 +158,6 @@ def _choose(
 
 _REACH_OCTAVES = 1.0
 _REACH_OCTAVES_OFF_MODEL = 0.3
-_STEP_RATIO_MAX = 4.0
 _TRUST_CELL_COUNT = 5  # settings measured at a size: from here on advice stays near what was measured
 
 
@@ -185,7 +184,7 @@ def _dared(model: PerformanceModel[Any], fit: Fit, settings: list[Any]) -> list[
     if not quiet:
         return settings
     tried = [SimpleNamespace(**cell.setting) for cell in quiet]
-    most = _STEP_RATIO_MAX * objective.thread_counts(model.setting_type, tried).max()
+    most = evidence.STEP_RATIO_MAX * objective.thread_counts(model.setting_type, tried).max()
     threads = objective.thread_counts(model.setting_type, settings)
     few = [setting for setting, count in zip(settings, threads, strict=True) if count <= most]
     return few or settings

@@ -33,7 +33,7 @@ class Fit:
     newest_observation_at: datetime | None
     residual_fraction_p50: float  # median |observed / predicted - 1| over the observations used
     is_off_model: bool = (
-        False  # the physics does not describe this place; trust the residual, widen the intervals
+        False  # the physics does not describe this place: what was measured nearby is trusted
     )
     drift_count: int = 0  # how often the place changed and the fit started again
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -57,20 +57,27 @@ class Appraisal:
     """
 
     value: Array
-    assured_share: Array  # of the best of these settings: what each reaches with a probability of 85 %
+    shortfall: (
+        Array  # of the best of these settings, relative: what each may fall short of it, by `shortfall`
+    )
     latency_seconds: Array  # of one object (S3) or one delivery (SQS)
     connection_count: Array
     memory_bytes: Array
     request_rate_per_second: Array
 
 
-def assured_share(drawn_values: Array) -> Array:
-    """From draws of the value (draws, settings) to what each setting reaches of the best in all but 15 % of them."""
+def shortfall(drawn_values: Array) -> Array:
+    """From draws of the value (draws, settings) to the mean share of the best that each setting loses.
+
+    What is lost beyond 3 % counts four times: a setting that may be far from the best is worse than its mean tells.
+    """
     best = np.maximum(drawn_values.max(axis=1, keepdims=True), 1e-300)
-    return np.asarray(np.quantile(drawn_values / best, _DOUBT, axis=0), dtype=np.float64)
+    lost = 1.0 - drawn_values / best
+    return np.asarray((lost + _GRAVITY * np.maximum(lost - _TOLERABLE, 0.0)).mean(axis=0), dtype=np.float64)
 
 
-_DOUBT = 0.15
+_TOLERABLE = 0.03
+_GRAVITY = 3.0
 
 
 class PerformanceModel(Protocol[SettingT]):

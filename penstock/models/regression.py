@@ -19,7 +19,7 @@ quadratic approximation at the peak is not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,10 @@ class Measurements:
 
     def __len__(self) -> int:
         return len(self.log_values)
+
+    def of(self, chosen: NDArray[np.int64]) -> Measurements:
+        """Some of them."""
+        return Measurements(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
     def spread(self, sigma: Array) -> Array:
         """Standard deviation of each measurement, for noise of these sizes (problems,).
@@ -205,8 +209,8 @@ def structure(data: Measurements, misfit: Misfit) -> Array:
     return shared
 
 
-def matern(left: Array, right: Array, lengths: tuple[float, float]) -> Array:
-    """Matern-5/2 correlation between coordinates (a, 2) and (b, 2)."""
+def matern(left: Array, right: Array, lengths: tuple[float, ...]) -> Array:
+    """Matern-5/2 correlation between coordinates (a, k) and (b, k), each with its own length."""
     scaled = (left[:, None, :] - right[None, :, :]) / np.array(lengths)
     distance = np.sqrt(5.0 * np.einsum("abk,abk->ab", scaled, scaled))
     return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance), dtype=np.float64)
@@ -217,14 +221,18 @@ _AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05
 _LENGTHS = ((1.0, 2.0), (2.5, 4.0))
 _WEATHERS = {0.0: 0.6, 0.1: 0.4}  # most hours are like the ones before
 _WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
-_SIGMAS = (0.03, 0.06, 0.1, 0.16, 0.27)
+SIGMAS = (0.03, 0.06, 0.1, 0.16, 0.27)  # noise, where all sizes of it are tried
 MISFIT_MEASUREMENT_COUNT_MIN = 5
+
+
+def sigma_log_prior(sigma: Array) -> Array:
+    """Logarithm of how likely noise of these sizes is before any measurement, up to a constant."""
+    return np.asarray(-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.7) ** 2, dtype=np.float64)
 
 
 def learn_misfit(problem: Problem, peak: Peak) -> Misfit:
     """The likeliest misfit around the peak, and how large it may be all the same."""
-    shapes = [(a, lengths, w) for a in _AMPLITUDES for lengths in _LENGTHS for w in _WEATHERS]
-    scores = np.array([np.log(_AMPLITUDES[a] * _WEATHERS[w]) for a, _, w in shapes])
+    shapes, scores = _MISFITS, _log_chances()
     if int(problem.data.has_misfit.sum()) >= MISFIT_MEASUREMENT_COUNT_MIN:
         scores += _marginals(problem, peak, shapes)
     chances = np.exp(scores - scores.max())
@@ -243,6 +251,34 @@ def learn_misfit(problem: Problem, peak: Peak) -> Misfit:
 
 
 _Shape = tuple[float, tuple[float, float], float]
+_MISFITS: list[_Shape] = [(a, lengths, w) for a in _AMPLITUDES for lengths in _LENGTHS for w in _WEATHERS]
+
+
+def _log_chances() -> Array:
+    """Of each misfit, before any measurement."""
+    return np.log([_AMPLITUDES[a] * _WEATHERS[w] / len(_LENGTHS) for a, _, w in _MISFITS])
+
+
+def law_log_evidence(
+    problem: Problem, peak: Peak, is_counted: NDArray[np.bool_], is_given: NDArray[np.bool_]
+) -> float:
+    """How likely some of the measurements were under the law, whatever its parameters, its misfit and its noise.
+
+    Side evidence that is `given` is no word against the law: that a place has an unusual limit is not.
+    """
+    scores = _log_chances() + _marginals(*_part(problem, peak, is_counted | is_given), _MISFITS)
+    given = _marginals(*_part(problem, peak, is_given), [(0.0, _LENGTHS[0], 0.0)])[0] - _WITHOUT_NOISE
+    return float(np.logaddexp.reduce(scores) - given)
+
+
+_WITHOUT_NOISE = float(np.logaddexp.reduce(sigma_log_prior(np.array(SIGMAS))))  # side evidence has its own
+
+
+def _part(problem: Problem, peak: Peak, is_chosen: NDArray[np.bool_]) -> tuple[Problem, Peak]:
+    """The same for some of the measurements."""
+    law, chosen = problem.law, np.flatnonzero(is_chosen)
+    part = replace(problem, law=lambda theta: law(theta)[:, chosen], data=problem.data.of(chosen))
+    return part, replace(peak, weights=peak.weights[chosen])
 
 
 def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
@@ -250,10 +286,11 @@ def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
     law, data = problem.law, problem.data
     jacobian = _jacobian(law, peak.theta[None])[0]
     explained = jacobian @ problem.prior.covariance @ jacobian.T
-    residual = data.log_values - law(peak.theta[None])[0]
-    doubts = np.array([-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.7) ** 2 for sigma in _SIGMAS])
+    away = jacobian @ (peak.theta - problem.prior.mean)
+    residual = data.log_values - law(peak.theta[None])[0] + away
+    doubts = sigma_log_prior(np.array(SIGMAS))
     plain = replace(problem.misfit, amplitude=0.0, weather=0.0)
-    own = np.stack([noise_covariance(data, plain, s, peak.weights) for s in _SIGMAS])
+    own = np.stack([noise_covariance(data, plain, s, peak.weights) for s in SIGMAS])
     clients = structure(data, plain)
     scores = np.empty(len(shapes))
     for index, (amplitude, lengths, weather) in enumerate(shapes):

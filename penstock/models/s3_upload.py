@@ -18,9 +18,11 @@ which is a step for connections (an almost empty wave takes as long as a full on
 Parts take unequal times, so waves dissolve into a flow, and the last part comes late by a share h of a part's time:
 
     flow     = k s / T(n, s)
-    seconds  = (1 - m) lockstep + m flow + h n s / T(n, s) + D + d k      D, d: create and complete
+    seconds  = (1 - m) lockstep + m flow + cold + h n s / T(n, s) + D + d k      D, d: create and complete
+    cold     = max(0, (1 + c) L + s/B - n s / T(n, s))
 
-with neither h nor D nor d for a single PUT.
+with neither h nor D nor d for a single PUT. Cold connections shake hands and start slowly, which takes c L for each of
+them, at once: a wave that is slower than that for want of a faster host does not feel it.
 
 A payload of at most 5 MiB cannot be split: then n counts objects in flight and T(n, S) is what many of them reach.
 
@@ -42,8 +44,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models import burst, drift
-from penstock.models.model import STATE_VERSION, Appraisal, Fit, assured_share
+from penstock.models import burst, drift, shapeless
+from penstock.models.model import STATE_VERSION, Appraisal, Fit, shortfall
 from penstock.models.prices import upload_usd
 from penstock.models.regression import (
     Gaussian,
@@ -51,6 +53,7 @@ from penstock.models.regression import (
     Misfit,
     Peak,
     Problem,
+    law_log_evidence,
     learn_misfit,
     log_evidence,
     matern,
@@ -107,9 +110,10 @@ PARAMETERS = (
     "object_seconds_per_part",  # d
     "wave_mixing",  # m / (1 - m)
     "tail_share",  # h
+    "cold_latencies",  # c
 )
-_L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D, _D_PART, _MIXING, _TAIL = range(
-    len(PARAMETERS)
+_L, _B, _C, _G, _R, _CPU_REQUEST, _CPU_BYTE, _P, _BETA, _ONSET, _GAMMA, _D, _D_PART, _MIXING, _TAIL, _COLD = (
+    range(len(PARAMETERS))
 )
 
 # Typical value and spread of its logarithm. S3: 30 ms and 20 MB/s for PUT are what AWS's own transfer manager assumes
@@ -130,6 +134,10 @@ _TYPICAL: dict[str, tuple[float, float]] = {
     "object_seconds_per_part": (3e-4, 1.2),
     "wave_mixing": (1.0, 1.2),
     "tail_share": (0.3, 0.8),
+    "cold_latencies": (
+        2.0,
+        1.0,
+    ),  # three round trips and slow start far away, nothing where connections are kept
 }
 _TYPICAL_EXPRESS = {
     "request_seconds": (0.0073, 0.7),
@@ -178,10 +186,15 @@ def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     connections, host = _log_limits(theta, np.log(n), log_s, is_burst)
     prefix = _column(theta, _R) + log_s
     reached = _softmin(p, connections, host)
-    excess = np.exp(np.minimum(connections - host, 7.0)) - np.exp(_column(theta, _ONSET))
-    overload = np.log1p(np.exp(_column(theta, _BETA)) * np.maximum(excess, 0.0))
     throttling = _log_throttling(theta, reached - prefix)
+    overload = _log_overload(theta, connections - host)
     return np.asarray(_softmin(p, reached, prefix) - overload - throttling, dtype=np.float64)
+
+
+def _log_overload(theta: Array, log_demand: Array) -> Array:
+    """What connections cost that are more than the host can feed; `log_demand` is of all they could carry over that."""
+    excess = np.exp(np.minimum(log_demand, 7.0)) - np.exp(_column(theta, _ONSET))
+    return np.asarray(np.log1p(np.exp(_column(theta, _BETA)) * np.maximum(excess, 0.0)), dtype=np.float64)
 
 
 def _log_limits(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> tuple[Array, Array]:
@@ -223,6 +236,17 @@ def _log_cpu(theta: Array, log_s: Array) -> Array:
     return np.asarray(log_s - cost, dtype=np.float64)
 
 
+def _log_cpu_beside(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> Array:
+    """The same beside n connections: where the processor is the host's limit, they cost it their switching as well."""
+    connections, host = _log_limits(theta, log_n, log_s, is_burst)
+    cpu, network = _log_cpu(theta, log_s), _log_network(theta, is_burst)
+    is_limit = 1.0 / (1.0 + np.exp(-_LIMIT_SHARPNESS * np.clip(network - cpu, -2.0, 2.0)))
+    return np.asarray(cpu - is_limit * _log_overload(theta, connections - host), dtype=np.float64)
+
+
+_LIMIT_SHARPNESS = 4.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Transfers:
     """Arrays that say how bytes are split: `full` waves of n requests of s bytes, then `rest` requests.
@@ -238,6 +262,7 @@ class _Transfers:
     objects: Array  # times D
     is_burst: Array
     is_steady: NDArray[np.bool_]
+    size: Array  # of one object
 
     def log_throughput(self, theta: Array) -> Array:
         """Logarithm of bytes per second, (draws, settings)."""
@@ -260,10 +285,19 @@ class _Transfers:
             + np.exp(_column(theta, _D))
             + parts * np.exp(_column(theta, _D_PART))
         )
-        seconds = moving + self.objects * late
-        idle = 1.0 - (self.full * self.n * wave + self.rest * last) / (self.n * seconds)
+        cold = self._cold_start(theta, wave)
+        seconds = moving + cold + self.objects * late
+        busy = self.full * self.n * wave + self.rest * last + self.n * cold
+        idle = 1.0 - busy / (self.n * seconds)
         whole = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
         return np.where(self.is_steady, steady, whole), idle
+
+    def _cold_start(self, theta: Array, wave: Array) -> Array:
+        """Seconds by which the first wave is later than the others."""
+        latency = np.exp(_column(theta, _L)) * (1.0 + np.exp(_column(theta, _COLD)))
+        return np.asarray(
+            np.maximum(latency + self.s * np.exp(-_column(theta, _B)) - wave, 0.0), dtype=np.float64
+        )
 
     def _last_wave(self, theta: Array) -> Array:
         """Seconds of the requests that are left after the full waves; computed only where there are any."""
@@ -294,6 +328,7 @@ def _planned(
         objects=np.where(parts > 1, 1.0, 0.0),
         is_burst=np.full(s.shape, float(is_burst)),
         is_steady=stream,
+        size=size,
     )
 
 
@@ -330,6 +365,23 @@ class _Evidence:
             hours=self.column("hours"),
         )
 
+    def is_sight(self) -> NDArray[np.bool_]:
+        """Which rows are throughput that penstock measured itself, or anybody where it measured none."""
+        rates = self.column("kind") <= _STEADY
+        own = rates & (self.column("client") < 0)
+        return own if own.any() else rates
+
+    def sightings(self, weights: Array) -> shapeless.Sightings:
+        """What was measured of throughput, as one sees it who knows no law. `weights` are those of all rows."""
+        rates = self.is_sight()
+        names = ("n", "s", "size")
+        return shapeless.Sightings(
+            points=np.log2(np.stack([self.column(name)[rates] for name in names], axis=1)),
+            log_values=self.column("log_value")[rates],
+            noise_scale=self.column("noise_scale")[rates],
+            weights=np.minimum(weights[rates], 1.0),
+        )
+
 
 _Row: TypeAlias = tuple[float, ...]
 _ROW = (
@@ -347,6 +399,7 @@ _ROW = (
     "is_burst",
     "hours",
     "observation",
+    "size",
 )
 _WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE, _CPU, _CEILING = range(7)
 _DETAILED_COUNT = (
@@ -383,6 +436,7 @@ class Law:
             objects=objects,
             is_burst=is_burst,
             is_steady=steady > 0,
+            size=transferred,
         )
 
     def __call__(self, theta: Array) -> Array:
@@ -399,7 +453,9 @@ class Law:
                 theta, *(each[self._is_throttled] for each in (self._log_n, self._log_s, self._is_burst))
             )
         if self._is_cpu.any():
-            values[:, self._is_cpu] = _log_cpu(theta, self._log_s[self._is_cpu])
+            values[:, self._is_cpu] = _log_cpu_beside(
+                theta, *(each[self._is_cpu] for each in (self._log_n, self._log_s, self._is_burst))
+            )
         if self._is_ceiling.any():
             values[:, self._is_ceiling] = _log_network(theta, self._is_burst[self._is_ceiling])
         return np.asarray(values, dtype=np.float64)
@@ -460,6 +516,7 @@ def _rows(
         return []
     shape = _shape(observation)
     hours = observation.started_at.timestamp() / 3600.0
+    size = float(max(observation.context.payload_size_bytes, 1))
     throttled = observation.throttled_count > 0
     trusted = float(throttled or observation.failed_count > 0)
 
@@ -473,7 +530,8 @@ def _rows(
             shape.objects,
         )
         group = float(client) if kind <= _STEADY else -1.0
-        return (float(kind), value, noise_scale, is_trusted, group, *place, is_burst, hours, float(index))
+        about = (float(kind), value, noise_scale, is_trusted, group)
+        return (*about, *place, is_burst, hours, float(index), size)
 
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
@@ -582,7 +640,7 @@ def _idle(observation: Observation[S3UploadSetting], shape: _Shape) -> list[tupl
 
 # --- What a fit remembers. ---
 
-_STATE_VERSION = 3  # of what follows; fits that were stored under another are not read
+_STATE_VERSION = 4  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -594,6 +652,7 @@ class _Posterior:
     misfit: Misfit
     evidence: _Evidence
     weights: Array
+    shapes: Array | None  # of what is known without the law, where the law is not believed
     credit_bytes: float | None
 
     def to_state(self) -> dict[str, Any]:
@@ -607,6 +666,7 @@ class _Posterior:
             "misfit_length_octaves": list(self.misfit.length_octaves),
             "rows": [list(row) for row in self.evidence.rows],
             "weights": self.weights.tolist(),
+            "shapes": None if self.shapes is None else self.shapes.tolist(),
             "credit_bytes": self.credit_bytes,
         }
 
@@ -624,11 +684,14 @@ class _Posterior:
             ),
             evidence=_Evidence(rows=tuple(tuple(row) for row in state["rows"])),
             weights=np.array(state["weights"], dtype=np.float64),
+            shapes=None if state["shapes"] is None else np.array(state["shapes"], dtype=np.float64),
             credit_bytes=state["credit_bytes"],
         )
 
     def log_throughput(self, transfers: _Transfers) -> Array:
         """Draws of the logarithm, (draws, settings)."""
+        if self.shapes is not None:
+            return shapeless.means(self.evidence.sightings(self.weights), self.shapes, _points(transfers))
         values = transfers.log_throughput(self.draws)
         if self.misfit.amplitude == 0 or not self.evidence.rows:
             return values
@@ -636,6 +699,9 @@ class _Posterior:
 
     def misfit_variance(self, transfers: _Transfers) -> Array:
         """How much the law may be off at each setting, as a variance (settings,)."""
+        if self.shapes is not None:
+            sightings = self.evidence.sightings(self.weights)
+            return shapeless.variance(sightings, self.shapes, _points(transfers))
         doubted = replace(self.misfit, amplitude=self.misfit.doubt)
         known = np.zeros(len(transfers.n))
         if self.evidence.rows:
@@ -665,6 +731,10 @@ class _Posterior:
         noise = noise_covariance(data, misfit, self.sigma, self.weights)
         gain = np.asarray(np.linalg.solve(noise, reach.T), dtype=np.float64)
         return np.asarray(residual @ gain, dtype=np.float64), gain, reach
+
+
+def _points(transfers: _Transfers) -> Array:
+    return np.stack([np.log2(transfers.n), np.log2(transfers.s), np.log2(transfers.size)], axis=1)
 
 
 def _coordinates(transfers: _Transfers) -> Array:
@@ -807,7 +877,7 @@ class S3UploadModel:
             observation_count=len(ordered),
             newest_observation_at=max((o.started_at for o in ordered), default=None),
             residual_fraction_p50=learned.residual_fraction_p50,
-            is_off_model=learned.is_off_model,
+            is_off_model=learned.shapes is not None,
             drift_count=learned.drift_count,
             state=learned.posterior(_credits(place, ordered)).to_state() | {"cusum": learned.cusum_level},
         )
@@ -844,7 +914,7 @@ class S3UploadModel:
         value = drawn.mean(axis=0)
         return Appraisal(
             value=value,
-            assured_share=assured_share(drawn),
+            shortfall=shortfall(drawn),
             latency_seconds=latency,
             connection_count=transfers.n,
             memory_bytes=transfers.n * transfers.s,
@@ -973,7 +1043,7 @@ class _Learned:
     peak: Peak
     misfit: Misfit
     residual_fraction_p50: float
-    is_off_model: bool
+    shapes: Array | None
     drift_count: int
     cusum_level: float
 
@@ -984,6 +1054,7 @@ class _Learned:
             misfit=self.misfit,
             evidence=self.evidence,
             weights=self.peak.weights,
+            shapes=self.shapes,
             credit_bytes=credit_bytes,
         )
 
@@ -999,31 +1070,36 @@ def _learn(place: Place, evidence: _Evidence, neighbour: Fit | None, seed: int) 
     peak = maximise(problem, _starts(evidence, prior))
     problem = replace(problem, misfit=learn_misfit(problem, peak))
     peak = refine(problem, peak)
-    residual = _residual_fraction(problem, peak)
     return _Learned(
         draws=sample(problem, peak, count=DRAW_COUNT, seed=seed),
         evidence=evidence,
         peak=peak,
         misfit=problem.misfit,
-        residual_fraction_p50=residual,
-        is_off_model=_is_off_model(problem, peak, residual),
+        residual_fraction_p50=_residual_fraction(problem, peak),
+        shapes=_shapes_without_law(evidence, problem, peak, seed),
         drift_count=drift_count,
         cusum_level=changed.level,
     )
 
 
-_OFF_MODEL_RESIDUAL = 0.25
-_OFF_MODEL_SIGMA = 0.3
 _OFF_MODEL_COUNT_MIN = 6
-_OFF_MODEL_AMPLITUDE = 0.35
+_OFF_MODEL_EVIDENCE = 1.0  # of the logarithm: how much better no law at all must explain what was measured
 
 
-def _is_off_model(problem: Problem, peak: Peak, residual: float) -> bool:
-    """Whether the law leaves more unexplained than transfers vary by."""
-    if int(problem.data.has_misfit.sum()) < _OFF_MODEL_COUNT_MIN:
-        return False
-    too_wrong = problem.misfit.amplitude >= _OFF_MODEL_AMPLITUDE
-    return too_wrong or residual > _OFF_MODEL_RESIDUAL or peak.sigma >= _OFF_MODEL_SIGMA
+def _shapes_without_law(evidence: _Evidence, problem: Problem, peak: Peak, seed: int) -> Array | None:
+    """What is known without the law, where that explains the measurements better than the law does."""
+    sightings = evidence.sightings(peak.weights)
+    if len(sightings.log_values) < _OFF_MODEL_COUNT_MIN:
+        return None
+    lawless, shapes = shapeless.learn(sightings, count=DRAW_COUNT, seed=seed)
+    lawful = law_log_evidence(problem, peak, evidence.is_sight(), evidence.column("kind") == _THROTTLED)
+    return shapes if lawless > lawful + _OFF_MODEL_EVIDENCE else None
+
+
+def _is_lawless(evidence: _Evidence, prior: Gaussian) -> bool:
+    """Whether the law explains these measurements worse than no law does."""
+    problem = evidence.problem(prior)
+    return _shapes_without_law(evidence, problem, maximise(problem, _starts(evidence, prior)), 0) is not None
 
 
 _SIGMA_COMPARED = 0.12  # noise, when explanations are compared
@@ -1042,7 +1118,7 @@ def _choose_prior(place: Place, evidence: _Evidence, neighbour: Fit | None) -> G
     return inherited if near + _NEIGHBOUR_FAVOUR >= far else table
 
 
-_OF_THE_SERVICE = (_L, _B, _R, _D, _D_PART)
+_OF_THE_SERVICE = (_L, _B, _R, _D, _D_PART, _COLD)
 _OF_THE_HOST = (_C, _G, _CPU_REQUEST, _CPU_BYTE)
 
 
@@ -1138,7 +1214,7 @@ def _find_change(evidence: _Evidence, prior: Gaussian) -> _Change:
             changed = drift.changed_count(surprises[-state.run :])
             first = int(observation[int(throughput_rows[count - changed + 1])])
             support = _support_of_change(_upto(evidence, observation[row]), first, prior)
-            if support > _CHANGE_EVIDENCE:
+            if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, first)[0], prior):
                 return _Change(first, state.level)
             state = drift.Cusum() if support < 0 else state
     return _Change(None, state.level)

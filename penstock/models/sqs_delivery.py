@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from penstock.models import sqs_learning as learning
 from penstock.models.duplicate_loop import DeleteLoop
-from penstock.models.model import Appraisal, Array, Fit, assured_share
+from penstock.models.model import Appraisal, Array, Fit, shortfall
 from penstock.models.queueing import (
     WINDOW_MAX,
     erlang_b_window,
@@ -235,7 +235,7 @@ class SqsDeliveryModel:
         goodput = drawn.mean(axis=0)
         return Appraisal(
             value=goodput,
-            assured_share=assured_share(drawn),
+            shortfall=shortfall(drawn),
             latency_seconds=outcome.latency_seconds.mean(axis=0),
             connection_count=np.array([float(_thread_count(s)) for s in settings]),
             memory_bytes=np.array([_memory_bytes(s, context) for s in settings]),

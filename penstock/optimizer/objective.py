@@ -14,8 +14,8 @@ from penstock.vocabulary import Objective, Scale, knobs
 Array = NDArray[np.float64]
 
 THROUGHPUT_WITHIN = 0.02  # of the best: what fewer connections may cost
-ASSURED_SHARE = (
-    0.95  # of the best: what advice for throughput reaches with a probability of 85 %, if any does
+_SHORTFALL_PRICE = (
+    5.0  # of the logarithm of connections: what all of the best is worth, when not all is known
 )
 LATENCY_WITHIN = 0.02
 FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach
@@ -48,25 +48,25 @@ def price(appraisal: Appraisal, objective: Objective) -> Array:
     return np.asarray(connections + _MEMORY_SHARE * memory, dtype=np.float64)
 
 
-def choose(appraisal: Appraisal, objective: Objective) -> int:
-    """The index of the setting to advise: the cheapest of what is good and assured, then the better of equals."""
-    useful = utility(appraisal, objective)
-    good = (useful >= required_share(objective) * useful.max()) & is_assured(appraisal, objective)
-    cost = np.where(good, price(appraisal, objective), np.inf)
-    nearly = cost <= cost.min() + 1e-9
-    return int(np.argmax(np.where(nearly, useful, -np.inf)))
+def rank(appraisal: Appraisal, objective: Objective, *, slack: float = 0.0) -> Array:
+    """What is to be minimised by the advice: the price of a setting; infinite where it is not good enough.
 
-
-def is_assured(appraisal: Appraisal, objective: Objective) -> NDArray[np.bool_]:
-    """Whether a setting is unlikely to be far from the best, whatever is not known yet; some always are.
-
-    The expectation alone would step down from a ceiling that may be a little higher than it seems.
+    For throughput what may be lost is part of the price: the expectation alone would step down from a ceiling that may
+    be a little higher than it seems. `slack` is how much less of the best is good enough as well.
     """
-    if objective is not Objective.THROUGHPUT:
-        return np.ones(len(appraisal.value), dtype=np.bool_)
-    best = utility(appraisal, objective)
-    known = appraisal.assured_share[best >= required_share(objective) * best.max()].max()
-    return np.asarray(appraisal.assured_share >= min(ASSURED_SHARE, known), dtype=np.bool_)
+    useful = utility(appraisal, objective)
+    cost = price(appraisal, objective)
+    if objective is Objective.THROUGHPUT:
+        cost = cost + _SHORTFALL_PRICE * appraisal.shortfall
+    good = useful >= (required_share(objective) - slack) * useful.max()
+    return np.asarray(np.where(good, cost, np.inf), dtype=np.float64)
+
+
+def choose(appraisal: Appraisal, objective: Objective) -> int:
+    """The index of the setting to advise: the least price, then the better of equals."""
+    cost = rank(appraisal, objective)
+    nearly = cost <= cost.min() + 1e-9
+    return int(np.argmax(np.where(nearly, utility(appraisal, objective), -np.inf)))
 
 
 def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:

@@ -45,7 +45,7 @@ _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it i
 _NODE_COUNT = 11  # of the quadrature over t
 _CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
 _CURIOSITY = 1e-3  # what a standard deviation of belief is worth by itself, when no measurement would change the advice
-_THRIFT = 0.03  # of the logarithm of connections: what fewer of them are worth, about what the advice gives up for them
+_THRIFT = 0.06  # of the logarithm of connections: what fewer of them are worth, about what the advice gives up for them
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 
 

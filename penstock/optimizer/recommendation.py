@@ -51,16 +51,14 @@ def recommend(
 def alternatives(
     model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, *, advised: Any, count_max: int
 ) -> tuple[list[Any], Appraisal]:
-    """The advised setting, and after it what it was chosen from: what is good enough by its price, then by its use.
+    """The advised setting, and after it what it was chosen from: what is good enough by its rank, then by its use.
 
     They are judged for the same demand, and within the same reach of what was measured, as the advice is.
     """
     others = _within_reach(model, fit, context, list(model.candidates(fit, context, demand)))
     settings = [advised, *(setting for setting in others if setting != advised)]
     appraisal = model.appraise(fit, context, settings, demand)
-    useful = objective.utility(appraisal, demand.objective)
-    is_good = useful >= objective.required_share(demand.objective) * useful.max()
-    rank = np.where(is_good, objective.price(appraisal, demand.objective), np.inf)
+    useful, rank = objective.utility(appraisal, demand.objective), objective.rank(appraisal, demand.objective)
     order = np.lexsort((-useful[1:], rank[1:]))[: count_max - 1] + 1
     chosen = [0, *(int(i) for i in order)]
     columns = {field.name: getattr(appraisal, field.name)[chosen] for field in fields(appraisal)}
@@ -198,11 +196,8 @@ def _standing(previous: Recommendation[Any] | None, context: Context, demand: De
 
 
 def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) -> bool:
-    useful = objective.utility(appraisal, demand.objective)
-    cost = objective.price(appraisal, demand.objective)
-    enough = (objective.required_share(demand.objective) - _KEEP_WITHIN) * float(useful.max())
-    is_good = useful[standing] >= enough and objective.is_assured(appraisal, demand.objective)[standing]
-    return bool(is_good and cost[standing] <= cost[best] + _KEEP_PRICE)
+    rank = objective.rank(appraisal, demand.objective, slack=_KEEP_WITHIN)
+    return bool(rank[standing] <= rank[best] + _KEEP_PRICE)
 
 
 def _basis(fit: Fit, context: Context, setting: Any) -> Basis:

@@ -17,7 +17,6 @@ FAILED_FRACTION = 0.02
 INCONCLUSIVE_FRACTION = 0.2
 COVERAGE_FRACTION = 0.8  # of measurements within a 90 % interval; fewer means that it is too narrow
 JUDGED_COUNT_MIN = 10
-OFF_MODEL_RESIDUAL_FRACTION = 0.25
 BUDGET_FRACTION = 0.9
 WIDE_FACTOR = 5.0
 
@@ -133,10 +132,9 @@ def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
         yield Remark(
             code="off-model",
             title="The physics describes this place badly",
-            reason=f"The median measurement is off by {percent(place.fit.residual_fraction_p50)} over "
-            f"{place.fit.observation_count} observations (a warning from "
-            f"{percent(OFF_MODEL_RESIDUAL_FRACTION)}, or when the deviations have a pattern); "
-            "the intervals are widened.",
+            reason=f"The median of {place.fit.observation_count} measurements is off by "
+            f"{percent(place.fit.residual_fraction_p50)}, more than they vary by, or in a pattern that the physics "
+            "does not have: advice follows what was measured nearby, and the intervals are wide.",
             is_warning=True,
         )
     if place.fit is not None and place.fit.drift_count:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from penstock.models.model import Appraisal, Fit
+from penstock.models.model import Appraisal, Fit, shortfall
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
 from penstock.optimizer.objective import choose
@@ -146,45 +146,47 @@ def test_a_few_probes_with_few_threads_are_no_reason_for_very_many() -> None:
     assert found.thread_count <= 80
 
 
+def appraised(
+    value: list[float], connections: list[float], shortfall: list[float] | None = None, memory: float = 1.0
+) -> Appraisal:
+    """Settings of which the first takes `memory` times the memory of the others."""
+    count = len(value)
+    return Appraisal(
+        value=np.array(value),
+        shortfall=np.array(shortfall or [0.0] * count),
+        latency_seconds=np.ones(count),
+        connection_count=np.array(connections),
+        memory_bytes=np.array([memory, *[1.0] * (count - 1)]) * 160 * MiB,
+        request_rate_per_second=np.ones(count),
+    )
+
+
 def test_memory_does_not_buy_connections() -> None:
     """Of settings that are as fast, the one with fewer connections is advised though it holds four times the memory."""
-    connections = np.array([16.0, 20.0])
-    appraisal = Appraisal(
-        value=np.full(2, 1e8),
-        assured_share=np.ones(2),
-        latency_seconds=np.ones(2),
-        connection_count=connections,
-        memory_bytes=np.array([4.0, 1.0]) * 160 * MiB,
-        request_rate_per_second=np.ones(2),
-    )
-    assert connections[choose(appraisal, Objective.THROUGHPUT)] == 16.0
+    assert choose(appraised([1e8, 1e8], [16.0, 20.0], memory=4.0), Objective.THROUGHPUT) == 0
 
 
 def test_what_may_be_far_from_the_best_is_not_advised() -> None:
-    """Of settings that are expected to be as fast, the one with fewer connections must be surely not bad."""
-    appraisal = Appraisal(
-        value=np.array([0.985, 0.99, 1.0]),
-        assured_share=np.array([0.90, 0.96, 0.99]),
-        latency_seconds=np.ones(3),
-        connection_count=np.array([16.0, 20.0, 32.0]),
-        memory_bytes=np.ones(3),
-        request_rate_per_second=np.ones(3),
-    )
-    assert choose(appraisal, Objective.THROUGHPUT) == 1
-    assert choose(appraisal, Objective.FRUGAL) == 0
+    """Of settings that are expected to be as fast, the one with fewer connections must be worth the risk."""
+    risky = appraised([0.985, 0.99, 1.0], [16.0, 20.0, 32.0], shortfall=[0.16, 0.03, 0.01])
+    assert choose(risky, Objective.THROUGHPUT) == 1
+    assert choose(risky, Objective.FRUGAL) == 0
 
 
 def test_something_is_advised_while_nothing_is_sure() -> None:
-    """What is surest of those that are expected to be good enough."""
-    appraisal = Appraisal(
-        value=np.array([0.985, 0.99, 1.0]),
-        assured_share=np.array([0.5, 0.7, 0.6]),
-        latency_seconds=np.ones(3),
-        connection_count=np.array([16.0, 20.0, 32.0]),
-        memory_bytes=np.ones(3),
-        request_rate_per_second=np.ones(3),
-    )
-    assert choose(appraisal, Objective.THROUGHPUT) == 1
+    """The least price, risk and all, of those that are expected to be good enough."""
+    unsure = appraised([0.97, 0.99, 1.0], [16.0, 20.0, 32.0], shortfall=[0.01, 0.30, 0.35])
+    assert choose(unsure, Objective.THROUGHPUT) == 1
+
+
+def test_a_loss_of_some_counts_more_than_many_small_ones() -> None:
+    """Two settings that lose 4 % of the best in the mean: one always, one a fifth of it now and then."""
+    best = np.ones((5, 1))
+    often, seldom = np.full((5, 1), 0.96), np.array([[1.0], [1.0], [1.0], [1.0], [0.8]])
+    lost = shortfall(np.concatenate([best, often, seldom], axis=1))
+    assert lost[0] == 0.0
+    assert lost[1] == pytest.approx(0.04 + 3 * 0.01)
+    assert lost[2] == pytest.approx(0.04 + 3 * 0.17 / 5)
 
 
 @pytest.mark.parametrize("demand", [Demand(), Demand(objective=Objective.FRUGAL), Demand(thread_count_max=6)])

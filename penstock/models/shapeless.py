@@ -1,0 +1,93 @@
+"""Knows what can be said of a place whose physics nobody knows: that settings near each other do about the same.
+
+A Gaussian process over the knobs alone, in octaves, with the size of the payload as one more coordinate:
+
+    y_i = level + g(x_i) + e_i,    level ~ N(median of y, 2^2),    g ~ GP(0, amplitude^2 Matern-5/2 by coordinate)
+
+averaged over its amplitude, its lengths and its noise, each in proportion to how well it explains the measurements.
+How well all of them explain the measurements together is what a law has to beat before it is believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.regression import SIGMAS, matern, sigma_log_prior
+
+Array = NDArray[np.float64]
+
+_LEVEL_SPREAD = 2.0  # of the logarithm
+_AMPLITUDES = (0.3, 0.6, 1.2)
+_THREAD_OCTAVES = (0.7, 1.5, 3.0)
+_PART_OCTAVES = (1.0, 2.5, 6.0)
+_SIZE_OCTAVES = 2.0
+_SHAPES = np.array(list(product(_AMPLITUDES, _THREAD_OCTAVES, _PART_OCTAVES, SIGMAS)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sightings:
+    """What was measured, without a law: arrays of shape (measurements,), `points` is (measurements, 3).
+
+    Points are the logarithms to base 2 of connections, part size and payload size; `weights` the probability that a
+    measurement was no dip, and `noise_scale` how noisy it is over the typical.
+    """
+
+    points: Array
+    log_values: Array
+    noise_scale: Array
+    weights: Array
+
+    @property
+    def level(self) -> float:
+        """What is expected of a setting far from all that were measured."""
+        return float(np.median(self.log_values))
+
+    def covariance(self, shape: Array) -> Array:
+        """Of the measurements, for one shape: amplitude, both lengths in octaves, noise."""
+        own = (shape[3] * self.noise_scale) ** 2 / np.maximum(self.weights, 1e-3)
+        return np.asarray(_alike(self.points, self.points, shape) + np.diag(own), dtype=np.float64)
+
+
+def _alike(left: Array, right: Array, shape: Array) -> Array:
+    lengths = (float(shape[1]), float(shape[2]), _SIZE_OCTAVES)
+    return np.asarray(_LEVEL_SPREAD**2 + shape[0] ** 2 * matern(left, right, lengths), dtype=np.float64)
+
+
+def learn(sightings: Sightings, *, count: int, seed: int) -> tuple[float, Array]:
+    """Logarithm of how likely the measurements are without any law, and `count` shapes drawn by how likely they are."""
+    away = sightings.log_values - sightings.level
+    factors = np.linalg.cholesky(np.stack([sightings.covariance(shape) for shape in _SHAPES]))
+    white = np.linalg.solve(factors, np.broadcast_to(away[:, None], (len(_SHAPES), len(away), 1)))[:, :, 0]
+    volumes = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
+    scores = -0.5 * (white**2).sum(axis=1) - volumes + sigma_log_prior(_SHAPES[:, 3])
+    chances = np.exp(scores - scores.max())
+    total = float(np.log(chances.sum()) + scores.max() - np.log(len(_SHAPES) / len(SIGMAS)))
+    drawn = np.random.default_rng(seed).choice(len(_SHAPES), size=count, p=chances / chances.sum())
+    return total, np.asarray(_SHAPES[np.sort(drawn)], dtype=np.float64)
+
+
+def means(sightings: Sightings, shapes: Array, points: Array) -> Array:
+    """The expected logarithm at each of the points, for each of the shapes: (shapes, points)."""
+    away = sightings.log_values - sightings.level
+    unique, place = np.unique(shapes, axis=0, return_inverse=True)
+    found = [
+        sightings.level
+        + _alike(points, sightings.points, shape) @ np.linalg.solve(sightings.covariance(shape), away)
+        for shape in unique
+    ]
+    return np.stack(found)[place.reshape(-1)]
+
+
+def variance(sightings: Sightings, shapes: Array, points: Array) -> Array:
+    """What is not known of each point beyond the spread of `means`: (points,)."""
+    unique, counts = np.unique(shapes, axis=0, return_counts=True)
+    found = []
+    for shape in unique:
+        reach = _alike(points, sightings.points, shape)
+        known = np.einsum("pm,mp->p", reach, np.linalg.solve(sightings.covariance(shape), reach.T))
+        found.append(np.maximum(_LEVEL_SPREAD**2 + shape[0] ** 2 - known, 0.0))
+    return np.asarray(counts @ np.stack(found) / counts.sum(), dtype=np.float64)

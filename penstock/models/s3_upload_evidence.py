@@ -1,0 +1,343 @@
+"""Knows what observations of uploads say about the law: rows of evidence, each of them one equation.
+
+Measures of an observation that are used when they are there: `part_count`, `connection_count`, `create_seconds`,
+`complete_seconds`, `steady_throughput_bytes_per_second`, and `part_seconds_mean`: with the duration it says how long
+connections were idle, a ratio in which the noise of the day cancels. So does it in `client_cpu_demand_fraction`, which
+says how much the processor of the client has to give, with `worker_count` processes; and
+`bw_out_allowance_exceeded`, a good share of `host_transmitted_packet_count`, that it was all that the host may send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models import burst, shapeless
+from penstock.models.model import Array
+from penstock.models.regression import Gaussian, Measurements, Misfit, Problem
+from penstock.models.s3_upload_law import (
+    S3UploadSetting,
+    Transfers,
+    log_admitted,
+    log_cpu_beside,
+    log_network,
+    log_object_seconds,
+)
+from penstock.vocabulary import Observation, Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Rows of numbers, as they are kept in `Fit.state`; each is one equation for the parameters."""
+
+    rows: tuple[_Row, ...]
+
+    @cached_property
+    def table(self) -> Array:
+        return np.array(self.rows, dtype=np.float64).reshape(-1, len(COLUMNS))
+
+    def column(self, name: str) -> Array:
+        return self.table[:, COLUMNS.index(name)]
+
+    def law(self) -> Law:
+        return Law(self)
+
+    def problem(self, prior: Gaussian, misfit: Misfit | None = None) -> Problem:
+        return Problem(law=self.law(), data=self.measurements(), prior=prior, misfit=misfit or Misfit())
+
+    def measurements(self) -> Measurements:
+        return Measurements(
+            log_values=self.column("log_value"),
+            noise_scale=self.column("noise_scale"),
+            is_trusted=self.column("is_trusted") > 0,
+            coordinates=np.stack([np.log2(self.column("n")), np.log2(self.column("s"))], axis=1),
+            has_misfit=self.is_throughput(),
+            group=self.column("client").astype(np.int64),
+            hours=self.column("hours"),
+        )
+
+    def is_throughput(self) -> NDArray[np.bool_]:
+        """Which rows are throughput, of whole transfers or of their steady part."""
+        return np.asarray(self.column("kind") <= _STEADY, dtype=np.bool_)
+
+    def is_throttled(self) -> NDArray[np.bool_]:
+        """Which rows are the rate of requests that were admitted while others were refused."""
+        return np.asarray(self.column("kind") == _THROTTLED, dtype=np.bool_)
+
+    def is_sight(self) -> NDArray[np.bool_]:
+        """Which rows are throughput that penstock measured itself, or anybody where it measured none."""
+        rates = self.is_throughput()
+        own = rates & (self.column("client") < 0)
+        return own if own.any() else rates
+
+    def sightings(self, weights: Array) -> shapeless.Sightings:
+        """What was measured of throughput, as one sees it who knows no law. `weights` are those of all rows."""
+        rates = self.is_sight()
+        names = ("n", "s", "size")
+        return shapeless.Sightings(
+            points=np.log2(np.stack([self.column(name)[rates] for name in names], axis=1)),
+            log_values=self.column("log_value")[rates],
+            noise_scale=self.column("noise_scale")[rates],
+            weights=np.minimum(weights[rates], 1.0),
+        )
+
+
+_Row: TypeAlias = tuple[float, ...]
+COLUMNS = (
+    "kind",
+    "log_value",
+    "noise_scale",
+    "is_trusted",
+    "client",
+    "n",
+    "s",
+    "full",
+    "rest",
+    "transferred",
+    "objects",
+    "is_burst",
+    "hours",
+    "observation",
+    "size",
+)
+_WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE, _CPU, _CEILING = range(7)
+_DETAILED_COUNT = (
+    24  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
+)
+_IDLE_FLOOR = 0.02  # idle shares below this are alike
+
+
+class Law:
+    """The logarithm of each row of evidence, for `regression`.
+
+    Rows about one transfer, and transfers that were split alike, share what is computed of them.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        kind = evidence.column("kind")
+        self._is_idle, self._is_object, self._is_throttled = (kind == k for k in (_IDLE, _OBJECT, _THROTTLED))
+        self._is_cpu, self._is_ceiling = kind == _CPU, kind == _CEILING
+        self._log_n, self._log_s = np.log(evidence.column("n")), np.log(evidence.column("s"))
+        self._is_burst = evidence.column("is_burst")
+        is_steady = (kind != _WHOLE) & (kind != _IDLE)
+        columns = [evidence.column(name) for name in _SPLIT_COLUMNS]
+        parts = columns[2] * columns[0] + columns[3]
+        self._parts = np.maximum(parts, 1.0)
+        table = np.stack([*columns, is_steady], axis=1)
+        unique, self._place = _unique_rows(table, kind)
+        n, s, full, rest, transferred, objects, is_burst, steady = unique.T
+        self._transfers = Transfers(
+            n=n,
+            s=s,
+            full=full,
+            rest=rest,
+            transferred=transferred,
+            objects=objects,
+            is_burst=is_burst,
+            is_steady=steady > 0,
+            size=transferred,
+        )
+
+    def __call__(self, theta: Array) -> Array:
+        values, idle = (both[:, self._place] for both in self._transfers.whole(theta))
+        if self._is_idle.any():
+            shares = np.log(np.maximum(idle[:, self._is_idle], 0.0) + _IDLE_FLOOR)
+            values[:, self._is_idle] = shares
+        if self._is_object.any():
+            values[:, self._is_object] = log_object_seconds(theta, self._parts[self._is_object])
+        if self._is_throttled.any():
+            values[:, self._is_throttled] = log_admitted(
+                theta, *(each[self._is_throttled] for each in (self._log_n, self._log_s, self._is_burst))
+            )
+        if self._is_cpu.any():
+            values[:, self._is_cpu] = log_cpu_beside(
+                theta, *(each[self._is_cpu] for each in (self._log_n, self._log_s, self._is_burst))
+            )
+        if self._is_ceiling.any():
+            values[:, self._is_ceiling] = log_network(theta, self._is_burst[self._is_ceiling])
+        return np.asarray(values, dtype=np.float64)
+
+
+_SPLIT_COLUMNS = ("n", "s", "full", "rest", "transferred", "objects", "is_burst")
+
+
+def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
+    """The different transfers, and for each row which of them it is about (any, where it is about none)."""
+    timed = np.isin(kind, (_WHOLE, _STEADY, _IDLE))
+    unique, inverse = np.unique(table[timed], axis=0, return_inverse=True)
+    place = np.zeros(len(table), dtype=np.int64)
+    place[timed] = inverse.reshape(-1)
+    return unique if len(unique) else table[:1], place
+
+
+def evidence_of(place: Place, observations: Sequence[Observation[S3UploadSetting]]) -> Evidence:
+    """The rows of all observations of one place, oldest first."""
+    limits = burst.ceiling(place.instance_type)
+    workers = max((_worker_count(observation) for observation in observations), default=1.0)
+    observations = _without_outgrown(observations, workers)
+    bursts = _burst_flags(limits, observations)
+    clients = sorted({o.client for o in observations} - {"penstock"})
+    rows: list[_Row] = []
+    for index, (observation, is_burst) in enumerate(zip(observations, bursts, strict=True)):
+        client = clients.index(observation.client) if observation.client in clients else -1
+        is_recent = index >= len(observations) - _DETAILED_COUNT
+        rows += [
+            row
+            for row in _rows(observation, float(is_burst), client, workers, index)
+            if is_recent or row[0] <= _STEADY
+        ]
+    return Evidence(rows=tuple(rows))
+
+
+def _burst_flags(
+    limits: burst.Ceiling | None, observations: Sequence[Observation[S3UploadSetting]]
+) -> list[bool]:
+    """Whether each observation was made on credits. Only what was faster than the baseline says so for certain.
+
+    What was slower is as well explained without credits, whether there were some or not: nobody knows the traffic
+    that others sent.
+    """
+    if limits is None or not limits.is_burstable:
+        return [False] * len(observations)
+    fast = _ON_CREDITS * limits.baseline_bytes_per_second
+    return [o.throughput_bytes_per_second > fast for o in observations]
+
+
+_ON_CREDITS = 1.3
+
+
+def _rows(
+    observation: Observation[S3UploadSetting], is_burst: float, client: int, workers: float, index: int
+) -> list[_Row]:
+    """The equations of one observation; none when nothing arrived."""
+    if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
+        return []
+    shape = _shape(observation)
+    hours = observation.started_at.timestamp() / 3600.0
+    size = float(max(observation.context.payload_size_bytes, 1))
+    throttled = observation.throttled_count > 0
+    trusted = float(throttled or observation.failed_count > 0)
+
+    def row(kind: int, value: float, noise_scale: float = 1.0, *, is_trusted: float = 0.0) -> _Row:
+        place = (
+            shape.n,
+            shape.s,
+            shape.full,
+            shape.rest,
+            float(observation.transferred_bytes),
+            shape.objects,
+        )
+        group = float(client) if kind <= _STEADY else -1.0
+        about = (float(kind), value, noise_scale, is_trusted, group)
+        return (*about, *place, is_burst, hours, float(index), size)
+
+    steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
+    is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
+    if steady > 0 and not is_whole:
+        rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=trusted)]
+    else:
+        value = log(observation.throughput_bytes_per_second)
+        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n), is_trusted=trusted)]
+    if shape.objects > 0:
+        rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
+    if object_seconds(observation) > 0:
+        rows.append(row(_OBJECT, log(object_seconds(observation)), 4.0))
+    if _cpu_demand(observation) >= _CPU_TOLD:
+        share = _cpu_demand(observation) * _worker_count(observation) / workers
+        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0))
+    if _is_host_bound(observation):
+        rows.append(row(_CEILING, rows[0][1], 2.0))
+    if throttled:
+        accepted = (
+            max(observation.request_count - observation.throttled_count, 1) / observation.duration_seconds
+        )
+        rows.append(row(_THROTTLED, log(accepted), 2.0, is_trusted=1.0))
+    return rows
+
+
+_CPU_TOLD = 0.1  # of the time the busiest process ran or waited for a processor: enough to say what all of it would do
+_CPU_BOUND = 0.9
+_HOST_BOUND = 0.01  # of its packets the host queued or dropped; a burst of an instant touches fewer
+
+
+def _is_cpu_bound(observation: Observation[S3UploadSetting]) -> bool:
+    return _cpu_demand(observation) >= _CPU_BOUND
+
+
+def _cpu_demand(observation: Observation[S3UploadSetting]) -> float:
+    return min(observation.measures.get("client_cpu_demand_fraction", 0.0), 1.0)
+
+
+def _is_host_bound(observation: Observation[S3UploadSetting]) -> bool:
+    measures = observation.measures
+    sent = measures.get("host_transmitted_packet_count", 0.0)
+    return measures.get("bw_out_allowance_exceeded", 0.0) > _HOST_BOUND * sent > 0
+
+
+def _without_outgrown(
+    observations: Sequence[Observation[S3UploadSetting]], workers: float
+) -> list[Observation[S3UploadSetting]]:
+    """Leave out what fewer processes measured at their limit, once so many of them measured here."""
+    return [o for o in observations if not _is_cpu_bound(o) or _worker_count(o) >= workers]
+
+
+def _worker_count(observation: Observation[S3UploadSetting]) -> float:
+    return observation.measures.get("worker_count", 1.0)
+
+
+def throughput_noise_scale(connection_count: float) -> float:
+    """How much throughput varies, over the typical: more connections meet more of the day's traffic.
+
+    A coefficient of variation of 5 % with one connection and of 12 % with 256, as published S3 curves have it.
+    """
+    return 0.62 + 0.11 * float(np.log2(connection_count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How an observation's bytes were split into waves."""
+
+    n: float
+    s: float
+    full: float
+    rest: float
+    objects: float
+
+    @property
+    def parts(self) -> float:
+        return self.full * self.n + self.rest
+
+
+def _shape(observation: Observation[S3UploadSetting]) -> _Shape:
+    measures, size = observation.measures, max(observation.context.payload_size_bytes, 1)
+    s = float(min(observation.setting.part_size_bytes, size))
+    parts = max(1.0, measures.get("part_count", ceil(observation.transferred_bytes / s)))
+    n = min(measures.get("connection_count", float(observation.setting.thread_count)), parts)
+    full = float(parts // n)
+    return _Shape(n, observation.transferred_bytes / parts, full, parts - full * n, 1.0 if s < size else 0.0)
+
+
+def object_seconds(observation: Observation[S3UploadSetting]) -> float:
+    """Seconds that creating and completing the object took; 0 where they were not measured."""
+    measures = observation.measures
+    return measures.get("create_seconds", 0.0) + measures.get("complete_seconds", 0.0)
+
+
+_PART_SPREAD = 0.3  # of the time of one part, relative: how well a mean of parts is known
+
+
+def _idle(observation: Observation[S3UploadSetting], shape: _Shape) -> list[tuple[float, float]]:
+    """The idle share of the connections' time, with its noise scale, where part times are known."""
+    mean = observation.measures.get("part_seconds_mean", 0.0)
+    if mean <= 0:
+        return []
+    idle = 1.0 - shape.parts * mean / (shape.n * observation.duration_seconds)
+    value = max(idle, 0.25 * _IDLE_FLOOR - _IDLE_FLOOR) + _IDLE_FLOOR
+    spread = _PART_SPREAD / shape.parts**0.5 / value
+    return [(log(value), max(2.0, spread / 0.08))]

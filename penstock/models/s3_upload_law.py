@@ -1,0 +1,328 @@
+"""Knows the law of an S3 upload: its knobs, the settings that S3 accepts, and how fast the physics lets it go.
+
+One request of s bytes on a warm connection takes L + s/B, so n connections move n s / (L + s/B) until something gives:
+
+    T(n, s)  = softmin_p( n s / (L + s/B),  H,  R s ) / overload / throttling
+    H        = softmin_p( C,  s / (a + b s) )             the host: its network C, its CPU per request and per byte
+    overload = 1 + beta max(0, q - k),    q = n s / (L + s/B) / H     past about twice the knee throughput falls
+    throttling = 1 + gamma max(0, demanded requests / R - 1)          503s cost more than the requests they refuse
+
+A path with a window of W bytes and a round trip of RTT holds one connection to W/RTT: that is B, whichever of
+the two is smaller, and no measurement of throughput can tell them apart.
+
+One object of S bytes has k = ceil(S/s) parts. They go in floor(k/n) full waves of n and a last one of what remains,
+
+    lockstep = full n s / T(n, s) + rest s / T(rest, s)
+
+which is a step for connections (an almost empty wave takes as long as a full one) and smooth where the host is full.
+Parts take unequal times, so waves dissolve into a flow, and the last part comes late by a share h of a part's time:
+
+    flow     = k s / T(n, s)
+    seconds  = (1 - m) lockstep + m flow + cold + h n s / T(n, s) + D + d k      D, d: create and complete
+    cold     = max(0, (1 + c) L + s/B - n s / T(n, s))
+
+with neither h nor D nor d for a single PUT. Cold connections shake hands and start slowly, which takes c L for each of
+them, at once: a wave that is slower than that for want of a faster host does not feel it.
+
+A payload of at most 5 MiB cannot be split: then n counts objects in flight and T(n, S) is what many of them reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models import burst
+from penstock.models.model import Array
+from penstock.models.regression import Gaussian
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Place, knob
+
+PART_COUNT_MAX = 10_000
+PART_SIZE_BYTES_MIN = 5 * MiB  # the last part may be smaller
+PART_SIZE_BYTES_MAX = 5 * GiB
+THREAD_COUNT_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3UploadSetting:
+    """How one object is uploaded. A part size at or above the object's size means a single PUT."""
+
+    thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
+    part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
+
+
+PARAMETERS = (
+    "request_seconds",  # L
+    "connection_bytes_per_second",  # B
+    "host_bytes_per_second",  # C, sustained
+    "burst_factor",  # C while there are credits, over C
+    "prefix_requests_per_second",  # R
+    "cpu_seconds_per_request",  # a
+    "cpu_seconds_per_byte",  # b
+    "knee_sharpness",  # p
+    "overload_slope",  # beta
+    "overload_onset",  # k
+    "throttling_slope",  # gamma
+    "object_seconds",  # D
+    "object_seconds_per_part",  # d
+    "wave_mixing",  # m / (1 - m)
+    "tail_share",  # h
+    "cold_latencies",  # c
+)
+# The index of each, in the same order.
+(
+    LATENCY,  # L
+    CONNECTION_RATE,  # B
+    HOST_RATE,  # C
+    BURST_FACTOR,
+    PREFIX_RATE,  # R
+    CPU_PER_REQUEST,  # a
+    CPU_PER_BYTE,  # b
+    KNEE_SHARPNESS,  # p
+    OVERLOAD_SLOPE,  # beta
+    OVERLOAD_ONSET,  # k
+    THROTTLING_SLOPE,  # gamma
+    OBJECT_SECONDS,  # D
+    OBJECT_SECONDS_PER_PART,  # d
+    WAVE_MIXING,
+    TAIL_SHARE,  # h
+    COLD_LATENCIES,  # c
+) = range(len(PARAMETERS))
+
+# Typical value and spread of its logarithm. S3: 30 ms and 20 MB/s for PUT are what AWS's own transfer manager assumes
+# (Express One Zone: 7.3 ms, 110 MB/s); paths out of the region are slower by up to a hundred.
+_TYPICAL: dict[str, tuple[float, float]] = {
+    "request_seconds": (0.035, 0.9),
+    "connection_bytes_per_second": (20e6, 1.2),
+    "host_bytes_per_second": (500e6, 1.8),
+    "burst_factor": (1.0, 0.01),
+    "prefix_requests_per_second": (3500.0, 0.5),
+    "cpu_seconds_per_request": (2e-4, 2.0),
+    "cpu_seconds_per_byte": (1 / 3e9, 1.0),
+    "knee_sharpness": (6.0, 1.0),
+    "overload_slope": (0.05, 1.5),
+    "overload_onset": (2.0, 0.3),
+    "throttling_slope": (0.5, 0.8),
+    "object_seconds": (0.12, 0.9),
+    "object_seconds_per_part": (3e-4, 1.2),
+    "wave_mixing": (1.0, 1.2),
+    "tail_share": (0.3, 0.8),
+    "cold_latencies": (
+        2.0,
+        1.0,
+    ),  # three round trips and slow start far away, nothing where connections are kept
+}
+_TYPICAL_EXPRESS = {
+    "request_seconds": (0.0073, 0.7),
+    "connection_bytes_per_second": (110e6, 0.7),
+    "prefix_requests_per_second": (200_000.0, 0.5),
+    "object_seconds": (0.03, 0.8),
+}
+_SLOW_IS_FAR = -0.6  # correlation of L and B: a long round trip slows a connection and each of its requests
+_KNOWN_HOST_SPREAD = 0.25
+_BURST_SPREAD = 0.9  # a long path may end far below the burst rate, which says nothing about the baseline
+
+
+def table_prior(place: Place) -> Gaussian:
+    """What tables say about a place that nobody measured."""
+    typical = dict(_TYPICAL)
+    if place.service_class == "express":
+        typical |= _TYPICAL_EXPRESS
+    limits = burst.ceiling(place.instance_type)
+    if limits is not None:
+        typical["host_bytes_per_second"] = (limits.baseline_bytes_per_second, _KNOWN_HOST_SPREAD)
+    if limits is not None and limits.is_burstable:
+        factor = limits.burst_bytes_per_second / limits.baseline_bytes_per_second
+        typical["burst_factor"] = (factor, _BURST_SPREAD)
+    mean = np.log([typical[name][0] for name in PARAMETERS])
+    spread = np.array([typical[name][1] for name in PARAMETERS])
+    covariance = np.diag(spread**2)
+    covariance[LATENCY, CONNECTION_RATE] = covariance[CONNECTION_RATE, LATENCY] = (
+        _SLOW_IS_FAR * spread[LATENCY] * spread[CONNECTION_RATE]
+    )
+    return Gaussian(mean=mean, covariance=covariance)
+
+
+# --- The law, for arrays: parameters (draws, parameters) and settings (settings,) give (draws, settings). ---
+
+
+def _column(theta: Array, index: int) -> Array:
+    return theta[:, index][:, None]
+
+
+def _softmin(p: Array, one: Array, other: Array) -> Array:
+    gap = np.abs(one - other)
+    return np.asarray(np.minimum(one, other) - np.log1p(np.exp(-p * gap)) / p, dtype=np.float64)
+
+
+def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
+    """Logarithm of T(n, s), bytes per second with n connections busy."""
+    log_s, p = np.log(s), np.exp(_column(theta, KNEE_SHARPNESS))
+    connections, host = _log_limits(theta, np.log(n), log_s, is_burst)
+    prefix = _column(theta, PREFIX_RATE) + log_s
+    reached = _softmin(p, connections, host)
+    throttling = _log_throttling(theta, reached - prefix)
+    overload = _log_overload(theta, connections - host)
+    return np.asarray(_softmin(p, reached, prefix) - overload - throttling, dtype=np.float64)
+
+
+def _log_overload(theta: Array, log_demand: Array) -> Array:
+    """What connections cost that are more than the host can feed; `log_demand` is of all they could carry over that."""
+    excess = np.exp(np.minimum(log_demand, 7.0)) - np.exp(_column(theta, OVERLOAD_ONSET))
+    return np.asarray(
+        np.log1p(np.exp(_column(theta, OVERLOAD_SLOPE)) * np.maximum(excess, 0.0)), dtype=np.float64
+    )
+
+
+def _log_limits(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> tuple[Array, Array]:
+    """Logarithms of what the connections and what the host could carry, bytes per second."""
+    connections = (
+        log_n + log_s - np.logaddexp(_column(theta, LATENCY), log_s - _column(theta, CONNECTION_RATE))
+    )
+    return connections, _softmin(
+        np.exp(_column(theta, KNEE_SHARPNESS)), log_network(theta, is_burst), _log_cpu(theta, log_s)
+    )
+
+
+_LOG_EXCESS_MAX = 0.9  # 2.5 times what is admitted
+
+
+def _log_throttling(theta: Array, log_excess: Array) -> Array:
+    """What refusals cost of the rate that is admitted, where so much more is demanded.
+
+    It is bounded: connections that wait before they ask again do not ask.
+    """
+    refused = np.exp(np.minimum(log_excess, _LOG_EXCESS_MAX)) - 1.0
+    return np.asarray(
+        np.log1p(np.exp(_column(theta, THROTTLING_SLOPE)) * np.maximum(refused, 0.0)), dtype=np.float64
+    )
+
+
+def log_admitted(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> Array:
+    """Logarithm of the requests per second that are admitted while others are refused."""
+    demanded = np.minimum(*_log_limits(theta, log_n, log_s, is_burst)) - log_s
+    return np.asarray(
+        _column(theta, PREFIX_RATE) - _log_throttling(theta, demanded - _column(theta, PREFIX_RATE)),
+        dtype=np.float64,
+    )
+
+
+def log_object_seconds(theta: Array, parts: Array) -> Array:
+    """Logarithm of the seconds that it takes to create and to complete objects of so many parts."""
+    ending = np.logaddexp(
+        _column(theta, OBJECT_SECONDS), _column(theta, OBJECT_SECONDS_PER_PART) + np.log(parts)
+    )
+    return np.asarray(ending, dtype=np.float64)
+
+
+def log_network(theta: Array, is_burst: Array) -> Array:
+    """Logarithm of what the host may send, bytes per second."""
+    return np.asarray(
+        _column(theta, HOST_RATE) + is_burst * np.maximum(_column(theta, BURST_FACTOR), 0.0), dtype=np.float64
+    )
+
+
+def _log_cpu(theta: Array, log_s: Array) -> Array:
+    """Logarithm of what the client's processor can send in requests of s bytes, bytes per second."""
+    cost = np.logaddexp(_column(theta, CPU_PER_REQUEST), _column(theta, CPU_PER_BYTE) + log_s)
+    return np.asarray(log_s - cost, dtype=np.float64)
+
+
+def log_cpu_beside(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> Array:
+    """The same beside n connections: where it is the host's limit, they cost the processor their switching as well."""
+    connections, host = _log_limits(theta, log_n, log_s, is_burst)
+    cpu, network = _log_cpu(theta, log_s), log_network(theta, is_burst)
+    is_limit = 1.0 / (1.0 + np.exp(-_LIMIT_SHARPNESS * np.clip(network - cpu, -2.0, 2.0)))
+    return np.asarray(cpu - is_limit * _log_overload(theta, connections - host), dtype=np.float64)
+
+
+_LIMIT_SHARPNESS = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfers:
+    """Arrays that say how bytes are split: `full` waves of n requests of s bytes, then `rest` requests.
+
+    Without waves (a share of a large object, or a stream of small ones) only the steady rate counts.
+    """
+
+    n: Array
+    s: Array
+    full: Array
+    rest: Array
+    transferred: Array
+    objects: Array  # times D
+    is_burst: Array
+    is_steady: NDArray[np.bool_]
+    size: Array  # of one object
+
+    def log_throughput(self, theta: Array) -> Array:
+        """Logarithm of bytes per second, (draws, settings)."""
+        return self.whole(theta)[0]
+
+    def whole(self, theta: Array) -> tuple[Array, Array]:
+        """Logarithm of bytes per second, and the share of the connections' time that no request used."""
+        steady = _log_rate(theta, self.n, self.s, self.is_burst)
+        if self.is_steady.all():
+            return steady, np.zeros_like(steady)
+        wave = self.n * self.s * np.exp(-steady)
+        last = self._last_wave(theta)
+        lockstep = self.full * wave + last
+        parts = self.full * self.n + self.rest
+        mixing = 1.0 / (1.0 + np.exp(-_column(theta, WAVE_MIXING)))
+        flow = parts / self.n * wave
+        moving = np.where(parts > self.n, (1.0 - mixing) * lockstep + mixing * flow, lockstep)
+        late = (
+            np.exp(_column(theta, TAIL_SHARE)) * wave
+            + np.exp(_column(theta, OBJECT_SECONDS))
+            + parts * np.exp(_column(theta, OBJECT_SECONDS_PER_PART))
+        )
+        cold = self._cold_start(theta, wave)
+        seconds = moving + cold + self.objects * late
+        busy = self.full * self.n * wave + self.rest * last + self.n * cold
+        idle = 1.0 - busy / (self.n * seconds)
+        whole = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
+        return np.where(self.is_steady, steady, whole), idle
+
+    def _cold_start(self, theta: Array, wave: Array) -> Array:
+        """Seconds by which the first wave is later than the others."""
+        latency = np.exp(_column(theta, LATENCY)) * (1.0 + np.exp(_column(theta, COLD_LATENCIES)))
+        return np.asarray(
+            np.maximum(latency + self.s * np.exp(-_column(theta, CONNECTION_RATE)) - wave, 0.0),
+            dtype=np.float64,
+        )
+
+    def _last_wave(self, theta: Array) -> Array:
+        """Seconds of the requests that are left after the full waves; computed only where there are any."""
+        left = np.flatnonzero((self.rest > 0) & ~self.is_steady)
+        seconds = np.zeros((len(theta), len(self.n)))
+        if len(left):
+            rest, s = self.rest[left], self.s[left]
+            seconds[:, left] = rest * s * np.exp(-_log_rate(theta, rest, s, self.is_burst[left]))
+        return seconds
+
+
+def planned_transfers(
+    size: Array, thread_count: Array, part_size_bytes: Array, *, object_count: int, is_burst: bool
+) -> Transfers:
+    """Whole objects of these sizes, `object_count` of them at a time."""
+    s = np.minimum(part_size_bytes, size)
+    parts = np.ceil(size / s)
+    requests = parts * max(object_count, 1)
+    stream = size <= PART_SIZE_BYTES_MIN
+    n = np.where(stream, thread_count, np.minimum(thread_count, requests))
+    full = np.floor(requests / n)
+    return Transfers(
+        n=n,
+        s=size / parts,  # the last part may be short: the mean is what moves
+        full=full,
+        rest=requests - full * n,
+        transferred=size * max(object_count, 1),
+        objects=np.where(parts > 1, 1.0, 0.0),
+        is_burst=np.full(s.shape, float(is_burst)),
+        is_steady=stream,
+        size=size,
+    )

@@ -1,0 +1,398 @@
+"""Knows how the law of an upload is learned from evidence: from which prior, since which change, and whether at all.
+
+A neighbour's posterior or tables serve as the prior. Where the place has changed, what came before serves as the
+prior of what came after. Where no law at all explains the measurements better, that is what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from penstock.models import burst, drift, shapeless
+from penstock.models.model import STATE_VERSION, Array, Fit
+from penstock.models.regression import (
+    Gaussian,
+    Misfit,
+    Peak,
+    Problem,
+    law_log_evidence,
+    learn_misfit,
+    log_evidence,
+    matern,
+    maximise,
+    noise_covariance,
+    refine,
+    sample,
+)
+from penstock.models.s3_upload_evidence import COLUMNS, Evidence
+from penstock.models.s3_upload_law import (
+    BURST_FACTOR,
+    COLD_LATENCIES,
+    CONNECTION_RATE,
+    CPU_PER_BYTE,
+    CPU_PER_REQUEST,
+    HOST_RATE,
+    LATENCY,
+    OBJECT_SECONDS,
+    OBJECT_SECONDS_PER_PART,
+    PARAMETERS,
+    PREFIX_RATE,
+    TAIL_SHARE,
+    WAVE_MIXING,
+    Transfers,
+    table_prior,
+)
+from penstock.vocabulary import UNKNOWN, Place
+
+# --- What a fit remembers. ---
+
+FIT_STATE_VERSION = 4  # of what follows; fits that were stored under another are not read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """Draws of the parameters, and the evidence around them: enough to predict."""
+
+    draws: Array
+    sigma: float
+    misfit: Misfit
+    evidence: Evidence
+    weights: Array
+    shapes: Array | None  # of what is known without the law, where the law is not believed
+    credit_bytes: float | None
+
+    def to_state(self) -> dict[str, Any]:
+        return {
+            STATE_VERSION: FIT_STATE_VERSION,
+            "draws": self.draws.tolist(),
+            "sigma": self.sigma,
+            "misfit_amplitude": self.misfit.amplitude,
+            "misfit_doubt": self.misfit.doubt,
+            "misfit_weather": self.misfit.weather,
+            "misfit_length_octaves": list(self.misfit.length_octaves),
+            "rows": [list(row) for row in self.evidence.rows],
+            "weights": self.weights.tolist(),
+            "shapes": None if self.shapes is None else self.shapes.tolist(),
+            "credit_bytes": self.credit_bytes,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Posterior:
+        first, second = state["misfit_length_octaves"]
+        return cls(
+            draws=np.array(state["draws"], dtype=np.float64),
+            sigma=state["sigma"],
+            misfit=Misfit(
+                amplitude=state["misfit_amplitude"],
+                doubt=state["misfit_doubt"],
+                weather=state["misfit_weather"],
+                length_octaves=(first, second),
+            ),
+            evidence=Evidence(rows=tuple(tuple(row) for row in state["rows"])),
+            weights=np.array(state["weights"], dtype=np.float64),
+            shapes=None if state["shapes"] is None else np.array(state["shapes"], dtype=np.float64),
+            credit_bytes=state["credit_bytes"],
+        )
+
+    def log_throughput(self, transfers: Transfers) -> Array:
+        """Draws of the logarithm, (draws, settings)."""
+        if self.shapes is not None:
+            return shapeless.means(self.evidence.sightings(self.weights), self.shapes, _points(transfers))
+        values = transfers.log_throughput(self.draws)
+        if self.misfit.amplitude == 0 or not self.evidence.rows:
+            return values
+        return np.asarray(values + self._misfit_at(transfers, self.misfit)[0], dtype=np.float64)
+
+    def misfit_variance(self, transfers: Transfers) -> Array:
+        """How much the law may be off at each setting, as a variance (settings,)."""
+        if self.shapes is not None:
+            sightings = self.evidence.sightings(self.weights)
+            return shapeless.variance(sightings, self.shapes, _points(transfers))
+        doubted = replace(self.misfit, amplitude=self.misfit.doubt)
+        known = np.zeros(len(transfers.n))
+        if self.evidence.rows:
+            _, gain, reach = self._misfit_at(transfers, doubted)
+            known = np.einsum("sn,ns->s", reach, gain)
+        return np.maximum(doubted.amplitude**2 - known, 0.0)
+
+    def sampled(self, transfers: Transfers) -> Array:
+        """Draws of the logarithm with the misfit drawn as well, so that settings far from any measurement differ."""
+        values = transfers.log_throughput(self.draws)
+        here, doubted = _coordinates(transfers), replace(self.misfit, amplitude=self.misfit.doubt)
+        covariance = doubted.amplitude**2 * matern(here, here, doubted.length_octaves)
+        if self.evidence.rows:
+            shift, gain, reach = self._misfit_at(transfers, doubted)
+            values, covariance = values + shift, covariance - reach @ gain
+        factor = np.linalg.cholesky(covariance + 1e-6 * np.eye(len(here)))
+        normal = np.random.default_rng(len(here)).standard_normal((len(values) // 2, len(here)))
+        wiggles = np.concatenate([normal, -normal])[: len(values)] @ factor.T
+        return np.asarray(values + wiggles, dtype=np.float64)
+
+    def _misfit_at(self, transfers: Transfers, misfit: Misfit) -> tuple[Array, Array, Array]:
+        """What the Gaussian process adds to each draw, the gain that does it, and the covariance with the evidence."""
+        data = self.evidence.measurements()
+        reach = matern(_coordinates(transfers), data.coordinates, misfit.length_octaves)
+        reach = np.asarray(misfit.amplitude**2 * reach * data.has_misfit, dtype=np.float64)
+        residual = data.log_values - self.evidence.law()(self.draws)
+        noise = noise_covariance(data, misfit, self.sigma, self.weights)
+        gain = np.asarray(np.linalg.solve(noise, reach.T), dtype=np.float64)
+        return np.asarray(residual @ gain, dtype=np.float64), gain, reach
+
+
+def _points(transfers: Transfers) -> Array:
+    return np.stack([np.log2(transfers.n), np.log2(transfers.s), np.log2(transfers.size)], axis=1)
+
+
+def _coordinates(transfers: Transfers) -> Array:
+    return np.stack([np.log2(transfers.n), np.log2(transfers.s)], axis=1)
+
+
+# --- Learning. ---
+
+_DRAW_COUNT = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What was learned of a place since it last changed."""
+
+    draws: Array
+    evidence: Evidence
+    peak: Peak
+    misfit: Misfit
+    residual_fraction_p50: float
+    shapes: Array | None
+    drift_count: int
+    cusum_level: float
+
+    def posterior(self, credit_bytes: float | None) -> Posterior:
+        return Posterior(
+            draws=self.draws,
+            sigma=self.peak.sigma,
+            misfit=self.misfit,
+            evidence=self.evidence,
+            weights=self.peak.weights,
+            shapes=self.shapes,
+            credit_bytes=credit_bytes,
+        )
+
+
+def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) -> Learned:
+    """The posterior since the last change, and how far to believe it."""
+    prior = _choose_prior(place, evidence, neighbour)
+    drift_count = 0
+    while (changed := _find_change(evidence, prior)).observation is not None:
+        before, evidence = _split(evidence, changed.observation)
+        prior = _loosen(_posterior_gaussian(before, prior))
+        drift_count += 1
+    problem = evidence.problem(prior)
+    peak = maximise(problem, _starts(evidence, prior))
+    problem = replace(problem, misfit=learn_misfit(problem, peak))
+    peak = refine(problem, peak)
+    return Learned(
+        draws=sample(problem, peak, count=_DRAW_COUNT, seed=seed),
+        evidence=evidence,
+        peak=peak,
+        misfit=problem.misfit,
+        residual_fraction_p50=_residual_fraction(problem, peak),
+        shapes=_shapes_without_law(evidence, problem, peak, seed),
+        drift_count=drift_count,
+        cusum_level=changed.level,
+    )
+
+
+_OFF_MODEL_COUNT_MIN = 6
+_OFF_MODEL_EVIDENCE = 1.0  # of the logarithm: how much better no law at all must explain what was measured
+
+
+def _shapes_without_law(evidence: Evidence, problem: Problem, peak: Peak, seed: int) -> Array | None:
+    """What is known without the law, where that explains the measurements better than the law does."""
+    sightings = evidence.sightings(peak.weights)
+    if len(sightings.log_values) < _OFF_MODEL_COUNT_MIN:
+        return None
+    lawless, shapes = shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
+    lawful = law_log_evidence(problem, peak, evidence.is_sight(), evidence.is_throttled())
+    return shapes if lawless > lawful + _OFF_MODEL_EVIDENCE else None
+
+
+def _is_lawless(evidence: Evidence, prior: Gaussian) -> bool:
+    """Whether the law explains these measurements worse than no law does."""
+    problem = evidence.problem(prior)
+    return _shapes_without_law(evidence, problem, maximise(problem, _starts(evidence, prior)), 0) is not None
+
+
+_SIGMA_COMPARED = 0.12  # noise, when explanations are compared
+_NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the measurements speak against it
+
+
+def _choose_prior(place: Place, evidence: Evidence, neighbour: Fit | None) -> Gaussian:
+    """The neighbour's posterior, widened, unless what was measured here is likelier from tables alone."""
+    table = table_prior(place)
+    if neighbour is None:
+        return table
+    inherited = _inherit(neighbour, place, table)
+    if not evidence.rows:
+        return inherited
+    near, far = _score(evidence, inherited), _score(evidence, table)
+    return inherited if near + _NEIGHBOUR_FAVOUR >= far else table
+
+
+_OF_THE_SERVICE = (
+    LATENCY,
+    CONNECTION_RATE,
+    PREFIX_RATE,
+    OBJECT_SECONDS,
+    OBJECT_SECONDS_PER_PART,
+    COLD_LATENCIES,
+)
+_OF_THE_HOST = (HOST_RATE, BURST_FACTOR, CPU_PER_REQUEST, CPU_PER_BYTE)
+
+
+def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
+    """A neighbour's posterior with what differs between the places let loose.
+
+    Latency and rate of one connection belong to the region and class; the ceiling belongs to the instance type.
+    """
+    draws = np.array(neighbour.state["draws"], dtype=np.float64)
+    mean, covariance = draws.mean(axis=0), 1.5 * np.cov(draws.T) + 1e-6 * np.eye(len(PARAMETERS))
+    there = neighbour.place
+    is_same_service = (there.region, there.service_class) == (place.region, place.service_class)
+    is_same_host = there.instance_type == place.instance_type
+    familiar = 0.05 if there == place else 0.15
+    extra = np.full(len(PARAMETERS), familiar)
+    extra[list(_OF_THE_SERVICE)] = familiar if is_same_service else 0.6
+    extra[list(_OF_THE_HOST)] = familiar if is_same_host else 0.8
+    if not is_same_host and place.instance_type != UNKNOWN and burst.ceiling(place.instance_type) is not None:
+        for index in (HOST_RATE, BURST_FACTOR):
+            mean[index] = table.mean[index]
+            covariance[index, :] = covariance[:, index] = 0.0
+            extra[index] = table.covariance[index, index] ** 0.5
+    return Gaussian(mean=mean, covariance=covariance + np.diag(extra**2))
+
+
+def _loosen(belief: Gaussian) -> Gaussian:
+    """After a change: everything may have moved, ceilings most."""
+    extra = np.full(len(PARAMETERS), 0.2)
+    extra[[LATENCY, CONNECTION_RATE, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING, TAIL_SHARE]] = 0.4
+    extra[HOST_RATE] = 0.9
+    return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))
+
+
+def _posterior_gaussian(evidence: Evidence, prior: Gaussian) -> Gaussian:
+    peak = maximise(evidence.problem(prior), _starts(evidence, prior))
+    return Gaussian(mean=peak.theta, covariance=peak.covariance)
+
+
+def _starts(evidence: Evidence, prior: Gaussian) -> Array:
+    """The prior mean, and what the measurements suggest: slow connections, slow or costly requests, a ceiling."""
+    rates = evidence.table[evidence.is_throughput()]
+    starts = np.repeat(prior.mean[None], 5, axis=0)
+    if not len(rates):
+        return starts[:1]
+    log_value, n, s = rates[:, 1], rates[:, COLUMNS.index("n")], rates[:, COLUMNS.index("s")]
+    best = int(np.argmax(log_value - np.log(n)))
+    single = float(log_value[best] - np.log(n[best]))
+    starts[1:, HOST_RATE] = np.maximum(log_value.max() + 0.02, prior.mean[HOST_RATE] - 4.0)
+    starts[1, CONNECTION_RATE], starts[1, LATENCY] = single + 0.1, prior.mean[LATENCY] - 1.0
+    starts[2, CONNECTION_RATE], starts[2, LATENCY] = single + 0.7, np.log(s[best]) - single - 0.7
+    starts[3:, CONNECTION_RATE] = max(single + 0.2, float(prior.mean[CONNECTION_RATE]))
+    starts[4, CPU_PER_REQUEST] = -float((log_value - np.log(s)).max())
+    return starts
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    observation: int | None
+    level: float
+
+
+_WATCH_AFTER = 5  # observations
+_REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
+_REFIT_EVERY = 4
+_SEEN_COUNT = 24  # observations: enough to expect the next
+_MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
+
+
+def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
+    """Follow the measurements one by one; the first observation after a change, when the sums raise the alarm.
+
+    Own measurements, where there are any: another client that comes and goes is no change of the place.
+    """
+    observation = evidence.column("observation")
+    is_throughput = evidence.is_throughput()
+    is_own = is_throughput & (evidence.column("client") < 0)
+    throughput_rows = np.flatnonzero(is_own if is_own.any() else is_throughput)
+    if len(throughput_rows) <= _WATCH_AFTER:
+        return _Change(None, 0.0)
+    state, peak, law_seen = drift.Cusum(), None, 0
+    surprises: list[float] = []
+    for count in range(_WATCH_AFTER, len(throughput_rows)):
+        row = int(throughput_rows[count])
+        if peak is None or count < _REFIT_ALWAYS or count - law_seen >= _REFIT_EVERY:
+            oldest = int(throughput_rows[max(0, count - _SEEN_COUNT)])
+            seen = Evidence(rows=evidence.rows[oldest:row])
+            start = peak or maximise(seen.problem(prior), _starts(seen, prior))
+            peak = refine(seen.problem(prior), start, iterations=2)
+            law_seen = count
+        surprises.append(_surprise(Evidence(rows=evidence.rows[row : row + 1]), peak))
+        state = state.after(surprises[-1])
+        if state.is_alarm:
+            changed = drift.changed_count(surprises[-state.run :])
+            first = int(observation[int(throughput_rows[count - changed + 1])])
+            support = _support_of_change(_upto(evidence, observation[row]), first, prior)
+            if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, first)[0], prior):
+                return _Change(first, state.level)
+            state = drift.Cusum() if support < 0 else state
+    return _Change(None, state.level)
+
+
+_CHANGE_EVIDENCE = 9.0  # logarithm: eight thousand to one, for it is looked for at many places
+_SPREAD_COMPARED = Misfit(
+    amplitude=0.1, length_octaves=(2.0, 4.0)
+)  # of the law, when explanations are compared
+
+
+def _support_of_change(evidence: Evidence, first: int, prior: Gaussian) -> float:
+    """How much better two places, one after the other, explain the measurements than one: the alarm's second look."""
+    before, after = _split(evidence, first)
+    loosened = _loosen(_posterior_gaussian(before, prior))
+    return _score(before, prior) + _score(after, loosened) - _score(evidence, prior)
+
+
+def _score(evidence: Evidence, belief: Gaussian) -> float:
+    problem = evidence.problem(belief, _SPREAD_COMPARED)
+    return log_evidence(problem, _starts(evidence, belief), sigma=_SIGMA_COMPARED)
+
+
+def _upto(evidence: Evidence, observation: float) -> Evidence:
+    index = COLUMNS.index("observation")
+    return Evidence(rows=tuple(row for row in evidence.rows if row[index] <= observation))
+
+
+def _surprise(one: Evidence, peak: Peak) -> float:
+    law, data = one.law(), one.measurements()
+    moved = np.concatenate([peak.theta[None], peak.theta + 1e-4 * np.eye(len(PARAMETERS))])
+    values = law(moved)[:, 0]
+    slope = (values[1:] - values[0]) / 1e-4
+    variance = (
+        data.spread(np.array([peak.sigma]))[0, 0] ** 2 + slope @ peak.covariance @ slope + _MODEL_SPREAD**2
+    )
+    return float((data.log_values[0] - values[0]) / np.sqrt(variance))
+
+
+def _split(evidence: Evidence, first: int) -> tuple[Evidence, Evidence]:
+    index = COLUMNS.index("observation")
+    before = tuple(row for row in evidence.rows if row[index] < first)
+    return Evidence(rows=before), Evidence(rows=evidence.rows[len(before) :])
+
+
+def _residual_fraction(problem: Problem, peak: Peak) -> float:
+    data = problem.data
+    if not data.has_misfit.any():
+        return 0.0
+    residual = (data.log_values - problem.law(peak.theta[None])[0])[data.has_misfit]
+    return float(np.median(np.abs(np.expm1(np.clip(residual, -5.0, 5.0)))))

@@ -108,7 +108,7 @@ COLUMNS = (
 )
 _WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE, _CPU, _CEILING = range(7)
 _DETAILED_COUNT = (
-    24  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
+    20  # observations, the newest: of older ones only the throughput is kept, which saves half the fit
 )
 _IDLE_FLOOR = 0.02  # idle shares below this are alike
 

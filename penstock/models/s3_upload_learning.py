@@ -312,7 +312,7 @@ class _Change:
 
 _WATCH_AFTER = 5  # observations
 _REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
-_REFIT_EVERY = 4
+_REFIT_EVERY = 6
 _SEEN_COUNT = 24  # observations: enough to expect the next
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 

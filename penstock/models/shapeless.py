@@ -25,7 +25,10 @@ _AMPLITUDES = (0.3, 0.6, 1.2)
 _THREAD_OCTAVES = (0.7, 1.5, 3.0)
 _PART_OCTAVES = (1.0, 2.5, 6.0)
 _SIZE_OCTAVES = 2.0
-_SHAPES = np.array(list(product(_AMPLITUDES, _THREAD_OCTAVES, _PART_OCTAVES, SIGMAS)))
+_SHAPES = [
+    np.array([(*shape, sigma) for sigma in SIGMAS])
+    for shape in product(_AMPLITUDES, _THREAD_OCTAVES, _PART_OCTAVES)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,13 @@ class Sightings:
 
     def covariance(self, shape: Array) -> Array:
         """Of the measurements, for one shape: amplitude, both lengths in octaves, noise."""
-        own = (shape[3] * self.noise_scale) ** 2 / np.maximum(self.weights, 1e-3)
-        return np.asarray(_alike(self.points, self.points, shape) + np.diag(own), dtype=np.float64)
+        own = np.diag(shape[3] ** 2 * self.own_variance)
+        return np.asarray(_alike(self.points, self.points, shape) + own, dtype=np.float64)
+
+    @property
+    def own_variance(self) -> Array:
+        """Of each measurement for itself, where the noise is 1."""
+        return np.asarray(self.noise_scale**2 / np.maximum(self.weights, 1e-3), dtype=np.float64)
 
 
 def _alike(left: Array, right: Array, shape: Array) -> Array:
@@ -60,14 +68,23 @@ def _alike(left: Array, right: Array, shape: Array) -> Array:
 def learn(sightings: Sightings, *, count: int, seed: int) -> tuple[float, Array]:
     """Logarithm of how likely the measurements are without any law, and `count` shapes drawn by how likely they are."""
     away = sightings.log_values - sightings.level
-    factors = np.linalg.cholesky(np.stack([sightings.covariance(shape) for shape in _SHAPES]))
-    white = np.linalg.solve(factors, np.broadcast_to(away[:, None], (len(_SHAPES), len(away), 1)))[:, :, 0]
-    volumes = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
-    scores = -0.5 * (white**2).sum(axis=1) - volumes + sigma_log_prior(_SHAPES[:, 3])
+    scores = np.concatenate([_log_likelihoods(sightings, away, shapes) for shapes in _SHAPES])
     chances = np.exp(scores - scores.max())
-    total = float(np.log(chances.sum()) + scores.max() - np.log(len(_SHAPES) / len(SIGMAS)))
-    drawn = np.random.default_rng(seed).choice(len(_SHAPES), size=count, p=chances / chances.sum())
-    return total, np.asarray(_SHAPES[np.sort(drawn)], dtype=np.float64)
+    total = float(np.log(chances.sum()) + scores.max() - np.log(len(_SHAPES)))
+    every = np.concatenate(_SHAPES)
+    drawn = np.random.default_rng(seed).choice(len(every), size=count, p=chances / chances.sum())
+    return total, np.asarray(every[np.sort(drawn)], dtype=np.float64)
+
+
+def _log_likelihoods(sightings: Sightings, away: Array, shapes: Array) -> Array:
+    """Of the measurements under shapes that differ in their noise alone, with how likely that noise is."""
+    own = shapes[:, 3:] ** 2 * sightings.own_variance
+    covariances = _alike(sightings.points, sightings.points, shapes[0]) + own[:, :, None] * np.eye(len(away))
+    factors = np.linalg.cholesky(covariances)
+    white = np.linalg.solve(factors, away[:, None])[:, :, 0]
+    volumes = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
+    scores = sigma_log_prior(shapes[:, 3]) - 0.5 * (white**2).sum(axis=1) - volumes
+    return np.asarray(scores, dtype=np.float64)
 
 
 def means(sightings: Sightings, shapes: Array, points: Array) -> Array:

@@ -8,7 +8,7 @@ from math import inf
 
 from bench.surfaces import Limits, SurfaceDescription
 from penstock.models import burst
-from penstock.models.model import Fit
+from penstock.models.model import Fit, is_newly_changed
 from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadModel, S3UploadSetting
 from penstock.optimizer.deliberation import Conclusion, Question, deliberate
 from penstock.optimizer.recommendation import recommend
@@ -35,7 +35,7 @@ class PenstockTuner:
         self._prior: Fit | None = None
         self._conclusion: Conclusion[S3UploadSetting] | None = None
         self._standing: Recommendation[S3UploadSetting] | None = None
-        self._drift_count = 0
+        self._changes_known_until: datetime | None = None
         self._seed = 0
 
     def warm(
@@ -58,8 +58,9 @@ class PenstockTuner:
 
     def tell(self, observation: Observation[S3UploadSetting]) -> None:
         """One more observation of the history."""
+        if self.has_drifted():
+            self._changes_known_until = self._concluded().fit.newest_observation_at
         self._history.append(observation)
-        self._drift_count = self._concluded().fit.drift_count if self._conclusion else 0
         self._conclusion = None
 
     def recommend(self) -> S3UploadSetting:
@@ -83,7 +84,8 @@ class PenstockTuner:
 
     def has_drifted(self) -> bool:
         """Whether the last observation raised the alarm."""
-        return self._concluded().fit.drift_count > self._drift_count
+        fit = self._conclusion.fit if self._conclusion else None
+        return fit is not None and is_newly_changed(fit, self._changes_known_until)
 
     def _concluded(self) -> Conclusion[S3UploadSetting]:
         if self._conclusion is None:

@@ -25,7 +25,7 @@ from penstock.daemon.database import DiskTrouble
 from penstock.daemon.services import Plan, Service
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.thinker import Thinker, ThinkerError
-from penstock.models.model import Fit
+from penstock.models.model import Fit, is_newly_changed
 from penstock.optimizer.deliberation import Conclusion, Question
 from penstock.optimizer.evidence import is_same_size
 from penstock.probes.probe import Probe
@@ -121,7 +121,7 @@ class Conductor:
         self._reported: set[Place] = set()
         self._reports_due_seconds = 0.0  # on the monotonic clock
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
-        self._drift_counts: dict[Place, int] = {}
+        self._changes_known_until: dict[Place, datetime | None] = {}
         self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
         self._tidy_at = self._resumed_at = self._seen_at = clock.now()
@@ -432,14 +432,17 @@ class Conductor:
 
     def _note_measured(self, context: Context, fit: Fit) -> None:
         """After a change of the place, every context of it is learned anew."""
-        has_changed = self._drift_counts.get(fit.place, fit.drift_count) != fit.drift_count
-        self._drift_counts[fit.place] = fit.drift_count
-        for known, standing in self._standings.items():
-            if known.place == fit.place:
+        known = self._changes_known_until
+        is_new = is_newly_changed(fit, known.get(fit.place))
+        has_changed = is_new and fit.place in known  # not what was known before the daemon started
+        if is_new or fit.place not in known:
+            known[fit.place] = fit.newest_observation_at if fit.changed_at else None
+        for other, standing in self._standings.items():
+            if other.place == fit.place:
                 count = 0 if has_changed else standing.observation_count
-                self._standings[known] = dataclasses.replace(
+                self._standings[other] = dataclasses.replace(
                     standing,
-                    observation_count=count + (known == context),
+                    observation_count=count + (other == context),
                     is_steady=not has_changed and fit.residual_fraction_p50 < STEADY_RESIDUAL_FRACTION,
                 )
 

@@ -36,7 +36,19 @@ class Fit:
         False  # the physics does not describe this place: what was measured nearby is trusted
     )
     drift_count: int = 0  # how often the place changed and the fit started again
+    changed_at: datetime | None = (
+        None  # when the first measurement after the newest of these changes was made
+    )
     state: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_newly_changed(fit: Fit, known_until: datetime | None) -> bool:
+    """Whether the place changed after what was known when the last change was noticed.
+
+    The same change is found again by every fit while its measurements are remembered, and not always at the same of
+    them; it is over when it was first noticed.
+    """
+    return fit.changed_at is not None and (known_until is None or fit.changed_at > known_until)
 
 
 STATE_VERSION = (

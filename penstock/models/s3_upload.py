@@ -148,9 +148,7 @@ class S3UploadModel:
         """One wave of parts at the expected rate, with some room for a slow one."""
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], Demand())
-        rate = float(
-            np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))[0]).mean()
-        )
+        rate = float(np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))).mean())
         size = max(context.payload_size_bytes, 1)
         part = min(setting.part_size_bytes, size)
         thread_count = min(setting.thread_count, ceil(size / part)) if part < size else setting.thread_count
@@ -183,6 +181,7 @@ class S3UploadModel:
             residual_fraction_p50=learned.residual_fraction_p50,
             is_off_model=learned.shapes is not None,
             drift_count=learned.drift_count,
+            changed_at=learned.changed_at,
             state=learned.posterior(_credits(place, ordered)).to_state() | {"cusum": learned.cusum_level},
         )
 
@@ -331,6 +330,7 @@ def _single(transfers: Transfers) -> Transfers:
     one = transfers.is_steady
     return replace(
         transfers,
+        n=np.where(one, 1.0, transfers.n),
         full=np.where(one, 0.0, transfers.full),
         rest=np.where(one, 1.0, transfers.rest),
         is_steady=np.zeros_like(one),

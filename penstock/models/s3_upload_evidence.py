@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from math import ceil, log
 from typing import TypeAlias
@@ -65,6 +66,15 @@ class Evidence:
     def is_throughput(self) -> NDArray[np.bool_]:
         """Which rows are throughput, of whole transfers or of their steady part."""
         return np.asarray(self.column("kind") <= _STEADY, dtype=np.bool_)
+
+    def is_host_limit(self) -> NDArray[np.bool_]:
+        """Which rows tell a limit of the host by itself: its processor, its network allowance."""
+        return np.isin(self.column("kind"), (_CPU, _CEILING))
+
+    @property
+    def begins_at(self) -> datetime:
+        """When the oldest of the measurements was made."""
+        return datetime.fromtimestamp(3600.0 * float(self.column("hours").min()), UTC)
 
     def is_throttled(self) -> NDArray[np.bool_]:
         """Which rows are the rate of requests that were admitted while others were refused."""

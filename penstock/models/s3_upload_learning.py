@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,7 @@ class Learned:
     residual_fraction_p50: float
     shapes: Array | None
     drift_count: int
+    changed_at: datetime | None
     cusum_level: float
 
     def posterior(self, credit_bytes: float | None) -> Posterior:
@@ -184,11 +186,11 @@ class Learned:
 def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) -> Learned:
     """The posterior since the last change, and how far to believe it."""
     prior = _choose_prior(place, evidence, neighbour)
-    drift_count = 0
+    drift_count, changed_at = 0, None
     while (changed := _find_change(evidence, prior)).observation is not None:
         before, evidence = _split(evidence, changed.observation)
         prior = _loosen(_posterior_gaussian(before, prior))
-        drift_count += 1
+        drift_count, changed_at = drift_count + 1, evidence.begins_at
     problem = evidence.problem(prior)
     peak = maximise(problem, _starts(evidence, prior))
     problem = replace(problem, misfit=learn_misfit(problem, peak))
@@ -201,21 +203,25 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
         residual_fraction_p50=_residual_fraction(problem, peak),
         shapes=_shapes_without_law(evidence, problem, peak, seed),
         drift_count=drift_count,
+        changed_at=changed_at,
         cusum_level=changed.level,
     )
 
 
-_OFF_MODEL_COUNT_MIN = 6
+_OFF_MODEL_COUNT_MIN = 8
 _OFF_MODEL_EVIDENCE = 1.0  # of the logarithm: how much better no law at all must explain what was measured
 
 
 def _shapes_without_law(evidence: Evidence, problem: Problem, peak: Peak, seed: int) -> Array | None:
-    """What is known without the law, where that explains the measurements better than the law does."""
+    """What is known without the law, where that explains the measurements better than the law does.
+
+    Where requests were refused the law is kept: nothing else knows what that means for the settings beyond.
+    """
     sightings = evidence.sightings(peak.weights)
-    if len(sightings.log_values) < _OFF_MODEL_COUNT_MIN:
+    if len(sightings.log_values) < _OFF_MODEL_COUNT_MIN or evidence.is_throttled().any():
         return None
     lawless, shapes = shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
-    lawful = law_log_evidence(problem, peak, evidence.is_sight(), evidence.is_throttled())
+    lawful = law_log_evidence(problem, peak, evidence.is_sight(), evidence.is_host_limit())
     return shapes if lawless > lawful + _OFF_MODEL_EVIDENCE else None
 
 

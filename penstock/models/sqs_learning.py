@@ -113,14 +113,14 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
     )
     centre, width = _prior(prior)
     learned = _learn_all(place, usable, prior, centre, width)
-    drift_count = 0
+    drift_count, changed_at = 0, None
     own = [o for o in usable if o.origin is Origin.PROBE] or usable
     change = drift.run(_surprises(learned, own))
     if change.is_alarm and _SINCE_CHANGE_MIN <= change.run < len(own):
         widened = np.sqrt(np.diag(learned.covariance) + (_CHANGE_WIDTH * width) ** 2)
         since = [o for o in usable if o.started_at >= own[-change.run].started_at]
         learned = _learn_all(place, since, prior, learned.mode, np.minimum(widened, width))
-        drift_count = 1
+        drift_count, changed_at = 1, own[-change.run].started_at
     draws = np.random.default_rng(seed).multivariate_normal(
         learned.mode, learned.covariance, size=_DRAW_COUNT, method="eigh"
     )
@@ -132,6 +132,7 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
         residual_fraction_p50=learned.residual_fraction_p50,
         is_off_model=len(usable) >= 6 and learned.residual_fraction_p50 > 0.3,
         drift_count=drift_count,
+        changed_at=changed_at,
         state=_state(learned, draws),
     )
 

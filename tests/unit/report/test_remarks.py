@@ -73,7 +73,7 @@ def test_a_model_that_does_not_describe_the_place_and_a_change_are_told() -> Non
     """The reader may trust the curve as far as the fit trusts itself."""
     fit = dataclasses.replace(a_real_fit(), is_off_model=True, drift_count=2, residual_fraction_p50=0.31)
     report = a_report(fits=[fit])
-    assert "31 % over 6 observations" in reason(report, "off-model")
+    assert "The median of 6 measurements is off by 31 %" in reason(report, "off-model")
     assert reason(report, "place-changed").startswith("2 times")
 
 

@@ -117,9 +117,10 @@ def a_state(path: Path, task: Task, *, restart: bool = False) -> Iterator[StateF
 
 
 def tuned(task: Task, client: Client, path: Path) -> Tuning:
-    """Tune a client from the state in a file."""
+    """Tune a client from the state in a file; a second sitting begins where the first one ended."""
     with a_state(path, task) as state:
-        return tune(task, state, client, SteadyClock(), starting=lambda *_: None, ended=lambda _: None)
+        clock = SteadyClock(FIRST_AT + timedelta(minutes=len(state.trials)))
+        return tune(task, state, client, clock, starting=lambda *_: None, ended=lambda _: None)
 
 
 def a_trial(client: Client, setting: S3UploadSetting, index: int, failure: Failure | None = None) -> Trial:

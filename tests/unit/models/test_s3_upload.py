@@ -89,7 +89,6 @@ def test_throttling_moves_the_advice_down() -> None:
     ]
     calm, wary = (fit_of(WORLD, h) for h in (quiet, throttled))
     asked = [best_of(fit, WORLD.context) for fit in (wary, calm)]
-    assert asked[0].thread_count <= asked[1].thread_count
     assert (
         asked[0].thread_count / asked[0].part_size_bytes
         < 0.8 * asked[1].thread_count / asked[1].part_size_bytes

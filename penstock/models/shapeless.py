@@ -2,7 +2,8 @@
 
 A Gaussian process over the knobs alone, in octaves, with the size of the payload as one more coordinate:
 
-    y_i = level + g(x_i) + e_i,    level ~ N(median of y, 2^2),    g ~ GP(0, amplitude^2 Matern-5/2 by coordinate)
+    y_i = level + g(x_i) + e_i,    level ~ N(median of y, 2^2)
+    g ~ GP(0, amplitude^2 M(knobs) (1 + M(size)) / 2),    M the correlation of Matern-5/2
 
 averaged over its amplitude, its lengths and its noise, each in proportion to how well it explains the measurements.
 How well all of them explain the measurements together is what a law has to beat before it is believed.
@@ -25,6 +26,7 @@ _AMPLITUDES = (0.3, 0.6, 1.2)
 _THREAD_OCTAVES = (0.7, 1.5, 3.0)
 _PART_OCTAVES = (1.0, 2.5, 6.0)
 _SIZE_OCTAVES = 2.0
+_TRUE_OF_ANY_SIZE = 0.5
 _SHAPES = [
     np.array([(*shape, sigma) for sigma in SIGMAS])
     for shape in product(_AMPLITUDES, _THREAD_OCTAVES, _PART_OCTAVES)
@@ -61,8 +63,12 @@ class Sightings:
 
 
 def _alike(left: Array, right: Array, shape: Array) -> Array:
-    lengths = (float(shape[1]), float(shape[2]), _SIZE_OCTAVES)
-    return np.asarray(_LEVEL_SPREAD**2 + shape[0] ** 2 * matern(left, right, lengths), dtype=np.float64)
+    """What payloads of one size show of the knobs is half true of those of any other."""
+    knobs = matern(left[:, :2], right[:, :2], (float(shape[1]), float(shape[2])))
+    sizes = _TRUE_OF_ANY_SIZE + (1.0 - _TRUE_OF_ANY_SIZE) * matern(
+        left[:, 2:], right[:, 2:], (_SIZE_OCTAVES,)
+    )
+    return np.asarray(_LEVEL_SPREAD**2 + shape[0] ** 2 * knobs * sizes, dtype=np.float64)
 
 
 def learn(sightings: Sightings, *, count: int, seed: int) -> tuple[float, Array]:

@@ -41,6 +41,15 @@ def test_the_hump_is_found_between_what_was_measured() -> None:
     assert 4 <= best <= 9
 
 
+@pytest.mark.parametrize("size", [2.0 * GiB, 8.0 * GiB, 2.0 * GiB / 4096])
+def test_the_hump_is_that_of_every_size(size: float) -> None:
+    """Nothing was measured of the other sizes: the best guess is that their shape is alike."""
+    seen = sightings()
+    _, shapes = shapeless.learn(seen, count=24, seed=0)
+    expected = [float(shapeless.means(seen, shapes, at(n, size=size)).mean()) for n in (1, 6, 64)]
+    assert expected[1] > max(expected[0], expected[2]) + 0.5
+
+
 @pytest.mark.parametrize("far", [at(1024), at(6, size=2.0 * GiB / 4096)])
 def test_what_is_far_is_unknown(far: np.ndarray) -> None:
     """More threads than were tried, or objects of another size: little is known, and the variance says so."""

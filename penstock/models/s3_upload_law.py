@@ -99,7 +99,7 @@ _TYPICAL: dict[str, tuple[float, float]] = {
     "connection_bytes_per_second": (20e6, 1.2),
     "host_bytes_per_second": (500e6, 1.8),
     "burst_factor": (1.0, 0.01),
-    "prefix_requests_per_second": (3500.0, 0.5),
+    "prefix_requests_per_second": (3500.0, 0.9),
     "cpu_seconds_per_request": (2e-4, 2.0),
     "cpu_seconds_per_byte": (1 / 3e9, 1.0),
     "knee_sharpness": (6.0, 1.0),

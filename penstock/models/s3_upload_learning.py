@@ -145,7 +145,7 @@ class Posterior:
 
 
 def _points(transfers: Transfers) -> Array:
-    return np.stack([np.log2(transfers.n), np.log2(transfers.s), np.log2(transfers.size)], axis=1)
+    return np.column_stack([_coordinates(transfers), np.log2(transfers.size)])
 
 
 def _coordinates(transfers: Transfers) -> Array:
@@ -329,9 +329,7 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
     Own measurements, where there are any: another client that comes and goes is no change of the place.
     """
     observation = evidence.column("observation")
-    is_throughput = evidence.is_throughput()
-    is_own = is_throughput & (evidence.column("client") < 0)
-    throughput_rows = np.flatnonzero(is_own if is_own.any() else is_throughput)
+    throughput_rows = np.flatnonzero(evidence.is_sight())
     if len(throughput_rows) <= _WATCH_AFTER:
         return _Change(None, 0.0)
     state, peak, law_seen = drift.Cusum(), None, 0

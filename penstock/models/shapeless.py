@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.models.regression import SIGMAS, matern, sigma_log_prior
-
-Array = NDArray[np.float64]
+from penstock.models.regression import SIGMAS, Array, matern, sigma_log_prior
 
 _LEVEL_SPREAD = 2.0  # of the logarithm
 _AMPLITUDES = (0.3, 0.6, 1.2)

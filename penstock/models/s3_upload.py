@@ -186,13 +186,16 @@ class S3UploadModel:
         )
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3UploadSetting]:
-        """A grid of ratios, with part sizes that divide the object evenly and waves that come out full."""
+        """A grid of ratios; also part sizes that divide the object evenly, full waves, all that the memory holds."""
         del fit
         size = max(context.payload_size_bytes, 1)
         threads = self._thread_ladder(demand)
         sizes = self._part_ladder(context)
         pairs = {(n, s) for n in threads for s in sizes}
         pairs |= {(n, ceil(size / (n * m))) for n in threads for m in range(1, _WAVE_COUNT_MAX + 1)}
+        if demand.memory_bytes_max is not None:
+            held = {(demand.memory_bytes_max // min(s, size), s) for s in sizes}
+            pairs |= {(n, s) for n, s in held if 1 <= n <= threads[-1]}
         low, high = max(sizes[0], self.part_size_bytes_min), max(sizes[-1], self.part_size_bytes_min)
         settings = {
             self.legal(context, S3UploadSetting(thread_count=_useful(n, s, size, demand), part_size_bytes=s))

@@ -231,7 +231,7 @@ def _is_lawless(evidence: Evidence, prior: Gaussian) -> bool:
     return _shapes_without_law(evidence, problem, maximise(problem, _starts(evidence, prior)), 0) is not None
 
 
-_SIGMA_COMPARED = 0.12  # noise, when explanations are compared
+_SIGMA_COMPARED = 0.12  # noise, when explanations are compared; more where more was seen
 _NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the measurements speak against it
 
 
@@ -243,7 +243,9 @@ def _choose_prior(place: Place, evidence: Evidence, neighbour: Fit | None) -> Ga
     inherited = _inherit(neighbour, place, table)
     if not evidence.rows:
         return inherited
-    near, far = _score(evidence, inherited), _score(evidence, table)
+    near, far = (
+        _score(evidence, belief, _starts(evidence, belief), _SIGMA_COMPARED) for belief in (inherited, table)
+    )
     return inherited if near + _NEIGHBOUR_FAVOUR >= far else table
 
 
@@ -320,6 +322,7 @@ _WATCH_AFTER = 5  # observations
 _REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
 _REFIT_EVERY = 6
 _SEEN_COUNT = 24  # observations: enough to expect the next
+_LOOK_AGAIN = 2.0  # of the sums: how much more they must say after a second look that was not convinced
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
 
@@ -332,8 +335,8 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
     throughput_rows = np.flatnonzero(evidence.is_sight())
     if len(throughput_rows) <= _WATCH_AFTER:
         return _Change(None, 0.0)
-    state, peak, law_seen = drift.Cusum(), None, 0
-    surprises: list[float] = []
+    state, peak, law_seen, looked = drift.Cusum(), None, 0, 0.0
+    expected, surprises = np.zeros(0), list[float]()
     for count in range(_WATCH_AFTER, len(throughput_rows)):
         row = int(throughput_rows[count])
         if peak is None or count < _REFIT_ALWAYS or count - law_seen >= _REFIT_EVERY:
@@ -342,34 +345,43 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
             start = peak or maximise(seen.problem(prior), _starts(seen, prior))
             peak = refine(seen.problem(prior), start, iterations=2)
             law_seen = count
-        surprises.append(_surprise(Evidence(rows=evidence.rows[row : row + 1]), peak))
+            next_rows = throughput_rows[count : count + _REFIT_EVERY]
+            expected = _surprises(Evidence(rows=tuple(evidence.rows[i] for i in next_rows)), peak)
+        surprises.append(float(expected[count - law_seen]))
         state = state.after(surprises[-1])
-        if state.is_alarm:
+        looked = looked if state.is_alarm else 0.0
+        if state.is_alarm and state.level >= looked + _LOOK_AGAIN:
+            looked = state.level
             changed = drift.changed_count(surprises[-state.run :])
             first = int(observation[int(throughput_rows[count - changed + 1])])
-            support = _support_of_change(_upto(evidence, observation[row]), first, prior)
+            support = _support_of_change(_upto(evidence, observation[row]), first, prior, peak)
             if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, first)[0], prior):
                 return _Change(first, state.level)
             state = drift.Cusum() if support < 0 else state
     return _Change(None, state.level)
 
 
-_CHANGE_EVIDENCE = 9.0  # logarithm: eight thousand to one, for it is looked for at many places
+_CHANGE_EVIDENCE = 6.5  # logarithm: six hundred to one, for it is looked for at many places
 _SPREAD_COMPARED = Misfit(
     amplitude=0.1, length_octaves=(2.0, 4.0)
 )  # of the law, when explanations are compared
 
 
-def _support_of_change(evidence: Evidence, first: int, prior: Gaussian) -> float:
-    """How much better two places, one after the other, explain the measurements than one: the alarm's second look."""
+def _support_of_change(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> float:
+    """How much better two places, one after the other, explain the measurements than one: the alarm's second look.
+
+    The search begins where the law was followed to; only what came after is looked for anew.
+    """
     before, after = _split(evidence, first)
-    loosened = _loosen(_posterior_gaussian(before, prior))
-    return _score(before, prior) + _score(after, loosened) - _score(evidence, prior)
+    sigma, start = max(_SIGMA_COMPARED, peak.sigma), peak.theta[None]
+    known = refine(before.problem(prior), peak)
+    loosened = _loosen(Gaussian(mean=known.theta, covariance=known.covariance))
+    apart = _score(before, prior, start, sigma) + _score(after, loosened, _starts(after, loosened), sigma)
+    return apart - _score(evidence, prior, np.stack([peak.theta, known.theta]), sigma)
 
 
-def _score(evidence: Evidence, belief: Gaussian) -> float:
-    problem = evidence.problem(belief, _SPREAD_COMPARED)
-    return log_evidence(problem, _starts(evidence, belief), sigma=_SIGMA_COMPARED)
+def _score(evidence: Evidence, belief: Gaussian, starts: Array, sigma: float) -> float:
+    return log_evidence(evidence.problem(belief, _SPREAD_COMPARED), starts, sigma=sigma)
 
 
 def _upto(evidence: Evidence, observation: float) -> Evidence:
@@ -377,15 +389,18 @@ def _upto(evidence: Evidence, observation: float) -> Evidence:
     return Evidence(rows=tuple(row for row in evidence.rows if row[index] <= observation))
 
 
-def _surprise(one: Evidence, peak: Peak) -> float:
-    law, data = one.law(), one.measurements()
-    moved = np.concatenate([peak.theta[None], peak.theta + 1e-4 * np.eye(len(PARAMETERS))])
-    values = law(moved)[:, 0]
-    slope = (values[1:] - values[0]) / 1e-4
-    variance = (
-        data.spread(np.array([peak.sigma]))[0, 0] ** 2 + slope @ peak.covariance @ slope + _MODEL_SPREAD**2
-    )
-    return float((data.log_values[0] - values[0]) / np.sqrt(variance))
+def _surprises(evidence: Evidence, peak: Peak) -> Array:
+    """How far each measurement fell from what was expected of it, in standard deviations."""
+    law, data = evidence.law(), evidence.measurements()
+    moved = np.concatenate([peak.theta[None], peak.theta + _DIFFERENCE * np.eye(len(PARAMETERS))])
+    values = law(moved)
+    slopes = (values[1:] - values[0]) / _DIFFERENCE
+    known = np.einsum("pm,pq,qm->m", slopes, peak.covariance, slopes)
+    variance = data.spread(np.array([peak.sigma]))[0] ** 2 + known + _MODEL_SPREAD**2
+    return np.asarray((data.log_values - values[0]) / np.sqrt(variance), dtype=np.float64)
+
+
+_DIFFERENCE = 1e-4
 
 
 def _split(evidence: Evidence, first: int) -> tuple[Evidence, Evidence]:

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 THROUGHPUT_WITHIN = 0.02  # of the best: what fewer connections may cost
 _SHORTFALL_PRICE = (
-    5.0  # of the logarithm of connections: what all of the best is worth, when not all is known
+    10.0  # of the logarithm of connections: what all of the best is worth, when not all is known
 )
 LATENCY_WITHIN = 0.02
 FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach

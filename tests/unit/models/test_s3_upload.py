@@ -282,6 +282,8 @@ def test_memory_is_a_hard_limit() -> None:
     settings = MODEL.candidates(fit, WORLD.context, Demand(memory_bytes_max=256 * MiB, thread_count_max=40))
     assert settings
     assert all(s.thread_count * s.part_size_bytes <= 256 * MiB and s.thread_count <= 40 for s in settings)
+    odd = MODEL.candidates(fit, WORLD.context, Demand(memory_bytes_max=31 * 8 * MiB))
+    assert max(s.thread_count for s in odd if s.part_size_bytes == 8 * MiB) == 31, "all that it holds"
 
 
 def test_default_is_what_boto3_does() -> None:

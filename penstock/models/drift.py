@@ -8,6 +8,7 @@ from dataclasses import dataclass
 ALLOWANCE = 0.5  # in standard deviations: what is forgiven each time
 ALARM = 5.0  # about one false alarm in 200 measurements
 _CLIP = 3.0  # a single dip must not raise the alarm by itself
+_CLIP_CERTAIN = 6.0  # what is known to be no dip may
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,10 @@ class Cusum:
     low_run: int = 0
     high_run: int = 0
 
-    def after(self, surprise: float) -> Cusum:
-        """The sums after one more standardised residual."""
-        clipped = max(-_CLIP, min(_CLIP, surprise))
+    def after(self, surprise: float, *, is_certain: bool = False) -> Cusum:
+        """The sums after one more standardised residual; `is_certain` when it was no dip."""
+        clip = _CLIP_CERTAIN if is_certain else _CLIP
+        clipped = max(-clip, min(clip, surprise))
         low = max(0.0, self.low - clipped - ALLOWANCE)
         high = max(0.0, self.high + clipped - ALLOWANCE)
         return Cusum(low, high, self.low_run + 1 if low > 0 else 0, self.high_run + 1 if high > 0 else 0)

@@ -331,7 +331,7 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
 
     Own measurements, where there are any: another client that comes and goes is no change of the place.
     """
-    observation = evidence.column("observation")
+    observation, is_trusted = evidence.column("observation"), evidence.column("is_trusted") > 0
     throughput_rows = np.flatnonzero(evidence.is_sight())
     if len(throughput_rows) <= _WATCH_AFTER:
         return _Change(None, 0.0)
@@ -348,7 +348,8 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
             next_rows = throughput_rows[count : count + _REFIT_EVERY]
             expected = _surprises(Evidence(rows=tuple(evidence.rows[i] for i in next_rows)), peak)
         surprises.append(float(expected[count - law_seen]))
-        state = state.after(surprises[-1])
+        is_news = is_trusted[row] and not is_trusted[:row].any()  # the first refusals: no dip
+        state = state.after(surprises[-1], is_certain=bool(is_news))
         looked = looked if state.is_alarm else 0.0
         if state.is_alarm and state.level >= looked + _LOOK_AGAIN:
             looked = state.level
@@ -361,7 +362,7 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
     return _Change(None, state.level)
 
 
-_CHANGE_EVIDENCE = 6.5  # logarithm: six hundred to one, for it is looked for at many places
+_CHANGE_EVIDENCE = 7.5  # logarithm: two thousand to one, for it is looked for at many places
 _SPREAD_COMPARED = Misfit(
     amplitude=0.1, length_octaves=(2.0, 4.0)
 )  # of the law, when explanations are compared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.models.drift import changed_count, run
+from penstock.models.drift import Cusum, changed_count, run
 
 
 def test_lasting_shift_raises_the_alarm_in_a_few() -> None:
@@ -23,6 +23,11 @@ def test_single_dip_is_no_alarm() -> None:
     """However deep, one measurement alone is forgiven, and forgotten after a few good ones."""
     assert not run([-50.0]).is_alarm
     assert run([-50.0, 0.5, 0.5, 0.5]).level == 0.0
+
+
+def test_what_was_certainly_no_dip_raises_it_at_once() -> None:
+    """A measurement that cannot be explained away needs no second one."""
+    assert Cusum().after(-50.0, is_certain=True).is_alarm
 
 
 def test_ordinary_noise_is_quiet() -> None:

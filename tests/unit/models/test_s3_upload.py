@@ -148,6 +148,15 @@ def test_change_is_noticed_and_what_came_before_forgotten() -> None:
     assert found.expected == pytest.approx(after.truth(a_setting(64)), rel=0.15)
 
 
+def test_the_first_refusals_of_a_place_are_a_change_at_once() -> None:
+    """Nobody was refused before: one probe that was tells that the limit is new, and the advice leaves it."""
+    before = history(WORLD, 16)
+    refused = WORLD.observe(a_setting(64), 16, factor=0.1, throttled_count=100)
+    assert fit_of(WORLD, [*before, refused]).drift_count == 1
+    dipped = WORLD.observe(a_setting(64), 16, factor=0.1)
+    assert fit_of(WORLD, [*before, dipped]).drift_count == 0
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_no_change_is_invented(seed: int) -> None:
     """Ordinary noise with a dip now and then is not drift."""

@@ -310,11 +310,15 @@ def _marginal(residual: Array, explained: Array, noises: Array) -> Array:
 
 def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
     """Probability that each measurement is no dip."""
-    scale = data.spread(sigma)
+    weights = no_dip(residual, data.spread(sigma))
+    return np.where(data.is_trusted, 1.0, weights)
+
+
+def no_dip(residual: Array, scale: Array) -> Array:
+    """Probability that a measurement so far from what was expected, with this standard deviation, is no dip."""
     core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
-    stray = _stray_density(residual)
-    weights = core / (core + stray + 1e-300)
-    return np.where(data.is_trusted, 1.0, np.maximum(weights, 1e-3))
+    weights = core / (core + _stray_density(residual) + 1e-300)
+    return np.asarray(np.maximum(weights, 1e-3), dtype=np.float64)
 
 
 def _stray_density(residual: Array) -> Array:

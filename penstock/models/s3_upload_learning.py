@@ -166,6 +166,7 @@ class Learned:
     peak: Peak
     misfit: Misfit
     residual_fraction_p50: float
+    weights: Array
     shapes: Array | None
     drift_count: int
     changed_at: datetime | None
@@ -177,7 +178,7 @@ class Learned:
             sigma=self.peak.sigma,
             misfit=self.misfit,
             evidence=self.evidence,
-            weights=self.peak.weights,
+            weights=self.weights,
             shapes=self.shapes,
             credit_bytes=credit_bytes,
         )
@@ -195,13 +196,16 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
     peak = maximise(problem, _starts(evidence, prior))
     problem = replace(problem, misfit=learn_misfit(problem, peak))
     peak = refine(problem, peak)
+    is_lawless = _is_explained_without_law(evidence, problem, peak)
+    weights, shapes = _without_law(evidence, peak.weights, seed) if is_lawless else (peak.weights, None)
     return Learned(
         draws=sample(problem, peak, count=_DRAW_COUNT, seed=seed),
         evidence=evidence,
         peak=peak,
         misfit=problem.misfit,
         residual_fraction_p50=_residual_fraction(problem, peak),
-        shapes=_shapes_without_law(evidence, problem, peak, seed),
+        weights=weights,
+        shapes=shapes,
         drift_count=drift_count,
         changed_at=changed_at,
         cusum_level=changed.level,
@@ -212,23 +216,31 @@ _OFF_MODEL_COUNT_MIN = 8
 _OFF_MODEL_EVIDENCE = 1.0  # of the logarithm: how much better no law at all must explain what was measured
 
 
-def _shapes_without_law(evidence: Evidence, problem: Problem, peak: Peak, seed: int) -> Array | None:
-    """What is known without the law, where that explains the measurements better than the law does.
+def _is_explained_without_law(evidence: Evidence, problem: Problem, peak: Peak) -> bool:
+    """Whether no law explains the measurements better than the law does.
 
     Where requests were refused the law is kept: nothing else knows what that means for the settings beyond.
     """
     sightings = evidence.sightings(peak.weights)
     if len(sightings.log_values) < _OFF_MODEL_COUNT_MIN or evidence.is_throttled().any():
-        return None
-    lawless, shapes = shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
+        return False
+    lawless = shapeless.log_evidence(sightings)
     lawful = law_log_evidence(problem, peak, evidence.is_sight(), evidence.is_host_limit())
-    return shapes if lawless > lawful + _OFF_MODEL_EVIDENCE else None
+    return lawless > lawful + _OFF_MODEL_EVIDENCE
+
+
+def _without_law(evidence: Evidence, weights: Array, seed: int) -> tuple[Array, Array]:
+    """The probability that each row was no dip, and draws of shapes, both without asking the law."""
+    is_sight, sightings = evidence.is_sight(), shapeless.weighed(evidence.sightings(weights))
+    weights = weights.copy()
+    weights[is_sight] = sightings.weights
+    return weights, shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
 
 
 def _is_lawless(evidence: Evidence, prior: Gaussian) -> bool:
     """Whether the law explains these measurements worse than no law does."""
     problem = evidence.problem(prior)
-    return _shapes_without_law(evidence, problem, maximise(problem, _starts(evidence, prior)), 0) is not None
+    return _is_explained_without_law(evidence, problem, maximise(problem, _starts(evidence, prior)))
 
 
 _SIGMA_COMPARED = 0.12  # noise, when explanations are compared; more where more was seen

@@ -11,12 +11,12 @@ How well all of them explain the measurements together is what a law has to beat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
-from penstock.models.regression import SIGMAS, Array, matern, sigma_log_prior
+from penstock.models.regression import SIGMAS, Array, matern, no_dip, sigma_log_prior
 
 _LEVEL_SPREAD = 2.0  # of the logarithm
 _AMPLITUDES = (0.3, 0.6, 1.2)
@@ -28,6 +28,7 @@ _SHAPES = [
     np.array([(*shape, sigma) for sigma in SIGMAS])
     for shape in product(_AMPLITUDES, _THREAD_OCTAVES, _PART_OCTAVES)
 ]
+_EVERY = np.concatenate(_SHAPES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +69,33 @@ def _alike(left: Array, right: Array, shape: Array) -> Array:
     return np.asarray(_LEVEL_SPREAD**2 + shape[0] ** 2 * knobs * sizes, dtype=np.float64)
 
 
-def learn(sightings: Sightings, *, count: int, seed: int) -> tuple[float, Array]:
-    """Logarithm of how likely the measurements are without any law, and `count` shapes drawn by how likely they are."""
-    away = sightings.log_values - sightings.level
-    scores = np.concatenate([_log_likelihoods(sightings, away, shapes) for shapes in _SHAPES])
+def log_evidence(sightings: Sightings) -> float:
+    """Logarithm of how likely the measurements are without any law."""
+    return float(np.logaddexp.reduce(_scores(sightings)) - np.log(len(_SHAPES)))
+
+
+def learn(sightings: Sightings, *, count: int, seed: int) -> Array:
+    """`count` shapes, drawn by how likely they make the measurements: (count, 4)."""
+    scores = _scores(sightings)
     chances = np.exp(scores - scores.max())
-    total = float(np.log(chances.sum()) + scores.max() - np.log(len(_SHAPES)))
-    every = np.concatenate(_SHAPES)
-    drawn = np.random.default_rng(seed).choice(len(every), size=count, p=chances / chances.sum())
-    return total, np.asarray(every[np.sort(drawn)], dtype=np.float64)
+    drawn = np.random.default_rng(seed).choice(len(_EVERY), size=count, p=chances / chances.sum())
+    return np.asarray(_EVERY[np.sort(drawn)], dtype=np.float64)
+
+
+def weighed(sightings: Sightings) -> Sightings:
+    """The same with the probability that each measurement was no dip, as those around it tell: no law is asked."""
+    alike = replace(sightings, weights=np.ones(len(sightings.log_values)))
+    likeliest = _EVERY[int(np.argmax(_scores(alike)))]
+    precision = np.linalg.inv(alike.covariance(likeliest))
+    variance = 1.0 / np.diag(precision)  # of each, expected from the others
+    residual = variance * (precision @ (alike.log_values - alike.level))
+    return replace(alike, weights=no_dip(residual, np.sqrt(variance)))
+
+
+def _scores(sightings: Sightings) -> Array:
+    """Logarithm of the likelihood of each shape, in the order of `_EVERY`."""
+    away = sightings.log_values - sightings.level
+    return np.concatenate([_log_likelihoods(sightings, away, shapes) for shapes in _SHAPES])
 
 
 def _log_likelihoods(sightings: Sightings, away: Array, shapes: Array) -> Array:

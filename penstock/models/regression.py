@@ -164,7 +164,7 @@ def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
 
 def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Peak:
     """The peak at parameters that were found, with the covariance of its neighbourhood."""
-    jacobian = _jacobian(problem.law, theta[None])[0]
+    jacobian = derivatives(problem.law, theta[None])[0]
     noise = noise_covariance(problem.data, problem.misfit, sigma, weights)
     information = jacobian.T @ np.linalg.solve(noise, jacobian) + np.linalg.inv(problem.prior.covariance)
     covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
@@ -284,7 +284,7 @@ def _part(problem: Problem, peak: Peak, is_chosen: NDArray[np.bool_]) -> tuple[P
 def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
     """Logarithm of the marginal likelihood of each shape, with the noise integrated out and the law linearised."""
     law, data = problem.law, problem.data
-    jacobian = _jacobian(law, peak.theta[None])[0]
+    jacobian = derivatives(law, peak.theta[None])[0]
     explained = jacobian @ problem.prior.covariance @ jacobian.T
     away = jacobian @ (peak.theta - problem.prior.mean)
     residual = data.log_values - law(peak.theta[None])[0] + away
@@ -316,9 +316,15 @@ def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
 
 def no_dip(residual: Array, scale: Array) -> Array:
     """Probability that a measurement so far from what was expected, with this standard deviation, is no dip."""
-    core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
+    core = _core_density(residual, scale)
     weights = core / (core + _stray_density(residual) + 1e-300)
     return np.asarray(np.maximum(weights, 1e-3), dtype=np.float64)
+
+
+def _core_density(residual: Array, scale: Array) -> Array:
+    """Of a measurement that is neither a dip nor a rise."""
+    core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
+    return np.asarray(core, dtype=np.float64)
 
 
 def _stray_density(residual: Array) -> Array:
@@ -353,7 +359,7 @@ def _log_evidence(problem: Problem, theta: Array, sigma: float) -> float:
     data, prior = problem.data, problem.prior
     residual = data.log_values - problem.law(theta[None])[0]
     scale = data.spread(np.array([sigma]))[0]
-    core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
+    core = _core_density(residual, scale)
     likelihood = np.log(core + np.where(data.is_trusted, 0.0, _stray_density(residual)) + 1e-300).sum()
     away = theta - prior.mean
     peak = _peak_at(problem, theta, sigma, _weights(residual[None], np.array([sigma]), data)[0])
@@ -395,7 +401,7 @@ def _levenberg(goal: _Goal, theta: Array, *, iterations: int) -> Array:
     damping = np.full(len(theta), 1e-2)
     current, residual = goal.cost(theta)
     for _ in range(iterations):
-        jacobian = goal.whiten @ _jacobian(goal.law, theta)
+        jacobian = goal.whiten @ derivatives(goal.law, theta)
         slope = np.einsum("mni,mn->mi", jacobian, residual) + (goal.means - theta) @ goal.precision
         curve = np.swapaxes(jacobian, 1, 2) @ jacobian + goal.precision
         curve += damping[:, None, None] * np.einsum("mii->mi", curve)[:, :, None] * np.eye(theta.shape[1])
@@ -413,7 +419,7 @@ def _inverse(matrices: Array) -> Array:
     return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
 
-def _jacobian(law: Law, theta: Array) -> Array:
+def derivatives(law: Law, theta: Array) -> Array:
     """Derivatives of the law, (problems, measurements, parameters)."""
     problems, parameters = theta.shape
     moved = theta[:, None, :] + np.concatenate([np.zeros((1, parameters)), _DIFFERENCE * np.eye(parameters)])

@@ -20,6 +20,7 @@ from penstock.models.regression import (
     Misfit,
     Peak,
     Problem,
+    derivatives,
     law_log_evidence,
     learn_misfit,
     log_evidence,
@@ -362,8 +363,9 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
         surprises.append(float(expected[count - law_seen]))
         is_news = is_trusted[row] and not is_trusted[:row].any()  # the first refusals: no dip
         state = state.after(surprises[-1], is_certain=bool(is_news))
-        looked = looked if state.is_alarm else 0.0
-        if state.is_alarm and state.level >= looked + _LOOK_AGAIN:
+        if not state.is_alarm:
+            looked = 0.0
+        elif state.level >= looked + _LOOK_AGAIN:
             looked = state.level
             changed = drift.changed_count(surprises[-state.run :])
             first = int(observation[int(throughput_rows[count - changed + 1])])
@@ -404,16 +406,11 @@ def _upto(evidence: Evidence, observation: float) -> Evidence:
 
 def _surprises(evidence: Evidence, peak: Peak) -> Array:
     """How far each measurement fell from what was expected of it, in standard deviations."""
-    law, data = evidence.law(), evidence.measurements()
-    moved = np.concatenate([peak.theta[None], peak.theta + _DIFFERENCE * np.eye(len(PARAMETERS))])
-    values = law(moved)
-    slopes = (values[1:] - values[0]) / _DIFFERENCE
-    known = np.einsum("pm,pq,qm->m", slopes, peak.covariance, slopes)
+    law, data, at = evidence.law(), evidence.measurements(), peak.theta[None]
+    slopes = derivatives(law, at)[0]
+    known = np.einsum("mp,pq,mq->m", slopes, peak.covariance, slopes)
     variance = data.spread(np.array([peak.sigma]))[0] ** 2 + known + _MODEL_SPREAD**2
-    return np.asarray((data.log_values - values[0]) / np.sqrt(variance), dtype=np.float64)
-
-
-_DIFFERENCE = 1e-4
+    return np.asarray((data.log_values - law(at)[0]) / np.sqrt(variance), dtype=np.float64)
 
 
 def _split(evidence: Evidence, first: int) -> tuple[Evidence, Evidence]:

@@ -17,12 +17,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from math import exp, log
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
 from bench.catalogue import CHANGES, Drift, Neighbour, catalogue, drifts, steady_surfaces, warm_pairs
+from bench.penstock_tuner import PenstockTuner
 from bench.surfaces import Session, Surface
 from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
 from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, verdict
@@ -38,6 +39,9 @@ STEADY_PROBES = 200
 PRIOR_PROBES = 20
 COVERAGE_AT = (10, 20)
 COVERAGE_SETTINGS = 10
+FIT_OBSERVATIONS = 100
+FIT_SEEDS = 4
+FIT_REPEATS = 3
 SLOW = {OWN, RIVAL, "optuna-tpe"}  # a probe of these costs milliseconds of thinking
 RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule"}
 
@@ -81,7 +85,7 @@ def run(*, long: bool = False, names: Collection[str] | None = None) -> dict[str
     began = perf_counter()
     rows = carry_out(jobs(LONG if long else SHORT, names))
     seconds = perf_counter() - began
-    found = verdict(rows, probing_of_the_grid())
+    found = verdict(rows, probing_of_the_grid(), fit_seconds())
     found["form"], found["seconds"] = ("long" if long else "short"), seconds
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "s3_upload_rows.json").write_text(json.dumps([asdict(row) for row in rows]))
@@ -312,6 +316,27 @@ class GridCost:
 
     seconds: float
     bytes: int
+
+
+def fit_seconds() -> list[float]:
+    """CPU time of a fit of a hundred observations, calm places and noisy ones, while nothing else runs."""
+    return [_fit_seconds(surface, seed) for surface in steady_surfaces() for seed in range(FIT_SEEDS)]
+
+
+def _fit_seconds(surface: Surface, seed: int) -> float:
+    """The least of a few, so that it is the fit's and not the machine's; half of what is measured is the optimum."""
+    session, rng = Session(surface, seed), np.random.default_rng(seed)
+    settings = [
+        surface.optimum.setting if rng.random() < 0.5 else random_setting(surface, rng)
+        for _ in range(FIT_OBSERVATIONS)
+    ]
+    tuner = PenstockTuner(surface.context, surface.limits)
+    history, taken = [session.measure(setting) for setting in settings], []
+    for _ in range(FIT_REPEATS):
+        began = process_time()
+        tuner.fit(history)
+        taken.append(process_time() - began)
+    return min(taken)
 
 
 def probing_of_the_grid() -> dict[str, GridCost]:

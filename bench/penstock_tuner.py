@@ -44,9 +44,12 @@ class PenstockTuner:
         prior_surface_description: SurfaceDescription,
     ) -> None:
         """Fit the neighbour first."""
-        model = _model(prior_surface_description.limits)
-        place = prior_surface_description.context.place
-        self._prior = model.fit(place, prior_observations, prior=None, seed=0)
+        neighbour = PenstockTuner(prior_surface_description.context, prior_surface_description.limits)
+        self._prior = neighbour.fit(prior_observations)
+
+    def fit(self, observations: Sequence[Observation[S3UploadSetting]]) -> Fit:
+        """What the model alone learns of them."""
+        return self._model.fit(self._context.place, observations, prior=None, seed=0)
 
     def ask(self, seed: int) -> S3UploadSetting:
         """The plan of the last deliberation."""

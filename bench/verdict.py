@@ -50,7 +50,7 @@ class Figure:
         return f"{self.name:68s} {value:>9s}  {' and '.join(b for b in bounds if b):18s} {self.verdict}"
 
 
-def verdict(rows: list[Row], grid: Mapping[str, GridCost]) -> dict[str, Any]:
+def verdict(rows: list[Row], grid: Mapping[str, GridCost], fit_seconds: list[float]) -> dict[str, Any]:
     """Print every table and return the figures."""
     tables = {
         title: regret_table([r for r in rows if r.kind == "cold" and keep(r)])
@@ -58,7 +58,7 @@ def verdict(rows: list[Row], grid: Mapping[str, GridCost]) -> dict[str, Any]:
     }
     for title, table in tables.items():
         print(f"\n{title}\n" + "\n".join(format_table(table)))
-    figures = targets(rows, grid) if any(row.tuner == OWN for row in rows) else []
+    figures = targets(rows, grid, fit_seconds) if any(row.tuner == OWN for row in rows) else []
     for line in _details(rows):
         print(line)
     if figures:
@@ -134,7 +134,7 @@ def cost_to_good(row: Row) -> tuple[float, float]:
     return row.seconds[at], float(row.bytes[at])
 
 
-def targets(rows: list[Row], grid: Mapping[str, GridCost]) -> list[Figure]:
+def targets(rows: list[Row], grid: Mapping[str, GridCost], fit_seconds: list[float]) -> list[Figure]:
     """Everything that the product has promised."""
     cold = [row for row in rows if row.kind == "cold"]
     own = [row for row in cold if row.tuner == OWN]
@@ -145,7 +145,7 @@ def targets(rows: list[Row], grid: Mapping[str, GridCost]) -> list[Figure]:
     figures += _cost_targets([r for r in cold if is_on_model(r)], grid)
     figures += _coverage_targets(own)
     figures += _warm_targets(rows)
-    return [*figures, *_drift_targets(rows)]
+    return [*figures, *_drift_targets(rows), *_fit_targets(fit_seconds)]
 
 
 def _cold_targets(suffix: str, rows: list[Row]) -> list[Figure]:
@@ -306,6 +306,16 @@ def _drift_targets(rows: list[Row]) -> list[Figure]:
             max((float(len(r.alarms)) for r in steady), default=None),
             high=1,
         ),
+    ]
+
+
+def _fit_targets(fit_seconds: list[float]) -> list[Figure]:
+    """CPU time, for a fit runs beside the traffic of others."""
+    milliseconds = [1e3 * seconds for seconds in fit_seconds]
+    most = max(milliseconds, default=None)
+    return [
+        Figure("a fit of 100 observations, CPU time, median", _median(milliseconds), high=300, unit=" ms"),
+        Figure("a fit of 100 observations, CPU time, most", most, high=300, unit=" ms"),
     ]
 
 

@@ -128,8 +128,7 @@ def maximise(problem: Problem, starts: Array) -> Peak:
         residual = data.log_values - problem.law(theta)
         sigma = _sigma(residual, weights, data)
         weights = _weights(residual, sigma, data)
-    scores = [_log_evidence(problem, t, float(s)) for t, s in zip(theta, sigma, strict=True)]
-    best = int(np.argmax(scores))
+    best = int(np.argmax(log_evidence_at(problem, theta, sigma)))
     return _peak_at(problem, theta[best], float(sigma[best]), weights[best])
 
 
@@ -144,7 +143,7 @@ _SAME_PEAK = 0.5  # of log evidence
 
 def _different_peaks(problem: Problem, theta: Array, sigma: Array) -> list[int]:
     """The best few of where the search has led so far; many starts lead to the same peak."""
-    scores = np.array([_log_evidence(problem, t, float(s)) for t, s in zip(theta, sigma, strict=True)])
+    scores = log_evidence_at(problem, theta, sigma)
     kept: list[int] = []
     for index in np.argsort(-scores):
         if all(abs(scores[index] - scores[other]) > _SAME_PEAK for other in kept):
@@ -164,11 +163,16 @@ def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
 
 def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Peak:
     """The peak at parameters that were found, with the covariance of its neighbourhood."""
-    jacobian = derivatives(problem.law, theta[None])[0]
-    noise = noise_covariance(problem.data, problem.misfit, sigma, weights)
-    information = jacobian.T @ np.linalg.solve(noise, jacobian) + np.linalg.inv(problem.prior.covariance)
-    covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    return Peak(theta=theta, sigma=sigma, weights=weights, covariance=covariance)
+    information = _information(problem, theta[None], np.array([sigma]), weights[None])[0]
+    return Peak(theta=theta, sigma=sigma, weights=weights, covariance=_inverse(information))
+
+
+def _information(problem: Problem, theta: Array, sigma: Array, weights: Array) -> Array:
+    """What measurements and prior say together around each peak, the inverse of a covariance."""
+    jacobian = derivatives(problem.law, theta)
+    noise = _noise_covariances(problem.data, problem.misfit, sigma, weights)
+    told = np.swapaxes(jacobian, 1, 2) @ np.linalg.solve(noise, jacobian)
+    return np.asarray(told + np.linalg.inv(problem.prior.covariance), dtype=np.float64)
 
 
 def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
@@ -190,8 +194,13 @@ def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
 
 def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
     """Covariance of the measurements around the law."""
-    own = np.diag(data.spread(np.array([sigma]))[0] ** 2 / np.maximum(weights, 1e-3))
-    return np.asarray(own + structure(data, misfit), dtype=np.float64)
+    one = _noise_covariances(data, misfit, np.array([sigma]), weights[None])
+    return np.asarray(one[0], dtype=np.float64)
+
+
+def _noise_covariances(data: Measurements, misfit: Misfit, sigma: Array, weights: Array) -> Array:
+    own = data.spread(sigma) ** 2 / np.maximum(weights, 1e-3)
+    return structure(data, misfit) + own[:, :, None] * np.eye(len(data))
 
 
 def structure(data: Measurements, misfit: Misfit) -> Array:
@@ -296,16 +305,27 @@ def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
     for index, (amplitude, lengths, weather) in enumerate(shapes):
         misfit = replace(problem.misfit, amplitude=amplitude, length_octaves=lengths, weather=weather)
         shared = explained + structure(data, misfit) - clients
-        scores[index] = np.logaddexp.reduce(_marginal(residual, shared, own) + doubts)
+        scores[index] = np.logaddexp.reduce(normal_log_likelihoods(residual, shared + own) + doubts)
     return scores
 
 
-def _marginal(residual: Array, explained: Array, noises: Array) -> Array:
-    """One for each of the noises (sizes, measurements, measurements)."""
-    factors = np.linalg.cholesky(explained + noises)
-    white = np.linalg.solve(factors, residual[:, None])[:, :, 0]
-    volume = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
+def normal_log_likelihoods(residual: Array, covariances: Array) -> Array:
+    """Logarithm of the normal density of a residual under each of the covariances, up to a constant.
+
+    The residual is written beside the covariance before that is factored: its row of the factor is then what remains
+    of it once the noise is white.
+    """
+    count = len(residual)
+    bordered = np.full((len(covariances), count + 1, count + 1), _BORDER)
+    bordered[:, :count, :count] = covariances
+    bordered[:, count, :count] = bordered[:, :count, count] = residual
+    factors = np.linalg.cholesky(bordered)
+    white = factors[:, count, :count]
+    volume = np.log(np.einsum("kii->ki", factors)[:, :count]).sum(axis=1)
     return np.asarray(-0.5 * (white**2).sum(axis=1) - volume, dtype=np.float64)
+
+
+_BORDER = 1e15  # the corner: more than any sum of squares, and without influence
 
 
 def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
@@ -351,20 +371,21 @@ def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
     """
     if not len(problem.data):
         return 0.0
-    return _log_evidence(problem, maximise(problem, starts).theta, sigma)
+    theta = maximise(problem, starts).theta
+    return float(log_evidence_at(problem, theta[None], np.array([sigma]))[0])
 
 
-def _log_evidence(problem: Problem, theta: Array, sigma: float) -> float:
-    """Laplace's approximation, with the dips in the likelihood."""
+def log_evidence_at(problem: Problem, theta: Array, sigma: Array) -> Array:
+    """The same around peaks (peaks, parameters) that were found: Laplace's approximation, dips in the likelihood."""
     data, prior = problem.data, problem.prior
-    residual = data.log_values - problem.law(theta[None])[0]
-    scale = data.spread(np.array([sigma]))[0]
-    core = _core_density(residual, scale)
-    likelihood = np.log(core + np.where(data.is_trusted, 0.0, _stray_density(residual)) + 1e-300).sum()
-    away = theta - prior.mean
-    peak = _peak_at(problem, theta, sigma, _weights(residual[None], np.array([sigma]), data)[0])
-    volume = np.linalg.slogdet(peak.covariance)[1] - np.linalg.slogdet(prior.covariance)[1]
-    return float(likelihood - 0.5 * away @ np.linalg.solve(prior.covariance, away) + 0.5 * volume)
+    residual, scale = data.log_values - problem.law(theta), data.spread(sigma)
+    stray = np.where(data.is_trusted, 0.0, _stray_density(residual))
+    likelihood = np.log(_core_density(residual, scale) + stray + 1e-300).sum(axis=1)
+    away, precision = theta - prior.mean, np.linalg.inv(prior.covariance)
+    distance = np.einsum("ki,ij,kj->k", away, precision, away)
+    information = _information(problem, theta, sigma, _weights(residual, sigma, data))
+    volume = np.linalg.slogdet(information)[1] + np.linalg.slogdet(prior.covariance)[1]
+    return np.asarray(likelihood - 0.5 * (distance + volume), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +407,7 @@ class _Goal:
 
 def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, iterations: int) -> Array:
     data, prior = problem.data, problem.prior
-    own = data.spread(sigma) ** 2 / np.maximum(weights, 1e-3)
-    covariance = structure(data, problem.misfit) + own[:, :, None] * np.eye(len(data))
+    covariance = _noise_covariances(data, problem.misfit, sigma, weights)
     whiten = _inverse(np.asarray(np.linalg.cholesky(covariance), dtype=np.float64))
     targets = np.broadcast_to(data.log_values, weights.shape)
     means = np.broadcast_to(prior.mean, theta.shape)
@@ -420,8 +440,16 @@ def _inverse(matrices: Array) -> Array:
 
 
 def derivatives(law: Law, theta: Array) -> Array:
-    """Derivatives of the law, (problems, measurements, parameters)."""
-    problems, parameters = theta.shape
-    moved = theta[:, None, :] + np.concatenate([np.zeros((1, parameters)), _DIFFERENCE * np.eye(parameters)])
-    values = law(moved.reshape(-1, parameters)).reshape(problems, parameters + 1, -1)
-    return np.swapaxes((values[:, 1:] - values[:, :1]) / _DIFFERENCE, 1, 2)
+    """Derivatives of the law, (problems, measurements, parameters); a few problems at a time stay in the cache."""
+    moves = np.concatenate([np.zeros((1, theta.shape[1])), _DIFFERENCE * np.eye(theta.shape[1])])
+    blocks = [_differences(law, theta[i : i + _BLOCK], moves) for i in range(0, len(theta), _BLOCK)]
+    return np.concatenate(blocks) / _DIFFERENCE
+
+
+def _differences(law: Law, theta: Array, moves: Array) -> Array:
+    moved = (theta[:, None, :] + moves).reshape(-1, theta.shape[1])
+    values = law(moved).reshape(len(theta), len(moves), -1)
+    return np.asarray(np.swapaxes(values[:, 1:] - values[:, :1], 1, 2), dtype=np.float64)
+
+
+_BLOCK = 12

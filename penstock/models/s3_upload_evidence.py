@@ -133,7 +133,7 @@ class Law:
         kind = evidence.column("kind")
         self._is_idle, self._is_object, self._is_throttled = (kind == k for k in (_IDLE, _OBJECT, _THROTTLED))
         self._is_cpu, self._is_ceiling = kind == _CPU, kind == _CEILING
-        self._log_n, self._log_s = np.log(evidence.column("n")), np.log(evidence.column("s"))
+        self._n, self._s = evidence.column("n"), evidence.column("s")
         self._is_burst = evidence.column("is_burst")
         is_steady = (kind != _WHOLE) & (kind != _IDLE)
         columns = [evidence.column(name) for name in _SPLIT_COLUMNS]
@@ -163,11 +163,11 @@ class Law:
             values[:, self._is_object] = log_object_seconds(theta, self._parts[self._is_object])
         if self._is_throttled.any():
             values[:, self._is_throttled] = log_admitted(
-                theta, *(each[self._is_throttled] for each in (self._log_n, self._log_s, self._is_burst))
+                theta, *(each[self._is_throttled] for each in (self._n, self._s, self._is_burst))
             )
         if self._is_cpu.any():
             values[:, self._is_cpu] = log_cpu_beside(
-                theta, *(each[self._is_cpu] for each in (self._log_n, self._log_s, self._is_burst))
+                theta, *(each[self._is_cpu] for each in (self._n, self._s, self._is_burst))
             )
         if self._is_ceiling.any():
             values[:, self._is_ceiling] = log_network(theta, self._is_burst[self._is_ceiling])

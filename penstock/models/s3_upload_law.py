@@ -160,9 +160,9 @@ def _softmin(p: Array, one: Array, other: Array) -> Array:
 
 def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """Logarithm of T(n, s), bytes per second with n connections busy."""
-    log_s, p = np.log(s), np.exp(_column(theta, KNEE_SHARPNESS))
-    connections, host = _log_limits(theta, np.log(n), log_s, is_burst)
-    prefix = _column(theta, PREFIX_RATE) + log_s
+    p = np.exp(_column(theta, KNEE_SHARPNESS))
+    connections, host = _log_limits(theta, n, s, is_burst)
+    prefix = _column(theta, PREFIX_RATE) + np.log(s)
     reached = _softmin(p, connections, host)
     throttling = _log_throttling(theta, reached - prefix)
     overload = _log_overload(theta, connections - host)
@@ -177,13 +177,12 @@ def _log_overload(theta: Array, log_demand: Array) -> Array:
     )
 
 
-def _log_limits(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> tuple[Array, Array]:
+def _log_limits(theta: Array, n: Array, s: Array, is_burst: Array) -> tuple[Array, Array]:
     """Logarithms of what the connections and what the host could carry, bytes per second."""
-    connections = (
-        log_n + log_s - np.logaddexp(_column(theta, LATENCY), log_s - _column(theta, CONNECTION_RATE))
-    )
+    request_seconds = np.exp(_column(theta, LATENCY)) + s * np.exp(-_column(theta, CONNECTION_RATE))
+    connections = np.log(n * s) - np.log(request_seconds)
     return connections, _softmin(
-        np.exp(_column(theta, KNEE_SHARPNESS)), log_network(theta, is_burst), _log_cpu(theta, log_s)
+        np.exp(_column(theta, KNEE_SHARPNESS)), log_network(theta, is_burst), _log_cpu(theta, s)
     )
 
 
@@ -201,9 +200,9 @@ def _log_throttling(theta: Array, log_excess: Array) -> Array:
     )
 
 
-def log_admitted(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> Array:
+def log_admitted(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """Logarithm of the requests per second that are admitted while others are refused."""
-    demanded = np.minimum(*_log_limits(theta, log_n, log_s, is_burst)) - log_s
+    demanded = np.minimum(*_log_limits(theta, n, s, is_burst)) - np.log(s)
     return np.asarray(
         _column(theta, PREFIX_RATE) - _log_throttling(theta, demanded - _column(theta, PREFIX_RATE)),
         dtype=np.float64,
@@ -212,10 +211,8 @@ def log_admitted(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> A
 
 def log_object_seconds(theta: Array, parts: Array) -> Array:
     """Logarithm of the seconds that it takes to create and to complete objects of so many parts."""
-    ending = np.logaddexp(
-        _column(theta, OBJECT_SECONDS), _column(theta, OBJECT_SECONDS_PER_PART) + np.log(parts)
-    )
-    return np.asarray(ending, dtype=np.float64)
+    seconds = np.exp(_column(theta, OBJECT_SECONDS)) + parts * np.exp(_column(theta, OBJECT_SECONDS_PER_PART))
+    return np.asarray(np.log(seconds), dtype=np.float64)
 
 
 def log_network(theta: Array, is_burst: Array) -> Array:
@@ -225,16 +222,16 @@ def log_network(theta: Array, is_burst: Array) -> Array:
     )
 
 
-def _log_cpu(theta: Array, log_s: Array) -> Array:
+def _log_cpu(theta: Array, s: Array) -> Array:
     """Logarithm of what the client's processor can send in requests of s bytes, bytes per second."""
-    cost = np.logaddexp(_column(theta, CPU_PER_REQUEST), _column(theta, CPU_PER_BYTE) + log_s)
-    return np.asarray(log_s - cost, dtype=np.float64)
+    seconds = np.exp(_column(theta, CPU_PER_REQUEST)) + s * np.exp(_column(theta, CPU_PER_BYTE))
+    return np.asarray(np.log(s) - np.log(seconds), dtype=np.float64)
 
 
-def log_cpu_beside(theta: Array, log_n: Array, log_s: Array, is_burst: Array) -> Array:
+def log_cpu_beside(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """The same beside n connections: where it is the host's limit, they cost the processor their switching as well."""
-    connections, host = _log_limits(theta, log_n, log_s, is_burst)
-    cpu, network = _log_cpu(theta, log_s), log_network(theta, is_burst)
+    connections, host = _log_limits(theta, n, s, is_burst)
+    cpu, network = _log_cpu(theta, s), log_network(theta, is_burst)
     is_limit = 1.0 / (1.0 + np.exp(-_LIMIT_SHARPNESS * np.clip(network - cpu, -2.0, 2.0)))
     return np.asarray(cpu - is_limit * _log_overload(theta, connections - host), dtype=np.float64)
 
@@ -265,11 +262,13 @@ class Transfers:
 
     def whole(self, theta: Array) -> tuple[Array, Array]:
         """Logarithm of bytes per second, and the share of the connections' time that no request used."""
-        steady = _log_rate(theta, self.n, self.s, self.is_burst)
+        left = np.flatnonzero((self.rest > 0) & ~self.is_steady)
+        steady, ending = self._log_rates(theta, left)
         if self.is_steady.all():
             return steady, np.zeros_like(steady)
         wave = self.n * self.s * np.exp(-steady)
-        last = self._last_wave(theta)
+        last = np.zeros_like(wave)
+        last[:, left] = self.rest[left] * self.s[left] * np.exp(-ending)
         lockstep = self.full * wave + last
         parts = self.full * self.n + self.rest
         mixing = 1.0 / (1.0 + np.exp(-_column(theta, WAVE_MIXING)))
@@ -295,14 +294,11 @@ class Transfers:
             dtype=np.float64,
         )
 
-    def _last_wave(self, theta: Array) -> Array:
-        """Seconds of the requests that are left after the full waves; computed only where there are any."""
-        left = np.flatnonzero((self.rest > 0) & ~self.is_steady)
-        seconds = np.zeros((len(theta), len(self.n)))
-        if len(left):
-            rest, s = self.rest[left], self.s[left]
-            seconds[:, left] = rest * s * np.exp(-_log_rate(theta, rest, s, self.is_burst[left]))
-        return seconds
+    def _log_rates(self, theta: Array, left: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Logarithms of T for full waves, and for what some of the transfers have left after them."""
+        n, s = np.append(self.n, self.rest[left]), np.append(self.s, self.s[left])
+        both = _log_rate(theta, n, s, np.append(self.is_burst, self.is_burst[left]))
+        return both[:, : len(self.n)], both[:, len(self.n) :]
 
 
 def planned_transfers(

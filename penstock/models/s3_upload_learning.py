@@ -24,6 +24,7 @@ from penstock.models.regression import (
     law_log_evidence,
     learn_misfit,
     log_evidence,
+    log_evidence_at,
     matern,
     maximise,
     noise_covariance,
@@ -331,24 +332,35 @@ class _Change:
     level: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Alarm:
+    """When it was loudest: which observation was the first after the change, which the last, what was expected."""
+
+    level: float
+    first: int
+    last: int
+    peak: Peak
+
+
 _WATCH_AFTER = 5  # observations
 _REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
 _REFIT_EVERY = 6
 _SEEN_COUNT = 24  # observations: enough to expect the next
-_LOOK_AGAIN = 2.0  # of the sums: how much more they must say after a second look that was not convinced
+_LOUDER = 2.0  # of the sums: how much more they must say to be looked at again
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
 
 def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
     """Follow the measurements one by one; the first observation after a change, when the sums raise the alarm.
 
+    An alarm is looked into once it is over or all was followed, as it stood when it was loudest.
     Own measurements, where there are any: another client that comes and goes is no change of the place.
     """
     observation, is_trusted = evidence.column("observation"), evidence.column("is_trusted") > 0
     throughput_rows = np.flatnonzero(evidence.is_sight())
     if len(throughput_rows) <= _WATCH_AFTER:
         return _Change(None, 0.0)
-    state, peak, law_seen, looked = drift.Cusum(), None, 0, 0.0
+    state, peak, law_seen, alarm = drift.Cusum(), None, 0, None
     expected, surprises = np.zeros(0), list[float]()
     for count in range(_WATCH_AFTER, len(throughput_rows)):
         row = int(throughput_rows[count])
@@ -363,16 +375,15 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
         surprises.append(float(expected[count - law_seen]))
         is_news = is_trusted[row] and not is_trusted[:row].any()  # the first refusals: no dip
         state = state.after(surprises[-1], is_certain=bool(is_news))
-        if not state.is_alarm:
-            looked = 0.0
-        elif state.level >= looked + _LOOK_AGAIN:
-            looked = state.level
+        if state.is_alarm and (alarm is None or state.level >= alarm.level + _LOUDER):
             changed = drift.changed_count(surprises[-state.run :])
             first = int(observation[int(throughput_rows[count - changed + 1])])
-            support = _support_of_change(_upto(evidence, observation[row]), first, prior, peak)
-            if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, first)[0], prior):
-                return _Change(first, state.level)
-            state = drift.Cusum() if support < 0 else state
+            alarm = _Alarm(state.level, first, int(observation[row]), peak)
+        if alarm is not None and (state.level < alarm.level / 2 or count == len(throughput_rows) - 1):
+            support = _support_of_change(evidence, alarm, prior)
+            if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, alarm.first)[0], prior):
+                return _Change(alarm.first, alarm.level)
+            state, alarm = drift.Cusum() if support < 0 else state, None
     return _Change(None, state.level)
 
 
@@ -382,24 +393,31 @@ _SPREAD_COMPARED = Misfit(
 )  # of the law, when explanations are compared
 
 
-def _support_of_change(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> float:
+def _support_of_change(evidence: Evidence, alarm: _Alarm, prior: Gaussian) -> float:
     """How much better two places, one after the other, explain the measurements than one: the alarm's second look.
 
-    The search begins where the law was followed to; only what came after is looked for anew.
+    The law is followed from where it was; only what came after is looked for anew.
     """
-    before, after = _split(evidence, first)
-    sigma, start = max(_SIGMA_COMPARED, peak.sigma), peak.theta[None]
-    known = refine(before.problem(prior), peak)
+    evidence, peak = _upto(evidence, alarm.last), alarm.peak
+    before, after = _split(evidence, alarm.first)
+    sigma = max(_SIGMA_COMPARED, peak.sigma)
+    apart, known = _followed(before, prior, peak, sigma)
     loosened = _loosen(Gaussian(mean=known.theta, covariance=known.covariance))
-    apart = _score(before, prior, start, sigma) + _score(after, loosened, _starts(after, loosened), sigma)
-    return apart - _score(evidence, prior, np.stack([peak.theta, known.theta]), sigma)
+    apart += _score(after, loosened, _starts(after, loosened), sigma)
+    return apart - max(_followed(evidence, prior, start, sigma)[0] for start in (peak, known))
 
 
 def _score(evidence: Evidence, belief: Gaussian, starts: Array, sigma: float) -> float:
     return log_evidence(evidence.problem(belief, _SPREAD_COMPARED), starts, sigma=sigma)
 
 
-def _upto(evidence: Evidence, observation: float) -> Evidence:
+def _followed(evidence: Evidence, belief: Gaussian, start: Peak, sigma: float) -> tuple[float, Peak]:
+    problem = evidence.problem(belief, _SPREAD_COMPARED)
+    peak = refine(problem, start)
+    return float(log_evidence_at(problem, peak.theta[None], np.array([sigma]))[0]), peak
+
+
+def _upto(evidence: Evidence, observation: int) -> Evidence:
     index = COLUMNS.index("observation")
     return Evidence(rows=tuple(row for row in evidence.rows if row[index] <= observation))
 

@@ -16,7 +16,14 @@ from itertools import product
 
 import numpy as np
 
-from penstock.models.regression import SIGMAS, Array, matern, no_dip, sigma_log_prior
+from penstock.models.regression import (
+    SIGMAS,
+    Array,
+    matern,
+    no_dip,
+    normal_log_likelihoods,
+    sigma_log_prior,
+)
 
 _LEVEL_SPREAD = 2.0  # of the logarithm
 _AMPLITUDES = (0.3, 0.6, 1.2)
@@ -102,11 +109,7 @@ def _log_likelihoods(sightings: Sightings, away: Array, shapes: Array) -> Array:
     """Of the measurements under shapes that differ in their noise alone, with how likely that noise is."""
     own = shapes[:, 3:] ** 2 * sightings.own_variance
     covariances = _alike(sightings.points, sightings.points, shapes[0]) + own[:, :, None] * np.eye(len(away))
-    factors = np.linalg.cholesky(covariances)
-    white = np.linalg.solve(factors, away[:, None])[:, :, 0]
-    volumes = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
-    scores = sigma_log_prior(shapes[:, 3]) - 0.5 * (white**2).sum(axis=1) - volumes
-    return np.asarray(scores, dtype=np.float64)
+    return sigma_log_prior(shapes[:, 3]) + normal_log_likelihoods(away, covariances)
 
 
 def means(sightings: Sightings, shapes: Array, points: Array) -> Array:

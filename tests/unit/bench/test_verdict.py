@@ -87,11 +87,15 @@ def test_rival_is_compared_on_the_same_runs() -> None:
     """Cost counts pairs of the same place and seed alone; a run that the rival did not make is left out."""
     own, rival, alone = (a_row(regrets=[0.5] * good + [0.0] * (20 - good)) for good in (1, 5, 19))
     rival.tuner, alone.seed = "skopt-gp", 1
-    figures = {f.name: f for f in targets([own, rival, alone], {"somewhere": GridCost(20.0, 200)})}
+    figures = {
+        f.name: f for f in targets([own, rival, alone], {"somewhere": GridCost(20.0, 200)}, [0.2, 0.4])
+    }
     seconds = figures["seconds of probing to 95 %, in sum, over scikit-optimize's"]
     assert seconds.value == pytest.approx(2 / 6)
     assert seconds.verdict == "pass"
     assert figures["seconds of probing to 95 %, in sum, over the whole grid's"].value == pytest.approx(0.1)
+    assert figures["a fit of 100 observations, CPU time, median"].verdict == "pass"
+    assert figures["a fit of 100 observations, CPU time, most"].verdict == "MISS"
 
 
 def test_changes_that_nobody_feels_do_not_count() -> None:
@@ -99,8 +103,9 @@ def test_changes_that_nobody_feels_do_not_count() -> None:
     felt, unfelt = (a_row(regrets=[0.0] * (DRIFT_AT + 10), alarms=alarms) for alarms in ([DRIFT_AT + 2], []))
     felt.kind = unfelt.kind = "drift"
     unfelt.is_felt = False
-    noticed = next(f for f in targets([felt, unfelt], {}) if f.name == "drift: probes until noticed, median")
-    assert noticed.value == 2
+    figures = {f.name: f for f in targets([felt, unfelt], {}, [])}
+    assert figures["drift: probes until noticed, median"].value == 2
+    assert figures["a fit of 100 observations, CPU time, most"].verdict == "not measured"
 
 
 @pytest.mark.parametrize("form", [SHORT, LONG])

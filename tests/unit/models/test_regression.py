@@ -11,9 +11,11 @@ from penstock.models.regression import (
     Measurements,
     Misfit,
     Problem,
+    derivatives,
     learn_misfit,
     log_evidence,
     maximise,
+    normal_log_likelihoods,
     refine,
     sample,
 )
@@ -148,3 +150,23 @@ def test_refining_from_a_peak_finds_the_same_peak() -> None:
     problem = Problem(law=line, data=measured(noisy_line()), prior=WIDE, misfit=Misfit(amplitude=0.05))
     full = maximise(problem, STARTS)
     assert refine(problem, full).theta == pytest.approx(full.theta, abs=5e-3)
+
+
+def test_normal_likelihoods_are_those_of_the_definition() -> None:
+    """Minus half of residual, inverse covariance, residual, and minus half the logarithm of the determinant."""
+    rng = np.random.default_rng(0)
+    roots = rng.standard_normal((3, 5, 5))
+    covariances = np.asarray(roots @ np.swapaxes(roots, 1, 2) + 0.1 * np.eye(5), dtype=np.float64)
+    residual = 3.0 * rng.standard_normal(5)
+    expected = [
+        -0.5 * (residual @ np.linalg.solve(c, residual) + np.linalg.slogdet(c)[1]) for c in covariances
+    ]
+    assert normal_log_likelihoods(residual, covariances) == pytest.approx(expected)
+
+
+def test_derivatives_do_not_depend_on_how_many_are_asked_for_at_once() -> None:
+    """Those of a line are its own columns, for one point or for many."""
+    theta = np.random.default_rng(0).standard_normal((40, 2))
+    assert derivatives(line, theta) == pytest.approx(
+        np.broadcast_to(np.stack([np.ones(len(X)), X], axis=1), (40, len(X), 2)), abs=1e-6
+    )

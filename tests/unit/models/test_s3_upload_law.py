@@ -62,11 +62,11 @@ def test_a_full_host_does_not_wait_for_handshakes() -> None:
 
 def test_connections_cost_the_processor_only_where_it_is_the_limit() -> None:
     """What the processor could send alone falls with too many connections; beside a slow network it does not."""
-    log_n, log_s, none = np.log([4.0, 200.0]), np.log([8.0 * MiB] * 2), np.zeros(2)
+    n, s, none = np.array([4.0, 200.0]), np.array([8.0 * MiB] * 2), np.zeros(2)
     busy = parameters(cpu_seconds_per_byte=1 / 50e6, overload_slope=0.1)
     idle = parameters(cpu_seconds_per_byte=1 / 5e9, overload_slope=0.1)
-    few, many = np.exp(log_cpu_beside(busy, log_n, log_s, none)[0])
+    few, many = np.exp(log_cpu_beside(busy, n, s, none)[0])
     assert few == pytest.approx(50e6, rel=0.01)
     assert many < 0.7 * few
-    few, many = np.exp(log_cpu_beside(idle, log_n, log_s, none)[0])
+    few, many = np.exp(log_cpu_beside(idle, n, s, none)[0])
     assert many == pytest.approx(few, rel=0.01)

@@ -13,6 +13,7 @@ BENCHMARKS = {
     "sqs-real": "bench.sqs_real",
     "sqs-choosing": "bench.sqs_choosing",
     "real-links": "bench.real_links",
+    "upload-workers": "bench.upload_workers",
     "sockets": "bench.sockets",
     "leases": "bench.leases",
     "exported-clients": "bench.exported_clients",

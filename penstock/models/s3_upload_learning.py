@@ -6,7 +6,7 @@ prior of what came after. Where no law at all explains the measurements better, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -332,59 +332,65 @@ class _Change:
     level: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Alarm:
-    """When it was loudest: which observation was the first after the change, which the last, what was expected."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """One measurement: how far it fell from what was expected, in standard deviations."""
 
-    level: float
-    first: int
-    last: int
-    peak: Peak
+    observation: int
+    surprise: float
+    is_certain: bool  # the first refusal of the place: no dip
+    peak: Peak  # from which it was expected
 
 
 _WATCH_AFTER = 5  # observations
 _REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
 _REFIT_EVERY = 6
 _SEEN_COUNT = 24  # observations: enough to expect the next
-_LOUDER = 2.0  # of the sums: how much more they must say to be looked at again
+_LOUDER = 2.0  # of the sums: how much more they must say to be looked into again, until the alarm has half died down
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
 
 def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
-    """Follow the measurements one by one; the first observation after a change, when the sums raise the alarm.
+    """The first observation after a change, when the sums of surprises raise the alarm and a second look agrees."""
+    steps, state, loudest = list[_Step](), drift.Cusum(), 0.0
+    for step in _follow(evidence, prior):
+        steps.append(step)
+        state = state.after(step.surprise, is_certain=step.is_certain)
+        if state.level < loudest / 2:
+            loudest = 0.0
+        if state.is_alarm and state.level >= loudest + _LOUDER:
+            loudest = state.level
+            changed = drift.changed_count([each.surprise for each in steps[-state.run :]])
+            first = steps[-changed].observation
+            support = _support_of_change(_upto(evidence, step.observation), first, prior, step.peak)
+            if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, first)[0], prior):
+                return _Change(first, state.level)
+            state = drift.Cusum() if support < 0 else state
+    return _Change(None, state.level)
 
-    An alarm is looked into once it is over or all was followed, as it stood when it was loudest.
+
+def _follow(evidence: Evidence, prior: Gaussian) -> Iterator[_Step]:
+    """The measurements one by one, each beside what was expected of it.
+
     Own measurements, where there are any: another client that comes and goes is no change of the place.
     """
     observation, is_trusted = evidence.column("observation"), evidence.column("is_trusted") > 0
-    throughput_rows = np.flatnonzero(evidence.is_sight())
-    if len(throughput_rows) <= _WATCH_AFTER:
-        return _Change(None, 0.0)
-    state, peak, law_seen, alarm = drift.Cusum(), None, 0, None
-    expected, surprises = np.zeros(0), list[float]()
-    for count in range(_WATCH_AFTER, len(throughput_rows)):
-        row = int(throughput_rows[count])
-        if peak is None or count < _REFIT_ALWAYS or count - law_seen >= _REFIT_EVERY:
-            oldest = int(throughput_rows[max(0, count - _SEEN_COUNT)])
-            seen = Evidence(rows=evidence.rows[oldest:row])
+    rows = [int(row) for row in np.flatnonzero(evidence.is_sight())]
+    peak, seen_count, expected = None, 0, np.zeros(0)
+    for count in range(_WATCH_AFTER, len(rows)):
+        row = rows[count]
+        if peak is None or count < _REFIT_ALWAYS or count - seen_count >= _REFIT_EVERY:
+            seen = Evidence(rows=evidence.rows[rows[max(0, count - _SEEN_COUNT)] : row])
             start = peak or maximise(seen.problem(prior), _starts(seen, prior))
-            peak = refine(seen.problem(prior), start, iterations=2)
-            law_seen = count
-            next_rows = throughput_rows[count : count + _REFIT_EVERY]
-            expected = _surprises(Evidence(rows=tuple(evidence.rows[i] for i in next_rows)), peak)
-        surprises.append(float(expected[count - law_seen]))
-        is_news = is_trusted[row] and not is_trusted[:row].any()  # the first refusals: no dip
-        state = state.after(surprises[-1], is_certain=bool(is_news))
-        if state.is_alarm and (alarm is None or state.level >= alarm.level + _LOUDER):
-            changed = drift.changed_count(surprises[-state.run :])
-            first = int(observation[int(throughput_rows[count - changed + 1])])
-            alarm = _Alarm(state.level, first, int(observation[row]), peak)
-        if alarm is not None and (state.level < alarm.level / 2 or count == len(throughput_rows) - 1):
-            support = _support_of_change(evidence, alarm, prior)
-            if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, alarm.first)[0], prior):
-                return _Change(alarm.first, alarm.level)
-            state, alarm = drift.Cusum() if support < 0 else state, None
-    return _Change(None, state.level)
+            peak, seen_count = refine(seen.problem(prior), start, iterations=2), count
+            ahead = rows[count : count + _REFIT_EVERY]
+            expected = _surprises(Evidence(rows=tuple(evidence.rows[i] for i in ahead)), peak)
+        yield _Step(
+            observation=int(observation[row]),
+            surprise=float(expected[count - seen_count]),
+            is_certain=bool(is_trusted[row] and not is_trusted[:row].any()),
+            peak=peak,
+        )
 
 
 _CHANGE_EVIDENCE = 7.5  # logarithm: two thousand to one, for it is looked for at many places
@@ -393,28 +399,27 @@ _SPREAD_COMPARED = Misfit(
 )  # of the law, when explanations are compared
 
 
-def _support_of_change(evidence: Evidence, alarm: _Alarm, prior: Gaussian) -> float:
+def _support_of_change(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> float:
     """How much better two places, one after the other, explain the measurements than one: the alarm's second look.
 
     The law is followed from where it was; only what came after is looked for anew.
     """
-    evidence, peak = _upto(evidence, alarm.last), alarm.peak
-    before, after = _split(evidence, alarm.first)
+    before, after = _split(evidence, first)
     sigma = max(_SIGMA_COMPARED, peak.sigma)
-    apart, known = _followed(before, prior, peak, sigma)
+    known = refine(before.problem(prior), peak)
     loosened = _loosen(Gaussian(mean=known.theta, covariance=known.covariance))
-    apart += _score(after, loosened, _starts(after, loosened), sigma)
-    return apart - max(_followed(evidence, prior, start, sigma)[0] for start in (peak, known))
+    apart = _followed(before, prior, known, sigma) + _score(after, loosened, _starts(after, loosened), sigma)
+    return apart - max(_followed(evidence, prior, start, sigma) for start in (peak, known))
 
 
 def _score(evidence: Evidence, belief: Gaussian, starts: Array, sigma: float) -> float:
     return log_evidence(evidence.problem(belief, _SPREAD_COMPARED), starts, sigma=sigma)
 
 
-def _followed(evidence: Evidence, belief: Gaussian, start: Peak, sigma: float) -> tuple[float, Peak]:
+def _followed(evidence: Evidence, belief: Gaussian, start: Peak, sigma: float) -> float:
     problem = evidence.problem(belief, _SPREAD_COMPARED)
-    peak = refine(problem, start)
-    return float(log_evidence_at(problem, peak.theta[None], np.array([sigma]))[0]), peak
+    theta = refine(problem, start).theta
+    return float(log_evidence_at(problem, theta[None], np.array([sigma]))[0])
 
 
 def _upto(evidence: Evidence, observation: int) -> Evidence:

@@ -288,7 +288,7 @@ def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
-    assert all(cycle["is_conclusive"] for cycle in document["cycles"])
+    assert all(cycle["is_conclusive"] for cycle in document["cycles"]), ended.stdout
     assert stage.leftovers() == []
 
 

@@ -85,7 +85,8 @@ def run(*, long: bool = False, names: Collection[str] | None = None) -> dict[str
     began = perf_counter()
     rows = carry_out(jobs(LONG if long else SHORT, names))
     seconds = perf_counter() - began
-    found = verdict(rows, probing_of_the_grid(), fit_seconds())
+    fits = fit_seconds() if any(row.tuner == OWN for row in rows) else []
+    found = verdict(rows, probing_of_the_grid(), fits)
     found["form"], found["seconds"] = ("long" if long else "short"), seconds
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "s3_upload_rows.json").write_text(json.dumps([asdict(row) for row in rows]))

@@ -22,6 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench.verdict import Figure
 from penstock.probes.aws import Access, Credentials
 from penstock.probes.measurement import Effort
 from penstock.probes.upload_workers import Staffing, hired, processor_count
@@ -56,9 +57,10 @@ def run(*, long: bool = False) -> dict[str, Any]:
     print(f"{'processes':>9s} {'MB/s':>8s} {'processor of the busiest':>25s}")
     for row in rows:
         print(f"{row.worker_count:9d} {row.bytes_per_second / 1e6:8.0f} {row.client_cpu_fraction:25.2f}")
-    verdict = ("pass" if gain >= GAIN_MIN else "MISS") if processor_count() > 1 else "not measured"
-    print(f"\n{'all processes over one event loop':40s} {gain:6.2f}  >= {GAIN_MIN:g}  {verdict}")
-    found = {"rows": [asdict(row) for row in rows], "gain": gain, "verdict": verdict}
+    gained = gain if processor_count() > 1 else None
+    figure = Figure("bytes a second of all processes, over one event loop's", gained, low=GAIN_MIN)
+    print(f"\n{figure.line()}")
+    found = {"rows": [asdict(row) for row in rows], "gain": gain, "verdict": figure.verdict}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "upload_workers.json").write_text(json.dumps(found, indent=1))
     return found
@@ -66,19 +68,20 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 async def _measured(url: str, rounds: int) -> list[Staffed]:
     """One event loop, and as many as it then takes; each as often, taking turns."""
-    staffing, counts = Staffing(worker_count_max=processor_count()), [1]
+    staffing, learned = Staffing(worker_count_max=processor_count()), 1
     for _ in range(_LESSONS_MAX):
-        _, busiest = await _sent(url, counts[-1])
-        staffing.learn(busiest, thread_count=_THREAD_COUNT, worker_count=counts[-1], body_bytes=_BODY_BYTES)
-        counts.append(staffing.worker_count(_THREAD_COUNT, _BODY_BYTES))
-    turns = [(count, await _sent(url, count)) for _ in range(rounds) for count in (1, counts[-1])]
+        _, busiest = await _sent(url, learned)
+        staffing.learn(busiest, thread_count=_THREAD_COUNT, worker_count=learned, body_bytes=_BODY_BYTES)
+        learned = staffing.worker_count(_THREAD_COUNT, _BODY_BYTES)
+    counts = list(dict.fromkeys((1, learned)))
+    turns = [(count, await _sent(url, count)) for _ in range(rounds) for count in counts]
     return [
         Staffed(
             worker_count=count,
             bytes_per_second=statistics.median(rate for c, (rate, _) in turns if c == count),
             client_cpu_fraction=statistics.median(e.client_cpu_fraction for c, (_, e) in turns if c == count),
         )
-        for count in dict.fromkeys((1, counts[-1]))
+        for count in counts
     ]
 
 

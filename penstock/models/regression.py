@@ -172,7 +172,7 @@ def _information(problem: Problem, theta: Array, sigma: Array, weights: Array) -
     jacobian = derivatives(problem.law, theta)
     noise = _noise_covariances(problem.data, problem.misfit, sigma, weights)
     told = np.swapaxes(jacobian, 1, 2) @ np.linalg.solve(noise, jacobian)
-    return np.asarray(told + np.linalg.inv(problem.prior.covariance), dtype=np.float64)
+    return np.asarray(told + _inverse(problem.prior.covariance), dtype=np.float64)
 
 
 def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
@@ -299,7 +299,7 @@ def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
     residual = data.log_values - law(peak.theta[None])[0] + away
     doubts = sigma_log_prior(np.array(SIGMAS))
     plain = replace(problem.misfit, amplitude=0.0, weather=0.0)
-    own = np.stack([noise_covariance(data, plain, s, peak.weights) for s in SIGMAS])
+    own = _noise_covariances(data, plain, np.array(SIGMAS), peak.weights[None])
     clients = structure(data, plain)
     scores = np.empty(len(shapes))
     for index, (amplitude, lengths, weather) in enumerate(shapes):
@@ -381,7 +381,7 @@ def log_evidence_at(problem: Problem, theta: Array, sigma: Array) -> Array:
     residual, scale = data.log_values - problem.law(theta), data.spread(sigma)
     stray = np.where(data.is_trusted, 0.0, _stray_density(residual))
     likelihood = np.log(_core_density(residual, scale) + stray + 1e-300).sum(axis=1)
-    away, precision = theta - prior.mean, np.linalg.inv(prior.covariance)
+    away, precision = theta - prior.mean, _inverse(prior.covariance)
     distance = np.einsum("ki,ij,kj->k", away, precision, away)
     information = _information(problem, theta, sigma, _weights(residual, sigma, data))
     volume = np.linalg.slogdet(information)[1] + np.linalg.slogdet(prior.covariance)[1]

@@ -114,14 +114,7 @@ def maximise(problem: Problem, starts: Array) -> Peak:
     if not len(data):
         prior = problem.prior
         return Peak(theta=prior.mean, sigma=_SIGMA_TYPICAL, weights=np.ones(0), covariance=prior.covariance)
-    theta = np.concatenate([starts, starts])
-    caps = np.repeat([_TRUSTING, _DOUBTING], len(starts), axis=0)
-    sigma, weights = caps[:, 0], np.ones((len(theta), len(data)))
-    for cap in caps.T:
-        theta = _descend(problem, theta, sigma, weights, iterations=5)
-        sigma, weights = cap, _weights(data.log_values - problem.law(theta), cap, data)
-    kept = _different_peaks(problem, theta, sigma)
-    theta, weights = theta[kept], weights[kept]
+    theta, weights = _search(problem, starts)
     sigma = _sigma(data.log_values - problem.law(theta), weights, data)
     for _ in range(_LEARNING_ROUNDS):
         theta = _descend(problem, theta, sigma, weights, iterations=5)
@@ -130,6 +123,19 @@ def maximise(problem: Problem, starts: Array) -> Peak:
         weights = _weights(residual, sigma, data)
     best = int(np.argmax(log_evidence_at(problem, theta, sigma)))
     return _peak_at(problem, theta[best], float(sigma[best]), weights[best])
+
+
+def _search(problem: Problem, starts: Array) -> tuple[Array, Array]:
+    """The different peaks to which the starts lead: parameters, and weights of the measurements."""
+    data = problem.data
+    theta = np.concatenate([starts, starts])
+    caps = np.repeat([_TRUSTING, _DOUBTING], len(starts), axis=0)
+    sigma, weights = caps[:, 0], np.ones((len(theta), len(data)))
+    for cap in caps.T:
+        theta = _descend(problem, theta, sigma, weights, iterations=5)
+        sigma, weights = cap, _weights(data.log_values - problem.law(theta), cap, data)
+    kept = _different_peaks(problem, theta, sigma)
+    return theta[kept], weights[kept]
 
 
 # How large the noise is supposed to be at each round of the search, before it is learned. What was believed before has
@@ -184,11 +190,11 @@ def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
     means = np.asarray(prior.mean + directions @ np.linalg.cholesky(prior.covariance).T, dtype=np.float64)
     if not len(data):
         return means
-    noise = np.linalg.cholesky(noise_covariance(data, problem.misfit, peak.sigma, peak.weights))
+    covariance = noise_covariance(data, problem.misfit, peak.sigma, peak.weights)
+    noise = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
     half_noise = rng.standard_normal((count // 2, len(data)))
     targets = data.log_values + np.concatenate([half_noise, -half_noise]) @ noise.T
-    whiten = np.broadcast_to(np.linalg.inv(noise), (count, len(data), len(data)))
-    goal = _Goal(problem.law, np.asarray(targets), np.asarray(whiten), means, _inverse(prior.covariance))
+    goal = _Goal(problem.law, np.asarray(targets), _inverse(noise[None]), means, _inverse(prior.covariance))
     return _levenberg(goal, np.repeat(peak.theta[None], count, axis=0), iterations=6)
 
 
@@ -371,8 +377,16 @@ def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
     """
     if not len(problem.data):
         return 0.0
-    theta = maximise(problem, starts).theta
-    return float(log_evidence_at(problem, theta[None], np.array([sigma]))[0])
+    return log_evidence_near(problem, _search(problem, starts)[0], sigma=sigma)
+
+
+def log_evidence_near(problem: Problem, theta: Array, *, sigma: float) -> float:
+    """The same where peaks (peaks, parameters) are nearly found: they are followed, and the best one counts."""
+    data, sigmas = problem.data, np.full(len(theta), sigma)
+    for _ in range(2):
+        weights = _weights(data.log_values - problem.law(theta), sigmas, data)
+        theta = _descend(problem, theta, sigmas, weights, iterations=5)
+    return float(log_evidence_at(problem, theta, sigmas).max())
 
 
 def log_evidence_at(problem: Problem, theta: Array, sigma: Array) -> Array:
@@ -390,17 +404,22 @@ def log_evidence_at(problem: Problem, theta: Array, sigma: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """Many least-squares problems at once: each has its own targets, whitening and prior mean."""
+    """Many least-squares problems at once: each has its own targets and prior mean, and its own whitening or one."""
 
     law: Law
     targets: Array
-    whiten: Array
+    whiten: Array  # (problems or 1, measurements, measurements)
     means: Array
     precision: Array
 
+    def of(self, chosen: NDArray[np.intp]) -> _Goal:
+        """Some of the problems."""
+        whiten = self.whiten if len(self.whiten) == 1 else self.whiten[chosen]
+        return replace(self, targets=self.targets[chosen], whiten=whiten, means=self.means[chosen])
+
     def cost(self, at: Array) -> tuple[Array, Array]:
         """Sum of squares, and the whitened residuals."""
-        residual = np.einsum("mij,mj->mi", self.whiten, self.targets - self.law(at))
+        residual = (self.whiten @ (self.targets - self.law(at))[:, :, None])[:, :, 0]
         away = self.means - at
         return (residual**2).sum(axis=1) + np.einsum("mi,ij,mj->m", away, self.precision, away), residual
 
@@ -417,22 +436,30 @@ def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, it
 
 
 def _levenberg(goal: _Goal, theta: Array, *, iterations: int) -> Array:
-    """Levenberg-Marquardt, each problem with its own damping."""
-    damping = np.full(len(theta), 1e-2)
-    current, residual = goal.cost(theta)
+    """Levenberg-Marquardt, each problem with its own damping, until it has little left to gain."""
+    theta, damping = theta.copy(), np.full(len(theta), 1e-2)
+    cost, residual = goal.cost(theta)
+    left = np.arange(len(theta))
     for _ in range(iterations):
-        jacobian = goal.whiten @ derivatives(goal.law, theta)
-        slope = np.einsum("mni,mn->mi", jacobian, residual) + (goal.means - theta) @ goal.precision
+        rest, at = goal.of(left), theta[left]
+        jacobian = rest.whiten @ derivatives(goal.law, at)
+        slope = np.einsum("mni,mn->mi", jacobian, residual[left]) + (rest.means - at) @ goal.precision
         curve = np.swapaxes(jacobian, 1, 2) @ jacobian + goal.precision
-        curve += damping[:, None, None] * np.einsum("mii->mi", curve)[:, :, None] * np.eye(theta.shape[1])
+        curve += damping[left, None, None] * np.einsum("mii->mi", curve)[:, :, None] * np.eye(theta.shape[1])
         step = np.clip(np.linalg.solve(curve, slope[:, :, None])[:, :, 0], -_STEP_MAX, _STEP_MAX)
-        tried, tried_residual = goal.cost(theta + step)
-        better = tried < current
-        theta = np.where(better[:, None], theta + step, theta)
-        residual = np.where(better[:, None], tried_residual, residual)
-        current = np.where(better, tried, current)
-        damping = np.where(better, damping * 0.2, damping * 8.0)
+        tried, tried_residual = rest.cost(at + step)
+        is_better = tried < cost[left]
+        moved = left[is_better]
+        theta[moved] += step[is_better]
+        cost[moved], residual[moved] = tried[is_better], tried_residual[is_better]
+        damping[left] *= np.where(is_better, 0.2, 8.0)
+        left = left[np.einsum("mi,mi->m", step, slope) > _GAIN_MIN]
+        if not len(left):
+            break
     return theta
+
+
+_GAIN_MIN = 0.02  # of the sum of squares: what a step promised; the next one promises a tenth
 
 
 def _inverse(matrices: Array) -> Array:

@@ -17,17 +17,10 @@ from penstock.models.model import Appraisal, Array, Fit, shortfall
 from penstock.models.prices import upload_usd
 from penstock.models.s3_upload_evidence import evidence_of, object_seconds, throughput_noise_scale
 from penstock.models.s3_upload_law import (
-    BURST_FACTOR,
-    CONNECTION_RATE,
-    CPU_PER_BYTE,
-    CPU_PER_REQUEST,
-    HOST_RATE,
-    LATENCY,
     PARAMETERS,
     PART_COUNT_MAX,
     PART_SIZE_BYTES_MAX,
     PART_SIZE_BYTES_MIN,
-    PREFIX_RATE,
     THREAD_COUNT_MAX,
     S3UploadSetting,
     Transfers,
@@ -379,23 +372,15 @@ def _interval(posterior: Posterior, transfers: Transfers, *, is_single: bool = F
 
 
 def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> str:
-    theta = posterior.draws.mean(axis=0)[None]
-    n, s = transfers.n, transfers.s
-    limits = {
-        "connections": np.log(n)
-        + np.log(s)
-        - np.logaddexp(theta[0, LATENCY], np.log(s) - theta[0, CONNECTION_RATE]),
-        "host-ceiling": theta[0, HOST_RATE] + transfers.is_burst * theta[0, BURST_FACTOR],
-        "client-cpu": np.log(s) - np.logaddexp(theta[0, CPU_PER_REQUEST], theta[0, CPU_PER_BYTE] + np.log(s)),
-        "request-rate": theta[0, PREFIX_RATE] + np.log(s),
-    }
+    limits = transfers.log_limits(posterior.draws.mean(axis=0)[None])
     if demand.bandwidth_bytes_per_second_max is not None:
-        limits["demand"] = np.log([demand.bandwidth_bytes_per_second_max])
-    name = min(limits, key=lambda key: float(np.asarray(limits[key]).reshape(-1)[0]))
+        limits["demand"] = np.log([[demand.bandwidth_bytes_per_second_max]])
+    name = min(limits, key=lambda key: float(limits[key][0, 0]))
+    memory_bytes = float(transfers.n[0] * transfers.s[0])
     if (
         name == "connections"
         and demand.memory_bytes_max is not None
-        and n[0] * s[0] > 0.85 * demand.memory_bytes_max
+        and memory_bytes > 0.85 * demand.memory_bytes_max
     ):
         return "memory"
     return name

@@ -179,11 +179,15 @@ def _log_overload(theta: Array, log_demand: Array) -> Array:
 
 def _log_limits(theta: Array, n: Array, s: Array, is_burst: Array) -> tuple[Array, Array]:
     """Logarithms of what the connections and what the host could carry, bytes per second."""
-    request_seconds = np.exp(_column(theta, LATENCY)) + s * np.exp(-_column(theta, CONNECTION_RATE))
-    connections = np.log(n * s) - np.log(request_seconds)
-    return connections, _softmin(
+    return _log_connections(theta, n, s), _softmin(
         np.exp(_column(theta, KNEE_SHARPNESS)), log_network(theta, is_burst), _log_cpu(theta, s)
     )
+
+
+def _log_connections(theta: Array, n: Array, s: Array) -> Array:
+    """Logarithm of what n connections could carry in requests of s bytes, bytes per second."""
+    request_seconds = np.exp(_column(theta, LATENCY)) + s * np.exp(-_column(theta, CONNECTION_RATE))
+    return np.asarray(np.log(n * s) - np.log(request_seconds), dtype=np.float64)
 
 
 _LOG_EXCESS_MAX = 0.9  # 2.5 times what is admitted
@@ -259,6 +263,15 @@ class Transfers:
     def log_throughput(self, theta: Array) -> Array:
         """Logarithm of bytes per second, (draws, settings)."""
         return self.whole(theta)[0]
+
+    def log_limits(self, theta: Array) -> dict[str, Array]:
+        """Logarithms of what each part of the path could carry alone, bytes per second, (draws, settings)."""
+        return {
+            "connections": _log_connections(theta, self.n, self.s),
+            "host-ceiling": log_network(theta, self.is_burst),
+            "client-cpu": _log_cpu(theta, self.s),
+            "request-rate": _column(theta, PREFIX_RATE) + np.log(self.s),
+        }
 
     def whole(self, theta: Array) -> tuple[Array, Array]:
         """Logarithm of bytes per second, and the share of the connections' time that no request used."""

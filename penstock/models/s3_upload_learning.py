@@ -6,7 +6,7 @@ prior of what came after. Where no law at all explains the measurements better, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -24,7 +24,7 @@ from penstock.models.regression import (
     law_log_evidence,
     learn_misfit,
     log_evidence,
-    log_evidence_at,
+    log_evidence_near,
     matern,
     maximise,
     noise_covariance,
@@ -408,18 +408,19 @@ def _support_of_change(evidence: Evidence, first: int, prior: Gaussian, peak: Pe
     sigma = max(_SIGMA_COMPARED, peak.sigma)
     known = refine(before.problem(prior), peak)
     loosened = _loosen(Gaussian(mean=known.theta, covariance=known.covariance))
-    apart = _followed(before, prior, known, sigma) + _score(after, loosened, _starts(after, loosened), sigma)
-    return apart - max(_followed(evidence, prior, start, sigma) for start in (peak, known))
+    apart = _followed(before, prior, [known], sigma) + _score(
+        after, loosened, _starts(after, loosened), sigma
+    )
+    return apart - _followed(evidence, prior, [peak, known], sigma)
 
 
 def _score(evidence: Evidence, belief: Gaussian, starts: Array, sigma: float) -> float:
     return log_evidence(evidence.problem(belief, _SPREAD_COMPARED), starts, sigma=sigma)
 
 
-def _followed(evidence: Evidence, belief: Gaussian, start: Peak, sigma: float) -> float:
+def _followed(evidence: Evidence, belief: Gaussian, peaks: Sequence[Peak], sigma: float) -> float:
     problem = evidence.problem(belief, _SPREAD_COMPARED)
-    theta = refine(problem, start).theta
-    return float(log_evidence_at(problem, theta[None], np.array([sigma]))[0])
+    return log_evidence_near(problem, np.array([peak.theta for peak in peaks]), sigma=sigma)
 
 
 def _upto(evidence: Evidence, observation: int) -> Evidence:

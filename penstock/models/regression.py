@@ -377,16 +377,18 @@ def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
     """
     if not len(problem.data):
         return 0.0
-    return log_evidence_near(problem, _search(problem, starts)[0], sigma=sigma)
+    return settle(problem, _search(problem, starts)[0], sigma=sigma)[1]
 
 
-def log_evidence_near(problem: Problem, theta: Array, *, sigma: float) -> float:
-    """The same where peaks (peaks, parameters) are nearly found: they are followed, and the best one counts."""
+def settle(problem: Problem, theta: Array, *, sigma: float) -> tuple[Peak, float]:
+    """The best of the peaks near parameters (peaks, parameters), with noise of this size, and its log evidence."""
     data, sigmas = problem.data, np.full(len(theta), sigma)
     for _ in range(2):
         weights = _weights(data.log_values - problem.law(theta), sigmas, data)
         theta = _descend(problem, theta, sigmas, weights, iterations=5)
-    return float(log_evidence_at(problem, theta, sigmas).max())
+    scores = log_evidence_at(problem, theta, sigmas)
+    best = int(np.argmax(scores))
+    return _peak_at(problem, theta[best], sigma, weights[best]), float(scores[best])
 
 
 def log_evidence_at(problem: Problem, theta: Array, sigma: Array) -> Array:

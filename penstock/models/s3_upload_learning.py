@@ -24,12 +24,12 @@ from penstock.models.regression import (
     law_log_evidence,
     learn_misfit,
     log_evidence,
-    log_evidence_near,
     matern,
     maximise,
     noise_covariance,
     refine,
     sample,
+    settle,
 )
 from penstock.models.s3_upload_evidence import COLUMNS, Evidence
 from penstock.models.s3_upload_law import (
@@ -406,21 +406,19 @@ def _support_of_change(evidence: Evidence, first: int, prior: Gaussian, peak: Pe
     """
     before, after = _split(evidence, first)
     sigma = max(_SIGMA_COMPARED, peak.sigma)
-    known = refine(before.problem(prior), peak)
+    known, earlier = _settle(before, prior, [peak], sigma)
     loosened = _loosen(Gaussian(mean=known.theta, covariance=known.covariance))
-    apart = _followed(before, prior, [known], sigma) + _score(
-        after, loosened, _starts(after, loosened), sigma
-    )
-    return apart - _followed(evidence, prior, [peak, known], sigma)
+    later = _score(after, loosened, _starts(after, loosened), sigma)
+    return earlier + later - _settle(evidence, prior, [peak, known], sigma)[1]
 
 
 def _score(evidence: Evidence, belief: Gaussian, starts: Array, sigma: float) -> float:
     return log_evidence(evidence.problem(belief, _SPREAD_COMPARED), starts, sigma=sigma)
 
 
-def _followed(evidence: Evidence, belief: Gaussian, peaks: Sequence[Peak], sigma: float) -> float:
-    problem = evidence.problem(belief, _SPREAD_COMPARED)
-    return log_evidence_near(problem, np.array([peak.theta for peak in peaks]), sigma=sigma)
+def _settle(evidence: Evidence, belief: Gaussian, peaks: Sequence[Peak], sigma: float) -> tuple[Peak, float]:
+    theta = np.array([peak.theta for peak in peaks])
+    return settle(evidence.problem(belief, _SPREAD_COMPARED), theta, sigma=sigma)
 
 
 def _upto(evidence: Evidence, observation: int) -> Evidence:

@@ -18,6 +18,7 @@ from penstock.models.regression import (
     normal_log_likelihoods,
     refine,
     sample,
+    settle,
 )
 
 X = np.linspace(0.0, 4.0, 24)
@@ -150,6 +151,24 @@ def test_refining_from_a_peak_finds_the_same_peak() -> None:
     problem = Problem(law=line, data=measured(noisy_line()), prior=WIDE, misfit=Misfit(amplitude=0.05))
     full = maximise(problem, STARTS)
     assert refine(problem, full).theta == pytest.approx(full.theta, abs=5e-3)
+
+
+def test_settling_near_a_peak_finds_the_evidence_of_the_full_search() -> None:
+    """At the noise that was given, not at the one that the measurements show."""
+    problem = Problem(law=line, data=measured(noisy_line()), prior=WIDE)
+    peak, score = settle(problem, maximise(problem, STARTS).theta[None], sigma=0.3)
+    assert score == pytest.approx(log_evidence(problem, STARTS, sigma=0.3), abs=1e-2)
+    assert peak.sigma == 0.3
+
+
+def test_of_several_peaks_the_likeliest_counts() -> None:
+    """One that is followed to the top beside one that is too far away to get there."""
+    prior = Gaussian(mean=np.array([1.0, 0.5]), covariance=np.eye(2))
+    problem = Problem(law=line, data=measured(noisy_line()), prior=prior)
+    near, far = np.array([1.0, 0.5]), np.array([-400.0, 300.0])
+    alone = settle(problem, near[None], sigma=0.1)[1]
+    assert settle(problem, np.array([far, near]), sigma=0.1)[1] == pytest.approx(alone)
+    assert settle(problem, far[None], sigma=0.1)[1] < alone - 10
 
 
 def test_normal_likelihoods_are_those_of_the_definition() -> None:

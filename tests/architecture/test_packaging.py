@@ -110,12 +110,23 @@ def test_the_wheel_alone_serves_an_application(application: Path) -> None:
     assert done.stdout.splitlines() == ["default", "[]"], done.stderr
 
 
-@pytest.mark.parametrize("program", ["penstock.cli.entry", "penstock.daemon.main"])
+_SCRIPT = "import sys; from {} import main; sys.exit(main())"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", _SCRIPT.format("penstock.cli.entry")),
+        ("-c", _SCRIPT.format("penstock.daemon.main")),
+        ("-m", "penstock"),
+    ],
+    ids=["penstock", "penstockd", "python -m penstock"],
+)
 def test_where_only_the_client_is_installed_a_command_says_what_is_missing(
-    application: Path, program: str
+    application: Path, arguments: tuple[str, ...]
 ) -> None:
     """In one sentence, with the words to install the rest."""
-    done = _run(application, "-c", f"import sys; from {program} import main; sys.exit(main())")
+    done = _run(application, *arguments)
     assert done.returncode == 1
     assert "pip install 'penstock[daemon]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1

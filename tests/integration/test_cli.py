@@ -229,6 +229,15 @@ def test_a_reader_that_leaves_is_no_trouble(server: Served) -> None:
         assert process.stderr.read() == b""
 
 
+def test_the_package_is_the_command() -> None:
+    """`python -m penstock` does what `penstock` does, with its exit codes and under its name."""
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "frobnicate"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: penstock ")
+
+
 def test_help_is_fast_because_it_imports_little() -> None:
     """The heavy libraries stay out of `--help` and of the commands that only ask."""
     program = (

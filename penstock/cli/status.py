@@ -10,7 +10,8 @@ from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_mapping
 from penstock.cli.quantities import SECONDS
-from penstock.cli.trouble import NoDaemonError, NotReadyError
+from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError
+from penstock.units import format_seconds
 
 _PAUSE_SECONDS = 0.5
 
@@ -64,7 +65,7 @@ def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool
         except (NoDaemonError, NotReadyError) as trouble:
             left_seconds = deadline - time.monotonic()
             if left_seconds <= 0:
-                raise
+                raise _given_up(trouble, told, timeout_seconds) from trouble
             if trouble.message != told:
                 told = trouble.message
                 click.echo(f"waiting: {told}", err=True)
@@ -73,3 +74,10 @@ def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool
         print_json(document)
     else:
         click.echo(document["detail"])
+
+
+def _given_up(trouble: TroubleError, told: str, timeout_seconds: float) -> TroubleError:
+    """The trouble that outlasted the waiting, in few words where the reader was told the rest when it began."""
+    if trouble.message != told:
+        return trouble
+    return type(trouble)(f"that has not changed in {format_seconds(timeout_seconds)}")

@@ -170,6 +170,22 @@ def test_stale_advice_is_exit_code_4(tmp_path: Path) -> None:
     assert "no fresh advice from measurements" in result.output
 
 
+def test_what_a_wait_is_for_is_told_once(tmp_path: Path) -> None:
+    """The sentence comes when the waiting begins; its end says how long it was, with the same exit code."""
+    guess = a_recommendation(basis=Basis.PRIOR)
+    with served_in_thread(tmp_path, ScriptedAdvisor(recommendations=[guess])) as server:
+        not_ready = penstock(server, "wait", "--timeout", "50ms")
+    nobody = CliRunner().invoke(cli, ["wait", "--timeout", "50ms", "--socket", str(tmp_path / "nobody.sock")])
+    for result, exit_code, sentence in (
+        (not_ready, 4, "no fresh advice from measurements"),
+        (nobody, 3, "no daemon answers on"),
+    ):
+        first, last = result.output.splitlines()
+        assert result.exit_code == exit_code
+        assert first.startswith(f"waiting: {sentence}")
+        assert last == "Error: that has not changed in 50 ms"
+
+
 def test_a_refusal_is_exit_code_1(server: Served) -> None:
     """The daemon's own sentence is what is printed."""
     server.advisor.refusal = "the budget of today is spent"

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.units import TiB, parse_bytes, parse_bytes_per_second, parse_seconds
+from penstock.units import GiB, parse_bytes, parse_bytes_per_second, parse_seconds
 from penstock.vocabulary import (
     UNKNOWN,
     Context,
@@ -33,7 +33,7 @@ from penstock.vocabulary import (
 )
 
 SCHEMA = 1  # counts up only when a key changes its meaning or goes away; new keys may come at any time
-PAYLOAD_SIZE_BYTES_MAX = 50 * TiB  # beyond the largest object of S3
+PAYLOAD_SIZE_BYTES_MAX = 10_000 * 5 * GiB  # the largest object of S3: so many parts of so much
 REPORT_COUNT_MAX = 100  # in one post
 _QUERY_VALUE_LENGTH_MAX = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
@@ -264,7 +264,7 @@ def _whole(text: str) -> int:
 def _size(text: str) -> int:
     size = parse_bytes(text)
     if not 1 <= size <= PAYLOAD_SIZE_BYTES_MAX:
-        raise ValueError(f"{text!r} is out of range: expected 1 byte to 50 TiB")
+        raise ValueError(f"{text!r} is out of range: expected 1 byte to {PAYLOAD_SIZE_BYTES_MAX // GiB}GiB")
     return size
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.daemon import wire
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3_upload import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, S3UploadSetting
 from penstock.units import GiB, MiB
 from penstock.vocabulary import (
     Basis,
@@ -153,6 +153,7 @@ def test_what_is_missing_is_told() -> None:
     [
         ("payload_size_bytes", "0"),
         ("payload_size_bytes", "51TiB"),
+        ("payload_size_bytes", "50001GiB"),
         ("payload_size_bytes", "9" * 60),
         ("payload_size_bytes", "1" * 5000),
         ("thread_count_max", "-1"),
@@ -173,6 +174,22 @@ def test_absurd_values_are_refused(name: str, value: str) -> None:
     """No value may reach a model that it was not made for."""
     query = [(key, text) for key, text in QUESTION if key != name]
     assert mistakes_of([*query, (name, value)]).keys() == {name}
+
+
+def test_the_largest_payload_is_the_largest_object_that_can_be_uploaded() -> None:
+    """Whatever is let through has a legal upload, and the message names a size that is let through."""
+    assert wire.PAYLOAD_SIZE_BYTES_MAX == PART_COUNT_MAX * PART_SIZE_BYTES_MAX
+    largest, beyond = str(wire.PAYLOAD_SIZE_BYTES_MAX), str(wire.PAYLOAD_SIZE_BYTES_MAX + 1)
+    named = "50000GiB"
+    for text in (largest, named):
+        question = wire.read_question([QUESTION[0], ("payload_size_bytes", text)], OPERATIONS)
+        assert question.payload_size_bytes == wire.PAYLOAD_SIZE_BYTES_MAX
+    assert named in mistakes_of([QUESTION[0], ("payload_size_bytes", beyond)])["payload_size_bytes"]
+    with pytest.raises(wire.UnreadableError):
+        read_reports(a_report(payload_size_bytes=int(beyond)))
+    body = json.dumps({"operation": "s3_upload", "payload_size_bytes": int(beyond)}).encode()
+    with pytest.raises(wire.UnreadableError):
+        wire.read_probe_request(body, OPERATIONS)
 
 
 def test_a_parameter_that_is_given_twice_is_refused() -> None:

@@ -320,7 +320,7 @@ class Conductor:
                 thread_count_max=watch.plan.thread_count_max if watch else None,
                 memory_bytes_max=watch.plan.memory_bytes_max if watch else None,
             ),
-            seed=_seed(self._seed, place, len(observations)),
+            seed=_seed(self._seed, place, observations),
         )
         conclusion = await self._thinker.deliberate(self._services[place.operation].model, question)
         if next_context is None:
@@ -490,9 +490,13 @@ def _moved_bytes(outcome: Outcome[Any]) -> int:
     return int(outcome.measures.get("attempted_bytes", outcome.transferred_bytes))
 
 
-def _seed(seed: int, place: Place, observation_count: int) -> int:
-    """A seed from what the configuration, the place and the history say, so that a decision can be replayed."""
-    text = f"{seed}/{place.operation}/{place.region}/{place.instance_type}/{place.service_class}/{observation_count}"
+def _seed(seed: int, place: Place, observations: Sequence[Observation[Any]]) -> int:
+    """A seed from what the configuration, the place and the history say, so that a decision can be replayed.
+
+    The newest observation tells histories apart, however many of them are looked at.
+    """
+    newest = f"{observations[-1].started_at.timestamp():.6f}" if observations else ""
+    text = f"{seed}/{place.operation}/{place.region}/{place.instance_type}/{place.service_class}/{newest}"
     return zlib.crc32(text.encode())
 
 

@@ -1,0 +1,54 @@
+"""Whence the chance in a decision comes: from the history, and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from penstock.models.model import PerformanceModel
+from penstock.optimizer.deliberation import Conclusion, Question
+from tests.factories import CONTEXT
+from tests.unit.daemon.house import CannedThinker, House, story
+
+HISTORY_COUNT_MAX = 3
+
+
+class NotingThinker(CannedThinker):
+    """Notes the seed of every proposal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seeds: list[int] = []
+
+    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+        assert len(question.observations) <= HISTORY_COUNT_MAX
+        if question.next_context is not None:
+            self.seeds.append(question.seed)
+        return await super().deliberate(model, question)
+
+
+def seeds_of(directory: Path, *, cycle_count: int) -> list[int]:
+    """Of so many proposals, each after one more observation."""
+    thinker = NotingThinker()
+
+    async def told(house: House) -> None:
+        house.thinker = house.conductor._thinker = thinker
+        house.conductor._observation_count_max = HISTORY_COUNT_MAX
+        for _ in range(cycle_count):
+            await house.conductor.run_cycle(CONTEXT)
+
+    directory.mkdir()
+    story(directory, told)
+    return thinker.seeds
+
+
+def test_the_seed_goes_on_changing_when_the_history_is_full(tmp_path: Path) -> None:
+    """Only so many observations are looked at; each new one still brings chances of its own."""
+    seeds = seeds_of(tmp_path / "life", cycle_count=3 * HISTORY_COUNT_MAX)
+    assert len(set(seeds)) == len(seeds) == 3 * HISTORY_COUNT_MAX
+
+
+def test_the_same_history_gives_the_same_seeds(tmp_path: Path) -> None:
+    """A decision can be replayed."""
+    first, again = (seeds_of(tmp_path / life, cycle_count=6) for life in ("first", "again"))
+    assert first == again

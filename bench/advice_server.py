@@ -122,7 +122,7 @@ async def _board(observations: tuple[Observation[Any], ...]) -> Board:
     board = Board(
         SERVICES,
         sorted(contexts, key=lambda context: (context.operation, context.payload_size_bytes)),
-        limits={},
+        thread_count_max={},
         region=_HOME.region,
         instance_type=_HOME.instance_type,
         validity_seconds=86400.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,8 +23,9 @@ from penstock.clock import SystemClock
 if TYPE_CHECKING:
     from penstock.daemon.config import Configuration
     from penstock.daemon.store import Store
+    from penstock.models.model import Fit
     from penstock.report.material import Material
-    from penstock.vocabulary import Cost, Observation, Place
+    from penstock.vocabulary import Context, Cost, Demand, Observation, Place
 
 OBSERVATION_COUNT_MAX = 2000  # of each place, the newest
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 500, 200
@@ -139,6 +141,7 @@ def _read(
             Expense(hour_at=s.hour_at, operation=s.operation, cost=s.cost) for s in store.spend(since=since)
         ],
         daily_limit=_daily_limit(configuration, instance_types) if configuration else None,
+        within_limits=_bounds(fits, configuration),
         usd_limits=usd_limits(configuration) if configuration else {},
         leftover_count=len(store.open_leftovers()),
         unreadable_count=store.unreadable_count,
@@ -152,6 +155,26 @@ def _observations(store: Store, place: Place, since: datetime | None) -> list[Ob
         place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER, since=since
     )
     return sorted([*measured, *reported], key=lambda o: o.started_at)
+
+
+def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callable[[Context, Demand], Demand]:
+    """How the daemon bounds what is asked of it; what its operator allows is known by the configuration alone."""
+    from penstock.daemon.board import within_limits
+    from penstock.daemon.services import SERVICES, thread_count_limits
+
+    allowed = thread_count_limits(configuration) if configuration else {}
+    fit_of = {fit.place: fit for fit in fits}
+
+    def bounded(context: Context, demand: Demand) -> Demand:
+        return within_limits(
+            SERVICES[context.operation].model,
+            fit_of.get(context.place),
+            context,
+            demand,
+            thread_count_max=allowed.get(context.operation),
+        )
+
+    return bounded
 
 
 def _daily_limit(configuration: Configuration, instance_types: set[str]) -> Cost:

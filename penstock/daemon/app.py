@@ -34,6 +34,7 @@ from penstock.daemon.services import (
     Outside,
     ProbeOnDemand,
     setting_types,
+    thread_count_limits,
     usd_limits,
     watching_cost,
 )
@@ -46,7 +47,7 @@ from penstock.probes import leftovers
 from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
 from penstock.probes.probe import Leftover, Probe
-from penstock.vocabulary import Context, Demand, Place
+from penstock.vocabulary import Context, Place
 
 log = logging.getLogger(__name__)
 
@@ -431,7 +432,7 @@ def _board(configuration: Configuration, home: Place) -> Board:
     return Board(
         SERVICES,
         _standing_contexts(configuration, home),
-        limits=_limits_of_advice(configuration),
+        thread_count_max=thread_count_limits(configuration),
         region=home.region,
         instance_type=home.instance_type,
         validity_seconds=configuration.advice.validity_seconds,
@@ -450,15 +451,6 @@ def _standing_contexts(configuration: Configuration, home: Place) -> list[Contex
             sizes = sorted({*service.payload_ladder_bytes, *plan.payload_size_bytes})
             contexts += [Context(place=place, payload_size_bytes=size) for size in sizes]
     return contexts
-
-
-def _limits_of_advice(configuration: Configuration) -> dict[str, Demand]:
-    """What the operator allows, for probes and for advice alike."""
-    plans = {operation: service.plan(configuration) for operation, service in SERVICES.items()}
-    return {
-        operation: Demand(thread_count_max=plan.thread_count_max, memory_bytes_max=plan.memory_bytes_max)
-        for operation, plan in plans.items()
-    }
 
 
 async def _ledger(

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.daemon.services import Service
 from penstock.daemon.wire import Standing
-from penstock.models.model import Fit, is_current
+from penstock.models.model import Fit, PerformanceModel, is_current
 from penstock.optimizer.recommendation import assess, recommend
 from penstock.vocabulary import Context, Demand, Place, Recommendation, setting_values
 
@@ -36,8 +36,8 @@ class Posting:
 class Board:
     """Advice by context and demand.
 
-    `standing_contexts` are answered ahead of any question, for the default demand. `limits` are the operator's own
-    hard limits by operation: nothing beyond them is ever advised.
+    `standing_contexts` are answered ahead of any question, for the default demand. `thread_count_max` is the most
+    that the operator allows, by operation: no more is ever advised.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Board:
         services: Mapping[str, Service[Any]],
         standing_contexts: Iterable[Context],
         *,
-        limits: Mapping[str, Demand],
+        thread_count_max: Mapping[str, int],
         region: str,
         instance_type: str,
         validity_seconds: float,
     ) -> None:
         self._services = services
-        self._limits = limits
+        self._thread_count_max = thread_count_max
         self._standing_contexts = tuple(standing_contexts)
         self._standing_keys = frozenset((context, Demand()) for context in self._standing_contexts)
         self._region = region
@@ -157,23 +157,14 @@ class Board:
         )
 
     def within_limits(self, context: Context, demand: Demand) -> Demand:
-        """The demand within what the operator allows; what was never measured here is kept near the SDK's default."""
-        posting = self._postings.get(context.place)
-        limit = self._limits.get(context.operation, Demand())
-        thread_counts = [demand.thread_count_max, limit.thread_count_max]
-        if posting is not None and posting.fit.observation_count == 0:
-            thread_counts.append(_UNMEASURED_OVER_DEFAULT * self._default_thread_count(context))
-        return dataclasses.replace(
+        """The demand within what the operator allows here."""
+        return within_limits(
+            self._services[context.operation].model,
+            self.fit(context.place),
+            context,
             demand,
-            thread_count_max=min((count for count in thread_counts if count is not None), default=None),
-            memory_bytes_max=min(
-                (m for m in (demand.memory_bytes_max, limit.memory_bytes_max) if m is not None), default=None
-            ),
+            thread_count_max=self._thread_count_max.get(context.operation),
         )
-
-    def _default_thread_count(self, context: Context) -> int:
-        default = self._services[context.operation].model.default_setting(context)
-        return int(sum(v for name, v in setting_values(default).items() if name.endswith("thread_count")))
 
     def _remember(self, key: Key, answer: Recommendation[Any], *, is_fitted: bool) -> None:
         if not is_fitted:  # costs nothing to work out again, and its date is the asking's
@@ -189,6 +180,27 @@ class Board:
         asked = (key for key in remembered if key not in self._standing_keys)
         for key in list(islice(asked, max(0, excess))):
             del remembered[key]
+
+
+def within_limits(
+    model: PerformanceModel[Any],
+    fit: Fit | None,
+    context: Context,
+    demand: Demand,
+    *,
+    thread_count_max: int | None,
+) -> Demand:
+    """The demand with no more threads than the operator allows, and near the SDK's default where nothing was measured.
+
+    What a probe may hold in memory is no limit of an application: that one states its own.
+    """
+    thread_counts = [demand.thread_count_max, thread_count_max]
+    if fit is not None and fit.observation_count == 0:
+        default = setting_values(model.default_setting(context))
+        count = int(sum(v for name, v in default.items() if name.endswith("thread_count")))
+        thread_counts.append(_UNMEASURED_OVER_DEFAULT * count)
+    least = min((count for count in thread_counts if count is not None), default=None)
+    return dataclasses.replace(demand, thread_count_max=least)
 
 
 def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:

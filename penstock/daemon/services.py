@@ -62,8 +62,8 @@ class Plan:
     service_class: str
     payload_size_bytes: tuple[int, ...]
     mean_interval_seconds: float
-    thread_count_max: int
-    memory_bytes_max: int | None
+    thread_count_max: int  # of what is tried and of what is advised
+    memory_bytes_max: int | None  # of what is tried
     cost_max: Cost  # of one probe; 0 is "no limit of its own" where the operation has none
     usd_per_day: float | None = None  # of all its probes, within what all operations may cost
 
@@ -216,6 +216,13 @@ SERVICES: Mapping[str, Service[Any]] = {
 def setting_types() -> dict[str, type]:
     """The dataclass of each operation's settings, as the store and the socket need it."""
     return {operation: service.setting_type for operation, service in SERVICES.items()}
+
+
+def thread_count_limits(configuration: Configuration) -> dict[str, int]:
+    """The most threads that the operator allows, by operation, for probes and for advice alike."""
+    return {
+        operation: service.plan(configuration).thread_count_max for operation, service in SERVICES.items()
+    }
 
 
 def watching_cost(configuration: Configuration) -> Cost:

@@ -280,13 +280,14 @@ def _advice(
 ) -> tuple[Advice, ...]:
     stored = [r for r in material.recommendations if r.context.place == place]
     stored.sort(key=lambda r: (r.demand != Demand(), r.context.payload_size_bytes))
-    return tuple(_advise(model, expectations, previous) for previous in stored)
+    return tuple(
+        _advise(model, expectations, _renewed(material, model, expectations, previous)) for previous in stored
+    )
 
 
 def _advise(
-    model: PerformanceModel[Any], expectations: _Expectations, previous: Recommendation[Any]
+    model: PerformanceModel[Any], expectations: _Expectations, standing: Recommendation[Any]
 ) -> Advice:
-    standing = _renewed(model, expectations, previous)
     context, setting, demand = standing.context, standing.setting, standing.demand
     default = model.default_setting(context)
     name = next(iter(knobs(setting)))
@@ -308,22 +309,26 @@ def _advise(
 
 
 def _renewed(
-    model: PerformanceModel[Any], expectations: _Expectations, previous: Recommendation[Any]
+    material: Material,
+    model: PerformanceModel[Any],
+    expectations: _Expectations,
+    previous: Recommendation[Any],
 ) -> Recommendation[Any]:
     """The stored advice as a daemon that starts now gives it again: only changes are stored, fits go on."""
     fit = expectations.fit
     if fit is None or expectations.of(previous.context, previous.setting, previous.demand) is None:
         return previous
     newest_at = fit.newest_observation_at or previous.issued_at
-    return recommend(
+    renewed = recommend(
         model,
         fit,
         previous.context,
-        previous.demand,
+        material.within_limits(previous.context, previous.demand),
         previous=previous,
         now=max(newest_at, previous.issued_at),
         validity_seconds=(previous.expires_at - previous.issued_at).total_seconds(),
     )
+    return dataclasses.replace(renewed, demand=previous.demand)  # as it was asked
 
 
 # --- What was measured, and what had been expected. ---

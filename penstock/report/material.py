@@ -5,13 +5,13 @@ The report opens nothing and asks for no date: the command reads, this room comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
-from penstock.vocabulary import Context, Cost, Inconclusive, Observation, Place, Recommendation
+from penstock.vocabulary import Context, Cost, Demand, Inconclusive, Observation, Place, Recommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ class Material:
     histories: Mapping[Context, Sequence[Recommendation[Any]]]  # of each context, oldest first
     expenses: Sequence[Expense]
     daily_limit: Cost | None  # None: the configuration that set it is not known
+    within_limits: Callable[[Context, Demand], Demand]  # how the daemon bounds what is asked of it
     usd_limits: Mapping[str, float]  # a day, of operations that have a limit of their own
     leftover_count: int
     unreadable_count: int

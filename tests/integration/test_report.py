@@ -106,6 +106,26 @@ def test_the_configuration_names_database_and_budget(
     assert "budget-used-up" in {remark["code"] for remark in document["remarks"]}
 
 
+def test_advice_is_bounded_as_the_daemon_bounds_it(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the most threads that the operator allows, and not by what a probe may hold."""
+    file = tmp_path / "penstock.toml"
+
+    def advised(limit: str) -> dict[str, int]:
+        file.write_text(f'[daemon]\nstate_directory = "{database.parent}"\n[probes.s3_upload]\n{limit}\n')
+        assert run(["report", "--config", str(file), "--json"]) == 0
+        (place,) = json.loads(capsys.readouterr().out)["places"]
+        recommendation = place["advice"][0]["recommendation"]
+        assert recommendation["demand"]["thread_count_max"] is None
+        setting: dict[str, int] = recommendation["setting"]
+        return setting
+
+    assert advised("")["thread_count"] > 3
+    assert advised("thread_count_max = 3")["thread_count"] <= 3
+    assert advised('memory_bytes_max = "8MiB"') == advised("")
+
+
 def test_an_empty_database_makes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A daemon that has just started."""
     path = tmp_path / "penstock.db"

@@ -99,7 +99,7 @@ class House:
         self.verdict = ALLOWED
         self.store = AsyncStore(self.disk, clock.now)
         self.board = Board(
-            SERVICES, [CONTEXT], limits={}, region="r", instance_type="i", validity_seconds=3600.0
+            SERVICES, [CONTEXT], thread_count_max={}, region="r", instance_type="i", validity_seconds=3600.0
         )
         watch = Watch(context=CONTEXT, service=SERVICE, plan=SERVICE.plan(Configuration()), probe=self.probe)
         self.conductor = Conductor(

@@ -5,11 +5,14 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.daemon import app
 from penstock.daemon import board as board_module
 from penstock.daemon.board import Board, nearest
+from penstock.daemon.config import Configuration, ProbesSection, S3UploadSection
 from penstock.daemon.services import SERVICES
 from penstock.models.model import Fit
-from penstock.units import MiB
+from penstock.models.s3_upload import S3UploadSetting
+from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Basis, Context, Demand
 from tests.factories import CONTEXT, NOON, PLACE, SETTING, a_fit, an_observation
 
@@ -21,7 +24,7 @@ def a_board(*contexts: Context) -> Board:
     return Board(
         SERVICES,
         contexts or (CONTEXT,),
-        limits={"s3_upload": Demand(thread_count_max=16)},
+        thread_count_max={"s3_upload": 16},
         region=PLACE.region,
         instance_type=PLACE.instance_type,
         validity_seconds=VALIDITY_SECONDS,
@@ -114,12 +117,32 @@ async def test_nothing_beyond_the_operators_limits_is_advised() -> None:
         assert advice.demand == Demand(thread_count_max=500)
 
 
+async def test_what_a_probe_may_hold_does_not_bound_an_application() -> None:
+    """Its own memory does; the operator's limit on threads bounds both, also where more memory would do."""
+    section = S3UploadSection(memory_bytes_max=GiB, thread_count_max=12)
+    board = app._board(Configuration(probes=ProbesSection(s3_upload=section)), PLACE)
+    await board.post(a_learned_fit(), NOON)
+    context = dataclasses.replace(CONTEXT, payload_size_bytes=5 * TiB)
+
+    def advised(demand: Demand) -> S3UploadSetting:
+        setting = board.recommend(context, demand, NOON).setting
+        assert isinstance(setting, S3UploadSetting)
+        return setting
+
+    for demand in (Demand(), Demand(memory_bytes_max=64 * GiB)):
+        setting = advised(demand)
+        assert GiB < setting.thread_count * setting.part_size_bytes <= 64 * GiB
+        assert 1 < setting.thread_count <= 12
+    setting = advised(Demand(memory_bytes_max=2 * GiB))
+    assert GiB < setting.thread_count * setting.part_size_bytes <= 2 * GiB
+
+
 async def test_what_was_never_measured_stays_near_the_default() -> None:
     """Tables alone do not make anybody open hundreds of connections."""
     board = Board(
         SERVICES,
         (CONTEXT,),
-        limits={},
+        thread_count_max={},
         region=PLACE.region,
         instance_type="p5",
         validity_seconds=VALIDITY_SECONDS,

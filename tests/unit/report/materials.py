@@ -73,6 +73,7 @@ def a_material(**changes: Any) -> Material:
         "daily_limit": Cost(
             transferred_bytes=1024 * MiB, request_count=1000, usd=0.1, duration_seconds=4000.0
         ),
+        "within_limits": lambda _context, demand: demand,
         "usd_limits": {},
         "leftover_count": 0,
         "unreadable_count": 0,

@@ -16,7 +16,13 @@ import click
 from penstock.cli.daemon import call
 from penstock.cli.examples import examples
 from penstock.cli.output import print_json
-from penstock.cli.query import common_options, object_size_option, parameters_of, upload_demand_options
+from penstock.cli.query import (
+    common_options,
+    memory_trouble,
+    object_size_option,
+    parameters_of,
+    upload_demand_options,
+)
 from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.client.targets.launch import (
     PROGRAMS,
@@ -81,11 +87,14 @@ def exec_(*, command: tuple[str, ...], as_json: bool, socket_path: str, **stated
     try:
         launch, document = _advised(PROGRAMS[name], command, socket_path, stated)
         about |= {"basis": document["basis"], "explanation": document["explanation"]}
-    except TroubleError as trouble:
+        trouble = memory_trouble(document)
+        if trouble and not as_json:  # its own defaults would hold more
+            click.echo(f"penstock: {name} runs with what holds least: {trouble}", err=True)
+    except TroubleError as refusal:
         launch = Launch(command)
-        about |= {"basis": "default", "explanation": trouble.message}
+        about |= {"basis": "default", "explanation": refusal.message}
         if not as_json:
-            click.echo(f"penstock: {name} runs with its own defaults: {trouble.message}", err=True)
+            click.echo(f"penstock: {name} runs with its own defaults: {refusal.message}", err=True)
     if as_json:
         print_json({**about, **launch._asdict()})
     else:

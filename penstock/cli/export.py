@@ -16,6 +16,7 @@ from penstock.cli.query import (
     object_size_option,
     parameters_of,
     queue_demand_options,
+    refuse_too_little_memory,
     upload_demand_options,
 )
 from penstock.cli.trouble import NotReadyError, WrongUsageError
@@ -124,13 +125,17 @@ def _form(target: Target, form: str | None) -> str:
 
 
 def _ask(target: Target, socket_path: str, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The daemon's answer. Raises TroubleError, also when it knows no more than what boto3 does by itself."""
+    """The daemon's answer.
+
+    Raises TroubleError, also when it knows no more than what boto3 does by itself, or cannot keep what was asked for.
+    """
     document = call(socket_path, "GET", "/v1/recommendation", parameters=_question(target, stated))
     if document["basis"] == "default":
         raise NotReadyError(
             f"nothing is known about this place yet, so the defaults of {target.name} serve: "
             "see `penstock status`, or wait with `penstock wait`"
         )
+    refuse_too_little_memory(document)
     return document
 
 

@@ -11,6 +11,7 @@ from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_mapping, print_table, text
 from penstock.cli.quantities import BYTES, RATE, SECONDS
+from penstock.cli.trouble import WrongUsageError
 from penstock.units import label
 from penstock.vocabulary import Objective, Regime
 
@@ -169,7 +170,28 @@ def _add(group: click.Group, name: str, options: Callable[[Command], Command], p
     def command(*, as_json: bool, socket_path: str, **stated: object) -> None:
         parameters = parameters_of(name.replace("-", "_"), stated)
         document = call(socket_path, "GET", target, parameters=parameters)
+        if group is query:
+            refuse_too_little_memory(document)
         print_json(document) if as_json else show(document)
+
+
+def memory_trouble(document: Mapping[str, Any]) -> str | None:
+    """Why the memory that was allowed cannot do, in one sentence; None when it can."""
+    least = document["derived"].get("memory_bytes_min")
+    if least is None:
+        return None
+    asked = text("_bytes", document["demand"]["memory_bytes_max"])
+    return (
+        f"--memory-max {asked} cannot be kept for {text('_bytes', document['payload_size_bytes'])}: "
+        f"no setting holds less than {text('_bytes', least)}; allow {least} or more"
+    )
+
+
+def refuse_too_little_memory(document: Mapping[str, Any]) -> None:
+    """Raise WrongUsageError for advice that holds more than was allowed."""
+    trouble = memory_trouble(document)
+    if trouble is not None:
+        raise WrongUsageError(trouble)
 
 
 def show_advice(document: Mapping[str, Any]) -> None:

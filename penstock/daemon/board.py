@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from math import ceil
 from typing import Any
 
 from penstock.daemon.services import Service
-from penstock.daemon.wire import Standing
+from penstock.daemon.wire import MEMORY_BYTES_MIN, Standing
 from penstock.models.model import Fit, PerformanceModel, is_current
 from penstock.optimizer.recommendation import assess, recommend
-from penstock.vocabulary import Context, Demand, Place, Recommendation, setting_values
+from penstock.units import format_bytes
+from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation, setting_values
 
 _UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 _ANSWER_COUNT_MAX = 4096  # remembered answers to questions beyond the standing ones
@@ -120,6 +122,7 @@ class Board:
                 validity_seconds=self._validity_seconds,
             )
             answer = dataclasses.replace(answer, demand=demand)  # as it was asked
+            answer = self._telling_of_memory(answer, posting.fit if posting else None)
             self._remember(key, answer, is_fitted=posting is not None)
         return answer
 
@@ -165,6 +168,30 @@ class Board:
             demand,
             thread_count_max=self._thread_count_max.get(context.operation),
         )
+
+    def _telling_of_memory(self, answer: Recommendation[Any], fit: Fit | None) -> Recommendation[Any]:
+        """The answer, which says so where it holds more than was allowed: there is always one, with the least."""
+        most, held = answer.demand.memory_bytes_max, self._memory_bytes(answer, fit)
+        if most is None or held <= most:
+            return answer
+        told = f"{format_bytes(held)} ({held:,} bytes) for buffers, and {format_bytes(most)} are allowed."
+        if answer.basis is Basis.DEFAULT:
+            return dataclasses.replace(answer, explanation=f"{answer.explanation} It holds {told}")
+        return dataclasses.replace(
+            answer,
+            derived={**answer.derived, MEMORY_BYTES_MIN: held},
+            explanation=f"{answer.explanation} Every setting holds at least {told}",
+        )
+
+    def _memory_bytes(self, answer: Recommendation[Any], fit: Fit | None) -> int:
+        """What is held at a time; 0 where nothing says it."""
+        service, context = self._services[answer.context.operation], answer.context
+        if service.memory_bytes is not None:
+            return service.memory_bytes(answer.setting, context.payload_size_bytes)
+        if fit is None:
+            return 0
+        appraisal = service.model.appraise(fit, context, [answer.setting], answer.demand)
+        return ceil(float(appraisal.memory_bytes[0]))
 
     def _remember(self, key: Key, answer: Recommendation[Any], *, is_fitted: bool) -> None:
         if not is_fitted:  # costs nothing to work out again, and its date is the asking's

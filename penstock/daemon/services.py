@@ -76,6 +76,9 @@ class Service(Generic[SettingT]):
     setting_type: type[SettingT]
     make_probe: Callable[[Equipment], Awaitable[Probe[SettingT]]]
     plan: Callable[[Configuration], Plan]
+    memory_bytes: (
+        Callable[[SettingT, int], int] | None
+    )  # most held at a time, by setting and payload size; None: as the model appraises it
     payload_noun: str  # what `payload_size_bytes` is the size of
     payload_ladder_bytes: tuple[
         int, ...
@@ -168,6 +171,11 @@ def _s3_upload_plan(configuration: Configuration) -> Plan:
     )
 
 
+def _upload_memory_bytes(setting: S3UploadSetting, object_size_bytes: int) -> int:
+    """One part for each thread; the model appraises their mean, of which the last may be short."""
+    return setting.thread_count * min(setting.part_size_bytes, object_size_bytes)
+
+
 def _sqs_delivery_plan(configuration: Configuration) -> Plan:
     section: SqsDeliverySection = configuration.probes.sqs_delivery
     return Plan(
@@ -199,6 +207,7 @@ SERVICES: Mapping[str, Service[Any]] = {
         setting_type=S3UploadSetting,
         make_probe=_s3_upload_probe,
         plan=_s3_upload_plan,
+        memory_bytes=_upload_memory_bytes,
         payload_noun="object",
         payload_ladder_bytes=(64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB),
     ),
@@ -207,6 +216,7 @@ SERVICES: Mapping[str, Service[Any]] = {
         setting_type=SqsDeliverySetting,
         make_probe=_sqs_delivery_probe,
         plan=_sqs_delivery_plan,
+        memory_bytes=None,
         payload_noun="message",
         payload_ladder_bytes=(KiB, 16 * KiB, 256 * KiB),
     ),

@@ -34,6 +34,7 @@ from penstock.vocabulary import (
 
 SCHEMA = 1  # counts up only when a key changes its meaning or goes away; new keys may come at any time
 PAYLOAD_SIZE_BYTES_MAX = 10_000 * 5 * GiB  # the largest object of S3: so many parts of so much
+MEMORY_BYTES_MIN = "memory_bytes_min"  # among what is derived, where less than the least was allowed
 REPORT_COUNT_MAX = 100  # in one post
 _QUERY_VALUE_LENGTH_MAX = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")

@@ -97,6 +97,48 @@ def test_the_question_reaches_the_daemon(server: Served) -> None:
     assert "batchSize: 10" in result.stdout
 
 
+@pytest.fixture
+def short_server(tmp_path: Path) -> Iterator[Served]:
+    """A daemon that knows no setting that holds less than 5 MiB."""
+    derived = {
+        "connection_pool_count": 36,
+        "multipart_threshold_bytes": 16 * MiB,
+        "memory_bytes_min": 5 * MiB,
+    }
+    with served_in_thread(
+        tmp_path, ScriptedAdvisor(recommendations=[a_recommendation(derived=derived)])
+    ) as running:
+        yield running
+
+
+@pytest.mark.parametrize("command", ["export s5cmd", "export boto3 --json", "query s3-upload --json"])
+def test_too_little_memory_is_wrong_usage(short_server: Served, command: str) -> None:
+    """What would hold more than was allowed is not printed; the sentence names the least."""
+    result = penstock(short_server, f"{command} --object-size 1GiB --memory-max 1MiB")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        "Error: --memory-max 1 MiB cannot be kept for 1 GiB: no setting holds less than 5 MiB; "
+        "allow 5242880 or more\n"
+    )
+
+
+def test_a_client_with_too_little_memory_runs_with_the_least(short_server: Served, tmp_path: Path) -> None:
+    """Its own defaults would hold more, so it is told, and so is whoever started it."""
+    program = tmp_path / "s5cmd"
+    program.write_text("#!/bin/sh\necho $@\n")
+    program.chmod(0o755)
+    done = subprocess.run(
+        [*PENSTOCK, "exec", "--object-size", "1GiB", "--memory-max", "1MiB", "--", str(program), "cp", "a", "s3://b/"],
+        env={**os.environ, "PENSTOCK_SOCKET": str(short_server.socket_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )  # fmt: skip
+    assert "--concurrency" in done.stdout
+    assert done.stderr.startswith("penstock: s5cmd runs with what holds least: --memory-max 1 MiB cannot be")
+
+
 def test_the_list_shows_each_target_on_a_line(server: Served) -> None:
     """For people and for programs; no daemon is needed."""
     lines = penstock(server, "export --list").stdout.splitlines()

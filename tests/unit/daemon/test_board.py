@@ -12,7 +12,7 @@ from penstock.daemon.config import Configuration, ProbesSection, S3UploadSection
 from penstock.daemon.services import SERVICES
 from penstock.models.model import Fit
 from penstock.models.s3_upload import S3UploadSetting
-from penstock.units import GiB, MiB, TiB
+from penstock.units import GiB, MiB, TiB, format_bytes
 from penstock.vocabulary import Basis, Context, Demand
 from tests.factories import CONTEXT, NOON, PLACE, SETTING, a_fit, an_observation
 
@@ -135,6 +135,41 @@ async def test_what_a_probe_may_hold_does_not_bound_an_application() -> None:
         assert 1 < setting.thread_count <= 12
     setting = advised(Demand(memory_bytes_max=2 * GiB))
     assert GiB < setting.thread_count * setting.part_size_bytes <= 2 * GiB
+
+
+@pytest.mark.parametrize(
+    ("operation", "size", "least"),
+    [
+        ("s3_upload", GiB, 5 * MiB),
+        ("s3_upload", 6 * MiB, 5 * MiB),  # the mean part is 3 MiB
+        ("s3_upload", MiB, MiB),
+        ("sqs_delivery", 1024, None),
+    ],
+)
+async def test_a_memory_limit_that_cannot_be_kept_is_not_broken_in_silence(
+    operation: str, size: int, least: int | None
+) -> None:
+    """There is an answer all the same: it holds the least, and says how much that is."""
+    board, place = a_board(), dataclasses.replace(PLACE, operation=operation)
+    context = Context(place=place, payload_size_bytes=size)
+    await board.post(SERVICES[operation].model.fit(place, (), prior=None, seed=1), NOON)
+    short = board.recommend(context, Demand(memory_bytes_max=1024), NOON)
+    held = int(short.derived["memory_bytes_min"])
+    assert held == (least or held)
+    assert f"at least {format_bytes(held)} ({held:,} bytes) for buffers, and 1 KiB are" in short.explanation
+    enough = board.recommend(context, Demand(memory_bytes_max=held), NOON)
+    assert enough.setting == short.setting
+    assert "memory_bytes_min" not in enough.derived
+    assert "bytes)" not in enough.explanation
+    if operation == "s3_upload":
+        assert "memory_bytes_min" in board.recommend(context, Demand(memory_bytes_max=held - 1), NOON).derived
+
+
+def test_what_the_sdk_does_says_when_it_holds_more_than_was_allowed() -> None:
+    """Ten parts of 8 MiB are no setting of ours, and are told all the same."""
+    advice = a_board().recommend(CONTEXT, Demand(memory_bytes_max=MiB), NOON)
+    assert "It holds 80 MiB (83,886,080 bytes) for buffers, and 1 MiB are allowed." in advice.explanation
+    assert advice.derived == {}
 
 
 async def test_what_was_never_measured_stays_near_the_default() -> None:

@@ -23,6 +23,7 @@ from penstock.client.connection import (
     socket_path,
     with_parameters,
 )
+from penstock.client.sizes import SIZE_BYTES_MAX, read_size
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -125,14 +126,20 @@ class Adviser:
         self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
         self._has_complained = False
 
-    def advise(self, operation: str, payload_size_bytes: int, **demand: object) -> Advice:
+    def advise(self, operation: str, payload_size_bytes: int | str, **demand: object) -> Advice:
         """The advice for this operation, payload size and demand; the SDK's defaults when there is none.
 
-        `demand` takes the names of the socket's query: region, objective, memory_bytes_max, ...
+        The size may be text, such as ``"1GiB"``. `demand` takes the names of the socket's query: region, objective,
+        memory_bytes_max, ...
         """
+        if type(payload_size_bytes) is not int or not 0 <= payload_size_bytes <= SIZE_BYTES_MAX:
+            try:
+                payload_size_bytes = read_size(payload_size_bytes)
+            except ValueError as trouble:
+                return self._default(operation, 0, trouble)
         self._refresh()
         question = (
-            (operation, payload_size_bytes, *sorted(demand.items()))
+            (operation, payload_size_bytes, *sorted((name, str(value)) for name, value in demand.items()))
             if demand
             else (operation, payload_size_bytes)
         )
@@ -231,8 +238,10 @@ class Adviser:
 _advisers: dict[tuple[str | None, str | None], Adviser] = {}  # by what the environment says
 
 
-def advise(operation: str, payload_size_bytes: int, **demand: object) -> Advice:
+def advise(operation: str, payload_size_bytes: int | str, **demand: object) -> Advice:
     """The advice for an operation ("s3_upload", "sqs_delivery") and a payload size; there is always some.
+
+    The size is in bytes, or text such as ``"1GiB"``. For what is no size there are the SDK's defaults.
 
     The direction of a transfer is in the operation's name. Nobody measures "s3_download" yet: it gets the SDK's
     defaults, marked as such, and will get advice from the daemon that does.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def client_config(object_size_bytes: int, *, advice: Advice | None = None, **demand: object) -> Any:
+def client_config(object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object) -> Any:
     """The `aiobotocore.config.AioConfig` with a connection for each advised task; merge it with your own."""
     from aiobotocore.config import AioConfig
 
@@ -29,7 +29,7 @@ def client_config(object_size_bytes: int, *, advice: Advice | None = None, **dem
 
 
 def part_arguments(
-    object_size_bytes: int, *, advice: Advice | None = None, **demand: object
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object
 ) -> dict[str, int]:
     """How to split: `part_size_bytes`, from `multipart_threshold_bytes` on; and how much to do at a time.
 

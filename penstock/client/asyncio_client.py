@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-async def advise(operation: str, payload_size_bytes: int, **demand: object) -> Advice:
+async def advise(operation: str, payload_size_bytes: int | str, **demand: object) -> Advice:
     """What `penstock.client.advice.advise` returns, asked in a thread."""
     return await asyncio.to_thread(blocking.advise, operation, payload_size_bytes, **demand)
 
@@ -25,7 +25,7 @@ class AsyncLease(Share):
     It is taken and given back in a thread; `changes` waits for new shares.
     """
 
-    def __init__(self, operation: str, payload_size_bytes: int, **options: Any) -> None:
+    def __init__(self, operation: str, payload_size_bytes: int | str, **options: Any) -> None:
         self._has_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lease = Lease(operation, payload_size_bytes, on_change=self._tell, **options)

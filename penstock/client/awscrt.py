@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def client_arguments(
-    object_size_bytes: int, *, advice: Advice | None = None, **demand: object
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object
 ) -> dict[str, Any]:
     """What to pass to `awscrt.s3.S3Client`; nothing when there is no advice, since it then decides by itself."""
     from penstock.client.targets.python_sdks import AWSCRT

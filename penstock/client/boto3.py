@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def transfer_config(object_size_bytes: int, *, advice: Advice | None = None, **demand: object) -> Any:
-    """The `boto3.s3.transfer.TransferConfig` for uploads of this size.
+def transfer_config(object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object) -> Any:
+    """The `boto3.s3.transfer.TransferConfig` for uploads of this size, in bytes or text such as ``"1GiB"``.
 
     The client needs a connection for each thread: see `client_config`. The classic transfer manager is asked
     for, because the one on the CRT ignores the number of threads. Each `upload_file` has threads of its own: state
@@ -29,7 +29,7 @@ def transfer_config(object_size_bytes: int, *, advice: Advice | None = None, **d
     return TransferConfig(**transfer_arguments(advice, object_size_bytes))
 
 
-def client_config(object_size_bytes: int, *, advice: Advice | None = None, **demand: object) -> Any:
+def client_config(object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object) -> Any:
     """The `botocore.config.Config` with a connection for each advised thread; merge it with your own."""
     from botocore.config import Config
 
@@ -37,7 +37,7 @@ def client_config(object_size_bytes: int, *, advice: Advice | None = None, **dem
     return Config(max_pool_connections=connection_pool_count(advice))
 
 
-def transfer_arguments(advice: Advice, object_size_bytes: int | None = None) -> dict[str, Any]:
+def transfer_arguments(advice: Advice, object_size_bytes: int | str | None = None) -> dict[str, Any]:
     """The advice in the words of `TransferConfig`; for an object of another size nearby when one is stated."""
     from penstock.client.targets.python_sdks import BOTO3
     from penstock.client.targets.target import translate

@@ -22,6 +22,7 @@ import weakref
 
 from penstock.client.advice import Advice, default_advice, is_advice
 from penstock.client.connection import NoDaemonError, RefusedError, Stream, socket_path
+from penstock.client.sizes import size_or_none
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Lease(Share):
     def __init__(
         self,
         operation: str,
-        payload_size_bytes: int,
+        payload_size_bytes: int | str,
         *,
         weight: float = 1.0,
         resource: str = "",
@@ -81,17 +82,18 @@ class Lease(Share):
         on_change: Callable[[Advice], None] | None = None,
         **demand: object,
     ) -> None:
+        size_bytes = size_or_none(payload_size_bytes)
         self._socket_path = socket or socket_path()
         self._claim = _claim(
             demand,
             operation=operation,
-            payload_size_bytes=payload_size_bytes,
+            payload_size_bytes=str(payload_size_bytes) if size_bytes is None else size_bytes,
             weight=weight,
             resource=resource,
             client=client,
         )
         self._on_change = on_change
-        self._default = default_advice(operation, payload_size_bytes, "no daemon was asked yet")
+        self._default = default_advice(operation, size_bytes or 0, "no daemon was asked yet")
         self.advice = self._default
         self._stream: Stream | None = None
         self._has_ended = threading.Event()

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 def filesystem_arguments(
-    object_size_bytes: int, *, advice: Advice | None = None, **demand: object
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object
 ) -> dict[str, Any]:
     """What to pass to `S3FileSystem`, or as `storage_options`; nothing when there is no advice."""
     return _arguments("S3FileSystem", object_size_bytes, advice, demand)
 
 
 def put_arguments(
-    object_size_bytes: int, *, advice: Advice | None = None, **demand: object
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object
 ) -> dict[str, Any]:
     """What to pass to `put_file` and `pipe_file`, which take their part size with the call."""
     return _arguments("put_file", object_size_bytes, advice, demand)
 
 
 def _arguments(
-    group: str, object_size_bytes: int, advice: Advice | None, demand: dict[str, object]
+    group: str, object_size_bytes: int | str, advice: Advice | None, demand: dict[str, object]
 ) -> dict[str, Any]:
     from penstock.client.targets.python_sdks import S3FS
     from penstock.client.targets.target import translate

@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from penstock.client.sizes import size_or_none
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -82,14 +84,14 @@ class Delivery(NamedTuple):
 Advised = Union[Upload, Delivery]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
 
 
-def upload_of(document: Mapping[str, Any], *, object_size_bytes: int | None = None) -> Upload:
+def upload_of(document: Mapping[str, Any], *, object_size_bytes: int | str | None = None) -> Upload:
     """The upload that an answer of the socket advises, as S3 accepts it.
 
-    `object_size_bytes` is the object's own size where the advice is for another one nearby. The threshold agrees with
-    the part size: what is to be split is at or above it, what is to go whole is below.
+    `object_size_bytes` is the object's own size where the advice is for another one nearby; what is no size is none.
+    The threshold agrees with the part size: what is to be split is at or above it, what is to go whole is below.
     """
     setting, derived = document["setting"], document["derived"]
-    size = max(1, object_size_bytes or document["payload_size_bytes"])
+    size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
     part = legal_part_size_bytes(int(setting["part_size_bytes"]), size)
     threads = max(1, int(setting["thread_count"]))
     limit, hedge = derived.get("rate_limit_bytes_per_second"), derived.get("hedge_timeout_seconds")

@@ -60,7 +60,7 @@ class Target(NamedTuple):
 
 
 def translate(
-    target: Target, document: Mapping[str, Any], *, object_size_bytes: int | None = None
+    target: Target, document: Mapping[str, Any], *, object_size_bytes: int | str | None = None
 ) -> Translation:
     """An answer of the socket in the words of a target. Raises KeyError when the answer lacks a setting."""
     if target.operation == "s3_upload":

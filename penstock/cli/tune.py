@@ -270,6 +270,23 @@ def _show(document: Mapping[str, Any]) -> None:
     )
     click.echo()
     click.echo(document["explanation"])
+    if (limit := document["inferred_limit"]) is not None:
+        click.echo(_described_limit(limit))
+
+
+def _described_limit(limit: Mapping[str, int]) -> str:
+    """What was concluded from failures, so that nobody takes it for measured."""
+    count = limit["failed_probe_count"]
+    runs = "1 run" if count == 1 else f"{count} runs"
+    if "thread_count_max" in limit:
+        worked, failed = f"{limit['thread_count_max']} threads", f"{limit['failed_thread_count_min']} threads"
+    else:
+        worked = f"{format_bytes(limit['memory_bytes_max'])} in memory"
+        failed = format_bytes(limit["failed_memory_bytes_min"])
+    return (
+        f"Inferred from failures: no run worked with more than {worked}, and {runs} failed from {failed} on, so no "
+        "more than what worked is advised. If that was bad luck, a larger --probes tries it again."
+    )
 
 
 def _remark(trial: Mapping[str, Any]) -> str:

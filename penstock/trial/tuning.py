@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from math import ceil, isqrt
+from math import ceil
 from typing import Any
 
 from penstock.clock import Clock
@@ -19,6 +19,7 @@ from penstock.models.s3_upload_ranges import RangedS3UploadModel, UploadRanges, 
 from penstock.optimizer.deliberation import Question, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.trial.tuning_command import Failure, Report
+from penstock.trial.tuning_limits import Limit, most_to_try, suspected_limit
 from penstock.trial.tuning_state import StateFile, Trial
 from penstock.vocabulary import (
     UNKNOWN,
@@ -71,6 +72,7 @@ class Tuning:
     trials: tuple[Trial, ...]
     recommendation: Recommendation[S3UploadSetting]
     was_interrupted: bool
+    limit: Limit | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -89,6 +91,7 @@ class Tuning:
             "basis": advice.basis.value,
             "bottleneck": advice.bottleneck,
             "explanation": advice.explanation,
+            "inferred_limit": self.limit and self.limit.document(),
             "object_size_bytes": self.task.object_size_bytes,
             "ranges": asdict(self.task.ranges),
             "objective": self.task.demand.objective.value,
@@ -146,6 +149,7 @@ def tune(
         trials=state.trials,
         recommendation=advise(task, state.trials, clock),
         was_interrupted=was_interrupted,
+        limit=_limit(task, state.trials),
     )
 
 
@@ -268,45 +272,30 @@ def _possible(task: Task, trials: Sequence[Trial], *, is_advice: bool) -> _Possi
     """The task, narrowed by what failures suggest.
 
     After one failure a setting gets a rest and another chance; it is not advised until it has worked. A time-out says
-    no more than that. Other failures together suggest a limit: on threads if nothing worked with as many, else on
-    memory if nothing worked with as much. Up to half-way between what worked and what failed is tried, so that the
-    limit is found by halving; what is advised keeps to what worked.
+    no more than that. Other failures may suggest a limit; what is advised keeps to what worked below it.
     """
     worked = [trial.setting for trial in trials if trial.report]
     recent = [trial.setting for trial in trials[-_PAUSE:] if trial.failure]
     counts = Counter(trial.setting for trial in trials if trial.failure)
     avoided = {x for x, count in counts.items() if is_advice or count > 1 or x in recent} - set(worked)
-    failed = [trial.setting for trial in trials if trial.failure and not trial.failure.is_timeout]
-    if len(failed) == 1 and not is_advice:
-        failed = [x for x in failed if x in recent]
-    ranges, demand = _within_limits(task, worked, failed, is_advice=is_advice)
+    ranges, demand = task.ranges, task.demand
+    if (limit := _limit(task, trials)) is not None:
+        most = limit.worked_max if is_advice else most_to_try(limit, trials, task.object_size_bytes)
+        ranges, demand = _within(ranges, demand, limit, most)
     return _Possible(model=ranged_model(ranges, frozenset(avoided)), demand=demand)
 
 
-def _within_limits(
-    task: Task, worked: Sequence[S3UploadSetting], failed: Sequence[S3UploadSetting], *, is_advice: bool
+def _limit(task: Task, trials: Sequence[Trial]) -> Limit | None:
+    return suspected_limit(trials, task.object_size_bytes, thread_count_min=task.ranges.thread_count_min)
+
+
+def _within(
+    ranges: UploadRanges, demand: Demand, limit: Limit, most: int | None
 ) -> tuple[UploadRanges, Demand]:
-    """The ranges with a limit on threads, or the demand with one on memory, whichever explains what failed."""
-    ranges, demand = task.ranges, task.demand
-    threads = _limit([x.thread_count for x in worked], [x.thread_count for x in failed], is_advice=is_advice)
-    if threads is not None and any(x.thread_count > ranges.thread_count_min for x in failed):
-        most = max(min(threads, ranges.thread_count_max), ranges.thread_count_min)
-        return replace(ranges, thread_count_max=most), demand
-    size = task.object_size_bytes
-    memory = _limit([_held(x, size) for x in worked], [_held(x, size) for x in failed], is_advice=is_advice)
-    if memory is not None:
-        demand = replace(demand, memory_bytes_max=min(memory, demand.memory_bytes_max or memory))
-    return ranges, demand
-
-
-def _limit(worked: Sequence[int], failed: Sequence[int], *, is_advice: bool) -> int | None:
-    """How far to go, if a limit between these explains the failures; None when it does not."""
-    most, least = max(worked, default=1), min(failed, default=0)
-    if least <= most:
-        return None
-    return most if is_advice else isqrt(most * least)
-
-
-def _held(setting: S3UploadSetting, object_size_bytes: int) -> int:
-    """Bytes in memory, for a client that holds one part for each thread."""
-    return setting.thread_count * min(setting.part_size_bytes, object_size_bytes)
+    """The ranges with a limit on threads, or the demand with one on memory."""
+    if most is None:
+        return ranges, demand
+    if limit.name == "memory_bytes":
+        return ranges, replace(demand, memory_bytes_max=min(most, demand.memory_bytes_max or most))
+    threads = max(min(most, ranges.thread_count_max), ranges.thread_count_min)
+    return replace(ranges, thread_count_max=threads), demand

@@ -75,6 +75,18 @@ def test_people_read_a_table_and_the_advice(script: str, tmp_path: Path) -> None
     assert "Expects " in result.stdout.splitlines()[-1]
 
 
+def test_people_are_told_what_was_inferred_from_failures(tmp_path: Path) -> None:
+    """A client that fails with more than ten threads: the last line says why no more are advised."""
+    failing = SCRIPT.replace("part =", "if q['thread_count'] > 10: sys.exit(1)\npart =")
+    (tmp_path / "client.py").write_text(failing)
+    command = shlex.join([sys.executable, "-S", str(tmp_path / "client.py")])
+    result = tune(tmp_path, "--exec", command, "--probes", "4")
+    assert result.exit_code == 0, result.stderr
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("Inferred from failures: no run worked with more than ")
+    assert "--probes" in last
+
+
 def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tmp_path: Path) -> None:
     """What is known is not measured again; more probes are added to it."""
     arguments = ("--exec", script, "--part-size", "8MiB", "--threads", "2..64", "--json")

@@ -123,6 +123,25 @@ def test_a_client_that_fails_with_much_is_neither_asked_nor_advised_much(tmp_pat
     assert client.throughput(result.recommendation.setting) >= 0.8 * client.throughput(a_setting(30, 6))
 
 
+@pytest.mark.parametrize("indices", [(0, 1), (1, 2), (1, 2, 3), (1, 3)])
+def test_early_bad_luck_is_outgrown(indices: tuple[int, ...], tmp_path: Path) -> None:
+    """Some of the first runs fail for a reason of their own: twelve runs are enough to find that out."""
+    client = Client(trouble=lambda _setting, index: OUT_OF_MEMORY if index in indices else None)
+    result = tuned(a_task(), client, tmp_path / "state")
+    assert client.throughput(result.recommendation.setting) >= 0.9 * client.best(UploadRanges())
+
+
+def test_a_limit_that_was_inferred_is_said_to_be(tmp_path: Path) -> None:
+    """Nobody can tell from the advice alone that it was held back by failures."""
+    client = Client(trouble=lambda setting, _index: OUT_OF_MEMORY if setting.thread_count > 10 else None)
+    document = tuned(a_task(), client, tmp_path / "state").document()
+    limit = document["inferred_limit"]
+    assert limit["thread_count_max"] <= 10 < limit["failed_thread_count_min"]
+    assert limit["failed_probe_count"] == document["failed_probe_count"]
+    assert document["recommendation"]["thread_count"] <= 10
+    assert tuned(a_task(), Client(), tmp_path / "other").document()["inferred_limit"] is None
+
+
 def test_a_limit_on_threads_is_found_by_halving() -> None:
     """After a failure with more threads than ever worked, about the geometric mean is the most that is tried."""
     trials = [*_trials(), a_trial(Client(), a_setting(144, 8), 6, OUT_OF_MEMORY)]

@@ -26,7 +26,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
 from types import FrameType
@@ -38,6 +38,9 @@ _SMALL_BYTES = 5 * MiB  # up to here S3 takes no parts
 _SMALL_OBJECTS_PER_THREAD = 4
 _SINGLE_PUT_BYTES_MAX = 5 * 1024 * MiB
 _PREFIX = "penstock-tune/"
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_REMOVAL_COUNT_MAX = 16
+_ABORT_ROUND_COUNT = 2  # a request that was under way when its client ended may still begin an upload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,43 +82,28 @@ class ClientError(RuntimeError):
     """The client is missing or failed; the message says so in a sentence."""
 
 
+class NothingSentError(ClientError):
+    """The client failed before anything arrived: there is nothing to remove."""
+
+
 def boto3(upload: Upload) -> Measured:
-    """The classic transfer manager: the one that obeys both knobs. 503s are counted, also those that it retries."""
-    import boto3 as sdk
-    from boto3.s3.transfer import TransferConfig
-    from botocore.config import Config
+    """The classic transfer manager: the one that obeys both knobs. 503s are counted, also those that it retries.
 
-    refused: list[int] = []
-
-    def note(response_dict: Mapping[str, Any] | None = None, **_: object) -> None:
-        if response_dict is not None and response_dict["status_code"] == 503:
-            refused.append(503)
-
-    path_style = {"addressing_style": "path"} if upload.target.endpoint_url else {}
-    pool = Config(max_pool_connections=upload.thread_count + 1, s3=path_style)
-    client = sdk.client(
-        "s3", region_name=upload.target.region, endpoint_url=upload.target.endpoint_url, config=pool
-    )
-    client.meta.events.register("response-received.s3", note)
-    transfer = TransferConfig(
-        max_concurrency=upload.thread_count,
-        multipart_chunksize=upload.part_size_bytes,
-        multipart_threshold=upload.part_size_bytes + 1,
-        preferred_transfer_client="classic",  # the other one ignores the number of threads
-    )
-
-    def send(file: Path) -> None:
-        client.upload_file(str(file), upload.target.bucket, upload.prefix + file.name, Config=transfer)
-
-    files = sorted(upload.folder.iterdir())
+    It runs in a process of its own, because an upload by it can be ended only with its process.
+    """
     try:
-        started = time.perf_counter()
-        with ThreadPoolExecutor(upload.thread_count if upload.file_count > 1 else 1) as pool_of_threads:
-            list(pool_of_threads.map(send, files))
-        return Measured(duration_seconds=time.perf_counter() - started, throttled_count=len(refused))
-    finally:
-        for file in files:
-            client.delete_object(Bucket=upload.target.bucket, Key=upload.prefix + file.name)
+        measured = _uploaded_by_boto3(upload)
+    except NothingSentError:
+        raise
+    except BaseException:
+        _abort_unfinished(upload)
+        try:
+            _remove_objects(upload)
+        except ClientError as trouble:
+            print(trouble, file=sys.stderr)  # noqa: T201
+        raise
+    _remove_objects(upload)
+    return measured
 
 
 def s5cmd(upload: Upload) -> Measured:
@@ -211,7 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--endpoint-url")
     parser.add_argument("--region")
     given = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)
+    for number in _ENDING_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+            signal.signal(number, _leave)
     if (missing := what_is_missing(given.client)) is not None:
         print(missing, file=sys.stderr)  # noqa: T201  # this is a command
         return 1
@@ -285,24 +275,75 @@ def _timed(
 
 def _abort_unfinished(upload: Upload) -> None:
     """Abort the multipart uploads that an interrupted client left, with the SDK: the clients cannot."""
-    import botocore.session
-    from botocore.config import Config
     from botocore.exceptions import BotoCoreError
     from botocore.exceptions import ClientError as RefusedError
 
     target = upload.target
-    style = {"addressing_style": "path"} if target.endpoint_url else {}
-    config = Config(s3=style, connect_timeout=3, read_timeout=3, retries={"total_max_attempts": 2})
     try:
-        client = botocore.session.get_session().create_client(
-            "s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config
-        )
-        listing = client.list_multipart_uploads(Bucket=target.bucket, Prefix=upload.prefix)
-        for unfinished in listing.get("Uploads", []):
-            key, upload_id = unfinished["Key"], unfinished["UploadId"]
-            client.abort_multipart_upload(Bucket=target.bucket, Key=key, UploadId=upload_id)
+        client = _sdk_client(target)
+        for _ in range(_ABORT_ROUND_COUNT):
+            listing = client.list_multipart_uploads(Bucket=target.bucket, Prefix=upload.prefix)
+            for unfinished in listing.get("Uploads", []):
+                key, upload_id = unfinished["Key"], unfinished["UploadId"]
+                client.abort_multipart_upload(Bucket=target.bucket, Key=key, UploadId=upload_id)
     except (BotoCoreError, RefusedError) as trouble:
         print(f"An unfinished upload may be left under {upload.url}: {trouble}", file=sys.stderr)  # noqa: T201
+
+
+def _uploaded_by_boto3(upload: Upload) -> Measured:
+    wanted = asdict(upload.target) | {
+        "folder": str(upload.folder),
+        "prefix": upload.prefix,
+        "thread_count": upload.thread_count,
+        "part_size_bytes": upload.part_size_bytes,
+    }
+    command = [sys.executable, "-m", "penstock.trial.tuning_boto3"]
+    with subprocess.Popen(  # noqa: S603  # a file beside this one
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            said, _ = running.communicate(json.dumps(wanted) + "\n")
+        except BaseException:
+            running.kill()
+            raise
+    if running.returncode != 0:
+        raise ClientError(f"boto3 ended with status {running.returncode}")
+    told = json.loads(said)
+    if "trouble" in told:
+        raise (ClientError if told["has_begun"] else NothingSentError)(told["trouble"])
+    return Measured(**told)
+
+
+def _remove_objects(upload: Upload) -> None:
+    """Remove what may have been uploaded, several at a time. Raises ClientError, for what is left must be known."""
+    from botocore.exceptions import BotoCoreError
+    from botocore.exceptions import ClientError as RefusedError
+
+    keys = [upload.prefix + file.name for file in upload.folder.iterdir()]
+    try:
+        client = _sdk_client(upload.target)
+        with ThreadPoolExecutor(_REMOVAL_COUNT_MAX) as pool:
+            list(pool.map(lambda key: client.delete_object(Bucket=upload.target.bucket, Key=key), keys))
+    except (BotoCoreError, RefusedError) as trouble:
+        raise ClientError(f"what was uploaded may be left under {upload.url}: {trouble}") from trouble
+
+
+def _sdk_client(target: Target) -> Any:  # botocore has no types
+    """For cleaning up, which must not take long."""
+    import botocore.session
+    from botocore.config import Config
+
+    style = {"addressing_style": "path"} if target.endpoint_url else {}
+    config = Config(
+        s3=style,
+        connect_timeout=2,
+        read_timeout=3,
+        retries={"total_max_attempts": 2},
+        max_pool_connections=_REMOVAL_COUNT_MAX,
+    )
+    return botocore.session.get_session().create_client(
+        "s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config
+    )
 
 
 _RETRY = re.compile(r"retryable error|pacer: low level retry")  # in the words of s5cmd and of rclone
@@ -323,11 +364,15 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
         errors="replace",
     ) as running:
         assert running.stdout is not None
-        for line in running.stdout:
-            if _RETRY.search(line) and _REFUSAL.search(line):
-                throttled_count += 1
-            elif not _CHATTER.search(line):
-                sys.stderr.write(line)
+        try:
+            for line in running.stdout:
+                if _RETRY.search(line) and _REFUSAL.search(line):
+                    throttled_count += 1
+                elif not _CHATTER.search(line):
+                    sys.stderr.write(line)
+        except BaseException:
+            running.terminate()
+            raise
     if running.returncode != 0:
         raise ClientError(f"{command[0]} ended with status {running.returncode}")
     return throttled_count
@@ -363,7 +408,9 @@ def _aws_configuration(upload: Upload, environment: Mapping[str, str]) -> config
 
 
 def _leave(_signal_number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave through every `finally` on the way: what was uploaded is removed."""
+    """Leave through every `finally` on the way: what was uploaded is removed. Being asked twice changes nothing."""
+    for number in _ENDING_SIGNALS:
+        signal.signal(number, lambda *_: None)
     sys.exit(1)
 
 

@@ -227,6 +227,71 @@ def test_what_an_interrupted_tool_left_is_aborted(
     client.close()
 
 
+@pytest.mark.parametrize("how", ["Ctrl-C", "time-out"])
+def test_boto3_ends_in_the_midst_of_a_part_and_leaves_nothing(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a link where a part takes half a minute: no unfinished upload, no object, no generated file."""
+    slow = dataclasses.replace(FAST, link=dataclasses.replace(FAST.link, host_rate_bytes_per_second=0.2e6))
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with lab_endpoint("s3", slow, tmp_path) as url:
+        client = _lab_client(url)
+        client.create_bucket(Bucket="bucket")
+        words = ["tune", "s3-upload", "--object-size", "32MiB", "--client", "boto3", "--bucket", "bucket"]
+        where = ["--endpoint-url", url, "--region", "lab-1", "--probes", "1"]
+        patience = ["--timeout", "5s"] if how == "time-out" else []
+        with subprocess.Popen([*PENSTOCK, *words, *where, *patience], stdout=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 60
+            while process.poll() is None and not client.list_multipart_uploads(Bucket="bucket").get(
+                "Uploads"
+            ):
+                assert time.monotonic() < deadline, "the upload has not begun"
+                time.sleep(0.05)
+            if how == "Ctrl-C":
+                process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
+        assert "Uploads" not in client.list_multipart_uploads(Bucket="bucket")
+        assert "Contents" not in client.list_objects_v2(Bucket="bucket")
+        client.close()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bucket", "without", "address", "sentence"),
+    [
+        ("no-such-bucket", (), None, "there is no bucket no-such-bucket"),
+        ("bucket", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), None, "boto3 has no credentials"),
+        ("bucket", (), "http://127.0.0.1:9", "S3 cannot be reached"),
+        ("bucket", (), "nonsense", "boto3 cannot upload: Invalid endpoint"),
+    ],
+)
+def test_mistakes_with_boto3_are_a_sentence_that_says_what_to_do(
+    bucket: str, without: tuple[str, ...], address: str | None, sentence: str, endpoint_url: str
+) -> None:
+    """One line on standard error, whatever the SDK raises."""
+    environment = {name: value for name, value in os.environ.items() if name not in without}
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "penstock.trial.tuning_clients", "boto3", "--bucket", bucket),
+            *("--region", "lab-1", "--endpoint-url", address or endpoint_url),
+        ],
+        input='{"thread_count": 2, "part_size_bytes": 5242880, "object_size_bytes": 6000000, "probe_index": 0}',
+        env=environment | {"AWS_MAX_ATTEMPTS": "1", "AWS_SHARED_CREDENTIALS_FILE": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr.startswith(sentence)
+    assert ended.stderr.count("\n") == 1
+
+
 def _lab_client(url: str):  # type: ignore[no-untyped-def]  # boto3 has no types
     return boto3.client(
         "s3", region_name="lab-1", endpoint_url=url, config=Config(s3={"addressing_style": "path"})

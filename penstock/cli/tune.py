@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -128,11 +129,8 @@ def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
     The same command line continues what was interrupted. Ctrl-C ends the running command, with all its children, and
     gives the advice so far. Progress goes to standard error, the result to standard output.
     """
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
+    with _ended_as_by_ctrl_c():
         tuning = _tune(given)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     if as_json:
         print_json(tuning.document())
     else:
@@ -218,19 +216,15 @@ class _Teller:
     def __init__(self, probe_count: int, done_count: int, path: Path) -> None:
         self._probe_count = probe_count
         if done_count:
-            click.echo(
-                f"{done_count} trials are known from before ({path}); --restart forgets them.", err=True
-            )
+            _tell(f"{done_count} trials are known from before ({path}); --restart forgets them.")
 
     def starting(self, plan: ProbePlan[S3UploadSetting], probe_index: int) -> None:
         """A trial begins."""
-        click.echo(
-            f"{probe_index + 1:3} of {self._probe_count}  {_described(plan.setting)} ... ", err=True, nl=False
-        )
+        _tell(f"{probe_index + 1:3} of {self._probe_count}  {_described(plan.setting)} ... ", nl=False)
 
     def ended(self, trial: Trial) -> None:
         """It is over."""
-        click.echo(_outcome(trial), err=True)
+        _tell(_outcome(trial))
 
 
 def _described(setting: S3UploadSetting) -> str:
@@ -296,6 +290,27 @@ def _remark(trial: Mapping[str, Any]) -> str:
     return ", ".join(troubles).replace(" count", "")
 
 
-def _interrupt(_signal_number: int, _frame: FrameType | None) -> NoReturn:
-    """As Ctrl-C does: end the command, keep what was learned, advise."""
+@contextlib.contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """Also when it is asked to end, or its terminal is closed: end the command, keep what was learned, advise."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as below nohup
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(signal_number: int, _frame: FrameType | None) -> NoReturn:
+    if signal_number == signal.SIGHUP:  # the shell and the kernel may both send it: one is enough
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _tell(message: str, *, nl: bool = True) -> None:
+    """On standard error, which may be a terminal that was closed."""
+    with contextlib.suppress(OSError):
+        click.echo(message, err=True, nl=nl)

@@ -127,8 +127,11 @@ def test_mistakes_are_sentences(arguments: list[str], status: int, sentence: str
     assert status == 2 or "oh no" in result.stderr
 
 
-def test_ctrl_c_ends_the_command_and_gives_the_advice_so_far(tmp_path: Path) -> None:
-    """The third run hangs: Ctrl-C ends it with its children, and the first two lead to a recommendation."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_ends_the_command_and_gives_the_advice_so_far(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """The third run hangs: Ctrl-C, or a terminal that goes, ends it with its children; the first two lead to advice."""
     pid_file = tmp_path / "pid"
     hanging = SCRIPT.replace(
         "part =",
@@ -148,7 +151,9 @@ def test_ctrl_c_ends_the_command_and_gives_the_advice_so_far(tmp_path: Path) -> 
         [*PENSTOCK, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:
         _wait_for(pid_file)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
+        if number == signal.SIGHUP:
+            process.send_signal(number)  # as the shell and the kernel do
         out, _ = process.communicate(timeout=60)
     document = json.loads(out)
     assert process.returncode == 130

@@ -36,6 +36,12 @@ _CLIENTS = (
 _PROBE_COUNT = 12
 
 
+class _InterruptedError(TroubleError):
+    """It was interrupted before there was anything to say."""
+
+    exit_code = INTERRUPTED
+
+
 class Range(click.ParamType[tuple[int, int]]):
     """One value, or two ends with dots between: ``16``, ``1..256``, ``5MiB..512MiB``."""
 
@@ -130,7 +136,7 @@ def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
     gives the advice so far. Progress goes to standard error, the result to standard output.
     """
     with _ended_as_by_ctrl_c():
-        tuning = _tune(given)
+        tuning = _tune(given, as_json=as_json)
     if as_json:
         print_json(tuning.document())
     else:
@@ -139,7 +145,7 @@ def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _tune(given: Mapping[str, Any]) -> Tuning:
+def _tune(given: Mapping[str, Any], *, as_json: bool) -> Tuning:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
     from penstock.models.s3_upload_ranges import UploadRanges
     from penstock.trial.tuning import Task, TuningError
@@ -174,9 +180,17 @@ def _tune(given: Mapping[str, Any]) -> Tuning:
     try:
         with open_state(path, subject, restart=given["restart"]) as state:
             teller = _Teller(task.probe_count, len(state.trials), path)
-            return run_trials(task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended)
-    except (TuningError, TuningStateError) as trouble:
+            with contextlib.closing(teller):
+                return run_trials(
+                    task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended
+                )
+    except TuningStateError as trouble:
         raise TroubleError(str(trouble)) from trouble
+    except TuningError as trouble:
+        if as_json:
+            print_json(trouble.document())
+        kind = _InterruptedError if trouble.was_interrupted else TroubleError
+        raise kind(str(trouble)) from trouble
 
 
 def _command(given: Mapping[str, Any]) -> str:
@@ -215,16 +229,24 @@ class _Teller:
 
     def __init__(self, probe_count: int, done_count: int, path: Path) -> None:
         self._probe_count = probe_count
+        self._is_line_open = False
         if done_count:
             _tell(f"{done_count} trials are known from before ({path}); --restart forgets them.")
 
     def starting(self, plan: ProbePlan[S3UploadSetting], probe_index: int) -> None:
         """A trial begins."""
         _tell(f"{probe_index + 1:3} of {self._probe_count}  {_described(plan.setting)} ... ", nl=False)
+        self._is_line_open = True
 
     def ended(self, trial: Trial) -> None:
         """It is over."""
         _tell(_outcome(trial))
+        self._is_line_open = False
+
+    def close(self) -> None:
+        """No more trials: one that was begun did not end."""
+        if self._is_line_open:
+            _tell("not finished")
 
 
 def _described(setting: S3UploadSetting) -> str:

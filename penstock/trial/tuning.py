@@ -44,6 +44,20 @@ Run = Callable[[dict[str, int]], Report | Failure]
 class TuningError(RuntimeError):
     """Nothing was learned; the message says why, with what the command said itself."""
 
+    def __init__(
+        self, message: str, task: Task, trials: Sequence[Trial], *, was_interrupted: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.was_interrupted = was_interrupted
+        self._task = task
+        self._trials = tuple(trials)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values: that of a tuning, without advice and with the trouble."""
+        return {"recommendation": None, "trouble": str(self)} | _trials_document(
+            self._task, self._trials, was_interrupted=self.was_interrupted
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
@@ -92,14 +106,19 @@ class Tuning:
             "bottleneck": advice.bottleneck,
             "explanation": advice.explanation,
             "inferred_limit": self.limit and self.limit.document(),
-            "object_size_bytes": self.task.object_size_bytes,
-            "ranges": asdict(self.task.ranges),
-            "objective": self.task.demand.objective.value,
-            "probe_count": len(self.trials),
-            "failed_probe_count": sum(trial.failure is not None for trial in self.trials),
-            "was_interrupted": self.was_interrupted,
-            "trials": [_trial_document(trial) for trial in self.trials],
-        }
+        } | _trials_document(self.task, self.trials, was_interrupted=self.was_interrupted)
+
+
+def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bool) -> dict[str, Any]:
+    return {
+        "object_size_bytes": task.object_size_bytes,
+        "ranges": asdict(task.ranges),
+        "objective": task.demand.objective.value,
+        "probe_count": len(trials),
+        "failed_probe_count": sum(trial.failure is not None for trial in trials),
+        "was_interrupted": was_interrupted,
+        "trials": [_trial_document(trial) for trial in trials],
+    }
 
 
 def _trial_document(trial: Trial) -> dict[str, Any]:
@@ -132,7 +151,7 @@ def tune(
     """Try until there are as many trials as the task wants, then advise.
 
     Ctrl-C ends the running trial, which is forgotten, and leads to the advice as well. Raises TuningError when
-    nothing worked.
+    nothing worked; it knows whether it was interrupted.
     """
     was_interrupted = False
     try:
@@ -141,9 +160,11 @@ def tune(
             starting(plan, len(state.trials))
             state.append(_carry_out(plan, len(state.trials), run, clock))
             ended(state.trials[-1])
-            _give_up_on_a_broken_command(state.trials)
+            _give_up_on_a_broken_command(task, state.trials)
     except KeyboardInterrupt:
         was_interrupted = True
+    if not any(trial.report for trial in state.trials):
+        raise _nothing_learned(task, state.trials, was_interrupted=was_interrupted)
     return Tuning(
         task=task,
         trials=state.trials,
@@ -163,9 +184,7 @@ def propose(task: Task, trials: Sequence[Trial]) -> ProbePlan[S3UploadSetting]:
 
 
 def advise(task: Task, trials: Sequence[Trial], clock: Clock) -> Recommendation[S3UploadSetting]:
-    """The advice after these trials. Raises TuningError when none of them worked."""
-    if not any(trial.report for trial in trials):
-        raise TuningError("no trial was finished, so there is nothing to advise")
+    """The advice after these trials, of which one worked at least."""
     possible = _possible(task, trials, is_advice=True)
     return recommend(
         possible.model,
@@ -245,19 +264,41 @@ def _carry_out(plan: ProbePlan[S3UploadSetting], probe_index: int, run: Run, clo
     )
 
 
-def _give_up_on_a_broken_command(trials: Sequence[Trial]) -> None:
+def _give_up_on_a_broken_command(task: Task, trials: Sequence[Trial]) -> None:
     failure = trials[-1].failure
     if failure is None or any(trial.report for trial in trials):
         return
-    said = f"\nIts standard error ends:\n{failure.stderr_tail}" if failure.stderr_tail else ""
     if failure.is_no_command:
-        raise TuningError(f"the command cannot be run: {failure.reason}. Check its name and the PATH.{said}")
-    if len(trials) < GIVE_UP_AFTER:
-        return
-    raise TuningError(
-        f"the command failed {len(trials)} times in a row and never worked: {failure.reason}. "
-        f"Try it by hand with one line of JSON on its standard input.{said}"
-    )
+        raise TuningError(
+            f"the command cannot be run: {failure.reason}. Check its name and the PATH.{_said(failure)}",
+            task,
+            trials,
+        )
+    if len(trials) >= GIVE_UP_AFTER:
+        raise TuningError(
+            f"the command failed {len(trials)} times in a row and never worked: {_why(trials)}", task, trials
+        )
+
+
+def _nothing_learned(task: Task, trials: Sequence[Trial], *, was_interrupted: bool) -> TuningError:
+    interrupted = "interrupted: " if was_interrupted else ""
+    why = f"; the last one failed: {_why(trials)}" if trials else ""
+    message = f"{interrupted}no trial was finished, so there is nothing to advise{why}"
+    return TuningError(message, task, trials, was_interrupted=was_interrupted)
+
+
+def _why(trials: Sequence[Trial]) -> str:
+    """Why the last of them failed, and what to do when all did."""
+    failure = trials[-1].failure
+    assert failure is not None
+    advice = "Try it by hand with one line of JSON on its standard input."
+    if failure.is_timeout:
+        advice = f"Give it longer with --timeout, or a smaller --object-size. {advice}"
+    return f"{failure.reason}. {advice}{_said(failure)}"
+
+
+def _said(failure: Failure) -> str:
+    return f"\nIts standard error ends:\n{failure.stderr_tail}" if failure.stderr_tail else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ _GRACE_SECONDS = 10.0  # to end in order: to remove what was uploaded
 _POLL_SECONDS = 0.05
 _COUNT_MAX = 10**9
 _REST_READ_COUNT_MAX = 64
+_LINE_SHOWN_LENGTH = 100
+_TROUBLE_SHOWN_LENGTH = 150
 _NO_COMMAND = {126: " (not executable)", 127: " (no such command)"}  # as every shell has it
 
 
@@ -184,7 +186,9 @@ def _judge(watched: _Watched, timeout_seconds: float, *, has_ended: bool) -> Rep
     try:
         return msgspec.json.decode(watched.last_line, type=Report)
     except (msgspec.DecodeError, RecursionError) as trouble:
-        return Failure(reason=f"its last line is not a report: {_shown(str(trouble))}", stderr_tail=tail)
+        said = _shown(repr(watched.last_line.decode(errors="replace")), _LINE_SHOWN_LENGTH)
+        why = _shown(str(trouble), _TROUBLE_SHOWN_LENGTH)
+        return Failure(reason=f"its last line is not a report: {why}; it is {said}", stderr_tail=tail)
 
 
 def _describe_status(status: int) -> str:
@@ -195,5 +199,5 @@ def _describe_status(status: int) -> str:
     return f"it ended with status {status}{_NO_COMMAND.get(status, '')}"
 
 
-def _shown(message: str) -> str:
-    return message if len(message) <= 200 else message[:200] + "..."
+def _shown(message: str, length_max: int) -> str:
+    return message if len(message) <= length_max else message[:length_max] + "..."

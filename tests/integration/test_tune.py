@@ -163,6 +163,41 @@ def test_an_interruption_ends_the_command_and_gives_the_advice_so_far(
     assert not Path(f"/proc/{pid_file.read_text()}/cwd").exists()
 
 
+def test_ctrl_c_in_the_first_run_says_that_there_is_no_advice_yet(tmp_path: Path) -> None:
+    """The exit code is that of an interruption, the line of progress is ended, and the document has no advice."""
+    words = ["tune", "s3-upload", "--object-size", "512MiB", "--json", "--exec", "echo > begun; sleep 60"]
+    with subprocess.Popen(
+        [*PENSTOCK, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        cwd=tmp_path,
+    ) as process:
+        _wait_for(tmp_path / "begun")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines() == [
+        "  1 of 12  4 threads x 8 MiB ... not finished",
+        "Error: interrupted: no trial was finished, so there is nothing to advise",
+    ]
+    document = json.loads(out)
+    assert document["was_interrupted"]
+    assert document["recommendation"] is None
+
+
+def test_a_broken_command_is_a_document_too(tmp_path: Path) -> None:
+    """A script that reads JSON learns why there is no advice."""
+    result = tune(tmp_path, "--exec", "echo oh no >&2; false", "--probes", "1", "--json")
+    assert result.exit_code == 1
+    assert "oh no" in result.stderr
+    document = json.loads(result.stdout)
+    assert document["recommendation"] is None
+    assert "oh no" in document["trouble"]
+    assert document["trials"][0]["failure"] == "it ended with status 1"
+
+
 @pytest.fixture
 def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The lab's S3 on a fast link, with a bucket."""

@@ -86,8 +86,28 @@ def test_ctrl_c_before_anything_was_learned_says_so(tmp_path: Path) -> None:
     def interrupt(_setting: S3UploadSetting, _index: int) -> Failure | None:
         raise KeyboardInterrupt
 
-    with pytest.raises(TuningError, match="no trial was finished"):
+    with pytest.raises(TuningError, match="interrupted: no trial was finished") as raised:
         tuned(a_task(), Client(trouble=interrupt), tmp_path / "state")
+    assert raised.value.was_interrupted
+
+
+def test_too_few_runs_to_give_up_say_why_they_failed(tmp_path: Path) -> None:
+    """With fewer runs than it takes to call the command broken, its last words are not lost either."""
+    client = Client(trouble=lambda _setting, _index: OUT_OF_MEMORY)
+    with pytest.raises(TuningError, match=r"(?s)no trial was finished.*SIGKILL.*Killed") as raised:
+        tuned(a_task(probe_count=2), client, tmp_path / "state")
+    document = raised.value.document()
+    assert document["recommendation"] is None
+    assert document["trouble"] == str(raised.value)
+    assert [trial["stderr_tail"] for trial in document["trials"]] == ["Killed", "Killed"]
+    assert document["failed_probe_count"] == 2
+
+
+def test_a_command_that_is_always_too_slow_may_need_longer(tmp_path: Path) -> None:
+    """The option that helps is named."""
+    slow = Failure(reason="it took longer than 1 s", is_timeout=True)
+    with pytest.raises(TuningError, match="longer with --timeout"):
+        tuned(a_task(), Client(trouble=lambda _setting, _index: slow), tmp_path / "state")
 
 
 def test_a_command_that_never_works_is_given_up(tmp_path: Path) -> None:

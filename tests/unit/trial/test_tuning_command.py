@@ -79,6 +79,13 @@ def test_a_last_line_that_is_no_report_is_a_failure(said: str, tmp_path: Path) -
     assert len(outcome.reason) < 300
 
 
+def test_a_last_line_that_is_no_report_is_shown() -> None:
+    """As much of it as is needed to know it again, and nothing that a terminal would obey."""
+    outcome = run("printf 'uploaded 3 files \\033[2J in 2 s\\n'")
+    assert isinstance(outcome, Failure)
+    assert r"'uploaded 3 files \x1b[2J in 2 s'" in outcome.reason
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,20 @@ def test_the_document_keeps_the_contract(tmp_path: Path) -> None:
     assert worked["throughput_bytes_per_second"] == pytest.approx(SIZE / worked["duration_seconds"])
     assert (failed["failure"], failed["stderr_tail"]) == ("it was ended by SIGKILL", "Killed")
     assert failed["duration_seconds"] is None
+
+
+def test_what_follows_from_the_advice_is_as_a_client_takes_it(tmp_path: Path) -> None:
+    """Bytes and counts are whole, and an object that is to be split is not below the threshold for it."""
+    six = UploadRanges(part_size_bytes_min=5 * MiB, part_size_bytes_max=5 * MiB, thread_count_max=2)
+    task = a_task(size=6 * MiB, ranges=six, probe_count=3)
+    result = tuned(task, Client(), tmp_path / "state")
+    far = dict(result.recommendation.derived) | {"multipart_threshold_bytes": 10.0 * MiB}
+    advised = replace(result, recommendation=replace(result.recommendation, derived=far))
+    advice = advised.document()["recommendation"]
+    assert advice["part_size_bytes"] == 5 * MiB
+    assert advice["derived"]["multipart_threshold_bytes"] == 6 * MiB
+    for name in ("multipart_threshold_bytes", "connection_pool_count", "memory_bytes"):
+        assert isinstance(advice["derived"][name], int), name
 
 
 def _trials() -> list[Trial]:

@@ -54,10 +54,20 @@ class Range(click.ParamType[tuple[int, int]]):
     ) -> tuple[int, int]:
         """Both ends; a usage error says what is expected."""
         low, dots, high = str(value).partition("..")
+        if not low or (dots and not high):
+            self.fail(f"{value} lacks an end; a range has two dots between its ends, as in 4..64", param, ctx)
         try:
             return self._read(low), self._read(high if dots else low)
         except (ValueError, OverflowError) as trouble:
             self.fail(f"{trouble}; a range has two dots between its ends", param, ctx)
+
+
+def _count(written: str) -> int:
+    """A whole number. Raises ValueError."""
+    try:
+        return int(written)
+    except ValueError:
+        raise ValueError(f"{written} is not a whole number") from None
 
 
 @click.group(
@@ -79,7 +89,11 @@ def tune() -> None:
 @click.option("--endpoint-url", help="With --client: of an S3 that is not AWS's.")
 @click.option("--object-size", "object_size_bytes", type=BYTES, required=True, help="Such as 512MiB.")
 @click.option(
-    "--threads", type=Range("range", int), default="1..256", show_default=True, help="A range, or one value."
+    "--threads",
+    type=Range("range", _count),
+    default="1..256",
+    show_default=True,
+    help="A range, or one value.",
 )
 @click.option(
     "--part-size",

@@ -23,7 +23,7 @@ from penstock.vocabulary import UNKNOWN, Demand, Objective
 
 if TYPE_CHECKING:
     from penstock.models.s3_upload import S3UploadSetting
-    from penstock.trial.tuning import Tuning
+    from penstock.trial.tuning import Task, Tuning
     from penstock.trial.tuning_state import Trial
     from penstock.vocabulary import ProbePlan
 
@@ -193,7 +193,7 @@ def _tune(given: Mapping[str, Any], *, as_json: bool) -> Tuning:
     run = functools.partial(run_command, command, timeout_seconds=given["timeout_seconds"])
     try:
         with open_state(path, subject, restart=given["restart"]) as state:
-            teller = _Teller(task.probe_count, len(state.trials), path)
+            teller = _Teller(task, len(state.trials), path)
             with contextlib.closing(teller):
                 return run_trials(
                     task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended
@@ -241,21 +241,28 @@ def _refuse_the_impossible(trouble: str | None, given: Mapping[str, Any]) -> Non
 class _Teller:
     """Tells on standard error what is tried and what came of it."""
 
-    def __init__(self, probe_count: int, done_count: int, path: Path) -> None:
-        self._probe_count = probe_count
+    def __init__(self, task: Task, done_count: int, path: Path) -> None:
+        self._task = task
         self._is_line_open = False
+        self._has_doubted = False
         if done_count:
             _tell(f"{done_count} trials are known from before ({path}); --restart forgets them.")
 
     def starting(self, plan: ProbePlan[S3UploadSetting], probe_index: int) -> None:
         """A trial begins."""
-        _tell(f"{probe_index + 1:3} of {self._probe_count}  {_described(plan.setting)} ... ", nl=False)
+        _tell(f"{probe_index + 1:3} of {self._task.probe_count}  {_described(plan.setting)} ... ", nl=False)
         self._is_line_open = True
 
     def ended(self, trial: Trial) -> None:
-        """It is over."""
+        """It is over. What it reports may be hard to believe, which is said once."""
+        from penstock.trial.tuning_command import doubt
+
         _tell(_outcome(trial))
         self._is_line_open = False
+        reason = trial.report and doubt(trial.report, self._task.object_size_bytes)
+        if reason is not None and not self._has_doubted:
+            self._has_doubted = True
+            _tell(f"Warning: {reason}.")
 
     def close(self) -> None:
         """No more trials: one that was begun did not end."""

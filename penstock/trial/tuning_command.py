@@ -20,12 +20,15 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.models.s3_upload import PART_SIZE_BYTES_MIN
+
 _STDOUT_TAIL_BYTES = 64 * 1024
 _STDERR_TAIL_BYTES = 4 * 1024
 _READ_BYTES = 64 * 1024
 _GRACE_SECONDS = 10.0  # to end in order: to remove what was uploaded
 _POLL_SECONDS = 0.05
 _COUNT_MAX = 10**9
+_FAR_RATIO = 4  # of what is reported to what was asked for; bits for bytes is 8
 _REST_READ_COUNT_MAX = 64
 _LINE_SHOWN_LENGTH = 100
 _TROUBLE_SHOWN_LENGTH = 150
@@ -49,6 +52,22 @@ class Failure:
     stderr_tail: str = ""
     is_timeout: bool = False
     is_no_command: bool = False  # the shell found nothing that it could run
+
+
+def doubt(report: Report, object_size_bytes: int) -> str | None:
+    """Why what it reports is hardly bytes of that object, in one sentence; None when it may be.
+
+    Part of an object may have arrived, and what is too small for parts is uploaded many times over.
+    """
+    ratio = report.transferred_bytes / object_size_bytes
+    is_split = object_size_bytes > PART_SIZE_BYTES_MIN
+    if ratio >= 1 / _FAR_RATIO and (ratio <= _FAR_RATIO or not is_split):
+        return None
+    return (
+        f"the command reports transferred_bytes {report.transferred_bytes:.0f} where an object has "
+        f"{object_size_bytes} bytes. It is believed, and so are the rates that follow; if it counts in another unit, "
+        "mend the command and begin anew with --restart"
+    )
 
 
 def run_command(

@@ -87,6 +87,20 @@ def test_people_are_told_what_was_inferred_from_failures(tmp_path: Path) -> None
     assert "--probes" in last
 
 
+def test_a_command_that_counts_in_kib_is_doubted_once(tmp_path: Path) -> None:
+    """Both numbers, and what to do; its reports are taken."""
+    (tmp_path / "client.py").write_text(
+        SCRIPT.replace('"transferred_bytes": ', '"transferred_bytes": 1 / 1024 * ')
+    )
+    command = shlex.join([sys.executable, "-S", str(tmp_path / "client.py")])
+    result = tune(tmp_path, "--exec", command, "--probes", "3", "--json")
+    assert result.exit_code == 0, result.stderr
+    warnings = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
+    assert len(warnings) == 1
+    assert f"transferred_bytes {512 * 1024} where an object has {512 * MiB} bytes" in warnings[0]
+    assert json.loads(result.stdout)["failed_probe_count"] == 0
+
+
 def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tmp_path: Path) -> None:
     """What is known is not measured again; more probes are added to it."""
     arguments = ("--exec", script, "--part-size", "8MiB", "--threads", "2..64", "--json")

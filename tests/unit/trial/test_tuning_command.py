@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.trial.tuning_command import Failure, Report, run_command
+from penstock.trial.tuning_command import Failure, Report, doubt, run_command
+from penstock.units import MiB
 
 REQUEST = {"thread_count": 4, "part_size_bytes": 8388608, "object_size_bytes": 1000, "probe_index": 3}
 GOOD = '{"transferred_bytes": 1000, "duration_seconds": 0.5}'
@@ -153,6 +154,24 @@ def test_ctrl_c_lets_the_command_clean_up_and_passes_on(tmp_path: Path) -> None:
         run(f"{python(program)}; echo after")
     interrupter.join()
     assert cleaned.exists()
+
+
+@pytest.mark.parametrize(
+    ("transferred", "size", "is_strange"),
+    [
+        (512 * MiB, 512 * MiB, False),
+        (300 * MiB, 512 * MiB, False),  # not all of it arrived
+        (512 * 1024, 512 * MiB, True),  # KiB
+        (8 * 512 * MiB, 512 * MiB, True),  # bits
+        (64 * MiB, MiB, False),  # too small for parts: many objects
+        (1024, MiB, True),
+    ],
+)
+def test_an_amount_in_another_unit_is_doubted(transferred: int, size: int, is_strange: bool) -> None:
+    """Both numbers are named."""
+    reason = doubt(Report(transferred_bytes=transferred, duration_seconds=1), size)
+    assert (reason is not None) == is_strange
+    assert reason is None or (f" {transferred} " in reason and f" {size} " in reason)
 
 
 def _interrupt_when(ready: Path) -> None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
 
-GBPS = 1e9 / 8  # bytes per second
 _BUCKET_SECONDS = 3000.0  # of baseline
 
 
@@ -39,10 +40,10 @@ class Ceiling:
         gained = (self.baseline_bytes_per_second - rate_bytes_per_second) * seconds
         return min(self.credit_bytes_max, max(0.0, credit_bytes + gained))
 
-    def burst_seconds_left(self, credit_bytes: float) -> float:
-        """How long the burst rate can be kept up from here."""
-        spent = self.burst_bytes_per_second - self.baseline_bytes_per_second
-        return credit_bytes / spent if spent > 0 else 0.0
+    def burst_seconds_left(self, credit_bytes: float, *, rate_bytes_per_second: float) -> float:
+        """How long a rate can be kept up from here; for ever when it spends nothing."""
+        spent = rate_bytes_per_second - self.baseline_bytes_per_second
+        return credit_bytes / spent if spent > 0 else inf
 
 
 def ceiling(instance_type: str) -> Ceiling | None:
@@ -58,19 +59,18 @@ def ceiling(instance_type: str) -> Ceiling | None:
 def credits_at(
     limits: Ceiling, transfers: Iterable[tuple[float, float, float]], *, at_seconds: float
 ) -> float:
-    """Credits left at a moment after transfers (start seconds, duration seconds, bytes), oldest first.
+    """Credits left at a moment after transfers (start seconds, duration seconds, bytes), some of them at the same time.
 
     The bucket is taken to be full before the first; traffic that nobody reported is not in it.
     """
-    left, clock = limits.credit_bytes_max, None
-    for started, duration, transferred in transfers:
-        if clock is not None and started > clock:
-            left = limits.credits_after(left, rate_bytes_per_second=0.0, seconds=started - clock)
-        seconds = max(duration, 1e-9)
-        left = limits.credits_after(left, rate_bytes_per_second=transferred / seconds, seconds=seconds)
-        clock = started + duration
-    if clock is not None and at_seconds > clock:
-        left = limits.credits_after(left, rate_bytes_per_second=0.0, seconds=at_seconds - clock)
+    spans = [(started, started + max(duration, 1e-9), size) for started, duration, size in transfers]
+    moments = sorted({at_seconds, *(moment for start, end, _ in spans for moment in (start, end))})
+    left = limits.credit_bytes_max
+    for begin, end in pairwise(moments):
+        if end > at_seconds:
+            break
+        rate = sum(size / (b - a) for a, b, size in spans if a <= begin and end <= b)
+        left = limits.credits_after(left, rate_bytes_per_second=rate, seconds=end - begin)
     return left
 
 

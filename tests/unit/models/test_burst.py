@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from penstock.models.burst import Ceiling, ceiling, credits_at
@@ -36,7 +38,10 @@ def test_credits_last_as_long_as_was_measured() -> None:
     """A full c6g.large bursts for about five minutes: 298 to 326 s were measured."""
     found = ceiling("c6g.large")
     assert found is not None
-    assert found.burst_seconds_left(found.credit_bytes_max) == pytest.approx(300, rel=0.3)
+    rate = found.burst_bytes_per_second
+    lasting = found.burst_seconds_left(found.credit_bytes_max, rate_bytes_per_second=rate)
+    assert lasting == pytest.approx(300, rel=0.3)
+    assert found.burst_seconds_left(0.0, rate_bytes_per_second=found.baseline_bytes_per_second) == inf
 
 
 def test_bursting_spends_and_resting_refills() -> None:
@@ -54,3 +59,12 @@ def test_account_follows_transfers_and_pauses() -> None:
     full = LIMITS.credit_bytes_max
     assert credits_at(LIMITS, transfers, at_seconds=100.0) == pytest.approx(full - 90e9)
     assert credits_at(LIMITS, transfers, at_seconds=400.0) == pytest.approx(full - 60e9)
+
+
+def test_transfers_at_the_same_time_earn_the_baseline_once() -> None:
+    """Three at the baseline at once spend twice the baseline, and one within another adds only its own bytes."""
+    full = LIMITS.credit_bytes_max
+    three = [(0.0, 100.0, 100e6 * 100)] * 3
+    assert credits_at(LIMITS, three, at_seconds=100.0) == pytest.approx(full - 200e6 * 100)
+    nested = [(0.0, 100.0, 300e6 * 100), (50.0, 10.0, 1.0)]
+    assert credits_at(LIMITS, nested, at_seconds=100.0) == pytest.approx(full - 200e6 * 100)

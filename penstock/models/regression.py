@@ -5,11 +5,11 @@ a Gaussian prior and a Gaussian process g for what the law does not say:
 
     y_i = f_i(theta) + g(x_i) + w(t_i) + e_i,    theta ~ N(mean, covariance),    g ~ GP(0, amplitude^2 Matern-5/2)
     w ~ GP(0, weather^2 exp(-|t - t'| / hour)),    the slow mode of a network that others use as well
-    e_i ~ (1 - d) N(0, (c_i sigma)^2) + d Dip,                       a dip lowers y_i by half a normal law
+    e_i ~ (1 - d - r) N(0, (c_i sigma)^2) + d Dip + r Rise,          a dip lowers y_i by half a normal law
 
 Transfers are disturbed downwards and hardly ever upwards, so a low measurement may be a dip while a high one is
-not: each measurement gets the probability of not being a dip as its weight (EM), while sigma comes down from 1 to
-its own size. Evidence that must not be explained away (throttling, failures) is `trusted` and keeps its weight.
+not: each measurement gets the probability of being neither as its weight (EM), while sigma comes down to its own
+size. Evidence that must not be explained away (throttling) is `trusted` and keeps its weight.
 
 Draws from the posterior are made by solving the same problem for disturbed measurements and disturbed prior means
 ("randomised maximum likelihood"): exact for a linear law, and right about ceilings that were never reached, where a

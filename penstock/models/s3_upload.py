@@ -51,6 +51,7 @@ _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not ch
 _PROBE_WAVES = 3
 _WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
+_CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
 _MULTIPART_REQUESTS = (
     6  # create, complete, and at worst what removes it again; a single PUT is one DELETE a thread
 )
@@ -69,6 +70,11 @@ class S3UploadModel:
     thread_count_max: int = THREAD_COUNT_MAX
     part_size_bytes_min: int = PART_SIZE_BYTES_MIN
     part_size_bytes_max: int = PART_SIZE_BYTES_MAX
+
+    @property
+    def observation_count_max(self) -> int:
+        """How many of the newest observations a fit learns from."""
+        return _OBSERVATION_COUNT_MAX
 
     @property
     def operation(self) -> str:
@@ -202,13 +208,11 @@ class S3UploadModel:
     def appraise(
         self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand
     ) -> Appraisal:
-        """Posterior means; a stated bandwidth limit caps the value."""
+        """Posterior means; nothing is faster than a stated bandwidth limit."""
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, settings, demand)
-        logs = posterior.log_throughput(transfers)
+        logs = np.minimum(posterior.log_throughput(transfers), _log_bandwidth(demand))
         latency = self._object_latency(posterior, context, settings, demand, logs)
-        if demand.bandwidth_bytes_per_second_max is not None:
-            logs = np.minimum(logs, log(demand.bandwidth_bytes_per_second_max))
         drawn = np.exp(logs)
         value = drawn.mean(axis=0)
         return Appraisal(
@@ -222,16 +226,16 @@ class S3UploadModel:
 
     def draws(self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> Array:
         """Draws of the logarithm of the value, (draws, settings): what is believed about all settings together."""
-        return Posterior.from_state(fit.state).sampled(self._transfers(context, settings, demand))
+        sampled = Posterior.from_state(fit.state).sampled(self._transfers(context, settings, demand))
+        return np.asarray(np.minimum(sampled, _log_bandwidth(demand)), dtype=np.float64)
 
     def predict(self, fit: Fit, context: Context, setting: S3UploadSetting, demand: Demand) -> Prediction:
         """Throughput, seconds of one object, requests per second: each for one future measurement."""
         posterior = Posterior.from_state(fit.state)
-        throughput = _interval(posterior, self._transfers(context, [setting], demand))
+        throughput = _interval(posterior, self._transfers(context, [setting], demand), demand)
         size = max(context.payload_size_bytes, 1)
-        alone = _interval(
-            posterior, self._transfers(context, [setting], replace(demand, object_count=1)), is_single=True
-        )
+        one = _single(self._transfers(context, [setting], replace(demand, object_count=1)))
+        alone = _interval(posterior, one, demand)
         s = size / ceil(size / min(setting.part_size_bytes, size))
         return {
             "throughput_bytes_per_second": throughput,
@@ -248,18 +252,18 @@ class S3UploadModel:
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
         n, s = float(transfers.n[0]), float(transfers.s[0])
-        rate = float(np.exp(posterior.log_throughput(transfers)).mean())
+        rate = _mean_rate(posterior, transfers, demand)
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": _threshold_bytes(posterior, setting),
             "memory_bytes": n * s,
-            "crt_target_gbps": 0.4 * setting.thread_count,
+            "crt_target_gbps": _CRT_GBPS_PER_CONNECTION * setting.thread_count,
             "request_rate_per_second": rate / s,
-            "hedge_timeout_seconds": _hedge_seconds(posterior, transfers),
+            "hedge_timeout_seconds": _hedge_seconds(posterior, transfers, demand),
         }
         if demand.bandwidth_bytes_per_second_max is not None:
             derived["rate_limit_bytes_per_second"] = demand.bandwidth_bytes_per_second_max
-        return derived | _burst_bundle(posterior, context, transfers)
+        return derived | _burst_bundle(posterior, context, transfers, demand)
 
     def bottleneck(self, fit: Fit, context: Context, setting: S3UploadSetting, demand: Demand) -> str:
         """The term of the soft minimum that is smallest at the posterior mean."""
@@ -287,7 +291,7 @@ class S3UploadModel:
         size = max(context.payload_size_bytes, 1)
         if demand.object_count > 1 or size <= PART_SIZE_BYTES_MIN:
             alone = self._transfers(context, settings, replace(demand, object_count=1))
-            logs = _single(alone).log_throughput(posterior.draws)
+            logs = np.minimum(_single(alone).log_throughput(posterior.draws), _log_bandwidth(demand))
         return np.asarray(size * np.exp(-logs).mean(axis=0), dtype=np.float64)
 
     def _thread_ladder(self, demand: Demand) -> list[int]:
@@ -351,24 +355,38 @@ def _credits(place: Place, observations: Sequence[Observation[S3UploadSetting]])
         ((o.started_at - start).total_seconds(), o.duration_seconds, float(o.transferred_bytes))
         for o in observations
     ]
-    return burst.credits_at(limits, transfers, at_seconds=transfers[-1][0] + transfers[-1][1])
+    return burst.credits_at(
+        limits, transfers, at_seconds=max(begin + lasted for begin, lasted, _ in transfers)
+    )
 
 
 # --- Answering. ---
 
 
-def _interval(posterior: Posterior, transfers: Transfers, *, is_single: bool = False) -> Estimate:
-    """The 90 % interval of one future measurement, with the dips that it may meet."""
-    meant = _single(transfers) if is_single else transfers
-    values = posterior.log_throughput(meant)[:, 0]
-    noise = (posterior.sigma * throughput_noise_scale(float(meant.n[0]))) ** 2 + posterior.misfit.weather**2
-    spread = float(np.sqrt(values.var() + posterior.misfit_variance(meant)[0] + noise))
+def _interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
+    """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
+    values = posterior.log_throughput(transfers)[:, 0]
+    noise = (
+        posterior.sigma * throughput_noise_scale(float(transfers.n[0]))
+    ) ** 2 + posterior.misfit.weather**2
+    spread = float(np.sqrt(values.var() + posterior.misfit_variance(transfers)[0] + noise))
     count = float(posterior.weights.sum())
     reach = _INTERVAL * spread * (1.0 + 1.5 / (3.0 + count))
     dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
     middle = float(values.mean())
     dip_reach = 0.35 * log(dips / 0.05) if dips > 0.05 else 0.0
-    return Estimate(exp(middle - max(reach, dip_reach)), exp(middle), exp(middle + reach))
+    reached = (middle - max(reach, dip_reach), middle, middle + reach)
+    return Estimate(*(exp(min(value, _log_bandwidth(demand))) for value in reached))
+
+
+def _log_bandwidth(demand: Demand) -> float:
+    return log(demand.bandwidth_bytes_per_second_max or inf)
+
+
+def _mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
+    """Bytes per second of the first of the transfers."""
+    logs = np.minimum(posterior.log_throughput(transfers)[:, 0], _log_bandwidth(demand))
+    return float(np.exp(logs).mean())
 
 
 def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> str:
@@ -386,11 +404,10 @@ def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> s
     return name
 
 
-def _hedge_seconds(posterior: Posterior, transfers: Transfers) -> float:
+def _hedge_seconds(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
     """When to send a part again: three times its usual time, which about one part in a thousand exceeds."""
     steady = replace(transfers, is_steady=np.ones_like(transfers.is_steady))
-    rate = float(np.exp(steady.log_throughput(posterior.draws)).mean())
-    return max(1.0, 3.0 * float(transfers.n[0] * transfers.s[0]) / rate)
+    return max(1.0, 3.0 * float(transfers.n[0] * transfers.s[0]) / _mean_rate(posterior, steady, demand))
 
 
 _THRESHOLDS = np.array([5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtype=np.float64) * MiB
@@ -408,18 +425,21 @@ def _threshold_bytes(posterior: Posterior, setting: S3UploadSetting) -> float:
     return float(_THRESHOLDS[int(np.argmax(pays))] if pays.any() else _THRESHOLDS[-1])
 
 
-def _burst_bundle(posterior: Posterior, context: Context, transfers: Transfers) -> dict[str, float]:
-    """What a burstable host reaches with credits and without, and how long the credits last."""
+def _burst_bundle(
+    posterior: Posterior, context: Context, transfers: Transfers, demand: Demand
+) -> dict[str, float]:
+    """What a burstable host reaches with credits and without, and how long the credits of the last measurement last."""
     limits = burst.ceiling(context.place.instance_type)
     if limits is None or not limits.is_burstable:
         return {}
     both = {}
     for name, flag in (("sustained", 0.0), ("burst", 1.0)):
         at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
-        both[f"{name}_throughput_bytes_per_second"] = float(np.exp(at.log_throughput(posterior.draws)).mean())
+        both[f"{name}_throughput_bytes_per_second"] = _mean_rate(posterior, at, demand)
     if posterior.credit_bytes is not None:
         rate = both["burst_throughput_bytes_per_second"]
-        spending = rate - limits.baseline_bytes_per_second
-        if spending > 0:
-            both["burst_seconds_left"] = posterior.credit_bytes / spending
+        if rate > limits.baseline_bytes_per_second:
+            both["burst_seconds_left"] = limits.burst_seconds_left(
+                posterior.credit_bytes, rate_bytes_per_second=rate
+            )
     return both

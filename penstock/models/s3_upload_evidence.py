@@ -86,6 +86,11 @@ class Evidence:
         own = rates & (self.column("client") < 0)
         return own if own.any() else rates
 
+    def seen(self) -> Evidence:
+        """The same without the throughput of other clients, where penstock measured some itself."""
+        kept = self.is_sight() | ~self.is_throughput()
+        return Evidence(rows=tuple(row for row, is_kept in zip(self.rows, kept, strict=True) if is_kept))
+
     def sightings(self, weights: Array) -> shapeless.Sightings:
         """What was measured of throughput, as one sees it who knows no law. `weights` are those of all rows."""
         rates = self.is_sight()
@@ -231,8 +236,9 @@ def _rows(
     shape = _shape(observation)
     hours = observation.started_at.timestamp() / 3600.0
     size = float(max(observation.context.payload_size_bytes, 1))
-    throttled = observation.throttled_count > 0
-    trusted = float(throttled or observation.failed_count > 0)
+    throttled = (
+        observation.throttled_count > 0
+    )  # a failed request may be part of a dip, a refused one is none
 
     def row(kind: int, value: float, noise_scale: float = 1.0, *, is_trusted: float = 0.0) -> _Row:
         place = (
@@ -250,10 +256,10 @@ def _rows(
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
     if steady > 0 and not is_whole:
-        rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=trusted)]
+        rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=float(throttled))]
     else:
         value = log(observation.throughput_bytes_per_second)
-        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n), is_trusted=trusted)]
+        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n), is_trusted=float(throttled))]
     if shape.objects > 0:
         rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
     if object_seconds(observation) > 0:

@@ -290,7 +290,7 @@ class Transfers:
         late = (
             np.exp(_column(theta, TAIL_SHARE)) * wave
             + np.exp(_column(theta, OBJECT_SECONDS))
-            + parts * np.exp(_column(theta, OBJECT_SECONDS_PER_PART))
+            + parts * self.size / self.transferred * np.exp(_column(theta, OBJECT_SECONDS_PER_PART))
         )
         cold = self._cold_start(theta, wave)
         seconds = moving + cold + self.objects * late

@@ -351,7 +351,11 @@ _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place 
 
 
 def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
-    """The first observation after a change, when the sums of surprises raise the alarm and a second look agrees."""
+    """The first observation after a change, when the sums of surprises raise the alarm and a second look agrees.
+
+    Own measurements, where there are any: another client that comes and goes is no change of the place.
+    """
+    evidence = evidence.seen()
     steps, state, loudest = list[_Step](), drift.Cusum(), 0.0
     for step in _follow(evidence, prior):
         steps.append(step)
@@ -370,10 +374,7 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
 
 
 def _follow(evidence: Evidence, prior: Gaussian) -> Iterator[_Step]:
-    """The measurements one by one, each beside what was expected of it.
-
-    Own measurements, where there are any: another client that comes and goes is no change of the place.
-    """
+    """The measurements one by one, each beside what was expected of it."""
     observation, is_trusted = evidence.column("observation"), evidence.column("is_trusted") > 0
     rows = [int(row) for row in np.flatnonzero(evidence.is_sight())]
     peak, seen_count, expected = None, 0, np.zeros(0)

@@ -85,7 +85,8 @@ def _learn(
         return Conclusion(fit=fit, plan=None, believed=())
     hearing = reports.hear(model, fit, probes, reported)
     if hearing.learned_from:
-        fit = _fit(model, question, (*probes, *hearing.learned_from), measured=probes or hearing.learned_from)
+        history = (*hearing.probes, *hearing.learned_from)
+        fit = _fit(model, question, history, measured=probes or hearing.learned_from)
     return Conclusion(
         fit=fit,
         plan=None,

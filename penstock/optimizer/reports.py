@@ -65,15 +65,27 @@ class ExpectsReports(Protocol):
         ...
 
 
+@runtime_checkable
+class LearnsFromTheNewest(Protocol):
+    """A model that learns from a bounded number of observations: older ones say the same."""
+
+    @property
+    def observation_count_max(self) -> int:
+        """How many of the newest it learns from."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hearing:
     """Which reports are believed, which of them are learned from, and how many are not believed.
 
-    Both without what is not learned from.
+    Both without what is not learned from. `probes` are the own measurements to learn from beside the reports: all of
+    them, or the newest that a fit has room for.
     """
 
     believed: tuple[Observation[Any], ...]
     learned_from: tuple[Observation[Any], ...]
+    probes: tuple[Observation[Any], ...]
     disbelieved_count: int
 
 
@@ -107,20 +119,24 @@ def hear(
     ]
     if not probes:
         learned_from = _thinned(heard, UNPROBED_COUNT_MAX, None)
-        return Hearing(believed=tuple(heard), learned_from=learned_from, disbelieved_count=0)
+        return Hearing(believed=tuple(heard), learned_from=learned_from, probes=(), disbelieved_count=0)
     agreed = _agreed(model, fit, _without_unknown_trouble(probes, heard))
-    user_max = max(USER_COUNT_MIN, _beside(len(probes), USER_SHARE_MAX))
-    total_max = max(REPORTED_COUNT_MIN, _beside(len(probes), REPORTED_SHARE_MAX))
+    room = model.observation_count_max if isinstance(model, LearnsFromTheNewest) else math.inf
+    user_max = max(USER_COUNT_MIN, _beside(len(probes), USER_SHARE_MAX, room))
+    total_max = max(REPORTED_COUNT_MIN, _beside(len(probes), REPORTED_SHARE_MAX, room))
+    learned_from = _thinned(agreed, total_max, user_max)
+    excess = max(0, len(probes) + len(learned_from) - room)
     return Hearing(
         believed=tuple(agreed),
-        learned_from=_thinned(agreed, total_max, user_max),
+        learned_from=learned_from,
+        probes=tuple(sorted(probes, key=lambda o: o.started_at)[int(excess) :]),
         disbelieved_count=len(heard) - len(agreed),
     )
 
 
-def _beside(count: int, share: float) -> int:
-    """How many beside `count` others make up this share of all."""
-    return math.floor(count * share / (1.0 - share))
+def _beside(count: int, share: float, room: float) -> int:
+    """How many beside `count` others make up this share of all that there is room for."""
+    return math.floor(min(count * share / (1.0 - share), share * room))
 
 
 def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observation[Any]:

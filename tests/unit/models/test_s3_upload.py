@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
+from datetime import timedelta
+from math import ceil, log
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Context, Demand, Objective, Observation, Regime
 from tests.unit.models.upload_world import (
     DESIGN,
+    FIRST_AT,
     UploadWorld,
     a_context,
     a_place,
@@ -335,3 +337,43 @@ def test_latency_of_one_object_does_not_gain_from_more_objects() -> None:
     one, crowd = (MODEL.predict(fit, context, a_setting(64, 16), d) for d in (Demand(), many))
     assert crowd["throughput_bytes_per_second"].expected > 5 * one["throughput_bytes_per_second"].expected
     assert crowd["latency_seconds"].expected == pytest.approx(one["latency_seconds"].expected)
+
+
+def test_a_failed_request_in_a_dip_is_no_change_of_the_place() -> None:
+    """Dips make requests fail; refusals are what no dip explains."""
+    for seed in range(3):
+        calm = [WORLD.observe(DESIGN[i % 8], i, seed=seed) for i in range(16)]
+        dip = WORLD.observe(a_setting(64), 16, factor=0.3, seed=seed)
+        assert fit_of(WORLD, [*calm, replace(dip, failed_count=1)]).drift_count == 0
+
+
+def test_a_slower_client_beside_a_mild_dip_is_no_change_of_the_place() -> None:
+    """What another client reaches is never compared with what penstock itself reached."""
+    for seed in range(6):
+        own = [WORLD.observe(DESIGN[i % 8], i, seed=seed, factor=1.0 if i < 24 else 0.85) for i in range(28)]
+        said = [
+            replace(
+                WORLD.observe(DESIGN[i % 8], 9000 + i, seed=seed, factor=0.8),
+                client="boto3",
+                started_at=FIRST_AT + timedelta(minutes=241 + 3 * i),
+            )
+            for i in range(12)
+        ]
+        assert fit_of(WORLD, [*own, *said]).drift_count == 0
+
+
+def test_nothing_is_faster_than_the_stated_bandwidth() -> None:
+    """Expectation, latency, time-outs and draws: all of them know the limit."""
+    fit = fit_of(WORLD, history(WORLD, 8))
+    limit = 2e6
+    demand, setting = Demand(bandwidth_bytes_per_second_max=limit), a_setting(16)
+    expected = MODEL.predict(fit, WORLD.context, setting, demand)
+    assert expected["throughput_bytes_per_second"].high <= limit * 1.001
+    assert expected["latency_seconds"].low >= 0.999 * WORLD.size / limit
+    assert (
+        MODEL.appraise(fit, WORLD.context, [setting], demand).latency_seconds[0] >= 0.999 * WORLD.size / limit
+    )
+    assert MODEL.draws(fit, WORLD.context, [setting], demand).max() <= log(limit) + 1e-9
+    hedge = MODEL.derive(fit, WORLD.context, setting, demand)["hedge_timeout_seconds"]
+    assert hedge > 2 * 16 * 8 * MiB / limit, "a part takes its turn at the limit"
+    assert best_of(fit, WORLD.context, replace(demand, objective=Objective.LATENCY)).thread_count == 1

@@ -70,3 +70,14 @@ def test_connections_cost_the_processor_only_where_it_is_the_limit() -> None:
     assert many < 0.7 * few
     few, many = np.exp(log_cpu_beside(idle, n, s, none)[0])
     assert many == pytest.approx(few, rel=0.01)
+
+
+def test_objects_at_the_same_time_are_completed_at_the_same_time() -> None:
+    """What a part adds to the end of its object is not paid again for the parts of the others."""
+    theta = parameters(host_bytes_per_second=1e15, object_seconds_per_part=0.003)
+    taken = []
+    for count in (1, 10, 100):
+        size, threads, part = (np.array([float(value)]) for value in (GiB, 10 * count, 8 * MiB))
+        transfers = planned_transfers(size, threads, part, object_count=count, is_burst=False)
+        taken.append(float(count * GiB / np.exp(transfers.log_throughput(theta)[0, 0])))
+    assert taken == pytest.approx([taken[0]] * 3, rel=1e-3)

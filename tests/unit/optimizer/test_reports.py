@@ -173,6 +173,21 @@ def test_users_share_what_reports_may_weigh() -> None:
     assert users.count(OTHER) == 5
 
 
+def test_reports_do_not_push_own_measurements_out_of_a_full_history() -> None:
+    """A fit has room for so many: the shares hold within it, however new the reports are."""
+    world, users = WORLDS["fast"], 4
+    probes = history(world, 100)
+    said = [a_report(world, DESIGN[i % 8], i, uid=LIAR + i % users, factor=0.8) for i in range(400)]
+    hearing = reports.hear(MODEL, honest(world, 100).fit, probes, said)
+    room = MODEL.observation_count_max
+    assert len(hearing.learned_from) == int(reports.REPORTED_SHARE_MAX * room)
+    assert hearing.probes == tuple(probes[len(hearing.learned_from) - room :])
+    after = concluded([*probes, *said]).fit
+    assert after.observation_count == room
+    expected = MODEL.predict(after, world.context, a_setting(64), Demand())["throughput_bytes_per_second"]
+    assert expected.low < world.truth(a_setting(64)) < expected.high
+
+
 def test_nobody_can_speak_for_penstock_itself() -> None:
     """A report that calls its client by penstock's name is a stranger's all the same."""
     world = WORLDS["fast"]

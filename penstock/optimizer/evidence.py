@@ -46,7 +46,7 @@ def attach(fit: Fit, model: PerformanceModel[Any], observations: Sequence[Observ
     groups: dict[tuple[Any, ...], list[Observation[Any]]] = {}
     for observation in observations:
         key = (observation.context.payload_size_bytes, *setting_values(observation.setting).values())
-        groups.setdefault(key, []).append(observation)
+        groups[key] = [*groups.pop(key, ()), observation]  # what was measured last is last
     cells = [_cell_row(model, group) for group in list(groups.values())[-_CELL_COUNT_MAX:]]
     return replace(fit, state={**fit.state, _KEY: cells})
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models.model import Appraisal
-from penstock.vocabulary import Objective, Scale, knobs
+from penstock.vocabulary import Demand, Objective, Scale, knobs
 
 Array = NDArray[np.float64]
 
@@ -67,6 +67,15 @@ def choose(appraisal: Appraisal, objective: Objective) -> int:
     cost = rank(appraisal, objective)
     nearly = cost <= cost.min() + 1e-9
     return int(np.argmax(np.where(nearly, utility(appraisal, objective), -np.inf)))
+
+
+def is_within(
+    setting_type: type[Any], settings: Sequence[Any], appraisal: Appraisal, demand: Demand
+) -> NDArray[np.bool_]:
+    """Which of the settings that were appraised keep the demand's hard limits of threads and memory."""
+    threads, memory_bytes = thread_counts(setting_type, settings), appraisal.memory_bytes
+    is_light = memory_bytes <= (demand.memory_bytes_max or np.inf)
+    return np.asarray(is_light & (threads <= (demand.thread_count_max or np.inf)), dtype=np.bool_)
 
 
 def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:

@@ -36,8 +36,9 @@ _SHORTLIST_COUNT = 48
 _CLIMB_COUNT = 24  # of the best within one step, the first that is affordable
 _PRICED_COUNT = 12  # of the shortlist, the most telling: only these are priced
 _OPTIMISM = 1.5  # standard deviations
-_VERIFY_EVERY = 6
+_VERIFY_EVERY = 6  # probes of this payload size
 _VERIFY_AFTER = 12
+_VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
 _VERIFY_PAUSE = 3
 _ALERT = 3.0  # of the change detector: look again at the incumbent
 _NOISE_MIN = 0.04
@@ -104,7 +105,7 @@ def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePl
 
 def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
     model, own = quest.model, quest.own
-    ramp = [model.legal(quest.context, setting) for setting in model.ramp(quest.context)]
+    ramp = _gentle(quest)
     if not quest.history:
         return None if quest.has_prior else ramp[0]
     if not own or isinstance(model, DrawsPosterior):
@@ -117,6 +118,20 @@ def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
         return None
     best = [max(model.measured_value(o) for o in measured) for measured in reached[:done]]
     return ramp[done] if done < 2 or best[-1] >= _PAYS * best[-2] else None
+
+
+def _gentle(quest: Quest) -> list[Any]:
+    """The ramp as far as the demand's limits allow; where they allow nothing of it, the gentlest that they do allow."""
+    model, fit, context, demand = quest.model, quest.fit, quest.context, quest.demand
+    ramp = [model.legal(context, setting) for setting in model.ramp(context)]
+    appraisal = model.appraise(fit, context, ramp, demand)
+    is_allowed = objective.is_within(model.setting_type, ramp, appraisal, demand)
+    allowed = [step for step, is_one in zip(ramp, is_allowed, strict=True) if is_one]
+    if allowed:
+        return allowed
+    settings = list(model.candidates(fit, context, demand))
+    appraisal = model.appraise(fit, context, settings, demand)
+    return [settings[int(np.lexsort((appraisal.memory_bytes, appraisal.connection_count))[0])]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +161,15 @@ def _field(quest: Quest) -> _Field:
 
 
 def _should_verify(quest: Quest, incumbent: Any) -> bool:
-    """When change is in the air, and now and then; never twice within a few probes."""
-    own, count = quest.own, len(quest.history)
-    if not own or incumbent in [o.setting for o in own[-_VERIFY_PAUSE:]]:
+    """When change is in the air, and when nothing near was measured for a while; never twice within a few probes."""
+    own = [o.setting for o in quest.own]
+    if not own or incumbent in own[-_VERIFY_PAUSE:]:
         return False
-    is_alert = float(quest.fit.state.get("cusum", 0.0)) >= _ALERT
-    return is_alert or (count >= _VERIFY_AFTER and count % _VERIFY_EVERY == 0)
+    if float(quest.fit.state.get("cusum", 0.0)) >= _ALERT:
+        return True
+    points = objective.coordinates(quest.model.setting_type, [incumbent, *own[-_VERIFY_EVERY:]])
+    is_near = np.abs(points[1:] - points[0]).max(axis=1) <= _VERIFY_OCTAVES
+    return len(own) >= _VERIFY_AFTER and not is_near.any()
 
 
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
@@ -178,10 +196,14 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
 
 def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
     """No more than four times the connections that went well before."""
-    model, context = quest.model, quest.context
-    quiet = [o.setting for o in quest.history if o.throttled_count + o.failed_count == 0]
-    tried = quiet or [model.ramp(context)[0]]
-    most = float(model.appraise(quest.fit, context, tried, quest.demand).connection_count.max())
+    quiet = [o for o in quest.history if o.throttled_count + o.failed_count == 0]
+    tried: dict[Context, list[Any]] = {} if quiet else {quest.context: _gentle(quest)[:1]}
+    for observation in quiet:
+        tried.setdefault(observation.context, []).append(observation.setting)
+    most = max(
+        float(quest.model.appraise(quest.fit, context, settings, quest.demand).connection_count.max())
+        for context, settings in tried.items()
+    )
     bound = evidence.STEP_RATIO_MAX * most
     if not quest.history and quest.has_prior:  # what a neighbour bears is dared, and little more
         bound = max(bound, _NEIGHBOUR_RATIO_MAX * float(field.connections[field.incumbent]))

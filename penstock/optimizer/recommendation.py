@@ -122,7 +122,7 @@ def _default(
 ) -> Recommendation[Any]:
     return Recommendation(
         context=context,
-        setting=model.default_setting(context),
+        setting=_default_setting(model, context, demand),
         derived={},
         prediction={},
         demand=demand,
@@ -136,6 +136,20 @@ def _default(
     )
 
 
+def _default_setting(model: PerformanceModel[Any], context: Context, demand: Demand) -> Any:
+    """What the SDK does, or the most of it that the demand's limits allow."""
+    setting = model.default_setting(context)
+    if demand.thread_count_max is None and demand.memory_bytes_max is None:
+        return setting
+    table = model.fit(context.place, (), prior=None, seed=0)
+    appraisal = model.appraise(table, context, [setting], demand)
+    if objective.is_within(model.setting_type, [setting], appraisal, demand)[0]:
+        return setting
+    settings = list(model.candidates(table, context, demand))
+    points = objective.coordinates(model.setting_type, [setting, *settings])
+    return settings[int(np.argmin(np.abs(points[1:] - points[0]).sum(axis=1)))]
+
+
 def _choose(
     model: PerformanceModel[Any],
     fit: Fit,
@@ -143,13 +157,13 @@ def _choose(
     demand: Demand,
     previous: Recommendation[Any] | None,
 ) -> Any:  # a setting of the model's own type
-    settings = _within_reach(model, fit, context, list(model.candidates(fit, context, demand)))
-    standing = _standing(previous, context, demand)
-    if standing is not None and standing not in settings:
-        settings.append(standing)
+    standing, candidates = _standing(previous, context, demand), list(model.candidates(fit, context, demand))
+    if standing is not None and standing not in candidates:
+        candidates.append(standing)
+    settings = _within_reach(model, fit, context, candidates)
     appraisal = model.appraise(fit, context, settings, demand)
     best = objective.choose(appraisal, demand.objective)
-    if standing is not None and _is_as_good(appraisal, demand, settings.index(standing), best):
+    if standing in settings and _is_as_good(appraisal, demand, settings.index(standing), best):
         return standing
     return settings[best]
 

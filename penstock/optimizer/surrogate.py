@@ -80,7 +80,7 @@ def _gaussian_process_draws(
     optimizer = _told(model, points, measured_at, measured, seed)
     clipped = np.clip(points, _low(points, measured_at), _high(points, measured_at))
     transformed = optimizer.space.transform(clipped.tolist())
-    sampled = optimizer.models[-1].sample_y(transformed, n_samples=_DRAW_COUNT, random_state=seed)
+    sampled = optimizer.models[-1].sample_y(transformed, n_samples=_DRAW_COUNT, random_state=seed % 2**32)
     return np.asarray(-sampled.T, dtype=np.float64)  # scikit-optimize minimises
 
 

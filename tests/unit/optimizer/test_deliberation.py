@@ -12,7 +12,7 @@ from penstock.optimizer import surrogate
 from penstock.optimizer.deliberation import Conclusion, Question, deliberate
 from penstock.optimizer.proposal import knowledge_gradient
 from penstock.optimizer.recommendation import recommend
-from penstock.units import GiB
+from penstock.units import GiB, MiB
 from penstock.vocabulary import Cost, Demand, Observation, Reason
 from tests.unit.models.upload_world import FIRST_AT, UploadWorld, a_setting, history
 
@@ -150,3 +150,58 @@ def test_warm_start_dares_what_the_neighbour_bears() -> None:
     assert plan is not None
     assert plan.reason is not Reason.RAMP
     assert plan.setting.thread_count <= 2 * advised.thread_count
+
+
+def test_advice_that_nobody_looked_at_for_a_while_is_verified_however_long_the_history() -> None:
+    """A history that is full has always the same length: what counts is what was measured last."""
+    probes = history(WORLD, 14)
+    far = [WORLD.observe(a_setting(4, 5), 14 + i) for i in range(10)]
+    reasons = []
+    for count in range(6, 11):
+        plan = concluded([*probes, *far[:count]]).plan
+        assert plan is not None
+        reasons.append(plan.reason)
+        seen = WORLD.observe(plan.setting, 14 + count)
+        after = concluded([*probes, *far[:count], seen]).plan
+        assert after is not None
+        assert after.setting != plan.setting, "not twice in a row"
+    assert reasons == [Reason.VERIFY] * 5
+
+
+def test_what_is_to_be_avoided_is_not_proposed() -> None:
+    """Neither as the most telling probe nor to verify."""
+    probes, avoided = history(WORLD, 9), list[S3UploadSetting]()
+    for _ in range(3):
+        plan = concluded(probes, avoided=tuple(avoided)).plan
+        assert plan is not None
+        assert plan.setting not in avoided
+        avoided.append(plan.setting)
+
+
+@pytest.mark.parametrize(
+    "demand", [Demand(thread_count_max=1), Demand(memory_bytes_max=8 * MiB), Demand(thread_count_max=7)]
+)
+def test_the_first_probe_keeps_the_limits(demand: Demand) -> None:
+    """What the operator allows is less than what the ramp begins with."""
+    plan = concluded([], demand=demand).plan
+    assert plan is not None
+    assert plan.setting.thread_count <= (demand.thread_count_max or 4)
+    memory_bytes = plan.setting.thread_count * plan.setting.part_size_bytes
+    assert memory_bytes <= (demand.memory_bytes_max or memory_bytes)
+
+
+def test_threads_that_had_no_part_to_send_prove_nothing() -> None:
+    """Of 256 threads on four parts only four were busy: a large object dares four times as many, not more."""
+    small = replace(WORLD, size=32 * MiB)
+    probes = [small.observe(a_setting(256), i) for i in range(3)]
+    plan = concluded(probes, next_context=replace(WORLD.context, payload_size_bytes=100 * GiB)).plan
+    assert plan is not None
+    assert plan.setting.thread_count <= 16
+
+
+def test_what_was_refused_is_no_proof_that_it_may_be_dared() -> None:
+    """The next step starts from what went well."""
+    probes = [WORLD.observe(a_setting(4), 0), WORLD.observe(a_setting(64), 1, throttled_count=9)]
+    plan = concluded(probes).plan
+    assert plan is not None
+    assert plan.setting.thread_count <= 16

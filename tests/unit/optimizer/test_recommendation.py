@@ -99,6 +99,35 @@ def test_advice_for_another_question_does_not_stand() -> None:
     assert advice(previous=other).setting == advice().setting
 
 
+def test_advice_beyond_what_was_measured_does_not_stand() -> None:
+    """Nothing that is out of reach for new advice is kept from old one."""
+    few = [WORLD.observe(a_setting(n, 8), n) for n in range(3, 9)]
+    fit = evidence.attach(MODEL.fit(WORLD.place, few, prior=None, seed=1), MODEL, few)
+    beyond = replace(advice(fit=fit), setting=a_setting(512, 8))
+    assert advice(fit=fit, previous=beyond).setting == advice(fit=fit).setting
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [Demand(thread_count_max=2, memory_bytes_max=16 * MiB), Demand(memory_bytes_max=8 * MiB)],
+)
+def test_without_a_fit_the_limits_hold_as_well(demand: Demand) -> None:
+    """What the SDK does by itself may be more than the application has."""
+    found = advice(demand, fit=None)
+    assert found.basis is Basis.DEFAULT
+    assert found.setting.thread_count <= (demand.thread_count_max or 10)
+    assert found.setting.thread_count * found.setting.part_size_bytes <= (demand.memory_bytes_max or 0)
+
+
+def test_what_was_measured_again_is_not_forgotten() -> None:
+    """Of many settings those that were measured last travel with the fit."""
+    probes = [WORLD.observe(a_setting(4 + i), i) for i in range(70)]
+    probes.append(WORLD.observe(a_setting(4), 70))
+    kept = [cell.setting["thread_count"] for cell in evidence.cells(evidence.attach(FIT, MODEL, probes))]
+    assert kept[-1] == 4
+    assert 5 not in kept
+
+
 def test_poor_advice_does_not_stand() -> None:
     """What was advised before is given up when it is clearly worse."""
     poor = replace(advice(), setting=a_setting(6))

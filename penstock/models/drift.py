@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ALLOWANCE = 0.5  # in standard deviations: what is forgiven each time
-ALARM = 5.0  # about one false alarm in 200 measurements
+ALARM = 5.0  # by normal noise alone it is raised about once in 500 measurements
 _CLIP = 3.0  # a single dip must not raise the alarm by itself
 _CLIP_CERTAIN = 6.0  # what is known to be no dip may
 

@@ -119,12 +119,10 @@ class S3UploadModel:
         return [self.legal(context, S3UploadSetting(thread_count=n, part_size_bytes=part)) for n in threads]
 
     def probe_cost(self, fit: Fit, context: Context, setting: S3UploadSetting) -> Cost:
-        """Three waves or two seconds, whichever is more, but at most the object; small objects go in a stream."""
-        posterior = Posterior.from_state(fit.state)
+        """Three waves or two seconds, whichever is more, but at most all parts; small objects go in a stream."""
         size = max(context.payload_size_bytes, 1)
         s = min(setting.part_size_bytes, size)
-        transfers = self._transfers(context, [setting], Demand())
-        rate = float(np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))).mean())
+        rate = self._steady_rate(fit, context, setting)
         wanted = max(_PROBE_WAVES * setting.thread_count * s, rate * _PROBE_SECONDS)
         transferred = wanted if size <= PART_SIZE_BYTES_MIN else min(wanted, size)
         transferred = ceil(transferred / s) * s
@@ -145,9 +143,7 @@ class S3UploadModel:
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3UploadSetting) -> float:
         """One wave of parts at the expected rate, with some room for a slow one."""
-        posterior = Posterior.from_state(fit.state)
-        transfers = self._transfers(context, [setting], Demand())
-        rate = float(np.exp(posterior.log_throughput(replace(transfers, is_steady=np.array([True])))).mean())
+        rate = self._steady_rate(fit, context, setting)
         size = max(context.payload_size_bytes, 1)
         part = min(setting.part_size_bytes, size)
         thread_count = min(setting.thread_count, ceil(size / part)) if part < size else setting.thread_count
@@ -271,6 +267,11 @@ class S3UploadModel:
             return "unknown"
         posterior = Posterior.from_state(fit.state)
         return _bottleneck(posterior, self._transfers(context, [setting], demand), demand)
+
+    def _steady_rate(self, fit: Fit, context: Context, setting: S3UploadSetting) -> float:
+        """Bytes per second while every connection is busy."""
+        transfers = replace(self._transfers(context, [setting], Demand()), is_steady=np.array([True]))
+        return _mean_rate(Posterior.from_state(fit.state), transfers, Demand())
 
     def _transfers(self, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> Transfers:
         threads = np.array([x.thread_count for x in settings], dtype=np.float64)

@@ -5,7 +5,7 @@ One request of s bytes on a warm connection takes L + s/B, so n connections move
     T(n, s)  = softmin_p( n s / (L + s/B),  H,  R s ) / overload / throttling
     H        = softmin_p( C,  s / (a + b s) )             the host: its network C, its CPU per request and per byte
     overload = 1 + beta max(0, q - k),    q = n s / (L + s/B) / H     past about twice the knee throughput falls
-    throttling = 1 + gamma max(0, demanded requests / R - 1)          503s cost more than the requests they refuse
+    throttling = 1 + gamma min(max(0, demanded requests / R - 1), 1.46)    503s cost more than the requests they refuse
 
 A path with a window of W bytes and a round trip of RTT holds one connection to W/RTT: that is B, whichever of
 the two is smaller, and no measurement of throughput can tell them apart.
@@ -190,7 +190,7 @@ def _log_connections(theta: Array, n: Array, s: Array) -> Array:
     return np.asarray(np.log(n * s) - np.log(request_seconds), dtype=np.float64)
 
 
-_LOG_EXCESS_MAX = 0.9  # 2.5 times what is admitted
+_LOG_EXCESS_MAX = 0.9  # 2.46 times what is admitted
 
 
 def _log_throttling(theta: Array, log_excess: Array) -> Array:

@@ -2,10 +2,11 @@
 
 A cold place is entered gently: the model's ramp first, and never more than four times the connections that were
 tried before. From then on each affordable setting is judged by its knowledge gradient: if it were measured, how much
-better would the advice be, on average over what the measurement may turn out to be? With posterior mean a_z of the
+better would the advice be, on average over what the measurement may turn out to be? With posterior mean m_z of the
 logarithm of the value of setting z, covariances S taken from posterior draws, and noise sigma,
 
-    gain(x) = E_t max_z exp(a_z + t b_z(x)) - max_z exp(a_z),    b_z(x) = S_zx / sqrt(S_xx + sigma^2),   t ~ N(0, 1),
+    gain(x) = E_t max_z exp(a_z - b_z^2 / 2 + t b_z) / max_z exp(a_z) - 1,    a_z = m_z + S_zz / 2,    t ~ N(0, 1),
+    b_z(x)  = S_zx / sqrt(S_xx + sigma^2),
 
 where correlations that the number of draws cannot tell from none count as none. A measurement of what is hopeless
 still counts when it tells something about what is not: a few threads show what one connection can do.

@@ -39,6 +39,17 @@ def test_ordinary_noise_is_quiet() -> None:
     assert alarms <= 30
 
 
+def test_noise_alone_raises_the_alarm_about_once_in_five_hundred() -> None:
+    """Neither so seldom that changes go unnoticed, nor so often that every alarm is false."""
+    rng, raised, count = np.random.default_rng(4), 0, 50_000
+    state = Cusum()
+    for surprise in rng.standard_normal(count).tolist():
+        state = state.after(surprise)
+        if state.is_alarm:
+            raised, state = raised + 1, Cusum()
+    assert 350 < count / raised < 750
+
+
 def test_the_change_is_where_the_sum_stands_out() -> None:
     """A little bad luck before it, and one that the change does not touch, do not belong to it."""
     assert changed_count([-0.6, -0.7, -0.2, -8.0, -7.5]) == 2

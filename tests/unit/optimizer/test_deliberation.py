@@ -205,3 +205,14 @@ def test_what_was_refused_is_no_proof_that_it_may_be_dared() -> None:
     plan = concluded(probes).plan
     assert plan is not None
     assert plan.setting.thread_count <= 16
+
+
+def test_no_probe_is_proposed_that_ends_before_it_has_measured_anything() -> None:
+    """One wave of parts of this many threads takes longer than a probe may."""
+    probes = [WORLD.observe(a_setting(n), n) for n in (2, 4, 8, 4)]
+    for seconds in (0.2, 1.0, 5.0):
+        plan = concluded(probes, cost_max=replace(AMPLE, duration_seconds=seconds)).plan
+        fit = concluded(probes, asks=False).fit
+        if plan is not None:
+            assert MODEL.probe_seconds_min(fit, WORLD.context, plan.setting) <= seconds
+    assert concluded(probes, cost_max=replace(AMPLE, duration_seconds=0.01)).plan is None

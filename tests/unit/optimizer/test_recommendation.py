@@ -195,6 +195,13 @@ def test_memory_does_not_buy_connections() -> None:
     assert choose(appraised([1e8, 1e8], [16.0, 20.0], memory=4.0), Objective.THROUGHPUT) == 0
 
 
+def test_the_frugal_pay_for_requests() -> None:
+    """Of settings that take as many connections and as much memory, the one that asks less often."""
+    often = replace(appraised([1e8, 0.98e8], [16.0, 16.0]), request_rate_per_second=np.array([20.0, 4.0]))
+    assert choose(often, Objective.FRUGAL) == 1
+    assert choose(often, Objective.THROUGHPUT) == 0
+
+
 def test_what_may_be_far_from_the_best_is_not_advised() -> None:
     """Of settings that are expected to be as fast, the one with fewer connections must be worth the risk."""
     risky = appraised([0.985, 0.99, 1.0], [16.0, 20.0, 32.0], shortfall=[0.16, 0.03, 0.01])

@@ -116,12 +116,12 @@ class Board:
                 self._services[context.operation].model,
                 posting.fit if posting else None,
                 context,
-                self.within_limits(context, demand),
+                demand,
                 previous=self._previous.get(key),
                 now=posting.posted_at if posting else now,
                 validity_seconds=self._validity_seconds,
+                within=self.within_limits(context, demand),
             )
-            answer = dataclasses.replace(answer, demand=demand)  # as it was asked
             answer = self._telling_of_memory(answer, posting.fit if posting else None)
             self._remember(key, answer, is_fitted=posting is not None)
         return answer

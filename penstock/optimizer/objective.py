@@ -69,11 +69,9 @@ def choose(appraisal: Appraisal, objective: Objective) -> int:
     return int(np.argmax(np.where(nearly, utility(appraisal, objective), -np.inf)))
 
 
-def is_within(
-    setting_type: type[Any], settings: Sequence[Any], appraisal: Appraisal, demand: Demand
-) -> NDArray[np.bool_]:
+def is_within(settings: Sequence[Any], appraisal: Appraisal, demand: Demand) -> NDArray[np.bool_]:
     """Which of the settings that were appraised keep the demand's hard limits of threads and memory."""
-    threads, memory_bytes = thread_counts(setting_type, settings), appraisal.memory_bytes
+    threads, memory_bytes = thread_counts(type(settings[0]), settings), appraisal.memory_bytes
     is_light = memory_bytes <= (demand.memory_bytes_max or np.inf)
     return np.asarray(is_light & (threads <= (demand.thread_count_max or np.inf)), dtype=np.bool_)
 

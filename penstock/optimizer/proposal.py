@@ -126,7 +126,7 @@ def _gentle(quest: Quest) -> list[Any]:
     model, fit, context, demand = quest.model, quest.fit, quest.context, quest.demand
     ramp = [model.legal(context, setting) for setting in model.ramp(context)]
     appraisal = model.appraise(fit, context, ramp, demand)
-    is_allowed = objective.is_within(model.setting_type, ramp, appraisal, demand)
+    is_allowed = objective.is_within(ramp, appraisal, demand)
     allowed = [step for step, is_one in zip(ramp, is_allowed, strict=True) if is_one]
     if allowed:
         return allowed

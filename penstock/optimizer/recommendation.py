@@ -35,17 +35,23 @@ def recommend(
     previous: Recommendation[Any] | None,
     now: datetime,
     validity_seconds: float,
+    within: Demand | None = None,
 ) -> Recommendation[Any]:
     """The advice for this context and demand, from the fit; without a fit that can be read, what the SDK would do.
 
-    `previous` is the advice that stands: it is kept while it is as good as the new one (hysteresis). Runs in the
-    daemon's own process for every new question on the socket: milliseconds, NumPy only.
+    `previous` is the advice that stands: it is kept while it is as good as the new one (hysteresis). `within` is the
+    demand as the operator's limits narrow it; the advice keeps them and answers what was asked. Runs in the daemon's
+    own process for every new question on the socket: milliseconds, NumPy only.
     """
-    expires_at = now + timedelta(seconds=validity_seconds)
+    expires_at, narrowed = now + timedelta(seconds=validity_seconds), within or demand
     if fit is None or not is_current(fit, model):
-        return _default(model, context, demand, now, expires_at)
-    setting = _choose(model, fit, context, demand, previous)
-    return _advice(model, fit, context, demand, setting, aim=_aim(demand), now=now, expires_at=expires_at)
+        found = _default(model, context, narrowed, now, expires_at)
+    else:
+        setting = _choose(model, fit, context, narrowed, _standing(previous, context, demand))
+        found = _advice(
+            model, fit, context, narrowed, setting, aim=_aim(demand), now=now, expires_at=expires_at
+        )
+    return replace(found, demand=demand)
 
 
 def alternatives(
@@ -120,15 +126,18 @@ def _advice(
 def _default(
     model: PerformanceModel[Any], context: Context, demand: Demand, now: datetime, expires_at: datetime
 ) -> Recommendation[Any]:
+    setting = _default_setting(model, context, demand)
+    is_sdks = setting == model.default_setting(context)
+    origin = "what the SDK does by itself" if is_sdks else "as near to what the SDK does as the limits allow"
     return Recommendation(
         context=context,
-        setting=_default_setting(model, context, demand),
+        setting=setting,
         derived={},
         prediction={},
         demand=demand,
         basis=Basis.DEFAULT,
         bottleneck="unknown",
-        explanation="Nothing is known about this place yet: this is what the SDK does by itself.",
+        explanation=f"Nothing is known about this place yet: this is {origin}.",
         observation_count=0,
         newest_observation_at=None,
         issued_at=now,
@@ -143,7 +152,7 @@ def _default_setting(model: PerformanceModel[Any], context: Context, demand: Dem
         return setting
     table = model.fit(context.place, (), prior=None, seed=0)
     appraisal = model.appraise(table, context, [setting], demand)
-    if objective.is_within(model.setting_type, [setting], appraisal, demand)[0]:
+    if objective.is_within([setting], appraisal, demand)[0]:
         return setting
     settings = list(model.candidates(table, context, demand))
     points = objective.coordinates(model.setting_type, [setting, *settings])
@@ -155,17 +164,26 @@ def _choose(
     fit: Fit,
     context: Context,
     demand: Demand,
-    previous: Recommendation[Any] | None,
-) -> Any:  # a setting of the model's own type
-    standing, candidates = _standing(previous, context, demand), list(model.candidates(fit, context, demand))
-    if standing is not None and standing not in candidates:
-        candidates.append(standing)
+    standing: Any,  # a setting of the model's own type, or None; as is what is returned
+) -> Any:
+    candidates = list(model.candidates(fit, context, demand))
     settings = _within_reach(model, fit, context, candidates)
+    if standing is None or not _may_stand(model, fit, context, demand, [standing, *candidates]):
+        return settings[objective.choose(model.appraise(fit, context, settings, demand), demand.objective)]
+    settings = list(dict.fromkeys([*settings, standing]))
     appraisal = model.appraise(fit, context, settings, demand)
     best = objective.choose(appraisal, demand.objective)
-    if standing in settings and _is_as_good(appraisal, demand, settings.index(standing), best):
-        return standing
-    return settings[best]
+    return standing if _is_as_good(appraisal, demand, settings.index(standing), best) else settings[best]
+
+
+def _may_stand(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
+) -> bool:
+    """Whether old advice, the first setting, keeps the limits and is as near to what was measured as new has to be."""
+    old = settings[:1]
+    if not objective.is_within(old, model.appraise(fit, context, old, demand), demand)[0]:
+        return False
+    return old[0] in _within_reach(model, fit, context, settings)
 
 
 _REACH_OCTAVES = 1.0

@@ -319,16 +319,16 @@ def _renewed(
     if fit is None or expectations.of(previous.context, previous.setting, previous.demand) is None:
         return previous
     newest_at = fit.newest_observation_at or previous.issued_at
-    renewed = recommend(
+    return recommend(
         model,
         fit,
         previous.context,
-        material.within_limits(previous.context, previous.demand),
+        previous.demand,
         previous=previous,
         now=max(newest_at, previous.issued_at),
         validity_seconds=(previous.expires_at - previous.issued_at).total_seconds(),
+        within=material.within_limits(previous.context, previous.demand),
     )
-    return dataclasses.replace(renewed, demand=previous.demand)  # as it was asked
 
 
 # --- What was measured, and what had been expected. ---

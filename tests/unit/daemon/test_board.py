@@ -165,10 +165,11 @@ async def test_a_memory_limit_that_cannot_be_kept_is_not_broken_in_silence(
         assert "memory_bytes_min" in board.recommend(context, Demand(memory_bytes_max=held - 1), NOON).derived
 
 
-def test_what_the_sdk_does_says_when_it_holds_more_than_was_allowed() -> None:
-    """Ten parts of 8 MiB are no setting of ours, and are told all the same."""
+def test_the_least_without_a_fit_says_when_it_holds_more_than_was_allowed() -> None:
+    """One part of 5 MiB: less cannot be held, and nothing is known here."""
     advice = a_board().recommend(CONTEXT, Demand(memory_bytes_max=MiB), NOON)
-    assert "It holds 80 MiB (83,886,080 bytes) for buffers, and 1 MiB are allowed." in advice.explanation
+    assert "as near to what the SDK does as the limits allow" in advice.explanation
+    assert "It holds 5 MiB (5,242,880 bytes) for buffers, and 1 MiB are allowed." in advice.explanation
     assert advice.derived == {}
 
 
@@ -237,3 +238,22 @@ async def test_any_setting_can_be_assessed() -> None:
             assessed.prediction["throughput_bytes_per_second"].expected
             < more.prediction["throughput_bytes_per_second"].expected
         )
+
+
+async def test_advice_that_is_as_good_stands_within_the_operators_limits() -> None:
+    """A fit that says nearly the same changes nothing, unless the operator allows less than it did."""
+    board, fit = a_board(), a_learned_fit(6)
+    await board.post(fit, NOON)
+    first = board.recommend(CONTEXT, Demand(), NOON)
+
+    def again(thread_count: int) -> int:
+        """What is advised after a restart, when so many threads were before."""
+        setting = dataclasses.replace(first.setting, thread_count=thread_count)
+        restarted = a_board()
+        restarted.restore([fit], [dataclasses.replace(first, setting=setting)], NOON)
+        advised = restarted.recommend(CONTEXT, Demand(), NOON)
+        assert advised.demand == Demand()
+        return int(advised.setting.thread_count)
+
+    best = first.setting.thread_count
+    assert [again(best), again(best + 1), again(17)] == [best, best + 1, best]

@@ -93,11 +93,14 @@ def test_candidates_are_legal_and_within_limits(fit, size, demand) -> None:  # t
 @few
 @given(st.none() | fits, probed_sizes, demands)
 def test_advice_is_one_of_the_candidates(fit, size, demand) -> None:  # type: ignore[no-untyped-def]
-    """So it is legal and within limits as they are; without a fit it is what the SDK does."""
+    """So it is legal and within limits as they are; without a fit it is what the SDK does, as far as they allow."""
     context = a_context(size=size)
     found = recommend(MODEL, fit, context, demand, previous=None, now=FIRST_AT, validity_seconds=1.0)
     if fit is None:
-        assert found.setting == MODEL.default_setting(context)
+        default = MODEL.default_setting(context)
+        table = MODEL.fit(context.place, (), prior=None, seed=0)
+        assert found.setting in {default, *MODEL.candidates(table, context, demand)}
+        assert found.setting.thread_count <= (demand.thread_count_max or default.thread_count)
     else:
         assert found.setting in MODEL.candidates(fit, context, demand)
         assert all(np.isfinite(value) for value in found.derived.values())

@@ -346,7 +346,7 @@ _WATCH_AFTER = 5  # observations
 _REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
 _REFIT_EVERY = 6
 _SEEN_COUNT = 24  # observations: enough to expect the next
-_LOUDER = 2.4  # of the sums, until the alarm has half died down: less than a clear surprise adds, more than a doubtful one
+_LOUDER = 2.4  # of the sums, until the alarm has half died down: less than one clear surprise adds
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
 

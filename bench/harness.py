@@ -41,7 +41,7 @@ COVERAGE_AT = (10, 20)
 COVERAGE_SETTINGS = 10
 FIT_OBSERVATIONS = 100
 FIT_SEEDS = 4
-FIT_REPEATS = 3
+FIT_REPEATS = 5
 SLOW = {OWN, RIVAL, "optuna-tpe"}  # a probe of these costs milliseconds of thinking
 RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule"}
 

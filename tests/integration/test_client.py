@@ -271,6 +271,7 @@ def test_the_client_brings_little_along() -> None:
         "penstock.client",
         "penstock.client.advice",
         "penstock.client.connection",
+        "penstock.client.sizes",
     }
 
 

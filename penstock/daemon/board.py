@@ -17,9 +17,10 @@ from typing import Any
 from penstock.daemon.services import Service
 from penstock.daemon.wire import MEMORY_BYTES_MIN, Standing
 from penstock.models.model import Fit, PerformanceModel, is_current
+from penstock.optimizer import objective
 from penstock.optimizer.recommendation import assess, recommend
 from penstock.units import format_bytes
-from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation, setting_values
+from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation
 
 _UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 _ANSWER_COUNT_MAX = 4096  # remembered answers to questions beyond the standing ones
@@ -223,9 +224,8 @@ def within_limits(
     """
     thread_counts = [demand.thread_count_max, thread_count_max]
     if fit is not None and fit.observation_count == 0:
-        default = setting_values(model.default_setting(context))
-        count = int(sum(v for name, v in default.items() if name.endswith("thread_count")))
-        thread_counts.append(_UNMEASURED_OVER_DEFAULT * count)
+        count = objective.thread_counts(model.setting_type, [model.default_setting(context)])[0]
+        thread_counts.append(_UNMEASURED_OVER_DEFAULT * int(count))
     least = min((count for count in thread_counts if count is not None), default=None)
     return dataclasses.replace(demand, thread_count_max=least)
 

@@ -171,11 +171,6 @@ def _s3_upload_plan(configuration: Configuration) -> Plan:
     )
 
 
-def _upload_memory_bytes(setting: S3UploadSetting, object_size_bytes: int) -> int:
-    """One part for each thread; the model appraises their mean, of which the last may be short."""
-    return setting.thread_count * min(setting.part_size_bytes, object_size_bytes)
-
-
 def _sqs_delivery_plan(configuration: Configuration) -> Plan:
     section: SqsDeliverySection = configuration.probes.sqs_delivery
     return Plan(
@@ -207,7 +202,7 @@ SERVICES: Mapping[str, Service[Any]] = {
         setting_type=S3UploadSetting,
         make_probe=_s3_upload_probe,
         plan=_s3_upload_plan,
-        memory_bytes=_upload_memory_bytes,
+        memory_bytes=S3UploadSetting.memory_bytes,  # the model appraises parts by their mean
         payload_noun="object",
         payload_ladder_bytes=(64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB),
     ),

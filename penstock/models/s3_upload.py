@@ -197,7 +197,7 @@ class S3UploadModel:
             for n, s in pairs
             if low <= s <= high
         }
-        allowed = [x for x in settings if _memory_bytes(x, size) <= (demand.memory_bytes_max or inf)]
+        allowed = [x for x in settings if x.memory_bytes(size) <= (demand.memory_bytes_max or inf)]
         least = self.legal(context, S3UploadSetting(thread_count=1, part_size_bytes=low))
         return sorted(allowed or [least], key=lambda x: (x.thread_count, x.part_size_bytes))
 
@@ -319,11 +319,6 @@ def _useful(n: int, s: int, size: int, demand: Demand) -> int:
     if size <= PART_SIZE_BYTES_MIN:
         return n
     return min(n, ceil(size / s) * max(demand.object_count, 1))
-
-
-def _memory_bytes(setting: S3UploadSetting, size: int) -> int:
-    """One buffer of one part for each connection: what a client that holds parts in memory needs at least."""
-    return setting.thread_count * min(setting.part_size_bytes, size)
 
 
 def _single(transfers: Transfers) -> Transfers:

@@ -53,6 +53,10 @@ class S3UploadSetting:
     thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
     part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
 
+    def memory_bytes(self, object_size_bytes: int) -> int:
+        """The most that is held at a time: one part for each thread, what a client with parts in memory needs."""
+        return self.thread_count * min(self.part_size_bytes, object_size_bytes)
+
 
 PARAMETERS = (
     "request_seconds",  # L

@@ -88,7 +88,7 @@ class RangedS3UploadModel(S3UploadModel):
         """The upload model's candidates, moved into the ranges."""
         size, memory_bytes_max = context.payload_size_bytes, demand.memory_bytes_max or inf
         moved = {self.legal(context, x) for x in S3UploadModel.candidates(self, fit, context, demand)}
-        light = [x for x in moved if x.thread_count * min(x.part_size_bytes, size) <= memory_bytes_max]
+        light = [x for x in moved if x.memory_bytes(size) <= memory_bytes_max]
         least = self.legal(context, S3UploadSetting(thread_count=1, part_size_bytes=PART_SIZE_BYTES_MIN))
         return self._allowed(sorted(light or [least], key=lambda x: (x.thread_count, x.part_size_bytes)))
 

@@ -106,11 +106,11 @@ def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePl
 
 def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
     model, own = quest.model, quest.own
-    ramp = _gentle(quest)
     if not quest.history:
-        return None if quest.has_prior else ramp[0]
+        return None if quest.has_prior else _gentle(quest)[0]
     if not own or isinstance(model, DrawsPosterior):
         return None
+    ramp = _gentle(quest)
     reached = [[o for o in own if o.setting == step] for step in ramp]
     done = next((i for i, measured in enumerate(reached) if not measured), len(ramp))
     if done in {0, len(ramp)}:

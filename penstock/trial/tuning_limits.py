@@ -48,8 +48,8 @@ def suspected_limit(
             return Limit(
                 name="thread_count", worked_max=most, failed_min=least, failed_probe_count=len(failed)
             )
-    most = max((held_bytes(x, object_size_bytes) for x in worked), default=1)
-    least = min(held_bytes(x, object_size_bytes) for x in failed)
+    most = max((x.memory_bytes(object_size_bytes) for x in worked), default=1)
+    least = min(x.memory_bytes(object_size_bytes) for x in failed)
     if least <= most:
         return None
     return Limit(name="memory_bytes", worked_max=most, failed_min=least, failed_probe_count=len(failed))
@@ -69,25 +69,20 @@ def most_to_try(limit: Limit, trials: Sequence[Trial], object_size_bytes: int) -
     return None if episode_count == 1 else limit.failed_min
 
 
-def held_bytes(setting: S3UploadSetting, object_size_bytes: int) -> int:
-    """Bytes in memory, for a client that holds one part for each thread."""
-    return setting.thread_count * min(setting.part_size_bytes, object_size_bytes)
-
-
 def _worked(trials: Sequence[Trial]) -> list[S3UploadSetting]:
     return [trial.setting for trial in trials if trial.report]
 
 
 def _unexplained(trials: Sequence[Trial], object_size_bytes: int) -> list[Trial]:
     """Failures with more of something than any success had. What took too long says nothing of a limit."""
-    worked = [(x.thread_count, held_bytes(x, object_size_bytes)) for x in _worked(trials)]
+    worked = [(x.thread_count, x.memory_bytes(object_size_bytes)) for x in _worked(trials)]
     return [
         trial
         for trial in trials
         if trial.failure
         and not trial.failure.is_timeout
         and not any(
-            threads >= trial.setting.thread_count and held >= held_bytes(trial.setting, object_size_bytes)
+            threads >= trial.setting.thread_count and held >= trial.setting.memory_bytes(object_size_bytes)
             for threads, held in worked
         )
     ]

@@ -8,7 +8,6 @@ is let go as soon as the daemon rests.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -19,8 +18,8 @@ from typing import Any, Protocol
 
 from penstock.models.model import PerformanceModel
 from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.parent import end_with_parent
 
-_PR_SET_PDEATHSIG = 1
 _NICE_INCREMENT = 5  # thinking yields to the applications on the host; probing does not
 
 
@@ -92,9 +91,7 @@ class SpawnedThinker:
 
 def _settle_in(parent_process_id: int) -> None:
     """Prepare the child: it ends with its parent, leaves signals to it, and gives way to others."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_process_id:
-        os._exit(0)  # the parent was gone before the request above took effect
+    end_with_parent(parent_process_id, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE_INCREMENT)

@@ -2,17 +2,15 @@
 
     python -m penstock.lab.server s3|sqs --truth truth.json [--port 0] [--seed 0]
 
-prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM, on SIGINT and
-with its parent.
+prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and on
+SIGINT.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import json
-import os
 import signal
 import socket
 import sys
@@ -35,7 +33,6 @@ _HOST = "127.0.0.1"
 # A client may have this much under way that the link has not carried: little against a part, so that the client
 # feels the rate of the link and not that of the loopback interface.
 _RECEIVE_BUFFER_BYTES = 128 * KiB
-_PR_SET_PDEATHSIG = 1
 
 
 @asynccontextmanager
@@ -87,7 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         application = make_application(parsed.service, parsed.truth.read_bytes(), seed=parsed.seed)
     except (OSError, msgspec.DecodeError) as error:
         parser.error(f"the truth cannot be read: {error}")
-    _end_with_parent()
     try:
         asyncio.run(_serve(application, parsed.port))
     except OSError as error:
@@ -103,14 +99,6 @@ async def _serve(application: web.Application, port: int) -> None:
         sys.stdout.write(json.dumps({"endpoint_url": endpoint_url}) + "\n")
         sys.stdout.flush()
         await stop.wait()
-
-
-def _end_with_parent() -> None:
-    """Have Linux send SIGTERM when the thread that started this process ends."""
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it ended just before
-        raise SystemExit(0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -19,12 +18,12 @@ from typing import Literal
 import msgspec
 
 from penstock.clock import SystemClock
+from penstock.parent import end_with_parent
 from penstock.probes.measurement import Effort, effort_of_block
 from penstock.probes.outside import BodySender, RequestError
 from penstock.probes.payload import incompressible_payload
 
 READY = 0  # the number of the answer to an assignment
-_PR_SET_PDEATHSIG = 1
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,9 +147,7 @@ async def _tell(answers: asyncio.Queue[Answer]) -> None:
 
 def _settle_in(parent_process_id: int) -> None:
     """End with the parent, whatever kills it, and leave signals to it."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_process_id:
-        os._exit(0)  # it was gone before the request above took effect
+    end_with_parent(parent_process_id, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
         signal.signal(number, signal.SIG_IGN)
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 from penstock.client.connection import NoDaemonError, ask
 from penstock.lab.server import truth_json
 from penstock.lab.worlds import World
+from penstock.trial.interruption import held_off
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
@@ -52,7 +53,7 @@ class Process:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._name = " ".join(command[1:4])
         self._process = subprocess.Popen(  # noqa: S603  # the commands are ours
-            command,
+            [sys.executable, "-m", "penstock.trial.attached", str(os.getpid()), *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -89,12 +90,17 @@ class Process:
         return StageError(f"{self._name} {what}; its log ends:\n" + "".join(self._log))
 
     def stop(self) -> None:
-        """Ask it to end, then insist."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+        """Ask it to end, then insist; a second Ctrl-C ends the patience."""
+        self._process.terminate()
         try:
-            self._process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS_MAX)
+        finally:
+            with held_off():
+                self._insist()
+
+    def _insist(self) -> None:
+        if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -111,11 +117,14 @@ class Process:
 @contextlib.contextmanager
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Process]:
     """A child process for as long as the context lasts."""
-    child = Process(command, environment or {})
+    child = None
     try:
+        with held_off():
+            child = Process(command, environment or {})
         yield child
     finally:
-        child.stop()
+        if child:
+            child.stop()
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from penstock.trial.interruption import held_off
 from penstock.units import MiB
 
 _SMALL_BYTES = 5 * MiB  # up to here S3 takes no parts
@@ -298,14 +299,8 @@ def _uploaded_by_boto3(upload: Upload) -> Measured:
         "part_size_bytes": upload.part_size_bytes,
     }
     command = [sys.executable, "-m", "penstock.trial.tuning_boto3"]
-    with subprocess.Popen(  # noqa: S603  # a file beside this one
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as running:
-        try:
-            said, _ = running.communicate(json.dumps(wanted) + "\n")
-        except BaseException:
-            running.kill()
-            raise
+    with _started(command, os.environ, stdin=subprocess.PIPE) as running:
+        said, _ = running.communicate(json.dumps(wanted) + "\n")
     if running.returncode != 0:
         raise ClientError(f"boto3 ended with status {running.returncode}")
     told = json.loads(said)
@@ -354,28 +349,44 @@ _CHATTER = re.compile(r"^(DEBUG|cp|rm) |^\s+status code: |\b(DEBUG|INFO) *:")  #
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """How many of its requests it says were throttled. What else it says that matters goes to standard error."""
     throttled_count = 0
-    with subprocess.Popen(  # noqa: S603  # a client of the table above
-        command,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as running:
+    with _started(command, environment, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT) as running:
         assert running.stdout is not None
-        try:
-            for line in running.stdout:
-                if _RETRY.search(line) and _REFUSAL.search(line):
-                    throttled_count += 1
-                elif not _CHATTER.search(line):
-                    sys.stderr.write(line)
-        except BaseException:
-            running.terminate()
-            raise
+        for line in running.stdout:
+            if _RETRY.search(line) and _REFUSAL.search(line):
+                throttled_count += 1
+            elif not _CHATTER.search(line):
+                sys.stderr.write(line)
     if running.returncode != 0:
         raise ClientError(f"{command[0]} ended with status {running.returncode}")
     return throttled_count
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str], environment: Mapping[str, str], *, stdin: int, stderr: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A client that is waited for; it is told to end when the block is broken off."""
+    running = None
+    try:
+        with held_off():
+            running = subprocess.Popen(  # noqa: S603  # a client of the table above, or a file beside this one
+                command,
+                env=dict(environment),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                errors="replace",
+            )
+        yield running
+    except BaseException:
+        if running:
+            running.terminate()
+        raise
+    finally:
+        if running:
+            with running:  # closes what is open, and waits
+                pass
 
 
 def _region(upload: Upload) -> dict[str, str]:

@@ -21,6 +21,7 @@ from typing import Annotated
 import msgspec
 
 from penstock.models.s3_upload import PART_SIZE_BYTES_MIN
+from penstock.trial.interruption import held_off
 
 _STDOUT_TAIL_BYTES = 64 * 1024
 _STDERR_TAIL_BYTES = 4 * 1024
@@ -75,32 +76,36 @@ def run_command(
 ) -> Report | Failure:
     """Run it once. However this ends, also with KeyboardInterrupt, nothing of its process group is left."""
     line = json.dumps(request).encode() + b"\n"
-    with subprocess.Popen(  # noqa: S602  # the command is the caller's own, and is meant for the shell
-        command,
-        shell=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is ours to pass on, to all of it
-    ) as process:
-        watched = _Watched(process, line)
-        try:
-            has_ended = watched.follow(timeout_seconds)
-            if not has_ended:
-                watched.end_in_order(grace_seconds)
-        except BaseException:
+    watched = None
+    try:
+        with held_off():
+            watched = _Watched(command, line)
+        has_ended = watched.follow(timeout_seconds)
+        if not has_ended:
             watched.end_in_order(grace_seconds)
-            raise
-        finally:
-            watched.kill_group()  # also children that it left behind
-        return _judge(watched, timeout_seconds, has_ended=has_ended)
+    except BaseException:
+        if watched:
+            watched.end_in_order(grace_seconds)
+        raise
+    finally:
+        if watched:
+            with held_off():
+                watched.kill_group()  # also children that it left behind
+    return _judge(watched, timeout_seconds, has_ended=has_ended)
 
 
 class _Watched:
     """A running command: its output is drained, and its end is seen without reaping it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], line: bytes) -> None:
-        self._process = process
+    def __init__(self, command: str, line: bytes) -> None:
+        self._process = process = subprocess.Popen(  # noqa: S602  # the caller's own, and meant for the shell
+            command,
+            shell=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is ours to pass on, to all of it
+        )
         self._tails = {"stdout": b"", "stderr": b""}
         self._limits = {"stdout": _STDOUT_TAIL_BYTES, "stderr": _STDERR_TAIL_BYTES}
         self._selector = selectors.DefaultSelector()
@@ -149,6 +154,9 @@ class _Watched:
         self._process.wait()
         self._selector.close()
         os.close(self._pidfd)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream:
+                stream.close()
 
     @property
     def status(self) -> int:

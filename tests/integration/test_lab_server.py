@@ -48,22 +48,6 @@ def test_a_signal_ends_it_and_frees_the_port(service: str, number: signal.Signal
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    """When the process that started it is killed, it goes too, and closes its output."""
-    path = tmp_path / "truth.json"
-    path.write_text(truth_json(DEMO.link))
-    parent = (
-        "import subprocess, sys, time\n"
-        f"subprocess.Popen({[*COMMAND, 's3', '--truth', str(path)]!r})\n"
-        "time.sleep(60)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert "endpoint_url" in process.stdout.readline()
-        process.kill()
-        assert process.stdout.read() == ""  # comes to an end only when the child's copy of the pipe is closed
-
-
 @pytest.mark.parametrize("text", ["", "{}", '{"round_trip_seconds": "long"}'])
 def test_a_truth_that_cannot_be_read_is_named(text: str, tmp_path: Path) -> None:
     """A bad file is a usage error with a sentence, not a traceback."""

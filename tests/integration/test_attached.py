@@ -1,0 +1,33 @@
+"""Children of the demo, when the demo itself is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+ATTACHED = [sys.executable, "-m", "penstock.trial.attached"]
+SPEAKER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
+
+
+def test_a_child_ends_with_its_parent() -> None:
+    """Also when that is killed without a chance to say so."""
+    parent = (
+        "import os, subprocess, time\n"
+        f"subprocess.Popen([*{ATTACHED!r}, str(os.getpid()), *{SPEAKER!r}])\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        process.kill()
+        assert process.stdout.read() == ""  # comes to an end only when the child's copy of the pipe is closed
+
+
+def test_a_child_whose_parent_is_gone_already_does_not_begin() -> None:
+    """The parent may end while its child is being loaded."""
+    ended = subprocess.run(
+        [*ATTACHED, str(os.getppid()), *SPEAKER], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+    assert ended.stdout == ""

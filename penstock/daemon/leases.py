@@ -28,6 +28,7 @@ from math import floor
 from typing import Any
 
 from penstock.daemon.wire import Claim
+from penstock.optimizer import objective
 from penstock.vocabulary import Basis, Demand, Recommendation, Setting, knobs, setting_values
 
 _ENDLESS_OBJECT_COUNT = 4096  # more objects at a time than any host has threads
@@ -92,8 +93,9 @@ def appetite(alone: Recommendation[Any], endless_work: Recommendation[Any]) -> A
     """What a lease can use, from the advice for its own question and from that for endless work of its kind."""
     if alone.basis is Basis.DEFAULT:
         return Appetite(setting=alone.setting, use_fraction=None)
-    use_fraction = _thread_count(alone.setting) / _thread_count(endless_work.setting)
-    return Appetite(setting=alone.setting, use_fraction=min(1.0, use_fraction))
+    settings = [alone.setting, endless_work.setting]
+    used, usable = objective.thread_counts(type(alone.setting), settings)
+    return Appetite(setting=alone.setting, use_fraction=min(1.0, float(used / usable)))
 
 
 class LeaseBook:
@@ -239,10 +241,6 @@ def _scaled(settings: Sequence[Setting], scales: Sequence[float]) -> list[Settin
 
 def _divided_knobs(setting: Setting) -> list[str]:
     return [name for name, knob in knobs(setting).items() if knob.is_divided]
-
-
-def _thread_count(setting: Setting) -> float:
-    return sum(value for name, value in setting_values(setting).items() if name.endswith("thread_count"))
 
 
 def terms_document(lease: Lease, share: Share) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from penstock.models.s3_upload import S3UploadSetting
 from penstock.models.s3_upload_ranges import RangedS3UploadModel, UploadRanges, ranged_model
 from penstock.optimizer.deliberation import Question, deliberate
 from penstock.optimizer.recommendation import recommend
-from penstock.trial.tuning_command import Failure, Report
+from penstock.trial.tuning_command import Failure, Report, doubt
 from penstock.trial.tuning_limits import Limit, most_to_try, suspected_limit
 from penstock.trial.tuning_state import StateFile, Trial
 from penstock.vocabulary import (
@@ -126,8 +126,15 @@ def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bo
         "probe_count": len(trials),
         "failed_probe_count": sum(trial.failure is not None for trial in trials),
         "was_interrupted": was_interrupted,
+        "warning": _warning(task, trials),
         "trials": [_trial_document(trial) for trial in trials],
     }
+
+
+def _warning(task: Task, trials: Sequence[Trial]) -> str | None:
+    """The first doubt about what was reported."""
+    doubts = (doubt(trial.report, task.object_size_bytes) for trial in trials if trial.report)
+    return next((found for found in doubts if found), None)
 
 
 def _trial_document(trial: Trial) -> dict[str, Any]:

@@ -98,7 +98,9 @@ def test_a_command_that_counts_in_kib_is_doubted_once(tmp_path: Path) -> None:
     warnings = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
     assert len(warnings) == 1
     assert f"transferred_bytes {512 * 1024} where an object has {512 * MiB} bytes" in warnings[0]
-    assert json.loads(result.stdout)["failed_probe_count"] == 0
+    document = json.loads(result.stdout)
+    assert document["failed_probe_count"] == 0
+    assert f"Warning: {document['warning']}." == warnings[0]
 
 
 def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tmp_path: Path) -> None:

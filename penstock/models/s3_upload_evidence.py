@@ -81,13 +81,16 @@ class Evidence:
         return np.asarray(self.column("kind") == _THROTTLED, dtype=np.bool_)
 
     def is_sight(self) -> NDArray[np.bool_]:
-        """Which rows are throughput that penstock measured itself, or anybody where it measured none."""
-        rates = self.is_throughput()
-        own = rates & (self.column("client") < 0)
-        return own if own.any() else rates
+        """Which rows are throughput as one client saw it: penstock, or where it measured none who reported most."""
+        rates, client = self.is_throughput(), self.column("client")
+        known, counts = np.unique(client[rates], return_counts=True)
+        if not len(known):
+            return rates
+        followed = known[0] if known[0] < 0 else known[np.argmax(counts)]
+        return np.asarray(rates & (client == followed), dtype=np.bool_)
 
     def seen(self) -> Evidence:
-        """The same without the throughput of other clients, where penstock measured some itself."""
+        """The same without the throughput of other clients."""
         kept = self.is_sight() | ~self.is_throughput()
         return Evidence(rows=tuple(row for row, is_kept in zip(self.rows, kept, strict=True) if is_kept))
 

@@ -353,7 +353,8 @@ _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place 
 def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
     """The first observation after a change, when the sums of surprises raise the alarm and a second look agrees.
 
-    Own measurements, where there are any: another client that comes and goes is no change of the place.
+    One client is followed, penstock itself where it measured: another one that comes and goes is no change of the
+    place.
     """
     evidence = evidence.seen()
     steps, state, loudest = list[_Step](), drift.Cusum(), 0.0

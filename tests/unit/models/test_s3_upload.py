@@ -362,6 +362,28 @@ def test_a_slower_client_beside_a_mild_dip_is_no_change_of_the_place() -> None:
         assert fit_of(WORLD, [*own, *said]).drift_count == 0
 
 
+def test_with_reports_alone_a_second_client_that_is_slower_is_no_change_of_the_place() -> None:
+    """Where penstock measured nothing, one client is followed, and the others beside it are not."""
+    for seed in range(4):
+        reports = [
+            replace(WORLD.observe(DESIGN[i % 8], i, seed=seed, factor=factor), client=client)
+            for i, (client, factor) in enumerate([("s5cmd", 1.0)] * 30 + [("boto3", 0.5)] * 10)
+        ]
+        assert fit_of(WORLD, reports).drift_count == 0
+
+
+def test_with_reports_alone_a_change_is_noticed() -> None:
+    """By the client that is followed, while another one reports now and then."""
+    reports = [
+        replace(
+            WORLD.observe(DESIGN[i % 8], i, factor=0.4 if i >= 20 else 1.0),
+            client="boto3" if i % 5 == 4 else "s5cmd",
+        )
+        for i in range(30)
+    ]
+    assert fit_of(WORLD, reports).drift_count == 1
+
+
 def test_nothing_is_faster_than_the_stated_bandwidth() -> None:
     """Expectation, latency, time-outs and draws: all of them know the limit."""
     fit = fit_of(WORLD, history(WORLD, 8))

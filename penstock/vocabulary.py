@@ -173,6 +173,24 @@ class Observation(Generic[SettingT]):
         """Bytes that arrived per second of wall time; 0 for an empty observation."""
         return self.transferred_bytes / self.duration_seconds if self.duration_seconds > 0 else 0.0
 
+    @property
+    def went_well(self) -> bool:
+        """Whether no more requests were throttled or failed than happens to anybody."""
+        return is_stray(self.throttled_count + self.failed_count, self.request_count)
+
+
+_STRAY_FRACTION_MAX = 0.02
+
+
+def is_stray(trouble_count: int, request_count: int) -> bool:
+    """Whether so few of the requests met with trouble that it says nothing of the setting.
+
+    A connection breaks now and then, and S3 refuses single requests while it divides a prefix anew.
+    """
+    return trouble_count <= max(1.0, _STRAY_FRACTION_MAX * request_count) and trouble_count < max(
+        request_count, 1
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inconclusive(Generic[SettingT]):

@@ -30,7 +30,7 @@ from penstock.models.s3_upload_law import (
     log_network,
     log_object_seconds,
 )
-from penstock.vocabulary import Observation, Place
+from penstock.vocabulary import Observation, Place, is_stray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,12 +202,15 @@ def evidence_of(place: Place, observations: Sequence[Observation[S3UploadSetting
     bursts = _burst_flags(limits, observations)
     clients = sorted({o.client for o in observations} - {"penstock"})
     rows: list[_Row] = []
-    for index, (observation, is_burst) in enumerate(zip(observations, bursts, strict=True)):
+    refused = _refused_flags(observations)
+    for index, (observation, is_burst, is_refused) in enumerate(
+        zip(observations, bursts, refused, strict=True)
+    ):
         client = clients.index(observation.client) if observation.client in clients else -1
         is_recent = index >= len(observations) - _DETAILED_COUNT
         rows += [
             row
-            for row in _rows(observation, float(is_burst), client, workers, index)
+            for row in _rows(observation, float(is_burst), client, workers, index, is_refused=is_refused)
             if is_recent or row[0] <= _STEADY
         ]
     return Evidence(rows=tuple(rows))
@@ -230,8 +233,25 @@ def _burst_flags(
 _ON_CREDITS = 1.3
 
 
+def _refused_flags(observations: Sequence[Observation[S3UploadSetting]]) -> list[bool]:
+    """Whether each observation met the limit on requests: where refusals are no rarity, each of them tells of it."""
+    are_rare = is_stray(
+        sum(o.throttled_count for o in observations), sum(o.request_count for o in observations)
+    )
+    return [
+        o.throttled_count > 0 and not (are_rare and is_stray(o.throttled_count, o.request_count))
+        for o in observations
+    ]
+
+
 def _rows(
-    observation: Observation[S3UploadSetting], is_burst: float, client: int, workers: float, index: int
+    observation: Observation[S3UploadSetting],
+    is_burst: float,
+    client: int,
+    workers: float,
+    index: int,
+    *,
+    is_refused: bool,
 ) -> list[_Row]:
     """The equations of one observation; none when nothing arrived."""
     if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
@@ -239,9 +259,6 @@ def _rows(
     shape = _shape(observation)
     hours = observation.started_at.timestamp() / 3600.0
     size = float(max(observation.context.payload_size_bytes, 1))
-    throttled = (
-        observation.throttled_count > 0
-    )  # a failed request may be part of a dip, a refused one is none
 
     def row(kind: int, value: float, noise_scale: float = 1.0, *, is_trusted: float = 0.0) -> _Row:
         place = (
@@ -259,10 +276,10 @@ def _rows(
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
     if steady > 0 and not is_whole:
-        rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=float(throttled))]
+        rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=float(is_refused))]
     else:
         value = log(observation.throughput_bytes_per_second)
-        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n), is_trusted=float(throttled))]
+        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n), is_trusted=float(is_refused))]
     if shape.objects > 0:
         rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
     if object_seconds(observation) > 0:
@@ -272,10 +289,9 @@ def _rows(
         rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0))
     if _is_host_bound(observation):
         rows.append(row(_CEILING, rows[0][1], 2.0))
-    if throttled:
-        accepted = (
-            max(observation.request_count - observation.throttled_count, 1) / observation.duration_seconds
-        )
+    if is_refused:
+        answered = observation.request_count - observation.throttled_count - observation.failed_count
+        accepted = max(answered, 1) / observation.duration_seconds
         rows.append(row(_THROTTLED, log(accepted), 2.0, is_trusted=1.0))
     return rows
 

@@ -24,7 +24,7 @@ class Cell:
     setting: Mapping[str, float]
     count: int
     value_median: float
-    had_trouble: bool  # throttled or failed requests
+    had_trouble: bool  # more requests throttled or failed than happens to anybody
 
     def is_about(self, context: Context) -> bool:
         """Whether it was measured at about this payload size."""
@@ -65,5 +65,5 @@ def _cell_row(model: PerformanceModel[Any], group: Sequence[Observation[Any]]) -
         {name: float(value) for name, value in setting_values(group[0].setting).items()},
         len(group),
         float(median(model.measured_value(o) for o in group)),
-        any(o.throttled_count + o.failed_count > 0 for o in group),
+        not all(o.went_well for o in group),
     ]

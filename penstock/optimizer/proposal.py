@@ -115,7 +115,7 @@ def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
     done = next((i for i, measured in enumerate(reached) if not measured), len(ramp))
     if done in {0, len(ramp)}:
         return None if done else ramp[0]
-    if any(o.throttled_count + o.failed_count for o in reached[done - 1]):
+    if not all(o.went_well for o in reached[done - 1]):
         return None
     best = [max(model.measured_value(o) for o in measured) for measured in reached[:done]]
     return ramp[done] if done < 2 or best[-1] >= _PAYS * best[-2] else None
@@ -197,7 +197,7 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
 
 def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
     """No more than four times the connections that went well before."""
-    quiet = [o for o in quest.history if o.throttled_count + o.failed_count == 0]
+    quiet = [o for o in quest.history if o.went_well]
     tried: dict[Context, list[Any]] = {} if quiet else {quest.context: _gentle(quest)[:1]}
     for observation in quiet:
         tried.setdefault(observation.context, []).append(observation.setting)

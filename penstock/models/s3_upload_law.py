@@ -150,6 +150,14 @@ def table_prior(place: Place) -> Gaussian:
     return Gaussian(mean=mean, covariance=covariance)
 
 
+def behind_a_slower_path(table: Gaussian) -> Gaussian:
+    """The same where a ceiling on the way is lower than the host's own: typically a quarter of it."""
+    mean, covariance = table.mean.copy(), table.covariance.copy()
+    mean[HOST_RATE] -= 1.5
+    covariance[HOST_RATE, HOST_RATE] = 1.0
+    return Gaussian(mean=mean, covariance=covariance)
+
+
 # --- The law, for arrays: parameters (draws, parameters) and settings (settings,) give (draws, settings). ---
 
 

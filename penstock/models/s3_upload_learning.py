@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import inf, log
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ from penstock.models.s3_upload_law import (
     TAIL_SHARE,
     WAVE_MIXING,
     Transfers,
+    behind_a_slower_path,
     table_prior,
 )
 from penstock.vocabulary import UNKNOWN, Place
@@ -251,7 +253,7 @@ _NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the me
 
 def _choose_prior(place: Place, evidence: Evidence, neighbour: Fit | None) -> Gaussian:
     """The neighbour's posterior, widened, unless what was measured here is likelier from tables alone."""
-    table = table_prior(place)
+    table = _table(place, evidence)
     if neighbour is None:
         return table
     inherited = _inherit(neighbour, place, table)
@@ -261,6 +263,30 @@ def _choose_prior(place: Place, evidence: Evidence, neighbour: Fit | None) -> Ga
         _score(evidence, belief, _starts(evidence, belief), _SIGMA_COMPARED) for belief in (inherited, table)
     )
     return inherited if near + _NEIGHBOUR_FAVOUR >= far else table
+
+
+def _table(place: Place, evidence: Evidence) -> Gaussian:
+    """What tables say; where that is likelier, that the path is slower than the host, as through a gateway.
+
+    A burstable host is always that of the table: its baseline cannot be seen while there are credits.
+    """
+    table, limits = table_prior(place), burst.ceiling(place.instance_type)
+    log_fastest = evidence.column("log_value")[evidence.is_throughput()].max(initial=-inf)
+    is_far_below = -inf < log_fastest < table.mean[HOST_RATE] - log(2)
+    if limits is None or limits.is_burstable or not is_far_below:
+        return table
+    beliefs = (table, behind_a_slower_path(table))
+    peaks = [maximise(evidence.problem(belief), _starts(evidence, belief)[:3]) for belief in beliefs]
+    sigma = max(_SIGMA_LEAST, min(peak.sigma for peak in peaks))  # the wrong belief calls more of it noise
+    direct, slower = (
+        settle(evidence.problem(belief), peak.theta[None], sigma=sigma)[1]
+        for belief, peak in zip(beliefs, peaks, strict=True)
+    )
+    return beliefs[int(slower > direct + _TABLE_FAVOUR)]
+
+
+_SIGMA_LEAST = 0.03
+_TABLE_FAVOUR = 0.5  # of log evidence
 
 
 _OF_THE_SERVICE = (

@@ -362,6 +362,33 @@ def test_a_slower_client_beside_a_mild_dip_is_no_change_of_the_place() -> None:
         assert fit_of(WORLD, [*own, *said]).drift_count == 0
 
 
+@pytest.mark.parametrize("index", [1, 5])
+def test_a_single_refusal_is_no_limit_of_the_place(index: int) -> None:
+    """S3 refuses somebody now and then while it divides a prefix."""
+    probes = history(WORLD, 10)
+    stray = replace(probes[index], throttled_count=1, request_count=probes[index].request_count + 1)
+    fit = fit_of(WORLD, [*probes[:index], stray, *probes[index + 1 :]])
+    assert fit.drift_count == 0
+    assert fit.parameters["prefix_requests_per_second"].expected > 1000
+
+
+def test_failed_requests_were_not_admitted() -> None:
+    """What is refused and what breaks off: neither counts as what the prefix bears."""
+    refused = [
+        replace(
+            WORLD.observe(a_setting(64), i, throttled_count=60),
+            failed_count=failed,
+            request_count=256 + 60 + failed,
+        )
+        for i, failed in enumerate((0, 900))
+    ]
+    alone, both = (
+        fit_of(WORLD, [*history(WORLD, 3, first=2), o]).parameters["prefix_requests_per_second"].expected
+        for o in refused
+    )
+    assert both == pytest.approx(alone, rel=0.2)
+
+
 def test_with_reports_alone_a_second_client_that_is_slower_is_no_change_of_the_place() -> None:
     """Where penstock measured nothing, one client is followed, and the others beside it are not."""
     for seed in range(4):

@@ -10,7 +10,7 @@ import pytest
 from penstock.models.model import Fit
 from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.vocabulary import Demand, Observation
-from tests.unit.models.upload_world import UploadWorld, a_setting
+from tests.unit.models.upload_world import UploadWorld, a_place, a_setting
 
 MODEL = S3UploadModel()
 SLOW = UploadWorld(host_bytes_per_second=300e6)
@@ -105,3 +105,21 @@ def test_a_burst_of_an_instant_is_no_ceiling() -> None:
     observations = noted(SLOW, [4, 16], {})
     noticed = noted(SLOW, [4, 16], {4: few, 16: few})
     assert fitted(SLOW, noticed).state == fitted(SLOW, observations).state
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.3])
+def test_a_processor_that_was_idle_is_not_named(share: float) -> None:
+    """Where the table's network is far from full, something else must be the limit, and not what had time left."""
+    world = replace(SLOW, place=a_place(instance_type="c5n.18xlarge"))
+    threads = (4, 16, 64, 128, 40, 96, 80)
+    fit = fitted(world, noted(world, threads, working(world, threads, full_at=300e6 / share)))
+    assert bottleneck(world, fit) != "client-cpu"
+
+
+def test_a_path_may_be_far_slower_than_the_host() -> None:
+    """As through a gateway: what is measured of the ceiling counts, and not the table."""
+    world = replace(SLOW, place=a_place(instance_type="c5n.18xlarge"))
+    threads = (4, 16, 64, 128, 40, 96, 80, 32, 20, 100, 8, 50)
+    fit = fitted(world, noted(world, threads, working(world, threads, full_at=1e9)))
+    assert bottleneck(world, fit) == "host-ceiling"
+    assert fit.parameters["host_bytes_per_second"].expected < 600e6

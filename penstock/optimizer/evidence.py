@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -11,7 +12,7 @@ from penstock.models.model import Fit, PerformanceModel
 from penstock.vocabulary import Context, Observation, setting_values
 
 STEP_RATIO_MAX = 4.0  # connections of what is tried or advised next over the most that went well
-_KEY = "measured"
+_KEY = "cells"
 _CELL_COUNT_MAX = 64
 _SIZE_RATIO = 1.5  # payloads within this ratio count as the same size
 
@@ -25,6 +26,7 @@ class Cell:
     count: int
     value_median: float
     had_trouble: bool  # more requests throttled or failed than happens to anybody
+    is_current: bool  # measured since the place last changed
 
     def is_about(self, context: Context) -> bool:
         """Whether it was measured at about this payload size."""
@@ -53,9 +55,17 @@ def attach(fit: Fit, model: PerformanceModel[Any], observations: Sequence[Observ
 
 def cells(fit: Fit) -> list[Cell]:
     """What was measured; empty for a fit that came straight from the model."""
+    changed_at = fit.changed_at.timestamp() if fit.changed_at else -math.inf
     return [
-        Cell(payload_size_bytes=size, setting=setting, count=count, value_median=value, had_trouble=trouble)
-        for size, setting, count, value, trouble in fit.state.get(_KEY, ())
+        Cell(
+            payload_size_bytes=size,
+            setting=setting,
+            count=count,
+            value_median=value,
+            had_trouble=trouble,
+            is_current=newest_at >= changed_at,
+        )
+        for size, setting, count, value, trouble, newest_at in fit.state.get(_KEY, ())
     ]
 
 
@@ -66,4 +76,5 @@ def _cell_row(model: PerformanceModel[Any], group: Sequence[Observation[Any]]) -
         len(group),
         float(median(model.measured_value(o) for o in group)),
         not all(o.went_well for o in group),
+        max(o.started_at for o in group).timestamp(),
     ]

@@ -236,7 +236,8 @@ def _basis(fit: Fit, context: Context, setting: Any) -> Basis:
     if fit.observation_count == 0:
         return Basis.PRIOR
     values = {name: float(value) for name, value in setting_values(setting).items()}
-    measured = any(cell.is_about(context) and _is_near(cell.setting, values) for cell in evidence.cells(fit))
+    current = [cell for cell in evidence.cells(fit) if cell.is_current and cell.is_about(context)]
+    measured = any(_is_near(cell.setting, values) for cell in current)
     return Basis.MEASURED if measured else Basis.MODEL
 
 

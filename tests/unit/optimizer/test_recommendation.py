@@ -42,7 +42,7 @@ def test_without_a_fit_the_sdk_decides() -> None:
 
 def test_a_fit_that_cannot_be_read_is_none() -> None:
     """What another version stored is not guessed at."""
-    old = {"draws": FIT.state["draws"], "measured": FIT.state["measured"]}
+    old = {"draws": FIT.state["draws"], "cells": FIT.state["cells"]}
     assert advice(fit=replace(FIT, state=old)).basis is Basis.DEFAULT
 
 
@@ -140,7 +140,9 @@ def test_measured_advice_says_so() -> None:
     more = [*PROBES, WORLD.observe(setting, 14)]
     fit = evidence.attach(MODEL.fit(WORLD.place, more, prior=None, seed=1), MODEL, more)
     assert advice(fit=fit, previous=advice()).basis is Basis.MEASURED
-    assert advice(fit=replace(fit, state={**fit.state, "measured": []})).basis is Basis.MODEL
+    assert advice(fit=replace(fit, state={**fit.state, "cells": []})).basis is Basis.MODEL
+    changed = replace(fit, changed_at=more[-1].started_at + timedelta(seconds=1))
+    assert advice(fit=changed, previous=advice()).basis is Basis.MODEL, "before the place changed"
 
 
 def test_explanation_is_one_sentence_with_its_interval() -> None:

@@ -76,6 +76,9 @@ class Appraisal:
     connection_count: Array
     memory_bytes: Array
     request_rate_per_second: Array
+    refused_fraction: (
+        Array  # of the requests, by the service: what applications beside a probe would meet as well
+    )
 
 
 def shortfall(drawn_values: Array) -> Array:

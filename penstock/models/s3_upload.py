@@ -218,6 +218,7 @@ class S3UploadModel:
             connection_count=transfers.n,
             memory_bytes=transfers.n * transfers.s,
             request_rate_per_second=value / transfers.s,
+            refused_fraction=transfers.refused_fraction(posterior.draws).mean(axis=0),
         )
 
     def draws(self, fit: Fit, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> Array:

@@ -285,6 +285,12 @@ class Transfers:
             "request-rate": _column(theta, PREFIX_RATE) + np.log(self.s),
         }
 
+    def refused_fraction(self, theta: Array) -> Array:
+        """How much of what the connections demand, as far as the host carries it, is more than S3 admits."""
+        limits = self.log_limits(theta)
+        demanded = np.minimum(limits["connections"], np.minimum(limits["host-ceiling"], limits["client-cpu"]))
+        return np.asarray(-np.expm1(np.minimum(limits["request-rate"] - demanded, 0.0)), dtype=np.float64)
+
     def whole(self, theta: Array) -> tuple[Array, Array]:
         """Logarithm of bytes per second, and the share of the connections' time that no request used."""
         left = np.flatnonzero((self.rest > 0) & ~self.is_steady)

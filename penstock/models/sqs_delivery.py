@@ -242,6 +242,7 @@ class SqsDeliveryModel:
             request_rate_per_second=3.0
             * goodput
             / np.array([float(s.batch_message_count) for s in settings]),
+            refused_fraction=np.zeros(len(settings)),  # its own quotas are far above what a probe may send
         )
 
     def predict(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> Prediction:

@@ -142,6 +142,7 @@ class _Field:
     settings: list[Any]
     log_draws: Array
     connections: Array
+    refused_fraction: Array
     incumbent: int
 
 
@@ -157,7 +158,11 @@ def _field(quest: Quest) -> _Field:
         )
     incumbent = objective.choose(appraisal, demand.objective)
     return _Field(
-        settings=settings, log_draws=log_draws, connections=appraisal.connection_count, incumbent=incumbent
+        settings=settings,
+        log_draws=log_draws,
+        connections=appraisal.connection_count,
+        refused_fraction=appraisal.refused_fraction,
+        incumbent=incumbent,
     )
 
 
@@ -173,6 +178,9 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
     return len(own) >= _VERIFY_AFTER and not is_near.any()
 
 
+_REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suffer with it
+
+
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
     shortlist = _shortlist(field, reachable, quest.seed)
@@ -186,6 +194,7 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
         if _is_affordable(quest, setting, cost):
             repeats = sum(o.setting == setting for o in quest.history[-_REPEAT_WINDOW:])
             price = _share(cost, quest.cost_max) ** 0.5 * (1 + repeats)
+            price *= 1.0 + _REFUSAL_PRICE * float(field.refused_fraction[index])
             priced.append((float(gains[position]) / price, index))
         if len(priced) >= _PRICED_COUNT:
             break

@@ -189,6 +189,7 @@ def appraised(
         connection_count=np.array(connections),
         memory_bytes=np.array([memory, *[1.0] * (count - 1)]) * 160 * MiB,
         request_rate_per_second=np.ones(count),
+        refused_fraction=np.zeros(count),
     )
 
 

@@ -76,12 +76,12 @@ def _advise(s3_client: Any, size_bytes: int, demand: Mapping[str, object]) -> Ad
 
 
 def _setting(s3_client: Any, config: Any, size_bytes: int) -> dict[str, float]:
-    """What was in force: no more threads than connections, and one part where the object went whole."""
-    is_split = size_bytes >= config.multipart_threshold
-    part_size_bytes = config.multipart_chunksize if is_split else max(size_bytes, _PART_SIZE_BYTES_MIN)
+    """What was in force: no more threads than connections; one part on one connection where the object went whole."""
+    if size_bytes < config.multipart_threshold:
+        return {"thread_count": 1, "part_size_bytes": max(size_bytes, _PART_SIZE_BYTES_MIN)}
     return {
         "thread_count": min(config.max_request_concurrency, s3_client.meta.config.max_pool_connections),
-        "part_size_bytes": part_size_bytes,
+        "part_size_bytes": config.multipart_chunksize,
     }
 
 

@@ -137,6 +137,23 @@ class PerformanceModel(Protocol[SettingT]):
         """What `Appraisal.value` predicts, as this observation measured it."""
         ...
 
+    @property
+    def reported_measures(self) -> frozenset[str]:
+        """The `measures` of an application's report that the model reads."""
+        ...
+
+    def in_use(self, report: Observation[SettingT]) -> SettingT:
+        """What a report's transfer used of the setting that it was allowed: that is what was measured."""
+        ...
+
+    def discrepancies(self, fit: Fit, reports: Sequence[Observation[SettingT]]) -> tuple[Array, Array]:
+        """Logarithms of measured over expected, (reports, quantities), and the standard deviation of each.
+
+        What is expected follows from what each report itself moved. The first quantity is what the operation is for;
+        NaN where a report does not say.
+        """
+        ...
+
     def fit(
         self, place: Place, observations: Sequence[Observation[SettingT]], *, prior: Fit | None, seed: int
     ) -> Fit:

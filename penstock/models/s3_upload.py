@@ -15,7 +15,13 @@ import numpy as np
 from penstock.models import burst
 from penstock.models.model import Appraisal, Array, Fit, shortfall
 from penstock.models.prices import upload_usd
-from penstock.models.s3_upload_evidence import evidence_of, object_seconds, throughput_noise_scale
+from penstock.models.s3_upload_evidence import (
+    connections_used,
+    evidence_of,
+    moved,
+    object_seconds,
+    throughput_noise_scale,
+)
 from penstock.models.s3_upload_law import (
     PARAMETERS,
     PART_COUNT_MAX,
@@ -58,6 +64,8 @@ _MULTIPART_REQUESTS = (
 _INTERVAL = (
     1.9  # standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings
 )
+
+_INTERVAL_DEVIATIONS = 2 * 1.645  # standard deviations of a normal law between the ends of 90 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +164,28 @@ class S3UploadModel:
         if steady <= 0 or observation.transferred_bytes >= size:
             return observation.throughput_bytes_per_second
         return size / (object_seconds(observation) + size / steady)
+
+    @property
+    def reported_measures(self) -> frozenset[str]:
+        """None: the throughput says it all, and how a client works inside is its own."""
+        return frozenset()
+
+    def in_use(self, report: Observation[S3UploadSetting]) -> S3UploadSetting:
+        """No more threads than there were requests to make: one object that goes whole takes one connection."""
+        return replace(report.setting, thread_count=int(connections_used(report)))
+
+    def discrepancies(self, fit: Fit, reports: Sequence[Observation[S3UploadSetting]]) -> tuple[Array, Array]:
+        """Of throughput; under the regime that explains it better, for nobody knows which it was."""
+        posterior = Posterior.from_state(fit.state)
+        measured = np.log([self.measured_value(report) for report in reports])
+        both = []
+        for is_burst in (False, True):
+            low, expected, high = _log_intervals(posterior, moved(reports, is_burst=is_burst))
+            both.append((measured - expected, (high - low) / _INTERVAL_DEVIATIONS))
+        (sustained, deviation), (burst, burst_deviation) = both
+        is_sustained = np.abs(sustained) / deviation <= np.abs(burst) / burst_deviation
+        residual = np.where(is_sustained, sustained, burst)
+        return residual[:, None], np.where(is_sustained, deviation, burst_deviation)[:, None]
 
     def fit(
         self,
@@ -362,18 +392,22 @@ def _credits(place: Place, observations: Sequence[Observation[S3UploadSetting]])
 
 def _interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
     """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
-    values = posterior.log_throughput(transfers)[:, 0]
-    noise = (
-        posterior.sigma * throughput_noise_scale(float(transfers.n[0]))
-    ) ** 2 + posterior.misfit.weather**2
-    spread = float(np.sqrt(values.var() + posterior.misfit_variance(transfers)[0] + noise))
+    reached = (float(logs[0]) for logs in _log_intervals(posterior, transfers))
+    return Estimate(*(exp(min(value, _log_bandwidth(demand))) for value in reached))
+
+
+def _log_intervals(posterior: Posterior, transfers: Transfers) -> tuple[Array, Array, Array]:
+    """Logarithms of the lower end, the middle and the upper end, for each of the transfers."""
+    values = posterior.log_throughput(transfers)
+    scales = np.array([throughput_noise_scale(n) for n in transfers.n])
+    noise = (posterior.sigma * scales) ** 2 + posterior.misfit.weather**2
+    spread = np.sqrt(values.var(axis=0) + posterior.misfit_variance(transfers) + noise)
     count = float(posterior.weights.sum())
     reach = _INTERVAL * spread * (1.0 + 1.5 / (3.0 + count))
     dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
-    middle = float(values.mean())
+    middle = values.mean(axis=0)
     dip_reach = 0.35 * log(dips / 0.05) if dips > 0.05 else 0.0
-    reached = (middle - max(reach, dip_reach), middle, middle + reach)
-    return Estimate(*(exp(min(value, _log_bandwidth(demand))) for value in reached))
+    return middle - np.maximum(reach, dip_reach), middle, middle + reach
 
 
 def _log_bandwidth(demand: Demand) -> float:

@@ -361,6 +361,27 @@ def _shape(observation: Observation[S3UploadSetting]) -> _Shape:
     return _Shape(n, observation.transferred_bytes / parts, full, parts - full * n, 1.0 if s < size else 0.0)
 
 
+def connections_used(observation: Observation[S3UploadSetting]) -> float:
+    """How many connections had something to send: no more than there were requests."""
+    return _shape(observation).n
+
+
+def moved(observations: Sequence[Observation[S3UploadSetting]], *, is_burst: bool) -> Transfers:
+    """What was moved, split as it is in the rows of evidence: an object that went whole was one request."""
+    shapes = [_shape(observation) for observation in observations]
+    return Transfers(
+        n=np.array([shape.n for shape in shapes]),
+        s=np.array([shape.s for shape in shapes]),
+        full=np.array([shape.full for shape in shapes]),
+        rest=np.array([shape.rest for shape in shapes]),
+        transferred=np.array([float(observation.transferred_bytes) for observation in observations]),
+        objects=np.array([shape.objects for shape in shapes]),
+        is_burst=np.full(len(shapes), float(is_burst)),
+        is_steady=np.zeros(len(shapes), dtype=np.bool_),
+        size=np.array([float(max(o.context.payload_size_bytes, 1)) for o in observations]),
+    )
+
+
 def object_seconds(observation: Observation[S3UploadSetting]) -> float:
     """Seconds that creating and completing the object took; 0 where they were not measured."""
     measures = observation.measures

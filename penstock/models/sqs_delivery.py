@@ -194,6 +194,10 @@ class SqsDeliveryModel:
         """The posterior of the place's costs and of what its service and this client allow."""
         return learning.learn(place, observations, prior=prior, seed=seed)
 
+    def in_use(self, report: Observation[SqsDeliverySetting]) -> SqsDeliverySetting:
+        """All of it: a consumer keeps its threads busy for as long as it reports about."""
+        return report.setting
+
     def discrepancies(
         self, fit: Fit, reports: Sequence[Observation[SqsDeliverySetting]]
     ) -> tuple[Array, Array]:

@@ -5,8 +5,8 @@ Anybody on the host may report, and nobody can check a report but by measuring. 
 1. The place is fitted to own measurements alone. A report is *agreed with* when everything that it says lies within
    `AGREEMENT_DEVIATIONS` of what that fit expects of one more measurement of the same setting. Where little was
    measured this admits much, and where much was measured it admits hardly more than what is known already.
-2. Another client may be faster or slower as a whole, by up to `CLIENT_OFFSET_MAX`: that offset, the median over the
-   reports of one client of one user, is taken off before. The fit then learns it as the client's own.
+2. Another client may be faster or slower as a whole, by up to `CLIENT_OFFSET_MAX`: that offset, the weighted median
+   over the reports of one client of one user, is taken off before. The fit then learns it as the client's own.
 3. A client of whose reports fewer than half are agreed with is not believed at all.
 4. What remains is thinned: one user makes up at most `USER_SHARE_MAX` of the evidence and all users together at most
    `REPORTED_SHARE_MAX`. However many reports arrive, they weigh no more.
@@ -28,12 +28,9 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.models.model import Fit, PerformanceModel
-from penstock.vocabulary import Context, Demand, Observation, Origin, Regime, setting_values
-
-Array = NDArray[np.float64]
+from penstock.models.model import Array, Fit, PerformanceModel
+from penstock.vocabulary import Context, Observation, Origin, setting_values
 
 AGREEMENT_DEVIATIONS = 2.0
 CLIENT_OFFSET_MAX = 0.25  # of the logarithm: between 0.78 and 1.28 of what penstock's own client reaches
@@ -45,24 +42,6 @@ REPORTED_COUNT_MIN = 4
 UNPROBED_COUNT_MAX = 32  # reports that are learned from where nothing was probed
 HEARD_COUNT_MAX = 128  # reports that are looked at
 HEARD_COUNT_MAX_PER_USER = 32
-_INTERVAL_DEVIATIONS = 2 * 1.645  # standard deviations between the ends of a 90 % interval
-
-
-@runtime_checkable
-class ExpectsReports(Protocol):
-    """A model that learns more from a report than the value that the operation is for."""
-
-    @property
-    def reported_measures(self) -> frozenset[str]:
-        """The `measures` of a report that the model reads."""
-        ...
-
-    def discrepancies(self, fit: Fit, reports: Sequence[Observation[Any]]) -> tuple[Array, Array]:
-        """Logarithms of measured over expected, (reports, quantities), and the standard deviation of each.
-
-        NaN where a report does not say.
-        """
-        ...
 
 
 @runtime_checkable
@@ -140,9 +119,9 @@ def _beside(count: int, share: float, room: float) -> int:
 
 
 def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observation[Any]:
-    """Only what is learned from, under a name that no other user can take."""
-    kept = model.reported_measures if isinstance(model, ExpectsReports) else frozenset()
-    return replace(
+    """Only what is learned from, at the setting that was in use, under a name that no other user can take."""
+    kept = model.reported_measures
+    essence = replace(
         report,
         client=f"{report.client} of user {report.reporter_uid}",
         measures={name: value for name, value in report.measures.items() if name in kept},
@@ -151,6 +130,7 @@ def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observat
         latency_seconds_p50=0.0,
         latency_seconds_p99=0.0,
     )
+    return replace(essence, setting=model.in_use(essence))
 
 
 def _without_unknown_trouble(
@@ -168,10 +148,8 @@ def _agreed(
         by_client.setdefault(report.client, []).append(report)
     agreed: list[Observation[Any]] = []
     for group in by_client.values():
-        residual, deviation = _discrepancies(model, fit, group)
-        known = residual[np.isfinite(residual[:, 0]), 0]
-        offset = float(np.median(known)) if known.size else 0.0
-        residual[:, 0] -= min(max(offset, -CLIENT_OFFSET_MAX), CLIENT_OFFSET_MAX)
+        residual, deviation = model.discrepancies(fit, group)
+        residual[:, 0] -= _client_offset(residual[:, 0], deviation[:, 0])
         with np.errstate(invalid="ignore"):
             is_agreed = np.all(~(np.abs(residual) > AGREEMENT_DEVIATIONS * deviation), axis=1)
         if is_agreed.mean() >= AGREED_SHARE_MIN:
@@ -179,31 +157,15 @@ def _agreed(
     return agreed
 
 
-def _discrepancies(
-    model: PerformanceModel[Any], fit: Fit, reports: Sequence[Observation[Any]]
-) -> tuple[Array, Array]:
-    if isinstance(model, ExpectsReports):
-        return model.discrepancies(fit, reports)
-    pairs = [_value_discrepancy(model, fit, report) for report in reports]
-    residual, deviation = (np.array(column)[:, None] for column in zip(*pairs, strict=True))
-    return residual, deviation
-
-
-def _value_discrepancy(
-    model: PerformanceModel[Any], fit: Fit, report: Observation[Any]
-) -> tuple[float, float]:
-    """Of what the operation is for; under the regime that explains it better, for nobody knows which it was."""
-    measured = model.measured_value(report)
-    if not measured > 0:
-        return -math.inf, 1.0
-    both = []
-    for regime in Regime:
-        expected = model.predict(fit, report.context, report.setting, Demand(regime=regime))[
-            model.value_metric
-        ]
-        deviation = math.log(expected.high / expected.low) / _INTERVAL_DEVIATIONS
-        both.append((math.log(measured / expected.expected), deviation))
-    return min(both, key=lambda pair: abs(pair[0]) / pair[1])
+def _client_offset(residual: Array, deviation: Array) -> float:
+    """The median, in which a report counts the more the better it is known what to expect of it."""
+    is_known = np.isfinite(residual)
+    if not is_known.any():
+        return 0.0
+    order = np.argsort(residual[is_known])
+    weights = np.cumsum(deviation[is_known][order] ** -2.0)
+    middle = residual[is_known][order][np.searchsorted(weights, 0.5 * weights[-1])]
+    return min(max(float(middle), -CLIENT_OFFSET_MAX), CLIENT_OFFSET_MAX)
 
 
 def _thinned(

@@ -116,11 +116,11 @@ def test_uploads_at_the_same_time_are_told_apart(
 
 
 def test_a_small_file_goes_whole(server: Served, reporter: Reporter, tmp_path: Path, path: Path) -> None:
-    """One request, and the part size of a report must be a legal one."""
+    """One request on one connection, and the part size of a report must be a legal one."""
     with path.open("r+b") as file:
         file.truncate(MiB)
     (observed,) = uploads(server, reporter, tmp_path, path, ["small"])
-    assert observed.setting.part_size_bytes == 5 * MiB
+    assert observed.setting == S3UploadSetting(thread_count=1, part_size_bytes=5 * MiB)
     assert (observed.request_count, observed.transferred_bytes) == (1, MiB)
 
 

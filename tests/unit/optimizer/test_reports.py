@@ -14,9 +14,9 @@ from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.optimizer import evidence, reports
 from penstock.optimizer.deliberation import Conclusion, Question, deliberate
-from penstock.optimizer.recommendation import recommend
+from penstock.optimizer.recommendation import assess, recommend
 from penstock.units import MiB
-from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place
+from penstock.vocabulary import Basis, Context, Cost, Demand, Observation, Origin, Place
 from tests.unit.models.upload_world import (
     DESIGN,
     FIRST_AT,
@@ -226,6 +226,41 @@ def test_reports_do_not_say_where_advice_may_lie() -> None:
     said = [a_report(world, a_setting(n % 3 + 1, 5 + n % 3), n) for n in range(60)]
     after = concluded([*large, *said])
     assert reached(world, after) > reached(world, concluded(large)) - 0.03
+
+
+@pytest.mark.parametrize("thread_count", [1, 4, 16, 64])
+def test_an_object_that_went_whole_took_one_connection(thread_count: int) -> None:
+    """However many threads its client may use: it is believed, and so is what the same client says of large objects."""
+    large, small = WORLDS["small"], UploadWorld(size=MiB, object_seconds=0.0)
+    said = [a_report(small, a_setting(thread_count, 5), i) for i in range(12)]
+    said += [a_report(large, DESIGN[i % 8], 20 + i) for i in range(8)]
+    after = concluded([*history(large, 24), *said])
+    assert after.believed is not None
+    sizes = [report.context.payload_size_bytes for report in after.believed]
+    assert sizes.count(large.size) == 8
+    assert sizes.count(small.size) > 6  # nothing as small was probed: some are beyond what is expected
+
+
+def test_single_requests_do_not_measure_a_stream_of_them() -> None:
+    """Where nothing is probed, 20 objects one by one say nothing certain of 64 at a time, and dare few of them."""
+    small = UploadWorld(size=MiB, object_seconds=0.0)
+    fit = concluded([a_report(small, a_setting(64, 5), i) for i in range(20)]).fit
+    assert [cell.setting["thread_count"] for cell in evidence.cells(fit)] == [1.0]
+    told = assess(
+        MODEL, fit, small.context, Demand(), a_setting(64, 5), now=FIRST_AT, validity_seconds=3600.0
+    )
+    assert told.basis is Basis.MODEL
+    assert advised(small, concluded([a_report(small, a_setting(64, 5), 1)])).thread_count <= 4
+
+
+def test_more_threads_than_parts_are_not_in_use() -> None:
+    """What measures and limits are reported beside the setting changes nothing about that."""
+    world = WORLDS["small"]
+    said = dataclasses.replace(
+        a_report(world, a_setting(64, 16), 1), measures={"connection_count": 0.0, "part_count": 1e6}
+    )
+    (believed,) = reports.hear(MODEL, honest(world, 24).fit, [], [said]).believed
+    assert believed.setting == a_setting(4, 16)
 
 
 QUEUE = Place(operation="sqs_delivery", region="eu-west-1", instance_type="m7i.large")

@@ -30,10 +30,11 @@ Key = tuple[Context, Demand]
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """A fit and when it was made."""
+    """A fit, the date of what is advised from it, and the newest observation that fits of its place ever rested on."""
 
     fit: Fit
     posted_at: datetime
+    newest_at: datetime | None
 
 
 class Board:
@@ -69,11 +70,11 @@ class Board:
     def restore(
         self, fits: Iterable[Fit], recommendations: Iterable[Recommendation[Any]], now: datetime
     ) -> None:
-        """Take up what an earlier life of the daemon knew; its age is the age of its newest observation."""
+        """Take up what an earlier life of the daemon knew."""
         for fit in fits:
             service = self._services.get(fit.place.operation)
             if service is not None and is_current(fit, service.model):
-                self._postings[fit.place] = Posting(fit, fit.newest_observation_at or now)
+                self._postings[fit.place] = _posting(None, fit, now)
         self._previous = {(r.context, r.demand): r for r in recommendations}
         self.generation += 1
 
@@ -89,9 +90,10 @@ class Board:
     async def post(self, fit: Fit, now: datetime) -> list[Recommendation[Any]]:
         """Put up a new fit; returns the standing advice of its place that says something new.
 
-        Gives the event loop a turn between contexts, since each answer takes milliseconds.
+        Advice from a fit that rests on nothing newer than the last one is as old as it was. Gives the event loop a
+        turn between contexts, since each answer takes milliseconds.
         """
-        self._postings[fit.place] = Posting(fit, now)
+        self._postings[fit.place] = _posting(self._postings.get(fit.place), fit, now)
         for key in [key for key in self._answers if key[0].place == fit.place]:
             del self._answers[key]
         for assessed in [key for key in self._assessments if key[0].place == fit.place]:
@@ -208,6 +210,17 @@ class Board:
         asked = (key for key in remembered if key not in self._standing_keys)
         for key in list(islice(asked, max(0, excess))):
             del remembered[key]
+
+
+def _posting(before: Posting | None, fit: Fit, now: datetime) -> Posting:
+    """The first fit of a life is as old as its newest observation; after it, something newer makes advice new."""
+    # A clock that stepped back left observations in the future.
+    newest_at = min(fit.newest_observation_at or now, now)
+    if before is None:
+        return Posting(fit, newest_at, newest_at if fit.newest_observation_at else None)
+    if fit.newest_observation_at is None or (before.newest_at is not None and newest_at <= before.newest_at):
+        return dataclasses.replace(before, fit=fit)
+    return Posting(fit, now, newest_at)
 
 
 def within_limits(

@@ -40,8 +40,8 @@ class Question(Generic[SettingT]):
 class Conclusion(Generic[SettingT]):
     """The fit after all observations, and what to try next (None when nothing was asked or nothing is affordable).
 
-    `believed` are the reports of applications that agree with what was measured; None when the fit was given, and
-    nobody was heard.
+    `believed` are the reports of applications that may stand in for probes, because they agree with what was measured
+    or nothing was; None when the fit was given, and nobody was heard.
     """
 
     fit: Fit
@@ -84,6 +84,8 @@ def _learn(
     if not reported:
         return Conclusion(fit=fit, plan=None, believed=())
     hearing = reports.hear(model, fit, probes, reported)
+    if probes and not hearing.probes:
+        return _overruled(model, question, fit, hearing)
     if hearing.learned_from:
         history = (*hearing.probes, *hearing.learned_from)
         fit = _fit(model, question, history, measured=probes or hearing.learned_from)
@@ -95,6 +97,15 @@ def _learn(
         ),
         disbelieved_count=hearing.disbelieved_count,
     )
+
+
+def _overruled(
+    model: PerformanceModel[Any], question: Question[Any], before: Fit, hearing: reports.Hearing
+) -> Conclusion[Any]:
+    """From reports that contradict what was measured long ago: they stand in for no probe, for one would tell more."""
+    learned_from = hearing.learned_from
+    fit = _fit(model, replace(question, prior=before), learned_from, measured=learned_from)
+    return Conclusion(fit=fit, plan=None, believed=(), disbelieved_count=hearing.disbelieved_count)
 
 
 def _fit(

@@ -13,7 +13,10 @@ Anybody on the host may report, and nobody can check a report but by measuring. 
 5. Throttling and failures are believed only where own measurements met the same.
 
 So reports may sharpen what is known and fill in what is not. They cannot overturn what was measured: when the world
-has changed, reports stop being agreed with, probes stop being stretched by them, and the probes overturn it.
+has changed, reports stop being agreed with, probes stop being stretched by them, and the probes overturn it. Where no
+probe comes to do that, own measurements have their veto for `VETO_DAYS`: when nothing was probed in the place for so
+long, and fewer than half of the reports of these days are agreed with, the mean over users, these reports are the
+evidence. What was measured before is then where belief begins, and no more than that.
 
 Where nothing was measured there is nothing to compare with. Then reports are all the evidence there is, shared
 evenly among the users who send some, and a user who is alone there decides.
@@ -24,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -42,6 +45,7 @@ REPORTED_COUNT_MIN = 4
 UNPROBED_COUNT_MAX = 32  # reports that are learned from where nothing was probed
 HEARD_COUNT_MAX = 128  # reports that are looked at
 HEARD_COUNT_MAX_PER_USER = 32
+VETO_DAYS = 7.0  # probes that run are hours apart, and a week of reports has seen each of its days
 
 
 @runtime_checkable
@@ -59,7 +63,7 @@ class Hearing:
     """Which reports are believed, which of them are learned from, and how many are not believed.
 
     Both without what is not learned from. `probes` are the own measurements to learn from beside the reports: all of
-    them, or the newest that a fit has room for.
+    them, or the newest that a fit has room for; none where there are none, and none where reports overrule them.
     """
 
     believed: tuple[Observation[Any], ...]
@@ -100,6 +104,14 @@ def hear(
         learned_from = _thinned(heard, UNPROBED_COUNT_MAX, None)
         return Hearing(believed=tuple(heard), learned_from=learned_from, probes=(), disbelieved_count=0)
     agreed = _agreed(model, fit, _without_unknown_trouble(probes, heard))
+    overruling = _overruling(probes, heard, agreed)
+    if overruling:
+        return Hearing(
+            believed=overruling,
+            learned_from=_thinned(overruling, UNPROBED_COUNT_MAX, None),
+            probes=(),
+            disbelieved_count=len(heard) - len(overruling),
+        )
     room = model.observation_count_max if isinstance(model, LearnsFromTheNewest) else math.inf
     user_max = max(USER_COUNT_MIN, _beside(len(probes), USER_SHARE_MAX, room))
     total_max = max(REPORTED_COUNT_MIN, _beside(len(probes), REPORTED_SHARE_MAX, room))
@@ -111,6 +123,28 @@ def hear(
         probes=tuple(sorted(probes, key=lambda o: o.started_at)[int(excess) :]),
         disbelieved_count=len(heard) - len(agreed),
     )
+
+
+def _overruling(
+    probes: Sequence[Observation[Any]],
+    heard: Sequence[Observation[Any]],
+    agreed: Sequence[Observation[Any]],
+) -> tuple[Observation[Any], ...]:
+    """The reports of the last `VETO_DAYS`, where nothing was probed in these and too few of them are agreed with.
+
+    The share is the mean over users: how many reports one of them sends does not count.
+    """
+    if not heard:
+        return ()
+    since = max(o.started_at for o in heard) - timedelta(days=VETO_DAYS)
+    if any(o.started_at >= since for o in probes):
+        return ()
+    recent = tuple(o for o in heard if o.started_at >= since)
+    is_agreed = {id(o) for o in agreed}
+    by_user: dict[int | None, list[bool]] = {}
+    for report in recent:
+        by_user.setdefault(report.reporter_uid, []).append(id(report) in is_agreed)
+    return recent if np.mean([np.mean(each) for each in by_user.values()]) < AGREED_SHARE_MIN else ()
 
 
 def _beside(count: int, share: float, room: float) -> int:

@@ -57,13 +57,54 @@ async def test_the_generation_rises_with_each_fit() -> None:
 
 
 async def test_advice_is_as_old_as_its_fit() -> None:
-    """Asking again later does not make the evidence younger."""
+    """Asking again later does not make the evidence younger; and none of it is from the future."""
     board = a_board()
     await board.post(a_learned_fit(), NOON)
     later = board.recommend(CONTEXT, Demand(), NOON + timedelta(hours=5))
 
     assert later.issued_at == NOON
     assert later.has_expired(NOON + timedelta(hours=5))
+
+
+async def test_a_fit_to_nothing_newer_makes_advice_no_younger() -> None:
+    """Reports that nobody believes bring fits as well, and must not keep old advice in force."""
+    board, later = a_board(), NOON + timedelta(hours=5)
+    await board.post(a_learned_fit(), NOON + timedelta(hours=1))
+    first = board.recommend(CONTEXT, Demand(), later)
+    await board.post(a_learned_fit(), later)
+    await board.post(dataclasses.replace(a_learned_fit(), newest_observation_at=None), later)
+    again = board.recommend(CONTEXT, Demand(), later)
+    assert (again.issued_at, again.expires_at) == (first.issued_at, first.expires_at)
+    assert again.has_expired(later)
+    assert board.assess(CONTEXT, Demand(), SETTING, later).issued_at == first.issued_at
+
+
+async def test_what_was_believed_once_does_not_make_advice_younger_again() -> None:
+    """Neither when it is taken back nor when it is believed once more."""
+    board, later = a_board(), NOON + timedelta(hours=5)
+    for count, at in ((3, NOON), (4, NOON + timedelta(hours=1)), (3, later), (4, later)):
+        await board.post(a_learned_fit(count), at)
+    assert board.recommend(CONTEXT, Demand(), later).issued_at == NOON + timedelta(hours=1)
+
+
+async def test_something_newer_makes_advice_new() -> None:
+    """A daemon that goes on measuring goes on advising, also after a restart and where tables were all it had."""
+    board, later = a_board(), NOON + timedelta(hours=5)
+    for count in (0, 3, 4):
+        await board.post(a_learned_fit(count), later + timedelta(hours=count))
+        assert board.recommend(CONTEXT, Demand(), later).issued_at == later + timedelta(hours=count)
+    board.restore([a_learned_fit(3)], [], later)
+    await board.post(a_learned_fit(4), later)
+    assert board.recommend(CONTEXT, Demand(), later).issued_at == later
+
+
+async def test_a_restart_makes_advice_neither_younger_nor_older() -> None:
+    """Whether the last fit was kept or has to be made anew: both are as old as the newest observation."""
+    kept, anew, later = a_board(), a_board(), NOON + timedelta(days=20)
+    kept.restore([a_learned_fit()], [], later)
+    await anew.post(a_learned_fit(), later)
+    for board in (kept, anew):
+        assert board.recommend(CONTEXT, Demand(), later).issued_at == NOON + timedelta(minutes=2)
 
 
 def test_without_a_fit_the_sdk_default_stands() -> None:

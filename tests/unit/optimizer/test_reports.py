@@ -263,6 +263,61 @@ def test_more_threads_than_parts_are_not_in_use() -> None:
     assert believed.setting == a_setting(4, 16)
 
 
+def said_after(
+    days: float, world: UploadWorld, *, count: int = 32, uid: int = LIAR
+) -> list[Observation[Any]]:
+    """Reports of one user, the last of them so many days after the last of 24 probes."""
+    last_at = history(world, 24)[-1].started_at + timedelta(days=days)
+    return [
+        dataclasses.replace(
+            a_report(world, DESIGN[i % 8], i, uid=uid), started_at=last_at - timedelta(minutes=count - 1 - i)
+        )
+        for i in range(count)
+    ]
+
+
+SLOWED = UploadWorld(host_bytes_per_second=180e6, connection_bytes_per_second=4.5e6)
+
+
+def test_measurements_lose_their_veto_when_nothing_newer_is_measured() -> None:
+    """A world that changed while nothing is probed can be learned of: late, and from reports that agree no more."""
+    before, probes = honest(WORLDS["fast"], 24), history(WORLDS["fast"], 24)
+    early = concluded([*probes, *said_after(reports.VETO_DAYS - 0.1, SLOWED)])
+    late = concluded([*probes, *said_after(reports.VETO_DAYS + 0.1, SLOWED)])
+    assert early.fit.newest_observation_at == before.fit.newest_observation_at
+    assert early.disbelieved_count == 32
+    assert late.disbelieved_count == 0
+    assert reached(SLOWED, late) > 0.99
+    expected = MODEL.predict(late.fit, SLOWED.context, a_setting(32), Demand())["throughput_bytes_per_second"]
+    assert expected.expected == pytest.approx(SLOWED.truth(a_setting(32)), rel=0.1)
+    assert {cell.count for cell in evidence.cells(late.fit)} == {4}  # of the reports alone
+
+
+def test_reports_that_overrule_measurements_stand_in_for_no_probe() -> None:
+    """The sooner one is made, the better."""
+    late = concluded([*history(WORLDS["fast"], 24), *said_after(reports.VETO_DAYS + 0.1, SLOWED)])
+    assert late.believed == ()
+
+
+def test_one_probe_gives_measurements_their_veto_back() -> None:
+    """Whatever was reported in the meantime."""
+    world = WORLDS["fast"]
+    said = said_after(20.0, SLOWED)
+    newest = dataclasses.replace(world.observe(DESIGN[0], 99), started_at=said[0].started_at)
+    hearing = reports.hear(MODEL, honest(world, 24).fit, [*history(world, 24), newest], said)
+    assert hearing.believed == ()
+    assert len(hearing.probes) == 25
+
+
+def test_old_measurements_stand_while_reports_agree_with_them() -> None:
+    """Also when somebody else reports much that does not: users count alike."""
+    world = WORLDS["fast"]
+    said = said_after(20.0, world, count=4, uid=OTHER) + said_after(20.0, SLOWED, count=500)
+    hearing = reports.hear(MODEL, honest(world, 24).fit, history(world, 24), said)
+    assert len(hearing.probes) == 24
+    assert {report.reporter_uid for report in hearing.believed} == {OTHER}
+
+
 QUEUE = Place(operation="sqs_delivery", region="eu-west-1", instance_type="m7i.large")
 
 

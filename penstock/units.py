@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -31,6 +31,10 @@ _BYTES = {
     "T": TiB,
 }
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+# Largest first: a unit, its size, and how many of it are the least that are written in it.
+_BYTE_UNITS = (("TiB", TiB, 1), ("GiB", GiB, 1), ("MiB", MiB, 1), ("KiB", KiB, 1))
+_RATE_UNITS = (("GB/s", 1e9, 1), ("MB/s", 1e6, 1), ("kB/s", 1e3, 1))
+_SECOND_UNITS = (("d", 86400.0, 2), ("h", 3600.0, 2), ("min", 60.0, 2), ("s", 1.0, 1), ("ms", 1e-3, 1))
 _QUANTITY = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
 
 
@@ -76,39 +80,23 @@ def parse_bytes_per_second(text: str) -> float:
 
 
 def format_bytes(count: float) -> str:
-    """``8 MiB``, ``1.5 GiB``: at most three significant digits, binary units."""
-    for unit, size in (("TiB", TiB), ("GiB", GiB), ("MiB", MiB), ("KiB", KiB)):
-        if abs(count) >= size:
-            return f"{count / size:.3g} {unit}" if abs(count) < 1000 * size else f"{count / size:.0f} {unit}"
-    return f"{count:.0f} B"
+    """``8 MiB``, ``1.5 GiB``, ``1023 KiB``: binary units."""
+    return _in_units(count, _BYTE_UNITS) or f"{count:.0f} B"
 
 
 def format_rate(bytes_per_second: float) -> str:
     """``37.5 MB/s``: decimal, as links are sold."""
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if abs(bytes_per_second) >= size:
-            return (
-                f"{bytes_per_second / size:.3g} {unit}"
-                if abs(bytes_per_second) < 1e3 * size
-                else f"{bytes_per_second / size:.0f} {unit}"
-            )
-    return f"{bytes_per_second:.3g} B/s"
+    return _in_units(bytes_per_second, _RATE_UNITS) or f"{bytes_per_second:.3g} B/s"
 
 
 def format_seconds(seconds: float) -> str:
     """``153 ms``, ``2.5 s``, ``22 min``, ``3.1 h``, ``2 d``."""
-    size = abs(seconds)
-    if size < 1e-3:
-        return f"{seconds * 1e6:.3g} us"
-    if size < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    if size < 120:
-        return f"{seconds:.3g} s"
-    if size < 7200:
-        return f"{seconds / 60:.3g} min"
-    if size < 172800:
-        return f"{seconds / 3600:.3g} h"
-    return f"{seconds / 86400:.3g} d"
+    return _in_units(seconds, _SECOND_UNITS) or f"{seconds * 1e6:.3g} us"
+
+
+def counted(count: float, noun: str) -> str:
+    """``1 thread``, ``1,024 threads``."""
+    return f"{number(count)} {noun}{'s' * (count != 1)}"
 
 
 def label(name: str) -> str:
@@ -164,6 +152,20 @@ _UNIT_ENDINGS = (
     "_gbps",
 )
 _QUALIFIERS = ("_max", "_min", "_mean", "_p50", "_p99")
+
+
+def _in_units(value: float, units: Sequence[tuple[str, float, int]]) -> str | None:
+    """In the largest unit that reaches its least when it is rounded, so that 999.9 kB/s are 1 MB/s; None in none."""
+    for unit, size, least in units:
+        shown = _three_digits(value / size)
+        if abs(float(shown)) >= least:
+            return f"{shown} {unit}"
+    return None
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits, or all before the point: ``37.5``, ``120``, ``1023``."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def _without_qualifier(name: str) -> tuple[str, str]:

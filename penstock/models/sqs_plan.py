@@ -38,6 +38,7 @@ from penstock.models.sqs_queue_class import (
     queue_class,
     request_rate_max_per_second,
 )
+from penstock.units import number
 from penstock.vocabulary import Demand, Estimate, setting_values
 
 MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
@@ -250,12 +251,12 @@ def _is_held_by_groups(conditions: Conditions, loop: DeleteLoop) -> bool:
 def _explanation(
     conditions: Conditions, setting: SqsDeliverySetting, loop: DeleteLoop, groups_min: int
 ) -> str:
-    goal = f"{conditions.message_rate_per_second:.4g} messages/s"
+    goal = f"{number(conditions.message_rate_per_second)} messages/s"
     if setting.send_rate_limit_messages_per_second < 0.99 * conditions.message_rate_per_second:
         short = "; more deleters would carry it" if conditions.deleter_count_max else ""
         if groups_min > _ordered_groups(conditions):
             short = f"; {groups_min} message groups would carry it, for each has one receiver at a time"
-        return f"{setting.send_rate_limit_messages_per_second:.4g} of {goal} can be carried{short}"
+        return f"carries {number(setting.send_rate_limit_messages_per_second)} of {goal} at most{short}"
     if _is_held_by_groups(conditions, loop):
         return (
             f"carries {goal} with deleters at most 70 % busy; so few groups cannot fill the queue with copies"

@@ -173,3 +173,11 @@ def test_the_page_names_every_condition_and_every_answer() -> None:
         *answer("--undeleted", "1")["rescue"],
     ]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("rate", [12_345, 123_456])
+def test_a_large_rate_is_said_in_digits(rate: int) -> None:
+    """The sentence has no exponent, whether the rate can be carried or not."""
+    explanation = answer(message_rate_per_second=rate)["explanation"]
+    assert f"{rate:,} messages/s" in explanation
+    assert "e+" not in explanation

@@ -1,0 +1,63 @@
+"""What holds for every quantity that is written for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.units import counted, format_bytes, format_rate, format_seconds, quantity
+
+NAMES = ("part_size_bytes", "throughput_bytes_per_second", "latency_seconds_p99", "sent_messages_per_second")
+SIZES = (
+    {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+    | {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
+    | {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
+)
+FORMATS = (format_bytes, format_rate, format_seconds)
+
+
+@given(value=st.floats(1e-3, 1e14), name=st.sampled_from(NAMES))
+@example(value=999.9e3, name="throughput_bytes_per_second")
+@example(value=999.5, name="throughput_bytes_per_second")
+@example(value=999.7 * 1024, name="part_size_bytes")
+@example(value=0.99996, name="latency_seconds_p99")
+@example(value=1e8, name="latency_seconds_p99")
+def test_what_is_large_has_no_exponent(value: float, name: str) -> None:
+    """Nobody reads "1e+03 kB/s"; what is negative is written as what is not, with a sign."""
+    shown = quantity(name, value)
+    assert re.fullmatch(r"[0-9.,]+ [A-Za-z/]+", shown), shown
+    assert quantity(name, -value) == f"-{shown}"
+
+
+@given(value=st.floats(1e-3, 1e14), write=st.sampled_from(FORMATS))
+def test_what_is_written_is_the_value_to_three_digits(value: float, write: Callable[[float], str]) -> None:
+    """The unit is chosen for the reader; it never changes what is said."""
+    written, _, unit = write(value).partition(" ")
+    size = SIZES[unit]
+    assert float(written) * size == pytest.approx(value, rel=0.0051, abs=0.5 if unit == "B" else 0)
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (format_rate(999.9e3), "1 MB/s"),
+        (format_rate(999.4e3), "999 kB/s"),
+        (format_rate(999.9e9), "1000 GB/s"),
+        (format_bytes(1023 * 1024), "1023 KiB"),
+        (format_bytes(1023.9 * 1024), "1 MiB"),
+        (format_bytes(999.7 * 1024), "1000 KiB"),
+        (format_seconds(0.9997), "1 s"),
+        (format_seconds(119.9), "2 min"),
+        (format_seconds(90.0), "90 s"),
+        (format_seconds(0.0), "0 us"),
+        (counted(1, "thread"), "1 thread"),
+        (counted(1024, "thread"), "1,024 threads"),
+    ],
+)
+def test_the_unit_is_chosen_for_what_is_written(shown: str, expected: str) -> None:
+    """After rounding: 999.9 of one unit are 1 of the next."""
+    assert shown == expected

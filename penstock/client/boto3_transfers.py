@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 
-from penstock.client.advice import Advice, advise
+from penstock.client.advice import Advice, advise, default_advice
 from penstock.client.boto3 import transfer_config
 from penstock.client.reporting import Reporter, default_reporter
 
@@ -68,6 +68,8 @@ def upload_file(
 
 def _advise(s3_client: Any, size_bytes: int, demand: Mapping[str, object]) -> Advice:
     """From the snapshot where the client works in the daemon's own region, else by asking for the other one."""
+    if not size_bytes:
+        return default_advice("s3_upload", 0, "nothing is to be uploaded")
     advice = advise("s3_upload", size_bytes, **demand)
     region = s3_client.meta.region_name
     if "region" in demand or not region or advice.document.get("region", region) == region:

@@ -1,0 +1,39 @@
+"""Uploads with boto3, as far as they need neither a daemon nor an S3."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.client.boto3_transfers import upload_file
+
+
+class Client:
+    """An S3 client that takes down what it was told to upload."""
+
+    def __init__(self) -> None:
+        events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
+        self.meta = SimpleNamespace(events=events, region_name="eu-west-1")
+        self.uploaded: list[tuple[str, str, str]] = []
+
+    def upload_file(self, path: str, bucket: str, key: str, **_options: Any) -> None:
+        """As boto3's."""
+        self.uploaded.append((path, bucket, key))
+
+
+def test_for_an_empty_file_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is no advice about nothing, and its absence is no line for the log; the file is uploaded all the same."""
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "nobody.sock"))
+    monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(tmp_path / "none"))
+    path, client = tmp_path / "empty", Client()
+    path.touch()
+    with caplog.at_level(logging.INFO):
+        upload_file(client, path, "bucket", "key")
+    assert client.uploaded == [(str(path), "bucket", "key")]
+    assert caplog.messages == []

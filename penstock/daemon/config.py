@@ -320,7 +320,8 @@ def load(main_file: Path | None = None, *, root: Path = Path("/")) -> LoadedConf
         values.update(leaves)
         origins.update(dict.fromkeys(leaves, str(file)))
     configuration = _build(Configuration, values, "")
-    problems.extend(_contradictions(configuration, origins))
+    unreadable = {problem.key for problem in problems} - origins.keys()  # a default stands in for them
+    problems.extend(p for p in _contradictions(configuration, origins) if p.key not in unreadable)
     if problems:
         raise ConfigError(problems)
     return LoadedConfiguration(configuration, origins, tuple(files))

@@ -178,6 +178,12 @@ def test_a_secret_is_refused_and_never_repeated(tmp_path: Path, text: str) -> No
     assert "profile" in problem or "without a user name" in problem
 
 
+def test_a_value_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
+    """One mistake is told once, and not that of the default that stands in for it."""
+    (problem,) = _problems(tmp_path, "[probes.s3_upload]\nis_enabled = true\nbucket = 'ab'")
+    assert problem.startswith('probes.s3_upload.bucket: found "ab"; expected the name of a bucket')
+
+
 def test_bucket_name_may_depend_on_the_region() -> None:
     """One bucket is in one region; a pattern names one for each."""
     assert config.S3UploadSection(bucket="probe-{region}").bucket_in("eu-west-1") == "probe-eu-west-1"

@@ -144,7 +144,10 @@ def common_options(command: Command) -> Command:
             ),
             click.option("--region", help="Another region than the daemon's."),
             click.option("--instance-type", help="Another instance type than this host's."),
-            click.option("--service-class", help="standard or express (S3), standard or fifo (SQS)."),
+            click.option(
+                "--service-class",
+                help="standard or express (S3); standard, fifo or fifo-high-throughput (SQS).",
+            ),
             json_option,
             socket_option,
         ]

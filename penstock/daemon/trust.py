@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.daemon.wire import SERVICE_CLASSES
 from penstock.models import burst
-from penstock.models.sqs_queue_class import QUEUE_CLASSES
 from penstock.units import format_rate
 from penstock.vocabulary import Observation, Place
 
@@ -25,7 +25,7 @@ PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed: each is fitted
 PLACE_COUNT_MAX = 64
 USER_COUNT_MAX = 1024
 _CLOCK_SKEW_MAX = timedelta(minutes=1)
-_SERVICE_CLASSES = frozenset({"standard", "express", *QUEUE_CLASSES})
+_SERVICE_CLASSES = frozenset(word for words in SERVICE_CLASSES.values() for word in words)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from penstock.models.sqs_queue_class import QUEUE_CLASSES
 from penstock.units import GiB, parse_bytes, parse_bytes_per_second, parse_seconds
 from penstock.vocabulary import (
     UNKNOWN,
@@ -36,6 +37,11 @@ SCHEMA = 1  # counts up only when a key changes its meaning or goes away; new ke
 PAYLOAD_SIZE_BYTES_MAX = 10_000 * 5 * GiB  # the largest object of S3: so many parts of so much
 MEMORY_BYTES_MIN = "memory_bytes_min"  # among what is derived, where less than the least was allowed
 REPORT_COUNT_MAX = 100  # in one post
+SERVICE_CLASSES: Mapping[str, Sequence[str]] = {
+    "s3_upload": ("standard", "express"),
+    "sqs_delivery": tuple(QUEUE_CLASSES),
+}
+"""What can be asked about and reported about, by operation."""
 _QUERY_VALUE_LENGTH_MAX = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 
@@ -157,6 +163,13 @@ def read_question(query: Iterable[tuple[str, str]], operations: Iterable[str]) -
         mistakes.append(
             Mistake("payload_size_bytes", "is missing; expected a size such as 1073741824 or 1GiB")
         )
+    known_classes = SERVICE_CLASSES.get(str(operation), ())
+    service_class = values.get("service_class", "standard")
+    if known_classes and service_class not in known_classes:
+        expected = ", ".join(known_classes)
+        mistakes.append(
+            Mistake("service_class", f"{service_class!r} is not known; expected one of {expected}")
+        )
     if mistakes:
         raise UnreadableError(mistakes)
     return Question(
@@ -164,7 +177,7 @@ def read_question(query: Iterable[tuple[str, str]], operations: Iterable[str]) -
         payload_size_bytes=values["payload_size_bytes"],
         region=values.get("region"),
         instance_type=values.get("instance_type"),
-        service_class=values.get("service_class", "standard"),
+        service_class=service_class,
         demand=Demand(**{name: values[name] for name in DEMAND_PARAMETERS if name in values}),
     )
 

@@ -150,6 +150,10 @@ def test_no_daemon_is_exit_code_3_and_a_sentence(tmp_path: Path, arguments: tupl
         (("query", "s3-upload", "--object-size", "big"), "such as 8MiB"),
         (("query", "s3-upload", "--object-size", "1GiB", "--region", "EU"), "'EU' is not a name"),
         (("query", "s3-upload", "--object-size", "1GiB", "--objective", "turbo"), "throughput"),
+        (
+            ("query", "s3-upload", "--object-size", "1GiB", "--service-class", "foo"),
+            "one of standard, express",
+        ),
         (("frobnicate",), "No such command"),
         (("run",), "--once"),
     ],

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.daemon import wire
+from penstock.daemon import config, wire
+from penstock.daemon.services import SERVICES
 from penstock.models.s3_upload import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, S3UploadSetting
 from penstock.units import GiB, MiB
 from penstock.vocabulary import (
@@ -141,6 +142,34 @@ def test_all_mistakes_in_a_question_are_told_at_once() -> None:
     assert "s3_upload, sqs_delivery" in mistakes["operation"]
     assert "thread_count_max" in mistakes["thread_max"]
     assert mistakes["regime"] == "'turbo' is not one of sustained, burst"
+
+
+@pytest.mark.parametrize(
+    ("operation", "service_class", "expected"),
+    [
+        ("s3_upload", "expres", "standard, express"),
+        ("s3_upload", "fifo", "standard, express"),
+        ("sqs_delivery", "express", "standard, fifo, fifo-high-throughput"),
+    ],
+)
+def test_a_service_class_that_the_operation_does_not_have_is_refused(
+    operation: str, service_class: str, expected: str
+) -> None:
+    """A slip of the pen must not look like a place of which nothing is known."""
+    query = [("operation", operation), ("payload_size_bytes", "1KiB"), ("service_class", service_class)]
+    assert mistakes_of(query) == {
+        "service_class": f"{service_class!r} is not known; expected one of {expected}"
+    }
+
+
+def test_what_can_be_probed_can_be_asked_about() -> None:
+    """The configuration and the socket know the same service classes of the same operations."""
+    key = "probes.{}.service_class"
+    configured = {
+        path: get_args(hint) for path, _, hint in config.all_keys() if path.endswith("service_class")
+    }
+    assert configured == {key.format(name): tuple(classes) for name, classes in wire.SERVICE_CLASSES.items()}
+    assert wire.SERVICE_CLASSES.keys() == SERVICES.keys()
 
 
 def test_what_is_missing_is_told() -> None:

@@ -12,7 +12,7 @@ from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_mapping, print_table, text
 from penstock.cli.quantities import BYTES, RATE, SECONDS
 from penstock.cli.trouble import WrongUsageError
-from penstock.units import label
+from penstock.units import counted, label
 from penstock.vocabulary import Objective, Regime
 
 Command: TypeAlias = Callable[..., None]
@@ -227,7 +227,7 @@ def _evidence(document: Mapping[str, Any]) -> str:
         return f"Basis: {document['basis']}, nothing was measured. Limited by: {document['bottleneck']}."
     age = text("_seconds", document["newest_observation_age_seconds"])
     return (
-        f"Basis: {document['basis']}, {document['observation_count']} observations, the newest {age} old "
+        f"Basis: {document['basis']}, {counted(document['observation_count'], 'observation')}, the newest {age} old "
         f"when this was issued. Limited by: {document['bottleneck']}."
     )
 

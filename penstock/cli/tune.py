@@ -18,7 +18,7 @@ from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES, SECONDS
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
-from penstock.units import format_bytes, format_rate, format_seconds, label, parse_bytes
+from penstock.units import counted, format_bytes, format_rate, format_seconds, label, parse_bytes
 from penstock.vocabulary import UNKNOWN, Demand, Objective
 
 if TYPE_CHECKING:
@@ -246,7 +246,8 @@ class _Teller:
         self._is_line_open = False
         self._has_doubted = False
         if done_count:
-            _tell(f"{done_count} trials are known from before ({path}); --restart forgets them.")
+            trials = f"{counted(done_count, 'trial')} {'is' if done_count == 1 else 'are'}"
+            _tell(f"{trials} known from before ({path}); --restart forgets them.")
 
     def starting(self, plan: ProbePlan[S3UploadSetting], probe_index: int) -> None:
         """A trial begins."""
@@ -271,7 +272,7 @@ class _Teller:
 
 
 def _described(setting: S3UploadSetting) -> str:
-    return f"{setting.thread_count} threads x {format_bytes(setting.part_size_bytes)}"
+    return f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.part_size_bytes)}"
 
 
 def _outcome(trial: Trial) -> str:
@@ -316,7 +317,9 @@ def _described_limit(limit: Mapping[str, int]) -> str:
     count = limit["failed_probe_count"]
     runs = "1 run" if count == 1 else f"{count} runs"
     if "thread_count_max" in limit:
-        worked, failed = f"{limit['thread_count_max']} threads", f"{limit['failed_thread_count_min']} threads"
+        worked, failed = (
+            counted(limit[n], "thread") for n in ("thread_count_max", "failed_thread_count_min")
+        )
     else:
         worked = f"{format_bytes(limit['memory_bytes_max'])} in memory"
         failed = format_bytes(limit["failed_memory_bytes_min"])

@@ -24,7 +24,7 @@ from penstock.lab.optimum import UploadOptimum, best_goodput_messages_per_second
 from penstock.lab.worlds import DEMO
 from penstock.trial.queue_application import QueueApplication, QueueRun
 from penstock.trial.stage import CREDENTIALS, daemon, lab_endpoint, status_of
-from penstock.units import KiB, MiB
+from penstock.units import KiB, MiB, counted, format_rate
 
 REGION = "lab-1"
 BUCKET = "penstock-demo"
@@ -280,7 +280,8 @@ def _prove_upload(
         for name, client, config in (("default", clients.s3(), plain), ("advised", advised_client, advised)):
             rate = _upload(client, file, config)
             rates[name].append(rate)
-            sentence = f"boto3, {name}: {config.max_request_concurrency} threads, {rate / 1e6:.1f} MB/s"
+            threads = counted(config.max_request_concurrency, "thread")
+            sentence = f"boto3, {name}: {threads}, {format_rate(rate)}"
             tell(Told(step="prove", sentence=sentence))
     default_rate, advised_rate = (statistics.median(rates[name]) for name in ("default", "advised"))
     optimum = upload_optimum(DEMO.link, OBJECT_SIZE_BYTES)

@@ -103,6 +103,13 @@ def test_a_command_that_counts_in_kib_is_doubted_once(tmp_path: Path) -> None:
     assert f"Warning: {document['warning']}." == warnings[0]
 
 
+def test_one_is_not_many(script: str, tmp_path: Path) -> None:
+    """A single thread and a single trial are said as such."""
+    words = ("--exec", script, "--threads", "1")
+    assert "  1 of 1  1 thread x " in tune(tmp_path, *words, "--probes", "1").stderr
+    assert tune(tmp_path, *words, "--probes", "2").stderr.startswith("1 trial is known from before")
+
+
 def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tmp_path: Path) -> None:
     """What is known is not measured again; more probes are added to it."""
     arguments = ("--exec", script, "--part-size", "8MiB", "--threads", "2..64", "--json")

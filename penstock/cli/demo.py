@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import signal
-import sys
 import time
 from collections.abc import Mapping
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_table
-from penstock.cli.trouble import INTERRUPTED, TroubleError
+from penstock.cli.trouble import TroubleError
 from penstock.units import format_bytes, format_rate
 
 if TYPE_CHECKING:
@@ -37,7 +34,8 @@ def demo(*, seed: int, as_json: bool) -> None:
     It starts an S3 and an SQS whose physics are known and a real penstockd on them, lets it learn, asks its socket, and
     proves the advice: the same file and the same queue, with the defaults of boto3 and with what was advised, beside
     the best that the physics allow. It takes under three minutes, uses the loopback interface only, and leaves
-    nothing behind, also after Ctrl-C. The story is told on standard error, the result on standard output.
+    nothing behind, also after Ctrl-C or when its terminal is closed. The story is told on standard error, the result on
+    standard output.
     """
     from penstock.trial.demo import play
     from penstock.trial.stage import StageError
@@ -46,7 +44,6 @@ def demo(*, seed: int, as_json: bool) -> None:
         raise TroubleError(
             "the demo proves its advice with boto3, which is not here: pip install 'penstock[demo]'"
         )
-    signal.signal(signal.SIGTERM, _end)
     try:
         result = play(_Teller(), seed=seed)
     except StageError as trouble:
@@ -55,11 +52,6 @@ def demo(*, seed: int, as_json: bool) -> None:
         print_json(result.document())
     else:
         _show(result)
-
-
-def _end(_signal_number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave through every `finally` on the way, as Ctrl-C does."""
-    sys.exit(INTERRUPTED)
 
 
 class _Teller:

@@ -8,10 +8,23 @@ CLIENT_ALONE = (
     "only what applications import is installed here; the daemon and the commands come with "
     "pip install 'penstock[daemon]', on Python 3.11 or newer"
 )
+_TIDY = frozenset({"demo", "measure", "tune"})
+"""The commands that clean up, however they are asked to end. The others hold nothing, and any signal may end them."""
 
 
 def main() -> None:
     """The entry point of the `penstock` script."""
+    try:
+        if not _TIDY.isdisjoint(sys.argv[1:2]):
+            from penstock.cli.interruption import end_as_by_ctrl_c
+
+            end_as_by_ctrl_c()
+        _begin()
+    except KeyboardInterrupt:  # while the commands are imported; once they run they see to it themselves
+        sys.exit(130)  # as `penstock.cli.trouble` says, which may not be imported yet
+
+
+def _begin() -> None:
     try:
         from penstock.cli.main import main as run
     except ImportError as missing:

@@ -164,8 +164,9 @@ async def _measured(
             series = MeasurementSeries(queues, SystemClock(), task, _tell)
             results = series.results
             working = asyncio.create_task(series.run([Mode(mode) for mode in modes]))
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+                    asyncio.get_running_loop().add_signal_handler(number, working.cancel)
             try:
                 await working
             except asyncio.CancelledError:

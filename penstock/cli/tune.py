@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -149,8 +147,7 @@ def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
     The same command line continues what was interrupted. Ctrl-C ends the running command, with all its children, and
     gives the advice so far. Progress goes to standard error, the result to standard output.
     """
-    with _ended_as_by_ctrl_c():
-        tuning = _tune(given, as_json=as_json)
+    tuning = _tune(given, as_json=as_json)
     if as_json:
         print_json(tuning.document())
     else:
@@ -334,26 +331,6 @@ def _remark(trial: Mapping[str, Any]) -> str:
         return f"failed: {trial['failure']}"
     troubles = [f"{trial[name]} {label(name)}" for name in ("throttled_count", "failed_count") if trial[name]]
     return ", ".join(troubles).replace(" count", "")
-
-
-@contextlib.contextmanager
-def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """Also when it is asked to end, or its terminal is closed: end the command, keep what was learned, advise."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # as below nohup
-            signal.signal(number, _interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(signal_number: int, _frame: FrameType | None) -> NoReturn:
-    if signal_number == signal.SIGHUP:  # the shell and the kernel may both send it: one is enough
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _tell(message: str, *, nl: bool = True) -> None:

@@ -55,10 +55,13 @@ def start(tmp_path: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
         ("runs as process", signal.SIGINT),
         ("gave", signal.SIGINT),
         ("gave", signal.SIGTERM),
+        ("", signal.SIGTERM),
+        ("", signal.SIGHUP),
+        ("runs as process", signal.SIGHUP),
     ],
 )
 def test_broken_off_it_leaves_nothing(short_path: Path, told: str, signal_number: signal.Signals) -> None:
-    """Ctrl-C or a termination at any moment leaves no process, no file and no open port behind."""
+    """Ctrl-C, a termination or a lost terminal at any moment leaves no process, no file and no open port behind."""
     child, marker = start(short_path)
     assert child.stderr is not None
     heard = ""
@@ -70,6 +73,8 @@ def test_broken_off_it_leaves_nothing(short_path: Path, told: str, signal_number
         time.sleep(0.5)  # somewhere in its imports: there is no line to wait for
     ports = listening_ports(child.pid)
     child.send_signal(signal_number)
+    if signal_number == signal.SIGHUP:
+        child.send_signal(signal_number)  # as the shell and the kernel do
     _, errors = child.communicate(timeout=60)
 
     assert child.returncode == 130

@@ -19,7 +19,7 @@ from penstock.cli.main import cli
 from penstock.lab.worlds import NEAR
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 
-PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
+PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def test_people_read_a_table(endpoint_url: str) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_removes_the_queue_and_shows_what_there_is(endpoint_url: str, number: int) -> None:
-    """Ctrl-C, or a service manager's end, in the middle of a run."""
+    """Ctrl-C, a service manager's end, or a terminal that goes, in the middle of a run."""
     words = ["measure", "sqs-delivery", "--endpoint-url", endpoint_url, "--seconds", "1h", "--json"]
     with subprocess.Popen(
         [*PENSTOCK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
@@ -88,6 +88,8 @@ def test_an_interruption_removes_the_queue_and_shows_what_there_is(endpoint_url:
         assert "blast" in process.stderr.readline()
         assert len(queues_left(endpoint_url)) == 1
         process.send_signal(number)
+        if number == signal.SIGHUP:
+            process.send_signal(number)  # as the shell and the kernel do
         out, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     document = json.loads(out)

@@ -23,7 +23,7 @@ from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
 
-PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
+PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 SCRIPT = """
 import json, sys
 q = json.loads(sys.stdin.readline())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import os
 import sys
 
 import click
 
 from penstock.cli.examples import examples
+from penstock.cli.streams import guarded_streams
 from penstock.cli.trouble import INTERRUPTED, TroubleError
 
 _EPILOG = (
@@ -83,15 +84,14 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code."""
     try:
-        code = cli.main(arguments, prog_name="penstock", standalone_mode=False)
-        sys.stdout.flush()
+        with guarded_streams():
+            code = cli.main(arguments, prog_name="penstock", standalone_mode=False)
     except click.ClickException as trouble:
-        trouble.show()
+        with contextlib.suppress(OSError):  # standard error may be lost, too
+            trouble.show()
         return trouble.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has enough. Python would complain when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the output has enough
         return TroubleError.exit_code
     return code if isinstance(code, int) else 0

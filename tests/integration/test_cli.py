@@ -249,6 +249,52 @@ def test_a_reader_that_leaves_is_no_trouble(server: Served) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize(
+    ("closing", "buffering", "reason"),
+    [
+        (">/dev/full", "", "No space left"),
+        (">/dev/full", "1", "No space left"),
+        (">&-", "", "Bad file descriptor"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("status", "--json"),
+        ("watch",),
+        ("query", "s3-upload", "--object-size", "1GiB"),
+        ("config", "show", "--effective"),
+        ("--help",),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_a_sentence(
+    server: Served, words: tuple[str, ...], closing: str, buffering: str, reason: str
+) -> None:
+    """On standard error, with exit code 1, and nothing else."""
+    environment = {**os.environ, "PENSTOCK_SOCKET": str(server.socket_path), "PYTHONUNBUFFERED": buffering}
+    shell = ["sh", "-c", f'exec "$@" {closing}', "sh", *PENSTOCK, *words]
+    done = subprocess.run(shell, env=environment, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: standard output cannot be written: {reason}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_prints_nothing_needs_no_output(tmp_path: Path) -> None:
+    """A closed one is no trouble where nothing is printed, and a closed standard error changes no exit code."""
+    no_daemon = [*PENSTOCK, "exec", "--socket", str(tmp_path / "nobody.sock"), "--", "aws", "--version"]
+    (tmp_path / "aws").write_text("#!/bin/sh\n[ -e /proc/$$/fd/1 ] || exit 7\n")  # closed, as ours was
+    (tmp_path / "aws").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *no_daemon], env=environment, check=False)
+    assert done.returncode == 7
+    nobody = [*PENSTOCK, "status", "--socket", str(tmp_path / "nobody.sock")]
+    for closing in ("2>&-", "2>/dev/full", ">&- 2>&-"):
+        shell = ["sh", "-c", f'exec "$@" {closing}', "sh", *nobody]
+        done_in_silence = subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=False)
+        assert (done_in_silence.returncode, done_in_silence.stdout) == (3, "")
+
+
 def test_the_package_is_the_command() -> None:
     """`python -m penstock` does what `penstock` does, with its exit codes and under its name."""
     done = subprocess.run(

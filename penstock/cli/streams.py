@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, TextIO, cast
 
 from penstock.cli.trouble import TroubleError
@@ -17,16 +18,19 @@ class LostOutputError(TroubleError):
 
 @contextlib.contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Within, standard output raises LostOutputError, and neither stream is None, as what is closed is for Python.
+    """Within, standard output raises LostOutputError where it cannot be written, and standard error nothing.
 
-    A reader that leaves is a BrokenPipeError as before.
+    A reader that leaves is a BrokenPipeError as before. Neither stream is None, as what is closed is for Python.
     """
     if sys.stderr is None:
         sys.stderr = _opened(os.O_WRONLY)
     output = (
         _opened(os.O_RDONLY) if sys.stdout is None else sys.stdout
     )  # a closed one fails when it is written
-    with contextlib.redirect_stdout(cast("TextIO", _Output(output))):
+    with (
+        contextlib.redirect_stdout(cast("TextIO", _Stream(output, _named))),
+        contextlib.redirect_stderr(cast("TextIO", _Stream(sys.stderr, _forgotten))),
+    ):
         try:
             yield
             sys.stdout.flush()
@@ -40,18 +44,19 @@ def _opened(flags: int) -> TextIO:
     return os.fdopen(os.open(os.devnull, flags), "w")
 
 
-class _Output:
-    """A stream whose trouble has a name."""
+class _Stream:
+    """A stream with something done about its trouble."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, treated: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream, self._treated = stream, treated
 
     def write(self, written: str) -> int:
-        with _named():
-            return self._stream.write(written)
+        with self._treated():
+            self._stream.write(written)
+        return len(written)
 
     def flush(self) -> None:
-        with _named():
+        with self._treated():
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:  # Any: whatever else the stream has
@@ -66,3 +71,14 @@ def _named() -> Iterator[None]:
         raise
     except OSError as trouble:
         raise LostOutputError(f"standard output cannot be written: {trouble.strerror}") from trouble
+
+
+@contextlib.contextmanager
+def _forgotten() -> Iterator[None]:
+    """A terminal that was closed must not keep a command from its end in order."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass

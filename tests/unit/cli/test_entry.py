@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,14 @@ def test_what_cleans_up_is_asked_to_end_from_its_first_import_on(
 ) -> None:
     """The exit code does not depend on how far it had come."""
     assert ended(words, number, module) == (130, "")
+
+
+def test_what_is_asked_to_end_ends_so_when_nobody_can_be_told() -> None:
+    """A terminal that was closed takes no message, and the exit code is that of an interruption."""
+    program = f"MODULE, NUMBER = 'penstock.trial.demo', {int(signal.SIGHUP)}{PROGRAM}"
+    with Path("/dev/full").open("w") as lost:
+        done = subprocess.run([sys.executable, "-c", program, "demo"], stderr=lost, check=False, timeout=60)
+    assert done.returncode == 130
 
 
 def test_a_terminal_that_goes_does_not_end_what_nohup_keeps() -> None:

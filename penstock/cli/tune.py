@@ -17,7 +17,7 @@ from penstock.cli.quantities import BYTES, SECONDS
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
 from penstock.units import counted, format_bytes, format_rate, format_seconds, label, parse_bytes
-from penstock.vocabulary import UNKNOWN, Demand, Objective
+from penstock.vocabulary import UNKNOWN, Demand, Objective, Regime
 
 if TYPE_CHECKING:
     from penstock.models.s3_upload import S3UploadSetting
@@ -32,6 +32,10 @@ _CLIENTS = (
     "aws",
 )  # those of penstock.trial.tuning_clients, which help does not import
 _PROBE_COUNT = 12
+_REGIMES = {
+    "burst": "That is while the host bursts; --regime sustained advises for when its credits are spent.",
+    "sustained": "That is for what the host sustains; --regime burst advises for while it bursts.",
+}
 
 
 class _InterruptedError(TroubleError):
@@ -123,6 +127,13 @@ def tune() -> None:
     show_default=True,
     help="The most throughput, the least latency, or frugal: 80 % for much less.",
 )
+@click.option(
+    "--regime",
+    type=click.Choice([regime.value for regime in Regime]),
+    default=Regime.BURST.value,
+    show_default=True,
+    help="What the host can do while it bursts, as it does in short runs, or what it sustains.",
+)
 @click.option("--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB.")
 @click.option("--region", help="Of the bucket; sharpens the first guess, and is passed on with --client.")
 @click.option("--instance-type", help="Of this host, such as c5.large; sharpens the first guess.")
@@ -177,6 +188,7 @@ def _tune(given: Mapping[str, Any], *, as_json: bool) -> Tuning:
         ranges=ranges,
         demand=Demand(
             objective=Objective(given["objective"]),
+            regime=Regime(given["regime"]),
             memory_bytes_max=given["memory_bytes_max"],
             thread_count_max=ranges.thread_count_max,
         ),
@@ -305,6 +317,8 @@ def _show(document: Mapping[str, Any]) -> None:
     )
     click.echo()
     click.echo(document["explanation"])
+    if "sustained_throughput_bytes_per_second" in advice["derived"]:
+        click.echo(_REGIMES[document["regime"]])
     if (limit := document["inferred_limit"]) is not None:
         click.echo(_described_limit(limit))
 

@@ -123,6 +123,7 @@ def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bo
         "object_size_bytes": task.object_size_bytes,
         "ranges": asdict(task.ranges),
         "objective": task.demand.objective.value,
+        "regime": task.demand.regime.value,
         "probe_count": len(trials),
         "failed_probe_count": sum(trial.failure is not None for trial in trials),
         "was_interrupted": was_interrupted,

@@ -39,7 +39,7 @@ _NO_COMMAND = {126: " (not executable)", 127: " (no such command)"}  # as every 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the command measured; unknown keys are its own business."""
 
-    transferred_bytes: Annotated[float, msgspec.Meta(gt=0, le=2**60)]
+    transferred_bytes: Annotated[float, msgspec.Meta(ge=1, le=2**60)]
     duration_seconds: Annotated[float, msgspec.Meta(ge=1e-6, le=1e8)]
     throttled_count: Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)] = 0
     failed_count: Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)] = 0

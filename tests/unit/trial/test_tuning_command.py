@@ -58,6 +58,7 @@ def test_a_command_may_ignore_the_proposal() -> None:
         '{"transferred_bytes": "1000", "duration_seconds": 1}',
         '{"transferred_bytes": true, "duration_seconds": 1}',
         '{"transferred_bytes": 0, "duration_seconds": 1}',
+        '{"transferred_bytes": 0.5, "duration_seconds": 1}',
         '{"transferred_bytes": -5, "duration_seconds": 1}',
         '{"transferred_bytes": 1e30, "duration_seconds": 1}',
         '{"transferred_bytes": 1000, "duration_seconds": 0}',

@@ -35,7 +35,11 @@ class UploadRanges:
     def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
         """Why no setting within them is possible for this size, in one sentence; None when one is."""
         part_size_bytes_least = ceil(object_size_bytes / PART_COUNT_MAX)
-        part_size_bytes_first = max(self.part_size_bytes_min, part_size_bytes_least)
+        part_size_bytes_first = _nearest_part_size_bytes(
+            max(PART_SIZE_BYTES_MIN, part_size_bytes_least),
+            max(self.part_size_bytes_min, part_size_bytes_least),
+            self.part_size_bytes_max,
+        )
         memory_bytes_least = self.thread_count_min * min(part_size_bytes_first, object_size_bytes)
         if not 1 <= self.thread_count_min <= self.thread_count_max <= THREAD_COUNT_MAX:
             return f"threads go from 1 to {THREAD_COUNT_MAX}, the lower end first"
@@ -73,10 +77,9 @@ class RangedS3UploadModel(S3UploadModel):
         """The nearest setting within the ranges that S3 accepts; a part may be larger than the object."""
         legal = S3UploadModel.legal(self, context, setting)
         low = max(self.part_size_bytes_min, ceil(context.payload_size_bytes / PART_COUNT_MAX))
-        whole = ceil(legal.part_size_bytes / MiB) * MiB
         return S3UploadSetting(
             thread_count=min(max(legal.thread_count, self.thread_count_min), self.thread_count_max),
-            part_size_bytes=max(min(whole, self.part_size_bytes_max), low),
+            part_size_bytes=_nearest_part_size_bytes(legal.part_size_bytes, low, self.part_size_bytes_max),
         )
 
     def ramp(self, context: Context) -> Sequence[S3UploadSetting]:
@@ -105,6 +108,11 @@ class RangedS3UploadModel(S3UploadModel):
     def _allowed(self, settings: list[S3UploadSetting]) -> list[S3UploadSetting]:
         """Without those to be avoided; all of them where nothing else is left, for there must be an answer."""
         return [x for x in settings if x not in self.avoided] or settings
+
+
+def _nearest_part_size_bytes(wanted: int, low: int, high: int) -> int:
+    """In whole MiB where the ends admit it; the lower one has the last word."""
+    return max(min(ceil(wanted / MiB) * MiB, high), low)
 
 
 def ranged_model(

@@ -34,7 +34,7 @@ def all_ranges(draw: st.DrawFn) -> UploadRanges:
 
 
 @settings(max_examples=25)
-@given(ranges=all_ranges(), size=st.integers(1, 40 * GiB), memory=st.none() | st.integers(MiB, 8 * GiB))
+@given(ranges=all_ranges(), size=st.integers(1, 400 * GiB), memory=st.none() | st.integers(MiB, 8 * GiB))
 def test_all_that_is_considered_lies_within(ranges: UploadRanges, size: int, memory: int | None) -> None:
     """Candidates and ramp are never empty, within the ranges and the memory, and legal as they are."""
     if ranges.trouble(size, memory):
@@ -89,6 +89,7 @@ def test_it_draws_as_the_upload_model_does() -> None:
         (UploadRanges(part_size_bytes_max=6 * GiB), GiB, None, "5MiB to 5GiB"),
         (UploadRanges(part_size_bytes_max=8 * MiB), 100 * GiB, None, "at most 10,000 parts"),
         (UploadRanges(thread_count_min=64), GiB, 256 * MiB, "320 MiB in memory"),
+        (UploadRanges(thread_count_min=64), 100 * GiB, 660 * MiB, "704 MiB in memory"),  # 11 MiB for 10.24
         (UploadRanges(), GiB, 256 * MiB, None),
         (UploadRanges(thread_count_min=64), 1000, 256 * MiB, None),
     ],

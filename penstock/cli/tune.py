@@ -163,6 +163,8 @@ def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
         print_json(tuning.document())
     else:
         _show(tuning.document())
+    if tuning.trouble is not None:
+        raise TroubleError(tuning.trouble)
     if tuning.was_interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 
@@ -310,7 +312,7 @@ def _show(document: Mapping[str, Any]) -> None:
     bundle = {name: advice[name] for name in ("thread_count", "part_size_bytes")} | advice["derived"]
     size = format_bytes(document["object_size_bytes"])
     count = document["probe_count"]
-    so_far = " so far" if document["was_interrupted"] else ""
+    so_far = " so far" if document["was_interrupted"] or document["trouble"] else ""
     title = f"s3_upload of {size}: the advice{so_far}, after {count} {'trial' if count == 1 else 'trials'}"
     print_table(
         ("use", ""), [(label(name), text(name, value)) for name, value in bundle.items()], title=title

@@ -22,7 +22,7 @@ from penstock.optimizer.deliberation import Question, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.trial.tuning_command import Failure, Report, doubt
 from penstock.trial.tuning_limits import Limit, most_to_try, suspected_limit
-from penstock.trial.tuning_state import StateFile, Trial
+from penstock.trial.tuning_state import StateFile, Trial, TuningStateError
 from penstock.vocabulary import (
     UNKNOWN,
     Context,
@@ -88,6 +88,7 @@ class Tuning:
     trials: tuple[Trial, ...]
     recommendation: Recommendation[S3UploadSetting]
     was_interrupted: bool
+    trouble: str | None = None  # what ended it before all runs were made, other than an interruption
     limit: Limit | None = None
 
     def document(self) -> dict[str, Any]:
@@ -108,6 +109,7 @@ class Tuning:
             "bottleneck": advice.bottleneck,
             "explanation": advice.explanation,
             "inferred_limit": self.limit and self.limit.document(),
+            "trouble": self.trouble,
         } | _trials_document(self.task, self.trials, was_interrupted=self.was_interrupted)
 
 
@@ -167,10 +169,10 @@ def tune(
 ) -> Tuning:
     """Try until there are as many trials as the task wants, then advise.
 
-    Ctrl-C ends the running trial, which is forgotten, and leads to the advice as well. Raises TuningError when
-    nothing worked; it knows whether it was interrupted.
+    Ctrl-C ends the running trial, which is forgotten, and leads to the advice as well; so does a trial that cannot be
+    kept, which counts. Raises TuningError when nothing worked; it knows whether it was interrupted.
     """
-    was_interrupted = False
+    was_interrupted, trouble = False, None
     try:
         while len(state.trials) < task.probe_count:
             plan = propose(task, state.trials)
@@ -180,13 +182,17 @@ def tune(
             _give_up_on_a_broken_command(task, state.trials)
     except KeyboardInterrupt:
         was_interrupted = True
+    except TuningStateError as unwritten:
+        ended(state.trials[-1])
+        trouble = str(unwritten)
     if not any(trial.report for trial in state.trials):
-        raise _nothing_learned(task, state.trials, was_interrupted=was_interrupted)
+        raise _nothing_learned(task, state.trials, trouble, was_interrupted=was_interrupted)
     return Tuning(
         task=task,
         trials=state.trials,
         recommendation=advise(task, state.trials, clock),
         was_interrupted=was_interrupted,
+        trouble=trouble,
         limit=_limit(task, state.trials),
     )
 
@@ -297,10 +303,12 @@ def _give_up_on_a_broken_command(task: Task, trials: Sequence[Trial]) -> None:
         )
 
 
-def _nothing_learned(task: Task, trials: Sequence[Trial], *, was_interrupted: bool) -> TuningError:
-    interrupted = "interrupted: " if was_interrupted else ""
+def _nothing_learned(
+    task: Task, trials: Sequence[Trial], trouble: str | None, *, was_interrupted: bool
+) -> TuningError:
+    ended = "interrupted: " if was_interrupted else f"{trouble}; " if trouble else ""
     why = f"; the last one failed: {_why(trials)}" if trials else ""
-    message = f"{interrupted}no trial was finished, so there is nothing to advise{why}"
+    message = f"{ended}no trial was finished, so there is nothing to advise{why}"
     return TuningError(message, task, trials, was_interrupted=was_interrupted)
 
 

@@ -66,9 +66,10 @@ class StateFile:
         self.trials = trials
 
     def append(self, trial: Trial) -> None:
-        """Keep one more."""
-        _write_line(self._descriptor, self._path, msgspec.json.encode(trial))
+        """Keep one more. Raises TuningStateError when it is not on the disk; it is among the trials all the same."""
         self.trials = (*self.trials, trial)
+        advice = "free space, or copy it and name the copy with --state"
+        _write_line(self._descriptor, self._path, msgspec.json.encode(trial), advice)
 
 
 @contextlib.contextmanager
@@ -90,7 +91,8 @@ def open_state(path: Path, subject: Subject, *, restart: bool) -> Iterator[State
         if restart or not any(trial.report for trial in trials):
             trials = ()
             os.ftruncate(descriptor, 0)
-            _write_line(descriptor, path, msgspec.json.encode(subject))
+            advice = "free space, or name another file with --state"
+            _write_line(descriptor, path, msgspec.json.encode(subject), advice)
         yield StateFile(descriptor, path, trials)
     finally:
         os.close(descriptor)
@@ -127,7 +129,7 @@ def _read(descriptor: int, path: Path, subject: Subject | None) -> tuple[Trial, 
     return trials
 
 
-def _write_line(descriptor: int, path: Path, line: bytes) -> None:
+def _write_line(descriptor: int, path: Path, line: bytes, advice: str) -> None:
     data = line + b"\n"
     try:
         os.lseek(descriptor, 0, os.SEEK_END)
@@ -135,6 +137,4 @@ def _write_line(descriptor: int, path: Path, line: bytes) -> None:
             data = data[os.write(descriptor, data) :]
         os.fsync(descriptor)
     except OSError as trouble:
-        raise TuningStateError(
-            f"{path} cannot be written ({trouble.strerror}): name another file with --state"
-        ) from trouble
+        raise TuningStateError(f"{path} cannot be written ({trouble.strerror}): {advice}") from trouble

@@ -237,6 +237,30 @@ def test_a_broken_command_is_a_document_too(tmp_path: Path) -> None:
     assert document["trials"][0]["failure"] == "it ended with status 1"
 
 
+def test_a_full_disk_gives_the_advice_so_far_and_the_trouble(script: str, tmp_path: Path) -> None:
+    """A file that may have no more than a kilobyte holds a few trials; the one that it has no room for counts."""
+    words = ["tune", "s3-upload", "--object-size", "512MiB", "--json", "--exec", script]
+    limited = (
+        "import resource, signal; from penstock.cli.main import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)); main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", limited, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        check=False,
+    )
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 1
+    assert document["recommendation"]["thread_count"] >= 1
+    assert ended.stderr.count("MB/s (") == document["probe_count"] < 12
+    assert ended.stderr.endswith(f"Error: {document['trouble']}\n")
+    assert "--state" in document["trouble"]
+
+
 @pytest.fixture
 def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The lab's S3 on a fast link, with a bucket."""

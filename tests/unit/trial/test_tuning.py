@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +92,35 @@ def test_ctrl_c_before_anything_was_learned_says_so(tmp_path: Path) -> None:
     with pytest.raises(TuningError, match="interrupted: no trial was finished") as raised:
         tuned(a_task(), Client(trouble=interrupt), tmp_path / "state")
     assert raised.value.was_interrupted
+
+
+def test_a_full_disk_ends_it_with_the_advice_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial that could not be written was made, and counts."""
+
+    def fill_the_disk(_setting: S3UploadSetting, index: int) -> None:
+        if index == 3:
+            monkeypatch.setattr(os, "write", _no_space)
+
+    result = tuned(a_task(), Client(trouble=fill_the_disk), tmp_path / "state")
+    monkeypatch.undo()
+    document = result.document()
+    assert document["probe_count"] == 4
+    assert document["recommendation"]["thread_count"] >= 1
+    assert "(No space left on device): free space, or copy it and name the copy" in document["trouble"]
+    assert not document["was_interrupted"]
+    assert len(tuned(a_task(probe_count=3), Client(), tmp_path / "state").trials) == 3
+
+
+def test_a_full_disk_before_anything_worked_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no advice, for two reasons."""
+
+    def fail(_setting: S3UploadSetting, _index: int) -> Failure:
+        monkeypatch.setattr(os, "write", _no_space)
+        return OUT_OF_MEMORY
+
+    with pytest.raises(TuningError, match=r"(?s)free space.*no trial was finished.*SIGKILL"):
+        tuned(a_task(), Client(trouble=fail), tmp_path / "state")
+    monkeypatch.undo()
 
 
 def test_too_few_runs_to_give_up_say_why_they_failed(tmp_path: Path) -> None:
@@ -273,6 +304,10 @@ def test_what_follows_from_the_advice_is_as_a_client_takes_it(tmp_path: Path) ->
     assert advice["derived"]["multipart_threshold_bytes"] == 6 * MiB
     for name in ("multipart_threshold_bytes", "connection_pool_count", "memory_bytes"):
         assert isinstance(advice["derived"][name], int), name
+
+
+def _no_space(_descriptor: int, _data: bytes) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _trials() -> list[Trial]:

@@ -34,9 +34,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     ranges: UploadRanges
     schema: Literal[1] = 1
 
-    def file_name(self) -> str:
-        """A name of its own."""
-        return f"tune-{hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]}.jsonl"
+    def file_name(self, working_directory: str) -> str:
+        """A name of its own; what a command means depends on where it is run."""
+        told_apart = msgspec.json.encode(self) + b"\n" + os.fsencode(working_directory)
+        return f"tune-{hashlib.sha256(told_apart).hexdigest()[:16]}.jsonl"
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +52,16 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_path(subject: Subject, environment: Mapping[str, str]) -> Path:
-    """In the user's state directory, as the XDG base directory specification has it."""
+    """In the user's state directory, as the XDG base directory specification has it. Raises TuningStateError."""
+    try:
+        working_directory = os.getcwd()  # noqa: PTH109  # it may hold any bytes, and need not be there any more
+    except OSError as trouble:
+        raise TuningStateError(
+            f"the working directory is gone ({trouble.strerror}): go to another one, or name a file with --state"
+        ) from trouble
     base = environment.get("XDG_STATE_HOME", "")
     directory = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
-    return directory / "penstock" / subject.file_name()
+    return directory / "penstock" / subject.file_name(working_directory)
 
 
 class StateFile:

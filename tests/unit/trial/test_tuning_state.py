@@ -99,6 +99,21 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         keep(tmp_path / "file" / "state")
 
 
+def test_each_working_directory_has_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same ./upload.sh is another command elsewhere; without a directory there is a sentence."""
+    paths = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        paths.add(default_path(SUBJECT, {}))
+    assert len(paths) == 2
+    (tmp_path / "two").rmdir()
+    with pytest.raises(TuningStateError, match="--state"):
+        default_path(SUBJECT, {})
+
+
 def test_each_subject_has_a_file_of_its_own(tmp_path: Path) -> None:
     """Command, size and ranges each make another file, in the user's state directory."""
     others = [

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -85,14 +86,9 @@ def open_state(path: Path, subject: Subject, *, restart: bool) -> Iterator[State
 
     When nothing in it ever worked, it begins anew: then the command was broken, not the settings.
     """
+    descriptor = _open(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as trouble:
-        raise TuningStateError(
-            f"{path} cannot be written ({trouble.strerror}): name another file with --state"
-        ) from trouble
-    try:
+        _refuse_what_is_no_file(descriptor, path)
         _lock(descriptor, path)
         trials = _read(descriptor, path, None if restart else subject)
         if restart or not any(trial.report for trial in trials):
@@ -103,6 +99,23 @@ def open_state(path: Path, subject: Subject, *, restart: bool) -> Iterator[State
         yield StateFile(descriptor, path, trials)
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """Its descriptor; without waiting for the other end of a pipe."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
+    except OSError as trouble:
+        raise TuningStateError(
+            f"{path} cannot be written ({trouble.strerror}): name another file with --state"
+        ) from trouble
+
+
+def _refuse_what_is_no_file(descriptor: int, path: Path) -> None:
+    """A device has no end, and a pipe no beginning."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise TuningStateError(f"{path} is not a regular file: name one with --state")
 
 
 def _lock(descriptor: int, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TuningStateError, match="--state"):
         keep(tmp_path / "file" / "state")
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/full", "pipe"])
+def test_what_is_no_file_is_refused(name: str, tmp_path: Path) -> None:
+    """A device or a pipe keeps nothing; neither is read or waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TuningStateError, match="not a regular file: name one with --state"):
+        keep(tmp_path / name)
 
 
 def test_each_working_directory_has_a_file_of_its_own(

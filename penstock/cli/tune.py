@@ -144,7 +144,7 @@ def tune() -> None:
     "--state",
     "state_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where trials are kept; without it, in the user's state directory, by command, size, ranges and working directory.",
+    help="Where trials are kept; without it, in the user's state directory, by command, size, ranges and directory.",
 )
 @click.option("--restart", is_flag=True, help="Forget the trials of an earlier run and begin anew.")
 @json_option
@@ -199,7 +199,7 @@ def _tune(given: Mapping[str, Any], *, as_json: bool) -> Tuning:
         region=given["region"] or UNKNOWN,
         instance_type=given["instance_type"] or UNKNOWN,
     )
-    subject = Subject(command=command, object_size_bytes=task.object_size_bytes, ranges=ranges)
+    subject = Subject.of(command, task.object_size_bytes, ranges)
     run = functools.partial(run_command, command, timeout_seconds=given["timeout_seconds"])
     try:
         path = given["state_path"] or default_path(subject, os.environ)

@@ -35,6 +35,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     ranges: UploadRanges
     schema: Literal[1] = 1
 
+    @classmethod
+    def of(cls, command: str, object_size_bytes: int, ranges: UploadRanges) -> Subject:
+        """The subject of a command line, in which bytes that are no text are written as escapes."""
+        text = os.fsencode(command).decode(errors="backslashreplace")
+        return cls(command=text, object_size_bytes=object_size_bytes, ranges=ranges)
+
     def file_name(self, working_directory: str) -> str:
         """A name of its own; what a command means depends on where it is run."""
         told_apart = msgspec.json.encode(self) + b"\n" + os.fsencode(working_directory)

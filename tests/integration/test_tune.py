@@ -75,6 +75,20 @@ def test_people_read_a_table_and_the_advice(script: str, tmp_path: Path) -> None
     assert "Expects " in result.stdout.splitlines()[-1]
 
 
+def test_a_command_may_hold_bytes_that_are_no_text(script: str, tmp_path: Path) -> None:
+    """File names may, and the shell takes them as they are."""
+    words = ["tune", "s3-upload", "--object-size", "512MiB", "--probes", "1", "--json"]
+    ended = subprocess.run(
+        [*PENSTOCK, *words, "--exec", os.fsencode(f"{script} ") + b"\xff"],
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["failed_probe_count"] == 0
+
+
 def test_what_was_measured_is_what_is_advised_also_on_a_host_that_bursts(script: str, tmp_path: Path) -> None:
     """No run of a c5.large saw its baseline of 94 MB/s: the advice is as good as the best run, and says what it is."""
     arguments = ("--exec", script, "--instance-type", "c5.large", "--probes", "6")

@@ -100,6 +100,20 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         keep(tmp_path / "file" / "state")
 
 
+def test_a_command_may_hold_any_bytes(tmp_path: Path) -> None:
+    """Those that are no text are written as they are read by people, and tell subjects apart all the same."""
+    strange, other = (
+        Subject.of(os.fsdecode(b"./upload \xff" + end), 1, UploadRanges()) for end in (b"", b"\xfe")
+    )
+    assert strange.command == r"./upload \xff"
+    assert default_path(strange, {}) != default_path(other, {})
+    path = tmp_path / os.fsdecode(b"\xff")
+    keep(path, WORKED, subject=strange)
+    assert keep(path, subject=strange) == (WORKED,)
+    with pytest.raises(TuningStateError, match="another command"):
+        keep(path, subject=other)
+
+
 @pytest.mark.parametrize("name", ["/dev/null", "/dev/full", "pipe"])
 def test_what_is_no_file_is_refused(name: str, tmp_path: Path) -> None:
     """A device or a pipe keeps nothing; neither is read or waited for."""

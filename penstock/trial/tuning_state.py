@@ -14,13 +14,15 @@ import stat
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.models.s3_upload_ranges import UploadRanges
 from penstock.trial.tuning_command import Failure, Report
+
+_StructT = TypeVar("_StructT", bound=msgspec.Struct)
 
 
 class TuningStateError(RuntimeError):
@@ -132,27 +134,39 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _read(descriptor: int, path: Path, subject: Subject | None) -> tuple[Trial, ...]:
-    """The trials; what follows the last whole line is cut off. A file that is not ours is left as it is."""
+    """The trials; what follows the last whole line is cut off. A file that is not ours is left as it is.
+
+    Without a subject nothing of it is wanted: its first line says whether it is ours.
+    """
     with open(descriptor, "rb", closefd=False) as file:
         content = file.read()
     whole = content[: content.rfind(b"\n") + 1]
     if not content or (subject is not None and msgspec.json.encode(subject).startswith(content)):
         return ()  # new, or torn in its first line
-    try:
-        lines = whole.splitlines() or [content]
-        found = msgspec.json.decode(lines[0], type=Subject)
-        trials = tuple(msgspec.json.decode(line, type=Trial) for line in lines[1:])
-    except (msgspec.DecodeError, RecursionError) as trouble:
-        raise TuningStateError(
-            f"{path} is not the state of a tuning, and is left alone: name another file with --state"
-        ) from trouble
-    if subject is not None and found != subject:
+    first, *rest = whole.splitlines() or [content]
+    found = _decoded(
+        first,
+        Subject,
+        f"{path} is not the state of a tuning, and is left alone: name another file with --state",
+    )
+    if subject is None:
+        return ()
+    if found != subject:
         raise TuningStateError(
             f"{path} belongs to another command, size or range: name another file with --state, "
             "or begin anew with --restart"
         )
+    damaged = f"{path} is damaged: name another file with --state, or begin anew with --restart"
+    trials = tuple(_decoded(line, Trial, damaged) for line in rest)
     os.ftruncate(descriptor, len(whole))
     return trials
+
+
+def _decoded(line: bytes, kind: type[_StructT], complaint: str) -> _StructT:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, RecursionError) as trouble:
+        raise TuningStateError(complaint) from trouble
 
 
 def _write_line(descriptor: int, path: Path, line: bytes, advice: str) -> None:

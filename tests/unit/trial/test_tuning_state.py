@@ -76,6 +76,18 @@ def test_a_file_that_is_not_ours_is_left_alone(content: bytes, restart: bool, tm
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("damage", [b"\0" * 40 + b"\n", b"\xff\n", b"[" * 9000 + b"\n", b"{}\n"])
+def test_a_damaged_file_of_ours_can_begin_anew(damage: bytes, tmp_path: Path) -> None:
+    """It is left as it is until that is asked for."""
+    path = tmp_path / "state"
+    keep(path, WORKED)
+    path.write_bytes(whole := path.read_bytes() + damage)
+    with pytest.raises(TuningStateError, match=r"damaged.*--restart"):
+        keep(path)
+    assert path.read_bytes() == whole
+    assert keep(path, FAILED, restart=True) == ()
+
+
 def test_another_subject_is_refused(tmp_path: Path) -> None:
     """Trials of one command say nothing about another."""
     path = tmp_path / "state"

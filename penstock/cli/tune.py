@@ -241,6 +241,8 @@ def _command(given: Mapping[str, Any]) -> str:
 
 
 def _refuse_the_impossible(trouble: str | None, given: Mapping[str, Any]) -> None:
+    if given["memory_bytes_max"] is not None and given["memory_bytes_max"] < 1:
+        raise WrongUsageError("--memory-max is at least one byte; without it there is no limit")
     if trouble is not None:
         raise WrongUsageError(trouble)
     if given["object_size_bytes"] < 1:

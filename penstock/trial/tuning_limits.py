@@ -74,13 +74,14 @@ def _worked(trials: Sequence[Trial]) -> list[S3UploadSetting]:
 
 
 def _unexplained(trials: Sequence[Trial], object_size_bytes: int) -> list[Trial]:
-    """Failures with more of something than any success had. What took too long says nothing of a limit."""
+    """Failures with more of something than any success had. What took too long, or was not run, says nothing."""
     worked = [(x.thread_count, x.memory_bytes(object_size_bytes)) for x in _worked(trials)]
     return [
         trial
         for trial in trials
         if trial.failure
         and not trial.failure.is_timeout
+        and not trial.failure.is_no_command
         and not any(
             threads >= trial.setting.thread_count and held >= trial.setting.memory_bytes(object_size_bytes)
             for threads, held in worked

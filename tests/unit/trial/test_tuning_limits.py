@@ -14,6 +14,8 @@ from tests.unit.trial.tuned_clients import SIZE, Client, a_setting, a_trial
 FAILED = Failure(reason="it ended with status 1")
 SLOW = Failure(reason="it took longer than 1 s", is_timeout=True)
 
+NO_COMMAND = Failure(reason="it ended with status 127 (no such command)", is_no_command=True)
+
 
 def history(words: str) -> list[Trial]:
     """Trials with parts of 8 MiB: a number of threads each, with an x where it failed."""
@@ -65,6 +67,12 @@ def test_a_success_with_as_much_of_everything_contradicts_a_failure() -> None:
 def test_what_took_too_long_suggests_nothing() -> None:
     """More threads may be faster."""
     assert suspected_limit([*history("4 16"), a_trial(Client(), a_setting(64), 2, SLOW)], SIZE) is None
+
+
+def test_a_command_that_is_not_there_suggests_nothing() -> None:
+    """Nothing was run."""
+    gone = a_trial(Client(), a_setting(64), 2, NO_COMMAND)
+    assert suspected_limit([*history("4 16"), gone], SIZE) is None
 
 
 def test_a_limit_on_memory_is_named_where_threads_do_not_explain_it() -> None:

@@ -22,6 +22,7 @@ import msgspec
 
 from penstock.models.s3_upload import PART_SIZE_BYTES_MIN
 from penstock.trial.interruption import held_off
+from penstock.trial.process_group import Watch, has_living
 
 _STDOUT_TAIL_BYTES = 64 * 1024
 _STDERR_TAIL_BYTES = 4 * 1024
@@ -98,6 +99,7 @@ class _Watched:
     """A running command: its output is drained, and its end is seen without reaping it."""
 
     def __init__(self, command: str, line: bytes) -> None:
+        self._watch = Watch()
         self._process = process = subprocess.Popen(  # noqa: S602  # the caller's own, and meant for the shell
             command,
             shell=True,
@@ -106,6 +108,7 @@ class _Watched:
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is ours to pass on, to all of it
         )
+        self._watch.keep_an_eye_on(process.pid)
         self._tails = {"stdout": b"", "stderr": b""}
         self._limits = {"stdout": _STDOUT_TAIL_BYTES, "stderr": _STDERR_TAIL_BYTES}
         self._selector = selectors.DefaultSelector()
@@ -143,14 +146,14 @@ class _Watched:
             if self.follow(grace_seconds):
                 self._process.wait()
                 self._selector.unregister(self._pidfd)
-                while time.monotonic() < deadline:
-                    os.killpg(self._process.pid, 0)  # raises when nobody is left
+                while time.monotonic() < deadline and has_living(self._process.pid):
                     self._drain_for(_POLL_SECONDS)
 
     def kill_group(self) -> None:
         """Nothing of it survives this. A command that was not reaped before it keeps its number until here."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._watch.end()
         self._process.wait()
         self._selector.close()
         os.close(self._pidfd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -141,6 +142,41 @@ def test_a_child_that_is_left_behind_is_ended(tmp_path: Path) -> None:
     assert _ends(int(pid_file.read_text()))
 
 
+def test_nothing_is_left_when_the_tuning_itself_is_killed(tmp_path: Path) -> None:
+    """Also what ignores being asked goes, soon after nobody is there any more to ask."""
+    pid_file = tmp_path / "pid"
+    name = shlex.quote(str(pid_file))
+    command = f"trap '' TERM; (sleep 60) & echo $! > {name}~; mv {name}~ {name}; sleep 60; true"
+    program = (
+        "from penstock.trial.tuning_command import run_command\n"
+        f"run_command({command!r}, {{}}, timeout_seconds=60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        _wait_for(pid_file)
+        process.kill()
+    assert _ends(int(pid_file.read_text()))
+
+
+def test_a_child_that_was_not_reaped_is_not_waited_for(tmp_path: Path) -> None:
+    """What is dead needs no time to clean up, however long it is kept: one that left the group keeps it here."""
+    pid_file = tmp_path / "pid"
+    program = (
+        "import os, time\n"
+        "if not os.fork():\n"
+        "    if not os.fork(): os._exit(0)\n"
+        "    os.setpgid(0, 0)\n"
+        f"    open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(60)"
+    )
+    started = time.monotonic()
+    outcome = run_command(python(program), REQUEST, timeout_seconds=1.0, grace_seconds=9.0)
+    elapsed_seconds = time.monotonic() - started
+    os.kill(int(pid_file.read_text()), signal.SIGKILL)
+    assert isinstance(outcome, Failure)
+    assert outcome.is_timeout
+    assert elapsed_seconds < 6
+
+
 def test_ctrl_c_lets_the_command_clean_up_and_passes_on(tmp_path: Path) -> None:
     """The group is asked to end and may remove what it uploaded, also where its shell has gone already."""
     ready, cleaned = tmp_path / "ready", tmp_path / "cleaned"
@@ -176,10 +212,14 @@ def test_an_amount_in_another_unit_is_doubted(transferred: int, size: int, is_st
 
 
 def _interrupt_when(ready: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not ready.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    _wait_for(ready)
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def _wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _ends(pid: int) -> bool:

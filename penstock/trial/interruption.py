@@ -1,11 +1,15 @@
-"""Knows how Ctrl-C is kept from falling between the start of a process and the care for it."""
+"""Knows how Ctrl-C is kept from falling where it would do harm, as between the start of a process and its care."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, TypeAlias
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], Any]  # Any: as the signal module has it
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -18,15 +22,46 @@ def held_off() -> Iterator[None]:
     meanwhile would never hear of them. In other threads than the first nothing needs to be held off.
     """
     came: list[int] = []
-    is_first = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in _ENDING if is_first}
-    caught = {number: handler for number, handler in handlers.items() if callable(handler)}
+    with _handled(lambda number, _: came.append(number)):
+        yield
+    for number in came:
+        signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def put_up_with_one() -> Iterator[list[int]]:
+    """Note the first of these signals and go on with the block; the second is what it always was.
+
+    When a terminal is closed, SIGHUP may come from the shell and from the kernel, so it is never the second.
+    """
+    came: list[int] = []
+    handlers = _caught()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came and number != signal.SIGHUP:
+            handlers[signal.Signals(number)](number, frame)
+        came.append(number)
+
+    with _handled(note):
+        yield came
+
+
+@contextlib.contextmanager
+def _handled(handle: _Handler) -> Iterator[None]:
+    """Have what is caught handled so, for as long as the block lasts."""
+    handlers = _caught()
     try:
-        for number in caught:
-            signal.signal(number, lambda number, _: came.append(number))
+        for number in handlers:
+            signal.signal(number, handle)
         yield
     finally:
-        for number, handler in caught.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-    for number_that_came in came:
-        signal.raise_signal(number_that_came)
+
+
+def _caught() -> dict[signal.Signals, _Handler]:
+    """Who handles them now; nobody in other threads than the first."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    handlers = {number: signal.getsignal(number) for number in _ENDING}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}

@@ -20,6 +20,7 @@ from penstock.models.s3_upload import S3UploadSetting
 from penstock.models.s3_upload_ranges import RangedS3UploadModel, UploadRanges, ranged_model
 from penstock.optimizer.deliberation import Question, deliberate
 from penstock.optimizer.recommendation import recommend
+from penstock.trial.interruption import put_up_with_one
 from penstock.trial.tuning_command import Failure, Report, doubt
 from penstock.trial.tuning_limits import Limit, most_to_try, suspected_limit
 from penstock.trial.tuning_state import StateFile, Trial, TuningStateError
@@ -187,11 +188,13 @@ def tune(
         trouble = str(unwritten)
     if not any(trial.report for trial in state.trials):
         raise _nothing_learned(task, state.trials, trouble, was_interrupted=was_interrupted)
+    with put_up_with_one() as interruptions:  # this takes a second, and is what Ctrl-C should lead to
+        recommendation = advise(task, state.trials, clock)
     return Tuning(
         task=task,
         trials=state.trials,
-        recommendation=advise(task, state.trials, clock),
-        was_interrupted=was_interrupted,
+        recommendation=recommendation,
+        was_interrupted=was_interrupted or bool(interruptions),
         trouble=trouble,
         limit=_limit(task, state.trials),
     )

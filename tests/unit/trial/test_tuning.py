@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +83,25 @@ def test_ctrl_c_keeps_what_was_learned(tmp_path: Path) -> None:
     assert result.was_interrupted
     assert len(result.trials) == 4
     assert result.document()["recommendation"]["thread_count"] >= 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_ctrl_c_during_the_advice(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and the advice is finished; twice, and it is not."""
+    real = tuning.advise
+
+    def interrupted(*arguments: Any) -> Any:
+        for _ in range(count):
+            signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    monkeypatch.setattr(tuning, "advise", interrupted)
+    if count > 1:
+        with pytest.raises(KeyboardInterrupt):
+            tuned(a_task(probe_count=1), Client(), tmp_path / "state")
+    else:
+        assert tuned(a_task(probe_count=1), Client(), tmp_path / "state").was_interrupted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_ctrl_c_before_anything_was_learned_says_so(tmp_path: Path) -> None:

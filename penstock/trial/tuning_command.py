@@ -33,7 +33,7 @@ _COUNT_MAX = 10**9
 _FAR_RATIO = 4  # of what is reported to what was asked for; bits for bytes is 8
 _REST_READ_COUNT_MAX = 64
 _LINE_SHOWN_LENGTH = 100
-_TROUBLE_SHOWN_LENGTH = 150
+_TROUBLE_SHOWN_LENGTH = 120
 _NO_COMMAND = {126: " (not executable)", 127: " (no such command)"}  # as every shell has it
 
 
@@ -218,7 +218,10 @@ def _judge(watched: _Watched, timeout_seconds: float, *, has_ended: bool) -> Rep
     except (msgspec.DecodeError, RecursionError) as trouble:
         said = _shown(repr(watched.last_line.decode(errors="replace")), _LINE_SHOWN_LENGTH)
         why = _shown(str(trouble), _TROUBLE_SHOWN_LENGTH)
-        return Failure(reason=f"its last line is not a report: {why}; it is {said}", stderr_tail=tail)
+        expected = "one line of JSON is expected as the last line"
+        return Failure(
+            reason=f"its last line is not a report ({expected}): {why}; it is {said}", stderr_tail=tail
+        )
 
 
 def _describe_status(status: int) -> str:

@@ -82,6 +82,14 @@ def test_a_last_line_that_is_no_report_is_a_failure(said: str, tmp_path: Path) -
     assert len(outcome.reason) < 300
 
 
+def test_a_report_over_several_lines_is_to_be_one() -> None:
+    """As a tool prints that indents; its last line is a bracket."""
+    outcome = run(f"echo {shlex.quote(GOOD)} | sed 's/, /,\\n/; s/}}/\\n}}/'")
+    assert isinstance(outcome, Failure)
+    assert "one line of JSON is expected as the last line" in outcome.reason
+    assert outcome.reason.endswith("it is '}'")
+
+
 def test_a_last_line_that_is_no_report_is_shown() -> None:
     """As much of it as is needed to know it again, and nothing that a terminal would obey."""
     outcome = run("printf 'uploaded 3 files \\033[2J in 2 s\\n'")

@@ -59,9 +59,12 @@ def most_to_try(limit: Limit, trials: Sequence[Trial], object_size_bytes: int) -
     """How far the next run may go with a suspected limit; None when as far as it likes.
 
     Half-way between what worked and what failed, so that the limit is found by halving. When it is tried again, the
-    least that failed; what was never confirmed is forgiven.
+    least that failed; what was never confirmed is forgiven. Where no limit explains as many failures, the
+    command may fail at random, and only trying tells.
     """
     failures = _unexplained(trials, object_size_bytes)
+    if 2 * len(failures) <= sum(_tells(trial) for trial in trials):
+        return None
     episode_count, success_count = _episodes(trials, failures)
     # It takes 2, 3, 5, 9 ... successes: each confirmation makes the limit more likely, and another try less worth it.
     if success_count <= 2 ** (episode_count - 1):
@@ -79,14 +82,17 @@ def _unexplained(trials: Sequence[Trial], object_size_bytes: int) -> list[Trial]
     return [
         trial
         for trial in trials
-        if trial.failure
-        and not trial.failure.is_timeout
-        and not trial.failure.is_no_command
+        if _tells(trial)
         and not any(
             threads >= trial.setting.thread_count and held >= trial.setting.memory_bytes(object_size_bytes)
             for threads, held in worked
         )
     ]
+
+
+def _tells(trial: Trial) -> bool:
+    """Whether it failed in a way that may tell of a limit."""
+    return trial.failure is not None and not trial.failure.is_timeout and not trial.failure.is_no_command
 
 
 def _episodes(trials: Sequence[Trial], failures: Sequence[Trial]) -> tuple[int, int]:

@@ -38,6 +38,8 @@ def most(trials: list[Trial]) -> int | None:
         ("4 16 64x 24", 39),
         ("4 16 64x 24 24", None),  # once is bad luck
         ("4 16x 8x 5x 4 4", None),  # so are several in a row: an outage looks like that
+        ("4 8x 16 64x", None),  # as many failures that no limit explains
+        ("4 8x 16 64x 24 48x", 33),
         ("4 16x 8 11x", 9),
         ("4 16x 8 11x 9 9", 9),
         ("4 16x 8 11x 9 9 9", 11),  # the least that failed is tried again

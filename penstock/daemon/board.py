@@ -174,8 +174,8 @@ class Board:
 
     def _telling_of_memory(self, answer: Recommendation[Any], fit: Fit | None) -> Recommendation[Any]:
         """The answer, which says so where it holds more than was allowed: there is always one, with the least."""
-        most, held = answer.demand.memory_bytes_max, self._memory_bytes(answer, fit)
-        if most is None or held <= most:
+        most = answer.demand.memory_bytes_max
+        if most is None or (held := self._memory_bytes(answer, fit)) <= most:
             return answer
         told = f"{format_bytes(held)} ({held:,} bytes) for buffers, and {format_bytes(most)} are allowed."
         if answer.basis is Basis.DEFAULT:
@@ -187,13 +187,10 @@ class Board:
         )
 
     def _memory_bytes(self, answer: Recommendation[Any], fit: Fit | None) -> int:
-        """What is held at a time; 0 where nothing says it."""
-        service, context = self._services[answer.context.operation], answer.context
-        if service.memory_bytes is not None:
-            return service.memory_bytes(answer.setting, context.payload_size_bytes)
-        if fit is None:
-            return 0
-        appraisal = service.model.appraise(fit, context, [answer.setting], answer.demand)
+        """What is held at a time, by the model's own account: the one that the limit was judged by."""
+        model, context = self._services[answer.context.operation].model, answer.context
+        known = fit or model.fit(context.place, (), prior=None, seed=0)
+        appraisal = model.appraise(known, context, [answer.setting], answer.demand)
         return ceil(float(appraisal.memory_bytes[0]))
 
     def _remember(self, key: Key, answer: Recommendation[Any], *, is_fitted: bool) -> None:

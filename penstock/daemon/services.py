@@ -76,9 +76,6 @@ class Service(Generic[SettingT]):
     setting_type: type[SettingT]
     make_probe: Callable[[Equipment], Awaitable[Probe[SettingT]]]
     plan: Callable[[Configuration], Plan]
-    memory_bytes: (
-        Callable[[SettingT, int], int] | None
-    )  # most held at a time, by setting and payload size; None: as the model appraises it
     payload_noun: str  # what `payload_size_bytes` is the size of
     payload_ladder_bytes: tuple[
         int, ...
@@ -202,7 +199,6 @@ SERVICES: Mapping[str, Service[Any]] = {
         setting_type=S3UploadSetting,
         make_probe=_s3_upload_probe,
         plan=_s3_upload_plan,
-        memory_bytes=S3UploadSetting.memory_bytes,  # the model appraises parts by their mean
         payload_noun="object",
         payload_ladder_bytes=(64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB),
     ),
@@ -211,7 +207,6 @@ SERVICES: Mapping[str, Service[Any]] = {
         setting_type=SqsDeliverySetting,
         make_probe=_sqs_delivery_probe,
         plan=_sqs_delivery_plan,
-        memory_bytes=None,
         payload_noun="message",
         payload_ladder_bytes=(KiB, 16 * KiB, 256 * KiB),
     ),

@@ -227,7 +227,8 @@ class S3UploadModel:
             for n, s in pairs
             if low <= s <= high
         }
-        allowed = [x for x in settings if x.memory_bytes(size) <= (demand.memory_bytes_max or inf)]
+        most = demand.memory_bytes_max or inf
+        allowed = [x for x in settings if x.memory_bytes(size, demand.object_count) <= most]
         least = self.legal(context, S3UploadSetting(thread_count=1, part_size_bytes=low))
         return sorted(allowed or [least], key=lambda x: (x.thread_count, x.part_size_bytes))
 
@@ -246,7 +247,7 @@ class S3UploadModel:
             shortfall=shortfall(drawn),
             latency_seconds=latency,
             connection_count=transfers.n,
-            memory_bytes=transfers.n * transfers.s,
+            memory_bytes=np.array([_held_bytes(x, context, demand) for x in settings], dtype=np.float64),
             request_rate_per_second=value / transfers.s,
             refused_fraction=transfers.refused_fraction(posterior.draws).mean(axis=0),
         )
@@ -278,14 +279,13 @@ class S3UploadModel:
         """Pool, threshold, limits and time-outs that follow from threads and part size."""
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
-        n, s = float(transfers.n[0]), float(transfers.s[0])
         rate = _mean_rate(posterior, transfers, demand)
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": _threshold_bytes(posterior, setting),
-            "memory_bytes": n * s,
+            "memory_bytes": float(_held_bytes(setting, context, demand)),
             "crt_target_gbps": _CRT_GBPS_PER_CONNECTION * setting.thread_count,
-            "request_rate_per_second": rate / s,
+            "request_rate_per_second": rate / float(transfers.s[0]),
             "hedge_timeout_seconds": _hedge_seconds(posterior, transfers, demand),
         }
         if demand.bandwidth_bytes_per_second_max is not None:
@@ -347,9 +347,12 @@ class S3UploadModel:
 
 def _useful(n: int, s: int, size: int, demand: Demand) -> int:
     """No more threads than there are requests to make."""
-    if size <= PART_SIZE_BYTES_MIN:
-        return n
-    return min(n, ceil(size / s) * max(demand.object_count, 1))
+    setting = S3UploadSetting(thread_count=n, part_size_bytes=s)
+    return setting.in_flight_count(size, demand.object_count)
+
+
+def _held_bytes(setting: S3UploadSetting, context: Context, demand: Demand) -> int:
+    return setting.memory_bytes(context.payload_size_bytes, demand.object_count)
 
 
 def _single(transfers: Transfers) -> Transfers:

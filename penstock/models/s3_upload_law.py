@@ -30,6 +30,7 @@ A payload of at most 5 MiB cannot be split: then n counts objects in flight and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +54,16 @@ class S3UploadSetting:
     thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
     part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
 
-    def memory_bytes(self, object_size_bytes: int) -> int:
-        """The most that is held at a time: one part for each thread, what a client with parts in memory needs."""
-        return self.thread_count * min(self.part_size_bytes, object_size_bytes)
+    def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
+        """The most that is held at a time: one part for each request in flight, also where the last part is short."""
+        in_flight_count = self.in_flight_count(object_size_bytes, object_count)
+        return in_flight_count * min(self.part_size_bytes, object_size_bytes)
+
+    def in_flight_count(self, object_size_bytes: int, object_count: int = 1) -> int:
+        """Requests at a time: no more than the objects have parts; of objects that cannot be split, one a thread."""
+        if object_size_bytes <= PART_SIZE_BYTES_MIN:
+            return self.thread_count
+        return min(self.thread_count, ceil(object_size_bytes / self.part_size_bytes) * max(object_count, 1))
 
 
 PARAMETERS = (

@@ -35,12 +35,6 @@ class UploadRanges:
     def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
         """Why no setting within them is possible for this size, in one sentence; None when one is."""
         part_size_bytes_least = ceil(object_size_bytes / PART_COUNT_MAX)
-        part_size_bytes_first = _nearest_part_size_bytes(
-            max(PART_SIZE_BYTES_MIN, part_size_bytes_least),
-            max(self.part_size_bytes_min, part_size_bytes_least),
-            self.part_size_bytes_max,
-        )
-        memory_bytes_least = self.thread_count_min * min(part_size_bytes_first, object_size_bytes)
         if not 1 <= self.thread_count_min <= self.thread_count_max <= THREAD_COUNT_MAX:
             return f"threads go from 1 to {THREAD_COUNT_MAX}, the lower end first"
         if (
@@ -55,12 +49,27 @@ class UploadRanges:
                 f"an object has at most 10,000 parts: {format_bytes(object_size_bytes)} needs parts of "
                 f"{format_bytes(part_size_bytes_least)} or more"
             )
-        if memory_bytes_least > (memory_bytes_max or inf):
+        least = self.memory_bytes_least(object_size_bytes)
+        if least > (memory_bytes_max or inf):
             return (
-                f"the fewest threads with the smallest parts hold {format_bytes(memory_bytes_least)} "
-                "in memory, which is more than is allowed"
+                f"every setting holds at least {format_bytes(least)} in memory, which is more than is allowed"
             )
         return None
+
+    def memory_bytes_least(self, object_size_bytes: int) -> int:
+        """What every setting within them holds: the fewest threads with the smallest parts, or with the largest.
+
+        Large parts hold less where threads that cannot be fewer outnumber them.
+        """
+        smallest = max(PART_SIZE_BYTES_MIN, ceil(object_size_bytes / PART_COUNT_MAX))
+        first = _nearest_part_size_bytes(
+            smallest, max(self.part_size_bytes_min, smallest), self.part_size_bytes_max
+        )
+        fewest = (
+            S3UploadSetting(thread_count=self.thread_count_min, part_size_bytes=part)
+            for part in (first, max(first, self.part_size_bytes_max))
+        )
+        return min(setting.memory_bytes(object_size_bytes) for setting in fewest)
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: the limits of the upload model are its own fields
@@ -91,7 +100,7 @@ class RangedS3UploadModel(S3UploadModel):
         """The upload model's candidates, moved into the ranges."""
         size, memory_bytes_max = context.payload_size_bytes, demand.memory_bytes_max or inf
         moved = {self.legal(context, x) for x in S3UploadModel.candidates(self, fit, context, demand)}
-        light = [x for x in moved if x.memory_bytes(size) <= memory_bytes_max]
+        light = [x for x in moved if x.memory_bytes(size, demand.object_count) <= memory_bytes_max]
         least = self.legal(context, S3UploadSetting(thread_count=1, part_size_bytes=PART_SIZE_BYTES_MIN))
         return self._allowed(sorted(light or [least], key=lambda x: (x.thread_count, x.part_size_bytes)))
 

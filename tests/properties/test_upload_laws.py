@@ -15,6 +15,7 @@ from penstock.models.s3_upload import (
     S3UploadModel,
     S3UploadSetting,
 )
+from penstock.models.s3_upload_law import planned_transfers
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Demand, Objective, Regime
@@ -86,8 +87,18 @@ def test_candidates_are_legal_and_within_limits(fit, size, demand) -> None:  # t
     if demand.thread_count_max is not None:
         assert all(setting.thread_count <= demand.thread_count_max for setting in found)
     if demand.memory_bytes_max is not None and len(found) > 1:
-        used = [s.thread_count * min(s.part_size_bytes, size) for s in found]
-        assert max(used) <= demand.memory_bytes_max
+        assert max(s.memory_bytes(size, demand.object_count) for s in found) <= demand.memory_bytes_max
+
+
+@given(st.integers(1, 10 * GiB), st.integers(1, 1024), st.integers(5 * MiB, 5 * GiB), st.integers(0, 100))
+def test_memory_counts_the_requests_that_the_law_counts(
+    size: int, threads: int, part: int, objects: int
+) -> None:
+    """What is held and how fast it goes follow from the same requests in flight."""
+    arrays = (np.array([float(x)]) for x in (size, threads, part))
+    moving = planned_transfers(*arrays, object_count=objects, is_burst=False)
+    setting = S3UploadSetting(thread_count=threads, part_size_bytes=part)
+    assert setting.memory_bytes(size, objects) == moving.n[0] * min(part, size)
 
 
 @few

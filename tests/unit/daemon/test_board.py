@@ -206,6 +206,18 @@ async def test_a_memory_limit_that_cannot_be_kept_is_not_broken_in_silence(
         assert "memory_bytes_min" in board.recommend(context, Demand(memory_bytes_max=held - 1), NOON).derived
 
 
+@pytest.mark.parametrize(
+    ("operation", "size", "most"),
+    [("s3_upload", 20 * MiB, 30 * MiB), ("s3_upload", 20 * MiB, 64 * MiB), ("sqs_delivery", 1024, GiB)],
+)
+def test_what_keeps_the_memory_is_not_said_to_break_it(operation: str, size: int, most: int) -> None:
+    """Ten threads of 8 MiB hold no more than the three parts of 20 MiB."""
+    context = Context(place=dataclasses.replace(PLACE, operation=operation), payload_size_bytes=size)
+    advice = a_board().recommend(context, Demand(memory_bytes_max=most), NOON)
+    assert advice.setting == SERVICES[operation].model.default_setting(context)
+    assert "for buffers" not in advice.explanation
+
+
 def test_the_least_without_a_fit_says_when_it_holds_more_than_was_allowed() -> None:
     """One part of 5 MiB: less cannot be held, and nothing is known here."""
     advice = a_board().recommend(CONTEXT, Demand(memory_bytes_max=MiB), NOON)

@@ -297,6 +297,33 @@ def test_memory_is_a_hard_limit() -> None:
     assert max(s.thread_count for s in odd if s.part_size_bytes == 8 * MiB) == 31, "all that it holds"
 
 
+@pytest.mark.parametrize(
+    ("size", "objects", "threads", "part", "held"),
+    [
+        (20 * MiB, 1, 10, 8 * MiB, 24 * MiB),  # three parts, whose last is short
+        (20 * MiB, 2, 10, 8 * MiB, 48 * MiB),
+        (20 * MiB, 9, 10, 8 * MiB, 80 * MiB),
+        (20 * MiB, 1, 10, 20 * MiB, 20 * MiB),
+        (20 * MiB, 4, 10, 20 * MiB, 80 * MiB),
+        (GiB, 1, 10, 8 * MiB, 80 * MiB),
+        (64 * KiB, 1, 10, 5 * MiB, 640 * KiB),  # of small objects each thread has one
+    ],
+)
+def test_what_is_held_is_one_part_for_each_request_in_flight(
+    size: int, objects: int, threads: int, part: int, held: int
+) -> None:
+    """The limit is judged by it, and it is what the answer says."""
+    setting, context, demand = (
+        a_setting(threads, part // MiB),
+        a_context(size=size),
+        Demand(object_count=objects),
+    )
+    fit = fit_of(WORLD, [])
+    assert setting.memory_bytes(size, objects) == held
+    assert MODEL.appraise(fit, context, [setting], demand).memory_bytes[0] == held
+    assert MODEL.derive(fit, context, setting, demand)["memory_bytes"] == held
+
+
 def test_default_is_what_boto3_does() -> None:
     """Ten threads of 8 MiB, doubled until there are at most 10,000 parts."""
     assert MODEL.default_setting(a_context()) == S3UploadSetting(thread_count=10, part_size_bytes=8 * MiB)

@@ -51,7 +51,7 @@ def test_all_that_is_considered_lies_within(ranges: UploadRanges, size: int, mem
         assert setting.part_size_bytes * 10_000 >= size
         assert model.legal(context, setting) == setting
     for setting in candidates:
-        assert memory is None or setting.thread_count * min(setting.part_size_bytes, size) <= memory
+        assert memory is None or setting.memory_bytes(size) <= memory
 
 
 def test_part_sizes_are_whole_mebibytes() -> None:
@@ -92,6 +92,9 @@ def test_it_draws_as_the_upload_model_does() -> None:
         (UploadRanges(thread_count_min=64), 100 * GiB, 660 * MiB, "704 MiB in memory"),  # 11 MiB for 10.24
         (UploadRanges(), GiB, 256 * MiB, None),
         (UploadRanges(thread_count_min=64), 1000, 256 * MiB, None),
+        (UploadRanges(thread_count_min=64), 40 * MiB, 40 * MiB, None),  # no more than all of it is held
+        (UploadRanges(thread_count_min=64, part_size_bytes_min=24 * MiB), 40 * MiB, 40 * MiB, None),  # in one
+        (UploadRanges(thread_count_min=64), 40 * MiB, 39 * MiB, "40 MiB in memory"),
     ],
 )
 def test_impossible_ranges_are_refused_in_a_sentence(

@@ -80,13 +80,19 @@ def test_a_command_that_is_not_there_suggests_nothing() -> None:
 def test_a_limit_on_memory_is_named_where_threads_do_not_explain_it() -> None:
     """Few threads with large parts failed where many with small ones worked."""
     failed = a_trial(Client(), a_setting(32, 64), 2, FAILED)
-    limit = suspected_limit([*history("4 64"), failed], SIZE)
+    limit = suspected_limit([*history("4 64"), failed], 4 * SIZE)
     assert limit is not None
     assert limit.document() == {
         "memory_bytes_max": 512 * MiB,
         "failed_memory_bytes_min": 2048 * MiB,
         "failed_probe_count": 1,
     }
+
+
+def test_both_that_held_all_of_an_object_do_not_differ_in_memory() -> None:
+    """Threads without a part hold nothing: what failed held no more than what worked."""
+    failed = a_trial(Client(), a_setting(32, 64), 2, FAILED)
+    assert suspected_limit([*history("4 64"), failed], SIZE) is None
 
 
 def test_the_fewest_threads_there_are_cannot_be_too_many() -> None:

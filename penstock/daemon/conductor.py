@@ -20,7 +20,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.daemon import schedule
 from penstock.daemon.board import Board, nearest
-from penstock.daemon.budget import Ledger, Spend, Verdict
+from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.services import Plan, Service
 from penstock.daemon.store import AsyncStore, Store
@@ -216,9 +216,12 @@ class Conductor:
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host), None
         allowance = _smaller(watch.plan.cost_max, self.ledger.affordable(watch.context.operation, now))
-        plan = (await self._deliberate(watch.context.place, watch.context, allowance)).plan
+        conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
+        plan = conclusion.plan
         wanted = plan.cost_max if plan else watch.plan.cost_max
-        verdict = self.ledger.allows(watch.context.operation, wanted, now)
+        verdict = _memory_verdict(watch, conclusion.memory_bytes_min)
+        if verdict.is_allowed:
+            verdict = self.ledger.allows(watch.context.operation, wanted, now)
         if plan is None or not verdict.is_allowed:
             return self._postpone(watch, verdict), None
         outcome = await self._probe(watch, dataclasses.replace(plan, reason=reason or plan.reason))
@@ -466,6 +469,18 @@ def _smaller(configured: Cost, affordable: Cost) -> Cost:
             name: min(getattr(configured, name) or getattr(affordable, name), getattr(affordable, name))
             for name in fields
         }
+    )
+
+
+def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
+    """Whether any setting keeps what a probe may hold; `memory_bytes_min` is what all of them hold where none does."""
+    most = watch.plan.memory_bytes_max
+    if most is None or memory_bytes_min is None:
+        return ALLOWED
+    return Verdict(
+        is_allowed=False,
+        sentence=f"a probe holds at least {format_bytes(memory_bytes_min)}, and "
+        f"probes.{watch.context.operation}.memory_bytes_max allows {format_bytes(most)}: raise it",
     )
 
 

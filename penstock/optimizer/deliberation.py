@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer import evidence, reports
-from penstock.optimizer.proposal import Quest, propose
+from penstock.optimizer.proposal import Quest, propose, unkept_memory_bytes
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, SettingT
 
 
@@ -40,6 +40,7 @@ class Question(Generic[SettingT]):
 class Conclusion(Generic[SettingT]):
     """The fit after all observations, and what to try next (None when nothing was asked or nothing is affordable).
 
+    `memory_bytes_min` is what every setting holds at least, where the demand allows less: then nothing is tried.
     `believed` are the reports of applications that may stand in for probes, because they agree with what was measured
     or nothing was; None when the fit was given, and nobody was heard.
     """
@@ -48,6 +49,7 @@ class Conclusion(Generic[SettingT]):
     plan: ProbePlan[SettingT] | None
     believed: tuple[reports.Believed, ...] | None = None
     disbelieved_count: int = 0
+    memory_bytes_min: int | None = None
 
 
 def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
@@ -72,7 +74,10 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
         has_prior=question.prior is not None,
         avoided=question.avoided,
     )
-    return replace(conclusion, plan=propose(quest))
+    plan = propose(quest)
+    return replace(
+        conclusion, plan=plan, memory_bytes_min=None if plan is not None else unkept_memory_bytes(quest)
+    )
 
 
 def _learn(

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import ceil
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -81,7 +82,9 @@ class Quest:
 
 
 def propose(quest: Quest) -> ProbePlan[Any] | None:
-    """The next probe of this context, or None when nothing is affordable."""
+    """The next probe of this context, or None when nothing is affordable or all holds more memory than is allowed."""
+    if unkept_memory_bytes(quest) is not None:
+        return None
     step = _ramp_step(quest)
     if step is not None and (plan := _plan(quest, step, Reason.RAMP)) is not None:
         return plan
@@ -93,6 +96,16 @@ def propose(quest: Quest) -> ProbePlan[Any] | None:
     if not reachable[field.incumbent] and (plan := _climb(quest, field, reachable)) is not None:
         return plan
     return _most_telling(quest, field, reachable)
+
+
+def unkept_memory_bytes(quest: Quest) -> int | None:
+    """What the lightest setting holds, where it is more than the demand allows; None where the limit can be kept."""
+    most = quest.demand.memory_bytes_max
+    if most is None:
+        return None
+    settings = list(quest.model.candidates(quest.fit, quest.context, quest.demand))
+    held = quest.model.appraise(quest.fit, quest.context, settings, quest.demand).memory_bytes.min()
+    return ceil(float(held)) if held > most else None
 
 
 def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:

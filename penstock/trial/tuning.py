@@ -350,7 +350,7 @@ def _possible(task: Task, trials: Sequence[Trial], *, is_advice: bool) -> _Possi
     ranges, demand = task.ranges, task.demand
     if (limit := _limit(task, trials)) is not None:
         most = limit.worked_max if is_advice else most_to_try(limit, trials, task.object_size_bytes)
-        ranges, demand = _within(ranges, demand, limit, most)
+        ranges, demand = _within(task, limit, most)
     return _Possible(model=ranged_model(ranges, frozenset(avoided)), demand=demand)
 
 
@@ -358,13 +358,13 @@ def _limit(task: Task, trials: Sequence[Trial]) -> Limit | None:
     return suspected_limit(trials, task.object_size_bytes, thread_count_min=task.ranges.thread_count_min)
 
 
-def _within(
-    ranges: UploadRanges, demand: Demand, limit: Limit, most: int | None
-) -> tuple[UploadRanges, Demand]:
-    """The ranges with a limit on threads, or the demand with one on memory."""
+def _within(task: Task, limit: Limit, most: int | None) -> tuple[UploadRanges, Demand]:
+    """The ranges with a limit on threads, or the demand with one on memory, which never is less than can be kept."""
+    ranges, demand = task.ranges, task.demand
     if most is None:
         return ranges, demand
     if limit.name == "memory_bytes":
-        return ranges, replace(demand, memory_bytes_max=min(most, demand.memory_bytes_max or most))
+        possible = max(most, ranges.memory_bytes_least(task.object_size_bytes))
+        return ranges, replace(demand, memory_bytes_max=min(possible, demand.memory_bytes_max or possible))
     threads = max(min(most, ranges.thread_count_max), ranges.thread_count_min)
     return replace(ranges, thread_count_max=threads), demand

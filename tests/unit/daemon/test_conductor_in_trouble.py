@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from penstock.daemon.budget import DAY, total
-from penstock.daemon.thinker import ThinkerError
+from penstock.daemon.thinker import InlineThinker, ThinkerError
 from penstock.models.sqs_delivery import SqsDeliverySetting
 from penstock.units import MiB
 from penstock.vocabulary import Context, Cost, Observation, Origin, Place, Reason
@@ -110,6 +111,23 @@ def test_bytes_that_were_moved_in_vain_are_paid_for(tmp_path: Path) -> None:
         await house.conductor.run_cycle(CONTEXT)
 
     assert story(tmp_path, told).conductor.ledger.spent(NOON).transferred_bytes == 3 * 64 * MiB
+
+
+def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(tmp_path: Path) -> None:
+    """A part is 5 MiB at least, so 1 MiB is not kept by any setting: nothing is probed, and the log says why."""
+
+    async def told(house: House) -> None:
+        watch = house.conductor._watches[CONTEXT]
+        house.conductor._watches[CONTEXT] = replace(watch, plan=replace(watch.plan, memory_bytes_max=MiB))
+        house.conductor._thinker = InlineThinker()
+        await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)
+
+    house = story(tmp_path, told)
+    assert house.probe.run_count == 0
+    assert house.conductor.cycles[-1].sentence.endswith(
+        "not probed, a probe holds at least 5 MiB, and probes.s3_upload.memory_bytes_max allows 1 MiB: raise it"
+    )
+    assert house.conductor.standings[0].postponed_until is not None
 
 
 def test_a_stopped_probe_gives_back_what_it_did_not_spend(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from penstock.optimizer import surrogate
 from penstock.optimizer.deliberation import Conclusion, Question, deliberate
 from penstock.optimizer.proposal import knowledge_gradient
 from penstock.optimizer.recommendation import recommend
-from penstock.units import GiB, MiB
+from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Cost, Demand, Observation, Reason
 from tests.unit.models.upload_world import FIRST_AT, UploadWorld, a_setting, history
 
@@ -188,6 +189,29 @@ def test_the_first_probe_keeps_the_limits(demand: Demand) -> None:
     assert plan.setting.thread_count <= (demand.thread_count_max or 4)
     memory_bytes = plan.setting.thread_count * plan.setting.part_size_bytes
     assert memory_bytes <= (demand.memory_bytes_max or memory_bytes)
+
+
+@pytest.mark.parametrize("count", [0, 6])
+def test_nothing_is_tried_where_no_setting_keeps_the_memory(count: int) -> None:
+    """Parts of 1 TiB are 105 MiB at least: the conclusion says how much, and is silent where that is allowed."""
+    context, least = replace(WORLD.context, payload_size_bytes=TiB), ceil(TiB / 10_000)
+    for allowed, is_kept in ((64 * MiB, False), (least - 1, False), (least, True)):
+        demand = Demand(memory_bytes_max=allowed)
+        conclusion = concluded(history(WORLD, count), next_context=context, demand=demand)
+        assert (conclusion.plan is not None) is is_kept
+        assert conclusion.memory_bytes_min == (None if is_kept else least)
+
+
+@pytest.mark.parametrize("size", [5 * MiB, 6 * MiB, 20 * MiB, 64 * GiB])
+def test_no_probe_holds_more_than_is_allowed(size: int) -> None:
+    """From the first to the last, whatever is worth knowing."""
+    world, demand = replace(WORLD, size=size), Demand(memory_bytes_max=20 * MiB)
+    probes: Probes = []
+    for index in range(6):
+        plan = concluded(probes, next_context=world.context, demand=demand).plan
+        assert plan is not None
+        assert plan.setting.memory_bytes(size) <= 20 * MiB
+        probes.append(world.observe(plan.setting, index))
 
 
 def test_threads_that_had_no_part_to_send_prove_nothing() -> None:

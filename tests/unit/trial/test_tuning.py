@@ -327,6 +327,13 @@ def test_what_follows_from_the_advice_is_as_a_client_takes_it(tmp_path: Path) ->
         assert isinstance(advice["derived"][name], int), name
 
 
+def test_a_suspected_limit_on_memory_leaves_something_to_try() -> None:
+    """The only number of threads failed at once: half-way to nothing is less than any setting holds."""
+    sixteen = UploadRanges(thread_count_min=16, thread_count_max=16)
+    failed = a_trial(Client(), a_setting(16, 64), 0, Failure(reason="it ended with status 1"))
+    assert propose(a_task(ranges=sixteen), [failed]).setting == a_setting(16, 5)
+
+
 def _no_space(_descriptor: int, _data: bytes) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -282,7 +282,7 @@ class S3UploadModel:
         rate = _mean_rate(posterior, transfers, demand)
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
-            "multipart_threshold_bytes": _threshold_bytes(posterior, setting),
+            "multipart_threshold_bytes": _threshold_bytes(posterior, context, setting, demand),
             "memory_bytes": float(_held_bytes(setting, context, demand)),
             "crt_target_gbps": _CRT_GBPS_PER_CONNECTION * setting.thread_count,
             "request_rate_per_second": rate / float(transfers.s[0]),
@@ -444,19 +444,35 @@ def _hedge_seconds(posterior: Posterior, transfers: Transfers, demand: Demand) -
     return max(1.0, 3.0 * float(transfers.n[0] * transfers.s[0]) / _mean_rate(posterior, steady, demand))
 
 
-_THRESHOLDS = np.array([5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtype=np.float64) * MiB
+_THRESHOLDS = np.array([6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtype=np.float64) * MiB
 
 
-def _threshold_bytes(posterior: Posterior, setting: S3UploadSetting) -> float:
-    """The size from which parts beat a single PUT of the same object alone."""
-    count = len(_THRESHOLDS)
-    part = np.maximum(np.minimum(float(setting.part_size_bytes), _THRESHOLDS / 2), PART_SIZE_BYTES_MIN)
-    threads = np.full(count, float(setting.thread_count))
-    split = planned_transfers(_THRESHOLDS, threads, part, object_count=1, is_burst=False)
-    whole = planned_transfers(_THRESHOLDS, np.ones(count), _THRESHOLDS, object_count=1, is_burst=False)
-    gain = _single(split).log_throughput(posterior.draws) - _single(whole).log_throughput(posterior.draws)
-    pays = (gain.mean(axis=0) > 0) & (_THRESHOLDS > PART_SIZE_BYTES_MIN)
-    return float(_THRESHOLDS[int(np.argmax(pays))] if pays.any() else _THRESHOLDS[-1])
+def _threshold_bytes(
+    posterior: Posterior, context: Context, setting: S3UploadSetting, demand: Demand
+) -> float:
+    """The size from which clients split: where parts pay, and as is advised for objects of this size."""
+    size, part = context.payload_size_bytes, setting.part_size_bytes
+    pays_from = _splitting_pays_from_bytes(posterior, setting, demand)
+    return min(pays_from, float(size)) if part < size else max(pays_from, size + 1.0)
+
+
+def _splitting_pays_from_bytes(posterior: Posterior, setting: S3UploadSetting, demand: Demand) -> float:
+    """The least of some sizes above the part from which parts of it beat single PUTs of the same objects."""
+    sizes = _THRESHOLDS[setting.part_size_bytes < _THRESHOLDS]
+    threads = np.full(len(sizes), float(setting.thread_count))
+    part = np.full(len(sizes), float(setting.part_size_bytes))
+    split, whole = (
+        planned_transfers(
+            sizes,
+            threads,
+            each,
+            object_count=demand.object_count,
+            is_burst=demand.regime is Regime.BURST,
+        ).log_throughput(posterior.draws)
+        for each in (part, sizes)
+    )
+    paying = sizes[(split - whole).mean(axis=0) > 0]
+    return float(paying[0]) if len(paying) else max(float(_THRESHOLDS[-1]), setting.part_size_bytes + 1.0)
 
 
 def _burst_bundle(

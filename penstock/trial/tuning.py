@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any
 
-from penstock.client.targets.advised import upload_of
 from penstock.clock import Clock
 from penstock.daemon.wire import recommendation_document
 from penstock.models.s3_upload import S3UploadSetting
@@ -103,7 +102,7 @@ class Tuning:
                 "part_size_bytes": advice.setting.part_size_bytes,
                 "predicted_bytes_per_second": throughput.expected,
                 "interval": interval,
-                "derived": _derived(advice),
+                "derived": recommendation_document(advice, generation=0)["derived"],
             },
             "interval": interval,
             "basis": advice.basis.value,
@@ -112,13 +111,6 @@ class Tuning:
             "inferred_limit": self.limit and self.limit.document(),
             "trouble": self.trouble,
         } | _trials_document(self.task, self.trials, was_interrupted=self.was_interrupted)
-
-
-def _derived(advice: Recommendation[S3UploadSetting]) -> dict[str, Any]:
-    """As the daemon answers, with the threshold that agrees with the part size for this object."""
-    document = recommendation_document(advice, generation=0)
-    derived: dict[str, Any] = document["derived"]
-    return derived | {"multipart_threshold_bytes": upload_of(document).multipart_threshold_bytes}
 
 
 def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bool) -> dict[str, Any]:

@@ -88,7 +88,8 @@ def upload_of(document: Mapping[str, Any], *, object_size_bytes: int | str | Non
     """The upload that an answer of the socket advises, as S3 accepts it.
 
     `object_size_bytes` is the object's own size where the advice is for another one nearby; what is no size is none.
-    The threshold agrees with the part size: what is to be split is at or above it, what is to go whole is below.
+    For the size that was asked about the threshold agrees with the part size as it is answered: what is to be split is
+    at or above it, what is to go whole is below. It is kept so for another size, and where none was advised.
     """
     setting, derived = document["setting"], document["derived"]
     size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])

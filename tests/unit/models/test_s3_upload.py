@@ -11,6 +11,8 @@ from math import ceil, log
 import numpy as np
 import pytest
 
+from penstock.client.targets.advised import upload_of
+from penstock.daemon.wire import recommendation_document
 from penstock.models.model import Fit
 from penstock.models.s3_upload import (
     PART_COUNT_MAX,
@@ -18,6 +20,7 @@ from penstock.models.s3_upload import (
     S3UploadModel,
     S3UploadSetting,
 )
+from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Context, Demand, Objective, Observation, Regime
 from tests.unit.models.upload_world import (
@@ -275,6 +278,46 @@ def test_bundle_carries_everything_a_client_can_be_told() -> None:
     assert derived["rate_limit_bytes_per_second"] == 50e6
     assert PART_SIZE_BYTES_MIN < derived["multipart_threshold_bytes"] <= 128 * MiB
     assert derived["hedge_timeout_seconds"] >= 1.0
+
+
+@pytest.mark.parametrize("objects", [1, 64])
+@pytest.mark.parametrize("size", [64 * KiB, 5 * MiB, 6 * MiB, 16 * MiB, 64 * MiB, GiB, 1024 * GiB])
+def test_the_threshold_splits_exactly_what_is_advised_to_be_split(size: int, objects: int) -> None:
+    """Clients split from it on: it is above what goes whole, and never below a part."""
+    context, demand = a_context(size=size), Demand(object_count=objects)
+    for world in (WORLD, replace(WORLD, request_seconds=0.5), replace(WORLD, host_bytes_per_second=30e6)):
+        fit = fit_of(world, history(world, 6))
+        for setting in MODEL.candidates(fit, context, demand)[::9]:
+            threshold = MODEL.derive(fit, context, setting, demand)["multipart_threshold_bytes"]
+            assert (threshold <= size) is (setting.part_size_bytes < size)
+            assert threshold > setting.part_size_bytes
+
+
+def test_clients_are_told_the_threshold_as_it_is_derived() -> None:
+    """Nothing is left to repair where they upload what they asked about."""
+    fit = fit_of(WORLD, history(WORLD, 6))
+    for size in (MiB, 6 * MiB, 20 * MiB, GiB, 200 * GiB):
+        for demand in (Demand(), Demand(object_count=64)):
+            advice = recommend(
+                MODEL, fit, a_context(size=size), demand, previous=None, now=FIRST_AT, validity_seconds=1.0
+            )
+            document = recommendation_document(advice, generation=0)
+            told = upload_of(document).multipart_threshold_bytes
+            assert told == advice.derived["multipart_threshold_bytes"]
+
+
+def test_objects_are_split_from_where_parts_pay() -> None:
+    """Sooner where requests are quick to begin, and connections slow, than the other way round."""
+    quick, slow = (
+        replace(WORLD, request_seconds=0.005, connection_bytes_per_second=5e6),
+        replace(WORLD, request_seconds=1.0, connection_bytes_per_second=200e6, object_seconds=1.0),
+    )
+    found = [
+        MODEL.derive(fit_of(world, history(world, 8)), WORLD.context, a_setting(16), Demand())
+        for world in (quick, slow)
+    ]
+    thresholds = [derived["multipart_threshold_bytes"] for derived in found]
+    assert 8 * MiB < thresholds[0] < thresholds[1] <= 128 * MiB
 
 
 def test_bottleneck_is_named() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from math import ceil
 from typing import Any
 
 from penstock.clock import Clock
@@ -25,6 +26,7 @@ from penstock.daemon.database import DiskTrouble
 from penstock.daemon.services import Plan, Service
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.thinker import Thinker, ThinkerError
+from penstock.models import burst
 from penstock.models.model import Fit, is_newly_changed
 from penstock.optimizer.deliberation import Conclusion, Question
 from penstock.optimizer.evidence import is_same_size
@@ -218,7 +220,7 @@ class Conductor:
         allowance = _smaller(watch.plan.cost_max, self.ledger.affordable(watch.context.operation, now))
         conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
         plan = conclusion.plan
-        wanted = plan.cost_max if plan else watch.plan.cost_max
+        wanted = plan.cost_max if plan else _wanted(watch, conclusion.fit)
         verdict = _memory_verdict(watch, conclusion.memory_bytes_min)
         if verdict.is_allowed:
             verdict = self.ledger.allows(watch.context.operation, wanted, now)
@@ -246,10 +248,10 @@ class Conductor:
         try:
             outcome = await watch.probe.run(plan)
         except asyncio.CancelledError:  # a stop or a reload: the next life may spend what this run did not
-            used = watch.probe.used
-            await self._settle(plan, reserved, used.transferred_bytes, used.request_count, start_seconds)
+            used = _interrupted(plan, watch.probe.used)
+            await self._settle(plan, reserved, used, start_seconds)
             raise
-        await self._settle(plan, reserved, _moved_bytes(outcome), outcome.request_count, start_seconds)
+        await self._settle(plan, reserved, _used(plan, outcome), start_seconds)
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)
@@ -260,21 +262,10 @@ class Conductor:
             await self._store.add_observation(outcome)
         return outcome
 
-    async def _settle(
-        self,
-        plan: ProbePlan[Any],
-        reserved: Spend,
-        moved_bytes: int,
-        request_count: int,
-        start_seconds: float,
-    ) -> None:
+    async def _settle(self, plan: ProbePlan[Any], reserved: Spend, used: Cost, start_seconds: float) -> None:
         """Put the true cost in place of the reserved one, in memory and on the disk."""
-        cost = _true_cost(
-            plan.cost_max,
-            moved_bytes=moved_bytes,
-            request_count=request_count,
-            duration_seconds=self._clock.monotonic_seconds() - start_seconds,
-        )
+        duration_seconds = self._clock.monotonic_seconds() - start_seconds
+        cost = _true_cost(plan.cost_max, used, duration_seconds=duration_seconds)
         self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
         await self._store.run(lambda store: store.correct_spend(correction))
 
@@ -484,18 +475,40 @@ def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
     )
 
 
-def _true_cost(allowed: Cost, *, moved_bytes: int, request_count: int, duration_seconds: float) -> Cost:
+def _wanted(watch: Watch, fit: Fit) -> Cost:
+    """What was not to be had where nothing is planned: what a probe may take, and the credits of the gentlest."""
+    model, context = watch.service.model, watch.context
+    gentlest = model.legal(context, model.ramp(context)[0])
+    credit_bytes = model.probe_cost(fit, context, gentlest).credit_bytes
+    return dataclasses.replace(watch.plan.cost_max, credit_bytes=credit_bytes)
+
+
+def _true_cost(allowed: Cost, used: Cost, *, duration_seconds: float) -> Cost:
     """What the probe did cost: counted, and in dollars by the share of the plan that was used."""
     used_fraction = max(
-        request_count / max(allowed.request_count, 1), moved_bytes / max(allowed.transferred_bytes, 1)
+        used.request_count / max(allowed.request_count, 1),
+        used.transferred_bytes / max(allowed.transferred_bytes, 1),
     )
-    return Cost(
-        transferred_bytes=moved_bytes,
-        request_count=request_count,
-        usd=allowed.usd * min(used_fraction, 1.0),
-        credit_bytes=min(allowed.credit_bytes, moved_bytes),
-        duration_seconds=duration_seconds,
+    return dataclasses.replace(
+        used, usd=allowed.usd * min(used_fraction, 1.0), duration_seconds=duration_seconds
     )
+
+
+def _used(plan: ProbePlan[Any], outcome: Outcome[Any]) -> Cost:
+    """Bytes, requests and credits of a probe that ended."""
+    moved_bytes = _moved_bytes(outcome)
+    used = Cost(transferred_bytes=moved_bytes, request_count=outcome.request_count)
+    if isinstance(outcome, Inconclusive):
+        return _interrupted(plan, used)
+    limits = burst.ceiling(plan.context.place.instance_type)
+    spent = limits.credits_spent(moved_bytes, seconds=outcome.duration_seconds) if limits else 0.0
+    return dataclasses.replace(used, credit_bytes=ceil(spent))
+
+
+def _interrupted(plan: ProbePlan[Any], used: Cost) -> Cost:
+    """The same of one that timed nothing: no more credits than were planned, nor than it moved."""
+    credit_bytes = min(plan.cost_max.credit_bytes, used.transferred_bytes)
+    return dataclasses.replace(used, credit_bytes=credit_bytes)
 
 
 def _moved_bytes(outcome: Outcome[Any]) -> int:

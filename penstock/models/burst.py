@@ -40,6 +40,11 @@ class Ceiling:
         gained = (self.baseline_bytes_per_second - rate_bytes_per_second) * seconds
         return min(self.credit_bytes_max, max(0.0, credit_bytes + gained))
 
+    def credits_spent(self, transferred_bytes: float, *, seconds: float) -> float:
+        """What a transfer takes of the bucket: the bytes that the baseline would not have carried in its time."""
+        above = transferred_bytes - self.baseline_bytes_per_second * seconds
+        return max(0.0, above) if self.is_burstable else 0.0
+
     def burst_seconds_left(self, credit_bytes: float, *, rate_bytes_per_second: float) -> float:
         """How long a rate can be kept up from here; for ever when it spends nothing."""
         spent = rate_bytes_per_second - self.baseline_bytes_per_second

@@ -57,6 +57,7 @@ _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not ch
 _PROBE_WAVES = 3
 _WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
+_BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
 _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
 _MULTIPART_REQUESTS = (
     6  # create, complete, and at worst what removes it again; a single PUT is one DELETE a thread
@@ -137,15 +138,13 @@ class S3UploadModel:
         parts = ceil(transferred / s)
         requests = parts + (_MULTIPART_REQUESTS if s < size else min(setting.thread_count, parts))
         seconds = transferred / rate + 1.0
-        limits = burst.ceiling(context.place.instance_type)
-        spare = limits.baseline_bytes_per_second * seconds if limits and limits.is_burstable else inf
         return Cost(
             transferred_bytes=int(transferred),
             request_count=requests,
             usd=upload_usd(
                 context.place.service_class, request_count=requests, transferred_bytes=transferred
             ),
-            credit_bytes=int(max(0.0, transferred - spare)),
+            credit_bytes=self._credit_bytes_max(fit, context, setting, transferred),
             duration_seconds=5.0 * seconds,  # a dip must not end the probe
         )
 
@@ -303,6 +302,19 @@ class S3UploadModel:
         """Bytes per second while every connection is busy."""
         transfers = replace(self._transfers(context, [setting], Demand()), is_steady=np.array([True]))
         return _mean_rate(Posterior.from_state(fit.state), transfers, Demand())
+
+    def _credit_bytes_max(
+        self, fit: Fit, context: Context, setting: S3UploadSetting, transferred_bytes: float
+    ) -> int:
+        """What such a transfer may take of the bucket: it goes as fast as the host may while there are credits."""
+        limits = burst.ceiling(context.place.instance_type)
+        if limits is None or not limits.is_burstable:
+            return 0
+        transfers = self._transfers(context, [setting], Demand(regime=Regime.BURST))
+        steady = replace(transfers, is_steady=np.array([True]))
+        logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
+        rate = exp(float(np.quantile(logs, _BURST_QUANTILE)))
+        return ceil(limits.credits_spent(transferred_bytes, seconds=transferred_bytes / rate))
 
     def _transfers(self, context: Context, settings: Sequence[S3UploadSetting], demand: Demand) -> Transfers:
         threads = np.array([x.thread_count for x in settings], dtype=np.float64)

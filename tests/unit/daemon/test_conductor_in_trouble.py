@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import replace
 from datetime import timedelta
+from math import ceil
 from pathlib import Path
 from typing import Any
 
-from penstock.daemon.budget import DAY, total
+from penstock.daemon.budget import DAY, Ledger, total
 from penstock.daemon.thinker import InlineThinker, ThinkerError
+from penstock.models import burst
 from penstock.models.sqs_delivery import SqsDeliverySetting
-from penstock.units import MiB
+from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Cost, Observation, Origin, Place, Reason
 from tests.factories import CONTEXT, NOON, PLACE, an_observation
 from tests.unit.daemon.house import House, story
@@ -128,6 +131,39 @@ def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(tmp_path: P
         "not probed, a probe holds at least 5 MiB, and probes.s3_upload.memory_bytes_max allows 1 MiB: raise it"
     )
     assert house.conductor.standings[0].postponed_until is not None
+
+
+def test_burst_credits_are_settled_by_what_was_sent_above_the_baseline(tmp_path: Path) -> None:
+    """Whatever was planned: 1 GiB moved in two seconds, of which the baseline would have carried a part."""
+    limits = burst.ceiling(PLACE.instance_type)
+    assert limits is not None
+
+    async def told(house: House) -> None:
+        house.probe.measures = {"attempted_bytes": GiB}
+        await house.conductor.run_cycle(CONTEXT)
+
+    above = GiB - limits.baseline_bytes_per_second * an_observation().duration_seconds
+    assert story(tmp_path, told).conductor.ledger.spent(NOON).credit_bytes == ceil(above) > 0
+
+
+def test_credits_that_are_spent_are_the_reason_that_is_given(tmp_path: Path) -> None:
+    """Where not even the gentlest probe is to be had for them, and when it will be."""
+    tiny = replace(CONTEXT, place=replace(PLACE, instance_type="t3.nano"))
+
+    async def told(house: House) -> None:
+        watch = replace(house.conductor._watches[CONTEXT], context=tiny)
+        house.conductor._watches[tiny] = watch
+        house.conductor._avoided[tiny] = deque(maxlen=1)
+        house.conductor._standings[tiny] = replace(house.conductor.standings[0], context=tiny)
+        house.conductor._thinker = InlineThinker()
+        ample = Cost(transferred_bytes=10**12, request_count=10**6, usd=100.0, duration_seconds=86400.0)
+        house.conductor.ledger = Ledger(replace(ample, credit_bytes=MiB))
+        await house.conductor.run_cycle(tiny)
+
+    house = story(tmp_path, told)
+    assert house.probe.run_count == 0
+    sentence = house.conductor.cycles[-1].sentence
+    assert "of burst credit, and budget.credit_fraction_per_day allows 1 MiB of burst credit" in sentence
 
 
 def test_a_stopped_probe_gives_back_what_it_did_not_spend(tmp_path: Path) -> None:

@@ -34,6 +34,13 @@ def test_unknown_types_are_not_invented() -> None:
     assert ceiling("c6i.gigantic") is None
 
 
+def test_what_is_above_the_baseline_is_spent() -> None:
+    """Where there is a bucket: below the baseline, and on hosts with one ceiling, nothing is."""
+    assert LIMITS.credits_spent(1000e6, seconds=2.0) == 800e6
+    assert LIMITS.credits_spent(1000e6, seconds=20.0) == 0.0
+    assert Ceiling(100e6, 100e6).credits_spent(1000e6, seconds=2.0) == 0.0
+
+
 def test_credits_last_as_long_as_was_measured() -> None:
     """A full c6g.large bursts for about five minutes: 298 to 326 s were measured."""
     found = ceiling("c6g.large")

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.client.targets.advised import upload_of
 from penstock.daemon.wire import recommendation_document
+from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.models.s3_upload import (
     PART_COUNT_MAX,
@@ -397,6 +398,34 @@ def test_probe_pays_for_no_more_than_it_needs() -> None:
     assert small.transferred_bytes <= 64 * MiB
     assert large.usd > 0
     assert large.credit_bytes == 0
+
+
+@pytest.mark.parametrize("instance_type", ["c5.large", "t3.nano", "c6g.2xlarge"])
+@pytest.mark.parametrize("count", [0, 3, 8])
+def test_a_probe_pays_for_the_credits_that_it_spends(instance_type: str, count: int) -> None:
+    """What goes above the baseline while the host bursts, as far as is known; few connections may spend none."""
+    limits = burst.ceiling(instance_type)
+    assert limits is not None
+    world = UploadWorld(
+        place=a_place(instance_type=instance_type), host_bytes_per_second=limits.burst_bytes_per_second
+    )
+    fit = fit_of(world, history(world, count))
+    context = replace(world.context, payload_size_bytes=GiB)
+    for setting in (a_setting(1), a_setting(16), a_setting(64), a_setting(128, 8)):
+        cost = MODEL.probe_cost(fit, context, setting)
+        seconds = cost.transferred_bytes / world.truth(setting)
+        spent = limits.credits_spent(cost.transferred_bytes, seconds=seconds)
+        assert 0.9 * spent <= cost.credit_bytes <= cost.transferred_bytes
+    slow = MODEL.probe_cost(fit, context, a_setting(1)).credit_bytes
+    assert slow < MODEL.probe_cost(fit, context, a_setting(64)).credit_bytes / 5
+
+
+def test_hosts_without_a_bucket_spend_no_credits() -> None:
+    """Neither a large instance nor one that is not in the table."""
+    for instance_type in ("c5n.18xlarge", "unknown"):
+        world = UploadWorld(place=a_place(instance_type=instance_type))
+        fit = fit_of(world, history(world, 3))
+        assert MODEL.probe_cost(fit, world.context, a_setting(128)).credit_bytes == 0
 
 
 def test_latency_of_one_object_does_not_gain_from_more_objects() -> None:

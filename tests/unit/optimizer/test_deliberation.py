@@ -15,7 +15,7 @@ from penstock.optimizer.proposal import knowledge_gradient
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Cost, Demand, Observation, Reason
-from tests.unit.models.upload_world import FIRST_AT, UploadWorld, a_setting, history
+from tests.unit.models.upload_world import FIRST_AT, UploadWorld, a_place, a_setting, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
 AMPLE = Cost(
@@ -99,6 +99,20 @@ def test_every_plan_is_within_its_bounds() -> None:
     assert plan.cost_max.transferred_bytes <= GiB
     assert plan.cost_max.request_count <= 400
     assert plan.cost_max.duration_seconds <= 5.0
+
+
+def test_credits_are_a_bound_like_any_other() -> None:
+    """A host that bursts is probed within what is left of its bucket, and not at all where nothing goes slowly."""
+    tiny = UploadWorld(place=a_place(instance_type="t3.nano"))
+    for allowed, is_planned in ((10**12, True), (50 * MiB, True), (MiB, False)):
+        plan = concluded(
+            [tiny.observe(a_setting(n), i) for i, n in enumerate((4, 16, 32))],
+            place=tiny.place,
+            next_context=tiny.context,
+            cost_max=replace(AMPLE, credit_bytes=allowed),
+        ).plan
+        assert (plan is not None) is is_planned
+        assert plan is None or 0 < plan.cost_max.credit_bytes <= allowed
 
 
 def test_suspicion_of_change_sends_a_probe_to_the_incumbent() -> None:

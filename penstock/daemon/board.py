@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.daemon.services import Service
 from penstock.daemon.wire import MEMORY_BYTES_MIN, Standing
-from penstock.models.model import Fit, PerformanceModel, is_current
+from penstock.models.model import Fit, PerformanceModel, handed_on, is_current
 from penstock.optimizer import objective
 from penstock.optimizer.recommendation import assess, recommend
 from penstock.units import format_bytes
@@ -243,7 +243,8 @@ def within_limits(
 def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:
     """The fit whose physics most likely hold in a place that was never measured: a neighbour of the same operation.
 
-    What belongs to the region (request time, rate of one connection) weighs more than what belongs to the host.
+    What belongs to the region (request time, rate of one connection) weighs more than what belongs to the host. The
+    order in which places were fitted decides nothing.
     """
     neighbours = [
         fit
@@ -259,7 +260,8 @@ def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:
         neighbours,
         key=lambda fit: (
             2 * (fit.place.region == place.region) + (fit.place.instance_type == place.instance_type),
-            fit.observation_count,
+            handed_on(fit).observation_count,
+            (fit.place.region, fit.place.instance_type),
         ),
     )
 

@@ -24,7 +24,8 @@ class Fit:
     """What a model learned about one place: plain data that survives JSON, so that a restart advises at once.
 
     `parameters` are the physics by name, each with its 90 % interval. `state` is the model's own: numbers, strings
-    and lists of them, enough to predict without fitting again.
+    and lists of them, enough to predict without fitting again. `alone` is what own measurements and tables say by
+    themselves, where a neighbour or reports were heard as well.
     """
 
     place: Place
@@ -40,6 +41,15 @@ class Fit:
         None  # when the first measurement after the newest of these changes was made
     )
     state: Mapping[str, Any] = field(default_factory=dict)
+    alone: Fit | None = None
+
+
+def handed_on(fit: Fit) -> Fit:
+    """What a neighbour learns from: nothing that was inherited itself.
+
+    Otherwise two places would be each other's prior, and count the same measurements again with every fit.
+    """
+    return fit.alone or fit
 
 
 def is_newly_changed(fit: Fit, known_until: datetime | None) -> bool:
@@ -159,7 +169,8 @@ class PerformanceModel(Protocol[SettingT]):
     ) -> Fit:
         """The posterior after these observations (any payload size, any order). Works with none: then it is the prior.
 
-        `prior` is the fit of a neighbouring place, widened by the model; without it, tables serve.
+        `prior` is the fit of a neighbouring place to its own measurements alone, widened by the model; without it,
+        tables serve.
         """
         ...
 

@@ -55,7 +55,7 @@ from penstock.vocabulary import UNKNOWN, Place
 
 # --- What a fit remembers. ---
 
-FIT_STATE_VERSION = 4  # of what follows; fits that were stored under another are not read
+FIT_STATE_VERSION = 5  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

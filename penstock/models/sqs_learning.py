@@ -31,7 +31,7 @@ from penstock.models.sqs_queue_class import request_rate_max_per_second
 from penstock.vocabulary import Estimate, Observation, Origin, Place
 
 IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
-FIT_STATE_VERSION = 1  # of what is kept in a fit; one that was stored under another is not read
+FIT_STATE_VERSION = 2  # of what is kept in a fit; one that was stored under another is not read
 _DRAW_COUNT = 64
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9

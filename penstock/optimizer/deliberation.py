@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
-from penstock.models.model import Fit, PerformanceModel
+from penstock.models.model import Fit, PerformanceModel, handed_on
 from penstock.optimizer import evidence, reports
 from penstock.optimizer.proposal import Quest, propose, unkept_memory_bytes
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, SettingT
@@ -20,9 +20,10 @@ class Question(Generic[SettingT]):
     """All that the answer depends on: the same question always has the same answer.
 
     `observations` are those of the place, oldest first, any size. `next_context` is the context that is due for a
-    probe, or None to fit only; `cost_max` is what that probe may cost at the most. `fit` is the conclusion of an
-    earlier question about exactly these observations, when there was one; it saves the work of fitting again.
-    `avoided` are settings that could not be measured lately: they are not tried again.
+    probe, or None to fit only; `cost_max` is what that probe may cost at the most. `prior` is the fit of a neighbour,
+    of which only that counts which it hands on. `fit` is the conclusion of an earlier question about exactly these
+    observations, when there was one; it saves the work of fitting again. `avoided` are settings that could not be
+    measured lately: they are not tried again.
     """
 
     place: Place
@@ -86,16 +87,18 @@ def _learn(
     """The fit to own measurements, and then to those reports as well that are believed beside it."""
     probes, reported = reports.own(history), reports.reported(history)
     fit = _fit(model, question, probes, measured=probes)
+    alone = _alone(model, question, fit, probes)
     if not reported:
-        return Conclusion(fit=fit, plan=None, believed=())
+        return Conclusion(fit=_handing_on(fit, alone), plan=None, believed=())
     hearing = reports.hear(model, fit, probes, reported)
     if probes and not hearing.probes:
         return _overruled(model, question, fit, hearing)
     if hearing.learned_from:
         history = (*hearing.probes, *hearing.learned_from)
         fit = _fit(model, question, history, measured=probes or hearing.learned_from)
+        alone = alone if probes else _alone(model, question, fit, history)
     return Conclusion(
-        fit=fit,
+        fit=_handing_on(fit, alone),
         plan=None,
         believed=tuple(
             reports.Believed(context=o.context, started_at=o.started_at) for o in hearing.believed
@@ -121,5 +124,19 @@ def _fit(
     measured: tuple[Observation[Any], ...],
 ) -> Fit:
     """The fit, with what counts as measured: advice stays near it, so reports must not say where that is."""
-    learned = model.fit(question.place, history, prior=question.prior, seed=question.seed)
+    prior = handed_on(question.prior) if question.prior else None
+    learned = model.fit(question.place, history, prior=prior, seed=question.seed)
     return evidence.attach(learned, model, measured)
+
+
+def _alone(
+    model: PerformanceModel[Any], question: Question[Any], fit: Fit, history: tuple[Observation[Any], ...]
+) -> Fit:
+    """The fit to the same history without the neighbour; where nothing was seen there is nothing to hand on."""
+    if question.prior is None or not history:
+        return fit
+    return model.fit(question.place, history, prior=None, seed=question.seed)
+
+
+def _handing_on(fit: Fit, alone: Fit) -> Fit:
+    return fit if alone is fit else replace(fit, alone=alone)

@@ -258,6 +258,16 @@ def test_a_place_is_not_its_own_neighbour_and_ignorance_is_none() -> None:
     assert nearest(PLACE, [itself, ignorant, foreign]) is None
 
 
+def test_the_neighbour_does_not_depend_on_which_place_was_fitted_first() -> None:
+    """Of two that are as near, with as many measurements of their own, it is always the same."""
+    one, other = (
+        a_fit(place=dataclasses.replace(PLACE, region=region)) for region in ("us-west-2", "us-east-1")
+    )
+    heard = dataclasses.replace(other, observation_count=9, alone=other)
+
+    assert nearest(PLACE, [one, heard]) == nearest(PLACE, [heard, one]) == one
+
+
 def test_a_fit_of_an_unknown_operation_is_left_alone() -> None:
     """A database of a newer version may hold operations that this one does not know."""
     board = a_board()

@@ -116,6 +116,13 @@ def test_newest_fit_and_advice_of_each_question(store: Store) -> None:
     assert store.recommendation_history(CONTEXT, count_max=2) == [frugal, new]
 
 
+def test_a_fit_keeps_what_it_hands_on(store: Store) -> None:
+    """After a restart a neighbour learns from the same as before."""
+    fit = a_fit(alone=a_fit(observation_count=2))
+    store.add_fit(fit, fitted_at=NOON)
+    assert store.fits() == [fit]
+
+
 def test_inconclusive_probes_are_kept_and_shown(store: Store) -> None:
     """They are stored beside the observations, never among them."""
     store.add_inconclusive(an_inconclusive())

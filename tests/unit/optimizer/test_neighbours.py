@@ -1,0 +1,119 @@
+"""What a place learns from its neighbour: what was measured there, once, however often the two are fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from bench.sqs_world import PLACE as QUEUE
+from bench.sqs_world import a_setting as a_queue_setting
+from bench.sqs_world import a_world, observe
+from penstock.models.model import Fit, handed_on
+from penstock.models.s3_upload import S3UploadModel
+from penstock.models.sqs_delivery import SqsDeliveryModel
+from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place
+from tests.unit.models.upload_world import UploadWorld, a_place, a_setting, history
+
+MODELS: dict[str, Any] = {"s3_upload": S3UploadModel(), "sqs_delivery": SqsDeliveryModel()}
+HOME, AWAY = UploadWorld(place=a_place(region="us-east-1")), UploadWorld(place=a_place(region="us-west-2"))
+Observations = Sequence[Observation[Any]]
+
+
+def concluded(
+    place: Place,
+    observations: Observations,
+    *,
+    prior: Fit | None = None,
+    next_context: Context | None = None,
+) -> Conclusion[Any]:
+    """What is thought of a place after these observations."""
+    question = Question(
+        place=place,
+        observations=tuple(observations),
+        prior=prior,
+        next_context=next_context,
+        cost_max=Cost(transferred_bytes=2**40, request_count=10**6, usd=10.0, duration_seconds=1e4),
+        demand=Demand(),
+        seed=1,
+    )
+    return deliberate(MODELS[place.operation], question)
+
+
+def reported(observations: Observations, *, uid: int = 1001) -> list[Observation[Any]]:
+    """The same, said by an application."""
+    return [
+        replace(o, origin=Origin.APPLICATION, client="boto3", reporter_uid=uid, measures={})
+        for o in observations
+    ]
+
+
+@cache
+def two_places(operation: str) -> tuple[Observations, Observations]:
+    """Few measurements of one world in two regions."""
+    if operation == "s3_upload":
+        return history(HOME, 4), history(AWAY, 3, seed=7)
+    world = a_world(1)
+    near = [observe(world, a_queue_setting(i), seed=i, number=i) for i in range(3)]
+    far = [observe(world, a_queue_setting(i), seed=i, number=i) for i in range(3, 6)]
+    there = replace(QUEUE, region="us-west-2")
+    return near, [replace(o, context=replace(o.context, place=there)) for o in far]
+
+
+@pytest.mark.parametrize("operation", MODELS)
+def test_two_places_learn_from_each_other_once(operation: str) -> None:
+    """Each is the other's neighbour: without new measurements, no further fit says anything else."""
+    home, away = two_places(operation)
+    here, there = home[0].context.place, away[0].context.place
+    one = concluded(here, home).fit
+    other = concluded(there, away, prior=one).fit
+    first = one = concluded(here, home, prior=other).fit
+    for _ in range(2):
+        other = concluded(there, away, prior=one).fit
+        one = concluded(here, home, prior=other).fit
+    assert one.parameters == first.parameters
+    assert one.state == first.state
+
+
+@pytest.mark.parametrize("operation", MODELS)
+def test_which_place_was_fitted_first_does_not_matter(operation: str) -> None:
+    """The same history, the same fit: also of a daemon that starts again and fits in another order."""
+    home, away = two_places(operation)
+    here, there = home[0].context.place, away[0].context.place
+    early = concluded(here, home, prior=concluded(there, away).fit).fit
+    late = concluded(here, home, prior=concluded(there, away, prior=concluded(here, home).fit).fit).fit
+    assert early.parameters == late.parameters
+
+
+def test_an_inherited_limit_of_refusals_is_not_handed_back() -> None:
+    """A queue that was never refused itself knows no limit that its neighbour could take for its own."""
+    home, away = two_places("sqs_delivery")
+    here, there = home[0].context.place, away[0].context.place
+    refused = [replace(o, throttled_count=o.request_count) for o in home]
+    other = concluded(there, away, prior=concluded(here, refused).fit).fit
+    limit = "request_rate_max_per_second"
+    assert other.state[limit] < concluded(there, away).fit.state[limit]
+    assert concluded(here, home, prior=other).fit.state[limit] == concluded(here, home).fit.state[limit]
+
+
+def test_reports_do_not_reach_a_neighbour_beside_measurements() -> None:
+    """What a place hands on is what was measured in it."""
+    probes = history(AWAY, 4)
+    heard = concluded(AWAY.place, [*probes, *reported(history(AWAY, 4, first=4))]).fit
+    assert heard.observation_count > 4
+    assert handed_on(heard).parameters == concluded(AWAY.place, probes).fit.parameters
+
+
+def test_a_neighbour_with_one_measurement_lends_no_daring_of_its_reports() -> None:
+    """Beside a single small probe, reports of hundreds of connections say nothing of what a first probe may dare."""
+    probe = AWAY.observe(a_setting(4), 0)
+    said = reported([AWAY.observe(a_setting(n), 1 + i) for i, n in enumerate((64, 256, 512, 1000))])
+    plans = [
+        concluded(HOME.place, (), prior=concluded(AWAY.place, seen).fit, next_context=HOME.context).plan
+        for seen in ([probe], [probe, *said])
+    ]
+    assert plans[0] == plans[1]

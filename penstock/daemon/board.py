@@ -243,8 +243,8 @@ def within_limits(
 def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:
     """The fit whose physics most likely hold in a place that was never measured: a neighbour of the same operation.
 
-    What belongs to the region (request time, rate of one connection) weighs more than what belongs to the host. The
-    order in which places were fitted decides nothing.
+    What was measured there comes before what was reported. What belongs to the region (request time, rate of one
+    connection) weighs more than what belongs to the host. The order in which places were fitted decides nothing.
     """
     neighbours = [
         fit
@@ -259,6 +259,7 @@ def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:
     return max(
         neighbours,
         key=lambda fit: (
+            not fit.is_from_reports,
             2 * (fit.place.region == place.region) + (fit.place.instance_type == place.instance_type),
             handed_on(fit).observation_count,
             (fit.place.region, fit.place.instance_type),

@@ -41,6 +41,7 @@ class Fit:
         None  # when the first measurement after the newest of these changes was made
     )
     state: Mapping[str, Any] = field(default_factory=dict)
+    is_from_reports: bool = False  # nothing was measured here: all that is known was reported
     alone: Fit | None = None
 
 

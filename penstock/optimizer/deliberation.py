@@ -56,8 +56,8 @@ class Conclusion(Generic[SettingT]):
 def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
     """Fit the model to the history and propose the next probe.
 
-    What is dared is judged by own measurements alone: a report of a thousand connections is no proof that they are
-    harmless.
+    What is dared is judged by own measurements alone, here and at the neighbour: a report of a thousand connections
+    is no proof that they are harmless.
     """
     history = tuple(sorted(question.observations, key=lambda o: o.started_at))
     probes = reports.own(history)
@@ -72,7 +72,7 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
         demand=question.demand,
         cost_max=question.cost_max,
         seed=question.seed,
-        has_prior=question.prior is not None,
+        has_prior=question.prior is not None and not question.prior.is_from_reports,
         avoided=question.avoided,
     )
     plan = propose(quest)
@@ -98,7 +98,7 @@ def _learn(
         fit = _fit(model, question, history, measured=probes or hearing.learned_from)
         alone = alone if probes else _alone(model, question, fit, history)
     return Conclusion(
-        fit=_handing_on(fit, alone),
+        fit=replace(_handing_on(fit, alone), is_from_reports=not probes and fit.observation_count > 0),
         plan=None,
         believed=tuple(
             reports.Believed(context=o.context, started_at=o.started_at) for o in hearing.believed

@@ -13,7 +13,7 @@ from penstock.daemon.services import SERVICES
 from penstock.models.model import Fit
 from penstock.models.s3_upload import S3UploadSetting
 from penstock.units import GiB, MiB, TiB, format_bytes
-from penstock.vocabulary import Basis, Context, Demand
+from penstock.vocabulary import Basis, Context, Demand, Place
 from tests.factories import CONTEXT, NOON, PLACE, SETTING, a_fit, an_observation
 
 MODEL = SERVICES["s3_upload"].model
@@ -256,6 +256,20 @@ def test_a_place_is_not_its_own_neighbour_and_ignorance_is_none() -> None:
     foreign = a_fit(place=dataclasses.replace(PLACE, operation="sqs_delivery", region="us-west-2"))
 
     assert nearest(PLACE, [itself, ignorant, foreign]) is None
+
+
+def test_what_was_measured_is_a_nearer_neighbour_than_what_was_reported() -> None:
+    """Anybody may report about any region; a place that penstock measured comes first, however far it is."""
+    reported = a_fit(
+        place=dataclasses.replace(PLACE, instance_type="m7g.large"),
+        observation_count=30,
+        is_from_reports=True,
+    )
+    far = Place(operation="s3_upload", region="us-west-2", instance_type="m7g.large")
+    measured = a_fit(place=far, observation_count=1)
+
+    assert nearest(PLACE, [reported, measured]) == measured
+    assert nearest(PLACE, [reported]) == reported
 
 
 def test_the_neighbour_does_not_depend_on_which_place_was_fitted_first() -> None:

@@ -118,7 +118,7 @@ def test_newest_fit_and_advice_of_each_question(store: Store) -> None:
 
 def test_a_fit_keeps_what_it_hands_on(store: Store) -> None:
     """After a restart a neighbour learns from the same as before."""
-    fit = a_fit(alone=a_fit(observation_count=2))
+    fit = a_fit(alone=a_fit(observation_count=2), is_from_reports=True)
     store.add_fit(fit, fitted_at=NOON)
     assert store.fits() == [fit]
 

@@ -16,7 +16,7 @@ from penstock.models.model import Fit, handed_on
 from penstock.models.s3_upload import S3UploadModel
 from penstock.models.sqs_delivery import SqsDeliveryModel
 from penstock.optimizer.deliberation import Conclusion, Question, deliberate
-from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place
+from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place, Reason
 from tests.unit.models.upload_world import UploadWorld, a_place, a_setting, history
 
 MODELS: dict[str, Any] = {"s3_upload": S3UploadModel(), "sqs_delivery": SqsDeliveryModel()}
@@ -106,6 +106,16 @@ def test_reports_do_not_reach_a_neighbour_beside_measurements() -> None:
     heard = concluded(AWAY.place, [*probes, *reported(history(AWAY, 4, first=4))]).fit
     assert heard.observation_count > 4
     assert handed_on(heard).parameters == concluded(AWAY.place, probes).fit.parameters
+
+
+def test_a_neighbour_that_was_only_reported_does_not_spare_the_ramp() -> None:
+    """Reports about a region, invented or not, let no first probe elsewhere dare more than four connections."""
+    said = concluded(AWAY.place, reported(history(AWAY, 8))).fit
+    plan = concluded(HOME.place, (), prior=said, next_context=HOME.context).plan
+    assert said.is_from_reports
+    assert plan is not None
+    assert plan.reason is Reason.RAMP
+    assert plan.setting.thread_count == 4
 
 
 def test_a_neighbour_with_one_measurement_lends_no_daring_of_its_reports() -> None:

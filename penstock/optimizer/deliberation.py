@@ -53,6 +53,9 @@ class Conclusion(Generic[SettingT]):
     memory_bytes_min: int | None = None
 
 
+_KNOWN_COUNT = 16  # observations: from here on a place needs no neighbour, who would cost a second fit
+
+
 def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
     """Fit the model to the history and propose the next probe.
 
@@ -61,6 +64,8 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
     """
     history = tuple(sorted(question.observations, key=lambda o: o.started_at))
     probes = reports.own(history)
+    if len(history) >= _KNOWN_COUNT:
+        question = replace(question, prior=None)
     conclusion = Conclusion(fit=question.fit, plan=None) if question.fit else _learn(model, question, history)
     if question.next_context is None:
         return conclusion
@@ -113,6 +118,7 @@ def _overruled(
     """From reports that contradict what was measured long ago: they stand in for no probe, for one would tell more."""
     learned_from = hearing.learned_from
     fit = _fit(model, replace(question, prior=before), learned_from, measured=learned_from)
+    fit = replace(fit, is_from_reports=True)
     return Conclusion(fit=fit, plan=None, believed=(), disbelieved_count=hearing.disbelieved_count)
 
 

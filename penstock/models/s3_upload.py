@@ -439,6 +439,9 @@ def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> s
     limits = transfers.log_limits(posterior.draws.mean(axis=0)[None])
     if demand.bandwidth_bytes_per_second_max is not None:
         limits["demand"] = np.log([[demand.bandwidth_bytes_per_second_max]])
+    if not posterior.evidence.tells_of_processor:
+        # Throughput alone cannot tell the processor from the network, which is the likelier of the two.
+        limits["host-ceiling"] = np.minimum(limits["host-ceiling"], limits.pop("client-cpu"))
     name = min(limits, key=lambda key: float(limits[key][0, 0]))
     memory_bytes = float(transfers.n[0] * transfers.s[0])
     if (

@@ -72,6 +72,11 @@ class Evidence:
         return np.isin(self.column("kind"), (_CPU, _CEILING))
 
     @property
+    def tells_of_processor(self) -> bool:
+        """Whether the client's processor had enough to do to say what it can do."""
+        return bool((self.column("kind") == _CPU).any())
+
+    @property
     def begins_at(self) -> datetime:
         """When the oldest of the measurements was made."""
         return datetime.fromtimestamp(3600.0 * float(self.column("hours").min()), UTC)
@@ -284,11 +289,9 @@ def _rows(
         rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
     if object_seconds(observation) > 0:
         rows.append(row(_OBJECT, log(object_seconds(observation)), 4.0))
-    demand = _cpu_demand(observation)
-    if demand >= _CPU_TOLD_MIN:
-        share = demand * _worker_count(observation) / workers
-        all_of_it = log(observation.throughput_bytes_per_second / share)
-        rows.append(row(_CPU, all_of_it, 2.0 * max(1.0, _CPU_TOLD / demand)))
+    if _cpu_demand(observation) >= _CPU_TOLD:
+        share = _cpu_demand(observation) * _worker_count(observation) / workers
+        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0))
     if _is_host_bound(observation):
         rows.append(row(_CEILING, rows[0][1], 2.0))
     if is_refused:
@@ -299,7 +302,6 @@ def _rows(
 
 
 _CPU_TOLD = 0.1  # of the time the busiest process ran or waited for a processor: enough to say what all of it would do
-_CPU_TOLD_MIN = 0.01  # what less than that would do, says only that it is not the limit
 _CPU_BOUND = 0.9
 _HOST_BOUND = 0.01  # of its packets the host queued or dropped; a burst of an instant touches fewer
 

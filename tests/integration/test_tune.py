@@ -265,7 +265,11 @@ def test_a_full_disk_gives_the_advice_so_far_and_the_trouble(script: str, tmp_pa
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        env={
+            **os.environ,
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "PYTHONDONTWRITEBYTECODE": "1",  # Python would keep what it could write of them
+        },
         check=False,
     )
     document = json.loads(ended.stdout)

@@ -9,7 +9,7 @@ import sys
 import click
 
 from penstock.cli.examples import examples
-from penstock.cli.streams import guarded_streams
+from penstock.cli.streams import give_up_what_cannot_be_written, guarded_streams
 from penstock.cli.trouble import INTERRUPTED, TroubleError
 
 _EPILOG = (
@@ -78,7 +78,10 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; the entry point of the `penstock` script."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        sys.exit(run(sys.argv[1:]))
+    finally:
+        give_up_what_cannot_be_written()
 
 
 def run(arguments: list[str]) -> int:

@@ -40,6 +40,16 @@ def guarded_streams() -> Iterator[None]:
             raise
 
 
+def give_up_what_cannot_be_written() -> None:
+    """Drop what is left in the buffers of lost streams: Python would flush it at its end, and exit with 120 instead."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _opened(flags: int) -> TextIO:
     return os.fdopen(os.open(os.devnull, flags), "w")
 

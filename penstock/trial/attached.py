@@ -13,4 +13,4 @@ from penstock.parent import end_with_parent
 
 if __name__ == "__main__":
     end_with_parent(int(sys.argv[1]), signal.SIGTERM)
-    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606  # the caller's command; what was asked for above outlives this
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606  # the caller's command; what was asked for above outlives this

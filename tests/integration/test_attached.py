@@ -31,3 +31,10 @@ def test_a_child_whose_parent_is_gone_already_does_not_begin() -> None:
     )
     assert ended.returncode == 0
     assert ended.stdout == ""
+
+
+def test_a_program_is_found_by_its_name() -> None:
+    """As a shell would find it."""
+    command = [*ATTACHED, str(os.getpid()), "echo", "found"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "found\n"

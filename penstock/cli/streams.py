@@ -24,9 +24,8 @@ def guarded_streams() -> Iterator[None]:
     """
     if sys.stderr is None:
         sys.stderr = _opened(os.O_WRONLY)
-    output = (
-        _opened(os.O_RDONLY) if sys.stdout is None else sys.stdout
-    )  # a closed one fails when it is written
+    # In place of a closed one something that fails when it is written.
+    output = _opened(os.O_RDONLY) if sys.stdout is None else sys.stdout
     with (
         contextlib.redirect_stdout(cast("TextIO", _Stream(output, _named))),
         contextlib.redirect_stderr(cast("TextIO", _Stream(sys.stderr, _forgotten))),
@@ -35,8 +34,7 @@ def guarded_streams() -> Iterator[None]:
             yield
             sys.stdout.flush()
         except (LostOutputError, BrokenPipeError):
-            # What is left in the buffer is dropped: Python would complain when it flushes at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+            _drop(output)
             raise
 
 
@@ -47,7 +45,12 @@ def give_up_what_cannot_be_written() -> None:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            _drop(stream)
+
+
+def _drop(stream: TextIO) -> None:
+    """What is left in its buffer goes nowhere: Python would complain when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _opened(flags: int) -> TextIO:

@@ -87,9 +87,7 @@ class Appraisal:
     connection_count: Array
     memory_bytes: Array
     request_rate_per_second: Array
-    refused_fraction: (
-        Array  # of the requests, by the service: what applications beside a probe would meet as well
-    )
+    refused_fraction: Array  # of the requests: applications beside a probe would meet that as well
 
 
 def shortfall(drawn_values: Array) -> Array:

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from math import ceil
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.model import Fit, PerformanceModel
+from penstock.models.model import Appraisal, Fit, PerformanceModel
 from penstock.optimizer import evidence, objective, surrogate
 from penstock.vocabulary import Context, Cost, Demand, Observation, ProbePlan, Reason
 
@@ -61,7 +62,7 @@ class DrawsPosterior(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: what is appraised is kept
 class Quest:
     """What a proposal is made from. `history` is that of the place, oldest first; `fit` has learned from it."""
 
@@ -79,6 +80,12 @@ class Quest:
     def own(self) -> list[Observation[Any]]:
         """The part of the history that is about this payload size."""
         return [o for o in self.history if evidence.is_same_size(o.context, self.context)]
+
+    @cached_property
+    def choice(self) -> tuple[list[Any], Appraisal]:
+        """The settings that may be tried, and what is expected of them."""
+        settings = list(self.model.candidates(self.fit, self.context, self.demand))
+        return settings, self.model.appraise(self.fit, self.context, settings, self.demand)
 
 
 def propose(quest: Quest) -> ProbePlan[Any] | None:
@@ -103,9 +110,8 @@ def unkept_memory_bytes(quest: Quest) -> int | None:
     most = quest.demand.memory_bytes_max
     if most is None:
         return None
-    settings = list(quest.model.candidates(quest.fit, quest.context, quest.demand))
-    held = quest.model.appraise(quest.fit, quest.context, settings, quest.demand).memory_bytes.min()
-    return ceil(float(held)) if held > most else None
+    held = float(quest.choice[1].memory_bytes.min())
+    return ceil(held) if held > most else None
 
 
 def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
@@ -143,8 +149,7 @@ def _gentle(quest: Quest) -> list[Any]:
     allowed = [step for step, is_one in zip(ramp, is_allowed, strict=True) if is_one]
     if allowed:
         return allowed
-    settings = list(model.candidates(fit, context, demand))
-    appraisal = model.appraise(fit, context, settings, demand)
+    settings, appraisal = quest.choice
     return [settings[int(np.lexsort((appraisal.memory_bytes, appraisal.connection_count))[0])]]
 
 
@@ -161,8 +166,7 @@ class _Field:
 
 def _field(quest: Quest) -> _Field:
     model, fit, context, demand = quest.model, quest.fit, quest.context, quest.demand
-    settings = list(model.candidates(fit, context, demand))
-    appraisal = model.appraise(fit, context, settings, demand)
+    settings, appraisal = quest.choice
     if isinstance(model, DrawsPosterior) and not fit.is_off_model:
         log_draws = model.draws(fit, context, settings, demand)
     else:

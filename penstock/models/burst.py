@@ -1,11 +1,15 @@
 """Knows the two network ceilings of EC2 instances and the credits that lie between them.
 
-Small instances may send at a burst rate while they have credits and fall to their baseline afterwards. Credits are
-bytes above the baseline; an idle hour refills them:
+Small instances may send at a burst rate P while they have credits and fall to their baseline b afterwards. Credits q
+are bytes above the baseline, in a bucket of Q that an idle hour refills:
 
-    0 <= q <= Q,    dq/dt = baseline - rate,    ceiling = burst if q > 0 else baseline
+    0 <= q <= Q = 3000 s b,    dq/dt = b - rate,    ceiling = P if q > 0 else b
 
-Q was measured as half an hour to one hour of baseline (Skyrise traces of c6g and c6gd, 2024: 0.5 to 1.1 h).
+so a transfer of n bytes in t seconds takes max(0, n - b t) of the bucket, and a rate above b lasts q / (rate - b).
+
+Sources: Q was measured as half an hour to one hour of baseline (Skyrise traces of c6g and c6gd, 2024: 0.5 to 1.1 h).
+Baselines are those of EC2's DescribeInstanceTypes, as collected by Karpenter in 2026; peaks are the "up to" of the
+product pages, 2026. All are priors: what is measured replaces them.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-_BUCKET_SECONDS = 3000.0  # of baseline
+_BUCKET_SECONDS = 3000.0  # of baseline: Q
+_BURST_RATIO_MIN = 1.05  # of peak over baseline: less is no burst
+_MEGABIT_BYTES = 1e6 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,7 @@ class Ceiling:
     @property
     def is_burstable(self) -> bool:
         """Whether there is more than the baseline to be had for a while."""
-        return self.burst_bytes_per_second > 1.05 * self.baseline_bytes_per_second
+        return self.burst_bytes_per_second > _BURST_RATIO_MIN * self.baseline_bytes_per_second
 
     @property
     def credit_bytes_max(self) -> float:
@@ -58,7 +64,7 @@ def ceiling(instance_type: str) -> Ceiling | None:
     if baseline is None:
         return None
     peak = max(baseline, _PEAK_MBPS[family]) if size in _BURSTABLE_SIZES else baseline
-    return Ceiling(baseline * 1e6 / 8, peak * 1e6 / 8)
+    return Ceiling(baseline * _MEGABIT_BYTES, peak * _MEGABIT_BYTES)
 
 
 def credits_at(
@@ -79,8 +85,7 @@ def credits_at(
     return left
 
 
-# Baselines in Mbit/s as EC2's DescribeInstanceTypes gives them (as collected by Karpenter, 2026), by family and size.
-# Peaks are the "up to" of the product pages. Both are priors: what is measured replaces them.
+# Baselines in Mbit/s, by family and size.
 _FIVE = {"large": 750, "xlarge": 1250, "2xlarge": 2500, "4xlarge": 5000}
 _FIVE_LARGE = {
     **_FIVE,
@@ -147,7 +152,8 @@ _TINY = {
     "xlarge": 1024,
     "2xlarge": 2048,
 }
-_GROUPS: tuple[tuple[str, int, dict[str, int]], ...] = (  # families, peak in Mbit/s, baselines
+# Families, their peak in Mbit/s, and their baselines.
+_GROUPS: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("m5 m5d r5 r5d r5b", 10000, _FIVE_LARGE),
     ("c5 c5d", 10000, _FIVE_COMPUTE),
     ("m5a m5ad r5a r5ad", 10000, _FIVE_AMD),

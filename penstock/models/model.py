@@ -9,14 +9,61 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.vocabulary import Context, Cost, Demand, Estimate, Observation, Place, Prediction, SettingT
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Estimate,
+    Observation,
+    Place,
+    Prediction,
+    SettingT,
+    Tariff,
+)
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One setting that was measured at one payload size."""
+
+    payload_size_bytes: int
+    setting: Mapping[str, float]
+    count: int
+    value_median: float
+    had_trouble: bool  # more requests throttled or failed than happens to anybody
+    newest_at: datetime  # when the newest of its measurements was made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """What speaks for a change of the place while it is not certain."""
+
+    level: float = 0.0  # of the sums that watch for a change, over what raises the alarm
+    # Of the newest measurement: standard deviations from what was expected of it; 0 while a place is new.
+    surprise: float = 0.0
+    value_ratio: float = 1.0  # the newest measurement over what was expected of it, in the model's value
+
+    @property
+    def is_surprised(self) -> bool:
+        """Whether the newest measurement alone asks for another one."""
+        return abs(self.surprise) >= SURPRISE_MIN
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether to look again soon: one measurement far outside of its interval is enough."""
+        return self.is_surprised or self.level >= SUSPICION_LEVEL
+
+
+SUSPICION_LEVEL = 0.6  # of what raises the alarm
+SURPRISE_MIN = 2.6  # standard deviations: by normal noise one measurement in 100 is looked at again
+SURPRISE_AFTER = 8  # observations: before, a place is being learned, and much is a surprise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +80,19 @@ class Fit:
     observation_count: int
     newest_observation_at: datetime | None
     residual_fraction_p50: float  # median |observed / predicted - 1| over the observations used
-    is_off_model: bool = (
-        False  # the physics does not describe this place: what was measured nearby is trusted
-    )
+    # The physics does not describe this place: what was measured nearby is trusted.
+    is_off_model: bool = False
     drift_count: int = 0  # how often the place changed and the fit started again
-    changed_at: datetime | None = (
-        None  # when the first measurement after the newest of these changes was made
-    )
+    # When the first measurement after the newest of these changes was made.
+    changed_at: datetime | None = None
+    suspicion: Suspicion = Suspicion()  # that it has changed since
     state: Mapping[str, Any] = field(default_factory=dict)
+    # What was measured at which setting, or reported where nothing was: advice stays near it.
+    cells: tuple[Cell, ...] = ()
+    corroborated_cells: tuple[Cell, ...] = ()  # of what was reported, what at least two users did
     is_from_reports: bool = False  # nothing was measured here: all that is known was reported
+    # What is known without these reports: advice stays near what follows from it.
+    unreported: Fit | None = None
     alone: Fit | None = None
 
 
@@ -62,9 +113,8 @@ def is_newly_changed(fit: Fit, known_until: datetime | None) -> bool:
     return fit.changed_at is not None and (known_until is None or fit.changed_at > known_until)
 
 
-STATE_VERSION = (
-    "version"  # the key in `Fit.state` under which a model that ever changed its state says which it is
-)
+# The key in `Fit.state` under which a model that ever changed its state says which it is.
+STATE_VERSION = "version"
 
 
 def is_current(fit: Fit, model: object) -> bool:
@@ -80,9 +130,6 @@ class Appraisal:
     """
 
     value: Array
-    shortfall: (
-        Array  # of the best of these settings, relative: what each may fall short of it, by `shortfall`
-    )
     latency_seconds: Array  # of one object (S3) or one delivery (SQS)
     connection_count: Array
     memory_bytes: Array
@@ -90,18 +137,14 @@ class Appraisal:
     refused_fraction: Array  # of the requests: applications beside a probe would meet that as well
 
 
-def shortfall(drawn_values: Array) -> Array:
-    """From draws of the value (draws, settings) to the mean share of the best that each setting loses.
+@runtime_checkable
+class HasKindred(Protocol):
+    """A model that learns from other operations in the same place as well."""
 
-    What is lost beyond 3 % counts four times: a setting that may be far from the best is worse than its mean tells.
-    """
-    best = np.maximum(drawn_values.max(axis=1, keepdims=True), 1e-300)
-    lost = 1.0 - drawn_values / best
-    return np.asarray((lost + _GRAVITY * np.maximum(lost - _TOLERABLE, 0.0)).mean(axis=0), dtype=np.float64)
-
-
-_TOLERABLE = 0.03
-_GRAVITY = 3.0
+    @property
+    def kindred(self) -> frozenset[str]:
+        """Operations whose fit to the same place says something about this one."""
+        ...
 
 
 class PerformanceModel(Protocol[SettingT]):
@@ -109,7 +152,7 @@ class PerformanceModel(Protocol[SettingT]):
 
     @property
     def operation(self) -> str:
-        """The key in the table of services."""
+        """The key in the table of operations."""
         ...
 
     @property
@@ -126,6 +169,10 @@ class PerformanceModel(Protocol[SettingT]):
         """What the SDK does when nobody advises it."""
         ...
 
+    def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> SettingT | None:
+        """The SDK's own setting as it may be advised, with the bounds that it lacks; None where it cannot be."""
+        ...
+
     def legal(self, context: Context, setting: SettingT) -> SettingT:
         """The nearest setting that the service accepts for this payload; idempotent."""
         ...
@@ -134,8 +181,8 @@ class PerformanceModel(Protocol[SettingT]):
         """The safe start, gentlest first."""
         ...
 
-    def probe_cost(self, fit: Fit, context: Context, setting: SettingT) -> Cost:
-        """The most that one probe of this setting may cost here, at list price."""
+    def probe_cost(self, fit: Fit, context: Context, setting: SettingT, tariff: Tariff) -> Cost:
+        """The most that one probe of this setting may cost here."""
         ...
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: SettingT) -> float:
@@ -181,6 +228,16 @@ class PerformanceModel(Protocol[SettingT]):
         """Posterior means for each setting."""
         ...
 
+    def log_gains(
+        self, fit: Fit, context: Context, settings: Sequence[SettingT], reference: SettingT, demand: Demand
+    ) -> Array:
+        """Draws of how much better each setting serves the demand's aim than the reference: (draws, settings).
+
+        Logarithms of the ratio of what both do on average: of the value, or for `latency` of the time of one. They
+        come from the same draws of the posterior, so that what makes both slower makes no difference.
+        """
+        ...
+
     def predict(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Prediction:
         """What the setting will do, each metric with its 90 % interval for one future measurement."""
         ...
@@ -190,5 +247,12 @@ class PerformanceModel(Protocol[SettingT]):
         ...
 
     def bottleneck(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> str:
-        """What limits this setting: connections, host-ceiling, request-rate, client-cpu, memory, demand or unknown."""
+        """What limits this setting: connections, host-ceiling, request-rate, client-cpu, memory or demand.
+
+        "unsure" where what was measured does not tell, "unknown" where nothing was.
+        """
+        ...
+
+    def remarks(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Sequence[str]:
+        """Sentences that belong to the advice: what would help, and what no measurement has shown."""
         ...

@@ -1,0 +1,137 @@
+"""Knows how times are counted on a logarithmic scale, added up, and read back as quantiles and distributions.
+
+Classes are sixteen to the octave: the middle of one is within 2.2 % of whatever fell into it, and the requests of a
+probe fill some dozens of them, a few hundred bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from penstock.vocabulary import Histogram, Pairs
+
+CLASSES_PER_OCTAVE = 16
+_LEAST = 1e-9  # seconds; what took less, or no time at all, is counted there
+
+
+def histogram_of(values: Iterable[float]) -> Histogram:
+    """The values, counted."""
+    return packed(Counter(class_of(value) for value in values))
+
+
+def class_of(value: float) -> int:
+    """The class that it falls into."""
+    return math.floor(CLASSES_PER_OCTAVE * math.log2(max(value, _LEAST)))
+
+
+def packed(counts: Counter[int]) -> Histogram:
+    """What was counted by class."""
+    if not counts:
+        return Histogram()
+    first, last = min(counts), max(counts)
+    return Histogram(first=first, counts=tuple(counts[number] for number in range(first, last + 1)))
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """All of them as one."""
+    counts: Counter[int] = Counter()
+    for one in histograms:
+        for number, count in enumerate(one.counts, start=one.first):
+            counts[number] += count
+    return packed(counts)
+
+
+def count_of(histogram: Histogram) -> int:
+    """How many values it holds."""
+    return sum(histogram.counts)
+
+
+def quantile(histogram: Histogram, fraction: float) -> float:
+    """The middle of the class below whose end at least this fraction of the values lie; 0 for none."""
+    wanted, seen = math.ceil(fraction * count_of(histogram)), 0
+    for number, count in enumerate(histogram.counts, start=histogram.first):
+        seen += count
+        if seen >= max(wanted, 1):
+            return _middle(number)
+    return 0.0
+
+
+def tail_ratio(histograms: Iterable[Histogram], fraction: float, *, count_min: int) -> float | None:
+    """How many times its own median a request takes that is slower than this fraction of them.
+
+    Each histogram is one run, of one setting: they are laid over each other by their medians. None while there are
+    fewer than `count_min` requests.
+    """
+    laid = merged(
+        Histogram(first=one.first - _median_class(one), counts=one.counts) for one in histograms if one.counts
+    )
+    return quantile(laid, fraction) if count_of(laid) >= count_min else None
+
+
+def distribution(histogram: Histogram) -> list[tuple[float, float]]:
+    """Value and the fraction that is no greater, at the end of each class that holds anything."""
+    total, seen, points = count_of(histogram), 0, []
+    for number, count in enumerate(histogram.counts, start=histogram.first):
+        seen += count
+        if count:
+            points.append((_end(number), seen / total))
+    return points
+
+
+def values_and_counts(histogram: Histogram) -> list[tuple[float, int]]:
+    """The middle of each class that holds anything, and how many values it stands for."""
+    numbered = enumerate(histogram.counts, start=histogram.first)
+    return [(_middle(number), count) for number, count in numbered if count]
+
+
+def pairs_of(sequences: Iterable[Sequence[float]]) -> Pairs | None:
+    """Each value with the one after it in its sequence; None where there is no pair."""
+    logs = [[math.log(max(value, _LEAST)) for value in values] for values in sequences]
+    pairs = [pair for values in logs for pair in pairwise(values)]
+    if not pairs:
+        return None
+    x_mean = math.fsum(x for x, _ in pairs) / len(pairs)
+    y_mean = math.fsum(y for _, y in pairs) / len(pairs)
+    return Pairs(
+        count=len(pairs),
+        xx=math.fsum((x - x_mean) ** 2 for x, _ in pairs),
+        yy=math.fsum((y - y_mean) ** 2 for _, y in pairs),
+        xy=math.fsum((x - x_mean) * (y - y_mean) for x, y in pairs),
+    )
+
+
+def added(pairs: Iterable[Pairs]) -> Pairs:
+    """Pairs of several runs, each around the means of its own: what differs between runs is no correlation."""
+    known = list(pairs)
+    return Pairs(
+        count=sum(p.count for p in known),
+        xx=math.fsum(p.xx for p in known),
+        yy=math.fsum(p.yy for p in known),
+        xy=math.fsum(p.xy for p in known),
+    )
+
+
+def correlation(pairs: Pairs) -> float | None:
+    """Pearson's, of the logarithms; None where nothing varies."""
+    spread = math.sqrt(pairs.xx * pairs.yy)
+    return pairs.xy / spread if spread > 0 else None
+
+
+def _median_class(histogram: Histogram) -> int:
+    wanted, seen = math.ceil(count_of(histogram) / 2), 0
+    for number, count in enumerate(histogram.counts, start=histogram.first):
+        seen += count
+        if seen >= wanted:
+            return number
+    return histogram.first
+
+
+def _middle(number: int) -> float:
+    return float(2.0 ** ((number + 0.5) / CLASSES_PER_OCTAVE))
+
+
+def _end(number: int) -> float:
+    return float(2.0 ** ((number + 1) / CLASSES_PER_OCTAVE))

@@ -1,0 +1,312 @@
+"""Knows how an S3 download is advised: ranges that are read at a time, what is worth trying, and what it costs.
+
+What a setting will do and what follows from it is in `transfer`, the physics itself in `law`. There L is what passes
+before the first byte of a range, and B the rate of its body. Nothing is created and nothing completed.
+
+Measures of an observation that are used besides those of `evidence`: `first_byte_seconds_p50` and
+`first_byte_seconds_p99`; and of an application's report `sink_bytes_per_second`, at which its file took what it wrote.
+A download that its file held back says nothing of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, log
+from statistics import median
+from typing import Any, ClassVar
+
+import numpy as np
+
+from penstock.models.model import Array, Fit
+from penstock.models.s3.directions import DOWNLOADS, Direction, in_flight_count
+from penstock.models.s3.law import CONNECTION_RATE, LATENCY, THREAD_COUNT_MAX
+from penstock.models.s3.learning import Posterior
+from penstock.models.s3.transfer import S3TransferModel
+from penstock.units import GiB, KiB, MiB
+from penstock.vocabulary import (
+    Access,
+    Context,
+    Cost,
+    Demand,
+    Estimate,
+    Observation,
+    Place,
+    Prediction,
+    Sink,
+    Tariff,
+    knob,
+)
+
+RANGE_SIZE_BYTES_MIN = 4 * KiB
+RANGE_SIZE_BYTES_MAX = 5 * GiB
+READ_OBJECT_BYTES_MAX = 256 * MiB  # of what a probe puts to read it: a larger object is read over and over
+READ_OBJECT_PART_BYTES = 8 * MiB
+_RANGE_SIZES_MIB = (1, 1.5, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 90, 128, 181, 256)
+_RANDOM_RANGE_BYTES = MiB  # where the reader does not say
+_LOOKING_REQUESTS = 4  # a page of a listing or two, and how large the object is
+_PUTTING_REQUESTS = 16  # and two for each part: half of what a plan allows may go into putting
+_PUTTING_BYTES_PER_SECOND_MIN = 10e6  # slower than that, less is put
+_DEFAULT_THRESHOLD_BYTES = 8 * MiB  # of boto3: what is smaller goes whole
+# Of boto3, which holds a thousand of them for a file that is slower than the network.
+_IO_CHUNK_BYTES = 256 * KiB
+_IO_CHUNK_BYTES_MIN = 16 * KiB
+_IO_QUEUE_COUNT = 1000
+_BLOCK_EFFICIENCY = 0.9  # of what a connection carries: what a block that is read by itself should reach
+_BLOCK_BYTES_MIN, _BLOCK_BYTES_MAX = MiB, 128 * MiB
+_RECENT_COUNT = 16  # observations whose tails and sinks count
+_TOLD_COUNT_MIN = 50  # ranges of an observation: from here on its 99th percentile means something
+_TAIL_RATIO = 3.0  # p99 over p50 where nobody measured it
+_SLOW_QUANTILE = 0.1  # of the draws of a rate
+_HEDGE_RATIO = 1.25  # over the 99th percentile: about one request in two hundred is asked for again
+_HEDGE_SECONDS_MIN = 0.1
+_SINK_BOUND = 0.7  # of what the file takes: from here on it is the limit, or near it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3DownloadSetting:
+    """How objects are read. A range at or above the object's size means a single GET."""
+
+    direction: ClassVar[Direction] = DOWNLOADS
+
+    thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
+    range_size_bytes: int = knob(RANGE_SIZE_BYTES_MIN, RANGE_SIZE_BYTES_MAX)
+
+    @property
+    def request_size_bytes(self) -> int:
+        """Of one range."""
+        return self.range_size_bytes
+
+    def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
+        """The most that is held at a time by a client that holds whole ranges."""
+        return in_flight_count(self, object_size_bytes, object_count) * min(
+            self.range_size_bytes, object_size_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
+    """Downloads of whole objects, of many small ones, and of ranges of a large one wherever they lie."""
+
+    range_size_bytes_min: int = RANGE_SIZE_BYTES_MIN
+    range_size_bytes_max: int = RANGE_SIZE_BYTES_MAX
+
+    @property
+    def operation(self) -> str:
+        """The key in the table of operations."""
+        return "s3_download"
+
+    @property
+    def setting_type(self) -> type[S3DownloadSetting]:
+        """Threads and range size."""
+        return S3DownloadSetting
+
+    @property
+    def request_size_bytes_range(self) -> tuple[int, int]:
+        """The ends of the range size."""
+        return self.range_size_bytes_min, self.range_size_bytes_max
+
+    def setting(self, thread_count: int, request_size_bytes: int) -> S3DownloadSetting:
+        """See the base."""
+        return S3DownloadSetting(thread_count=thread_count, range_size_bytes=request_size_bytes)
+
+    def default_setting(self, context: Context) -> S3DownloadSetting:
+        """What boto3 does: ten threads, ranges of 8 MiB; what is smaller in one GET."""
+        return self.legal(context, self.setting(10, _DEFAULT_THRESHOLD_BYTES))
+
+    def legal(self, context: Context, setting: S3DownloadSetting) -> S3DownloadSetting:
+        """Ranges of at least 4 KiB; none larger than the object."""
+        high = max(RANGE_SIZE_BYTES_MIN, min(RANGE_SIZE_BYTES_MAX, context.payload_size_bytes))
+        return self.setting(
+            round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
+            round(min(max(setting.range_size_bytes, RANGE_SIZE_BYTES_MIN), high)),
+        )
+
+    def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
+        """What the reader asks for at a time; of whole objects, ranges that cut them evenly, and all in one."""
+        size, (least, most) = max(context.payload_size_bytes, 1), self.request_size_bytes_range
+        if demand.access is Access.RANDOM:
+            return [min(max(self.payload_bytes(context, demand), least), most)]
+        low = max(least, min(size, round(_RANGE_SIZES_MIB[0] * MiB)))
+        high = max(low, min(most, size, round(_RANGE_SIZES_MIB[-1] * MiB)))
+        wanted = [min(max(round(x * MiB), low), high) for x in _RANGE_SIZES_MIB]
+        return sorted({max(low, ceil(size / ceil(size / s))) for s in wanted})
+
+    def requests_around(self, context: Context, setting: S3DownloadSetting, part_count: int) -> int:
+        """What finds out what there is to read."""
+        del context, setting, part_count
+        return _LOOKING_REQUESTS
+
+    def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
+        """All as GET, but those which look."""
+        return tariff.usd(
+            write_request_count=_LOOKING_REQUESTS,
+            read_request_count=request_count,
+            received_bytes=transferred_bytes,
+        )
+
+    def probe_cost(self, fit: Fit, context: Context, setting: S3DownloadSetting, tariff: Tariff) -> Cost:
+        """That of reading; where nobody has read yet, also of putting what is read."""
+        reading = S3TransferModel.probe_cost(self, fit, context, setting, tariff)
+        if fit.observation_count > 0 and not fit.is_from_reports:
+            return reading
+        put_bytes = min(max(context.payload_size_bytes, 1), READ_OBJECT_BYTES_MAX)
+        requests = 2 * ceil(put_bytes / READ_OBJECT_PART_BYTES) + _PUTTING_REQUESTS
+        return reading + Cost(
+            transferred_bytes=put_bytes,
+            request_count=requests,
+            usd=tariff.usd(write_request_count=requests, sent_bytes=put_bytes),
+            duration_seconds=put_bytes / _PUTTING_BYTES_PER_SECOND_MIN,
+        )
+
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: S3DownloadSetting) -> float:
+        """One wave of ranges where it goes slowly: a range that does not end in time tells nothing."""
+        steady = self._steady(context, setting, Demand())
+        logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
+        size = max(context.payload_size_bytes, 1)
+        wave = in_flight_count(setting, size) * min(setting.range_size_bytes, size)
+        return wave / exp(float(np.quantile(logs, _SLOW_QUANTILE)))
+
+    def payload_bytes(self, context: Context, demand: Demand) -> int:
+        """The object; for a reader here and there, a range."""
+        size = max(context.payload_size_bytes, 1)
+        if demand.access is not Access.RANDOM:
+            return size
+        return min(demand.range_size_bytes or _RANDOM_RANGE_BYTES, size)
+
+    def within(self, fit: Fit, demand: Demand) -> Demand:
+        """Into a file, no faster than files took it so far."""
+        disk, stated = _disk(fit), demand.bandwidth_bytes_per_second_max
+        if demand.sink is not Sink.FILE or disk is None:
+            return demand
+        return replace(demand, bandwidth_bytes_per_second_max=min(stated or disk, disk))
+
+    @property
+    def reported_measures(self) -> frozenset[str]:
+        """How fast the file took it, and when the first byte came."""
+        return frozenset({"sink_bytes_per_second", "first_byte_seconds_mean"})
+
+    def fit(
+        self,
+        place: Place,
+        observations: Sequence[Observation[S3DownloadSetting]],
+        *,
+        prior: Fit | None,
+        seed: int,
+    ) -> Fit:
+        """From what the network did; what a file held back tells of the file alone."""
+        free = [o for o in observations if not _is_held_back(o)]
+        fit = S3TransferModel.fit(self, place, free, prior=prior, seed=seed)
+        return replace(fit, state={**fit.state, "disk_bytes_per_second": _disk_of(observations)})
+
+    def discrepancies(
+        self, fit: Fit, reports: Sequence[Observation[S3DownloadSetting]]
+    ) -> tuple[Array, Array]:
+        """Of throughput; a download into a slow file is expected at the rate of the file."""
+        residual, deviation = S3TransferModel.discrepancies(self, fit, reports)
+        for row, report in enumerate(reports):
+            if _is_held_back(report):
+                sink = report.measures["sink_bytes_per_second"]
+                residual[row, 0] = log(self.measured_value(report) / sink)
+        return residual, deviation
+
+    def learned_besides(self, observations: Sequence[Observation[S3DownloadSetting]]) -> dict[str, Any]:
+        """How much longer than usual the slowest of a hundred ranges took, and when the first byte came."""
+        recent = observations[-_RECENT_COUNT:]
+        tails = [
+            o.latency_seconds_p99 / o.latency_seconds_p50
+            for o in recent
+            if o.latency_seconds_p50 > 0 and o.request_count >= _TOLD_COUNT_MIN
+        ]
+        first = [
+            o.measures["first_byte_seconds_p50"] for o in recent if "first_byte_seconds_p50" in o.measures
+        ]
+        late = [
+            o.measures["first_byte_seconds_p99"] / o.measures["first_byte_seconds_p50"]
+            for o in recent
+            if o.measures.get("first_byte_seconds_p50", 0.0) > 0
+            and "first_byte_seconds_p99" in o.measures
+            and o.request_count >= _TOLD_COUNT_MIN
+        ]
+        return {
+            "tail_ratio": median(tails) if tails else None,
+            "first_byte_seconds": median(first) if first else None,
+            "first_byte_tail_ratio": median(late) if late else None,
+        }
+
+    def predict(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> Prediction:
+        """Also when the first byte comes."""
+        found = dict(S3TransferModel.predict(self, fit, context, setting, demand))
+        found["first_byte_seconds"] = _first_byte_seconds(fit)
+        return found
+
+    def derived_besides(
+        self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand
+    ) -> dict[str, float]:
+        """What readers of files, of blocks and of ranges can be told, and when to ask again."""
+        draws = Posterior.from_state(fit.state).draws
+        hole = float(np.exp((draws[:, LATENCY] + draws[:, CONNECTION_RATE]).mean()))
+        block = _BLOCK_EFFICIENCY / (1.0 - _BLOCK_EFFICIENCY) * hole
+        found = {
+            "hedge_timeout_seconds": self._hedge_seconds(fit, context, setting, demand),
+            "read_ahead_bytes": float(setting.thread_count * setting.range_size_bytes),
+            "block_size_bytes": min(max(block, float(_BLOCK_BYTES_MIN)), float(_BLOCK_BYTES_MAX)),
+            "coalesced_gap_bytes": hole,
+            "io_chunk_bytes": _io_chunk_bytes(demand),
+        }
+        disk = _disk(fit)
+        return found if disk is None else found | {"disk_bytes_per_second": disk}
+
+    def bottleneck(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> str:
+        """As of any transfer; where it is the file that takes no more, the disk."""
+        name = S3TransferModel.bottleneck(self, fit, context, setting, demand)
+        stated = demand.bandwidth_bytes_per_second_max
+        is_disk = name == "demand" and self.within(fit, demand).bandwidth_bytes_per_second_max != stated
+        return "disk" if is_disk else name
+
+    def _hedge_seconds(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> float:
+        """When to ask again: a little after the slowest of a hundred ranges, as they were measured."""
+        usual = setting.thread_count * min(setting.range_size_bytes, self.payload_bytes(context, demand))
+        usual_seconds = usual / self._steady_rate(fit, context, setting)
+        ratio = fit.state.get("tail_ratio") or _TAIL_RATIO
+        return max(_HEDGE_SECONDS_MIN, _HEDGE_RATIO * ratio * usual_seconds)
+
+
+def _first_byte_seconds(fit: Fit) -> Estimate:
+    """Of one request alone: as measured, and else by the law."""
+    draws = Posterior.from_state(fit.state).draws[:, LATENCY]
+    middle, sigma = float(draws.mean()), float(draws.std())
+    if (measured := fit.state.get("first_byte_seconds")) is not None:
+        middle, sigma = log(measured), 0.1
+    ratio = fit.state.get("first_byte_tail_ratio") or _TAIL_RATIO
+    spread = 1.645 * (sigma**2 + (log(max(ratio, 1.0)) / 2.326) ** 2) ** 0.5
+    return Estimate(exp(middle - spread), exp(middle), exp(middle + spread))
+
+
+def _io_chunk_bytes(demand: Demand) -> float:
+    """Boto3's own, or so little that what waits for a slow file stays within a stated memory."""
+    if demand.memory_bytes_max is None:
+        return float(_IO_CHUNK_BYTES)
+    return float(min(max(demand.memory_bytes_max // _IO_QUEUE_COUNT, _IO_CHUNK_BYTES_MIN), _IO_CHUNK_BYTES))
+
+
+def _is_held_back(observation: Observation[S3DownloadSetting]) -> bool:
+    sink = observation.measures.get("sink_bytes_per_second", 0.0)
+    return 0 < _SINK_BOUND * sink <= observation.throughput_bytes_per_second
+
+
+def _disk_of(observations: Sequence[Observation[S3DownloadSetting]]) -> float | None:
+    """What files took of late, in the middle."""
+    ordered = sorted(observations, key=lambda o: o.started_at)
+    rates = [_sink_rate(o.measures) for o in ordered]
+    told = [rate for rate in rates if rate > 0][-_RECENT_COUNT:]
+    return median(told) if told else None
+
+
+def _sink_rate(measures: Mapping[str, float]) -> float:
+    return measures.get("sink_bytes_per_second", 0.0)
+
+
+def _disk(fit: Fit) -> float | None:
+    disk = fit.state.get("disk_bytes_per_second")
+    return None if disk is None else float(disk)

@@ -1,0 +1,458 @@
+"""Knows what observations of transfers say about the law: rows of evidence, each of them one equation.
+
+Measures of an observation that are used when they are there: `part_count`, `connection_count`, `create_seconds`,
+`complete_seconds`, `first_byte_seconds_mean`, `steady_throughput_bytes_per_second`, and `part_seconds_mean`: with the
+duration it says how long connections were idle, a ratio in which the noise of the day cancels. So does it in
+`client_cpu_demand_fraction`, which says how much the processor of the client has to give, with `worker_count`
+processes; and `bw_out_allowance_exceeded`, a good share of `host_transmitted_packet_count`, that it was all that the
+host may send.
+The names of one direction are its own (`Direction`); these are those of uploads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from math import ceil, log
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models import burst
+from penstock.models.inference import shapeless
+from penstock.models.inference.regression import Gaussian, Measurements, Misfit, Problem
+from penstock.models.model import Array
+from penstock.models.s3.directions import S3SettingT
+from penstock.models.s3.law import (
+    LATENCY,
+    Transfers,
+    log_admitted,
+    log_cpu_beside,
+    log_network,
+    log_object_seconds,
+)
+from penstock.vocabulary import Observation, Place, is_stray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Rows of numbers, as they are kept in `Fit.state`; each is one equation for the parameters."""
+
+    rows: tuple[_Row, ...]
+
+    @cached_property
+    def table(self) -> Array:
+        return np.array(self.rows, dtype=np.float64).reshape(-1, len(COLUMNS))
+
+    def column(self, name: str) -> Array:
+        return self.table[:, COLUMNS.index(name)]
+
+    def law(self) -> Law:
+        return Law(self)
+
+    def problem(self, prior: Gaussian, misfit: Misfit | None = None) -> Problem:
+        return Problem(law=self.law(), data=self.measurements(), prior=prior, misfit=misfit or Misfit())
+
+    def measurements(self) -> Measurements:
+        return Measurements(
+            log_values=self.column("log_value"),
+            noise_scale=self.column("noise_scale"),
+            is_trusted=self.column("is_trusted") > 0,
+            coordinates=np.stack([np.log2(self.column("n")), np.log2(self.column("s"))], axis=1),
+            has_misfit=self.is_throughput(),
+            group=self.column("client").astype(np.int64),
+            hours=self.column("hours"),
+        )
+
+    def is_throughput(self) -> NDArray[np.bool_]:
+        """Which rows are throughput, of whole transfers or of their steady part."""
+        return np.asarray(self.column("kind") <= _STEADY, dtype=np.bool_)
+
+    def is_host_limit(self) -> NDArray[np.bool_]:
+        """Which rows tell a limit of the host by itself: its processor, its network allowance."""
+        return np.isin(self.column("kind"), (_CPU, _CEILING))
+
+    @property
+    def tells_of_processor(self) -> bool:
+        """Whether the client's processor had enough to do to say what it can do."""
+        return bool((self.column("kind") == _CPU).any())
+
+    @property
+    def tells_totals_alone(self) -> bool:
+        """Whether bytes and seconds of whole transfers are all that is known of throughput."""
+        return bool(self.rows) and not np.isin(self.column("kind"), (_STEADY, _OBJECT, _IDLE)).any()
+
+    @property
+    def begins_at(self) -> datetime:
+        """When the oldest of the measurements was made."""
+        return datetime.fromtimestamp(3600.0 * float(self.column("hours").min()), UTC)
+
+    def is_throttled(self) -> NDArray[np.bool_]:
+        """Which rows are the rate of requests that were admitted while others were refused."""
+        return np.asarray(self.column("kind") == _THROTTLED, dtype=np.bool_)
+
+    def is_sight(self) -> NDArray[np.bool_]:
+        """Which rows are throughput as one client saw it: penstock, or where it measured none who reported most."""
+        rates, client = self.is_throughput(), self.column("client")
+        known, counts = np.unique(client[rates], return_counts=True)
+        if not len(known):
+            return rates
+        followed = known[0] if known[0] < 0 else known[np.argmax(counts)]
+        return np.asarray(rates & (client == followed), dtype=np.bool_)
+
+    def widest(self) -> Transfers | None:
+        """The transfer with the most connections, while all of them are busy; None where none was measured."""
+        rates = self.table[self.is_sight()]
+        if not len(rates):
+            return None
+        row = rates[np.argmax(rates[:, COLUMNS.index("n")])]
+        values = {name: row[COLUMNS.index(name)][None] for name in (*_SPLIT_COLUMNS, "size")}
+        return Transfers(**values, is_steady=np.array([True]))
+
+    def seen(self) -> Evidence:
+        """The same without the throughput of other clients."""
+        kept = self.is_sight() | ~self.is_throughput()
+        return Evidence(rows=tuple(row for row, is_kept in zip(self.rows, kept, strict=True) if is_kept))
+
+    def sightings(self, weights: Array) -> shapeless.Sightings:
+        """What was measured of throughput, as one sees it who knows no law. `weights` are those of all rows."""
+        rates = self.is_sight()
+        names = ("n", "s", "size")
+        return shapeless.Sightings(
+            points=np.log2(np.stack([self.column(name)[rates] for name in names], axis=1)),
+            log_values=self.column("log_value")[rates],
+            noise_scale=self.column("noise_scale")[rates],
+            weights=np.minimum(weights[rates], 1.0),
+        )
+
+
+_Row: TypeAlias = tuple[float, ...]
+COLUMNS = (
+    "kind",
+    "log_value",
+    "noise_scale",
+    "is_trusted",
+    "client",
+    "n",
+    "s",
+    "full",
+    "rest",
+    "transferred",
+    "objects",
+    "is_burst",
+    "hours",
+    "observation",
+    "size",
+)
+_WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE, _CPU, _CEILING, _FIRST_BYTE = range(8)
+# Observations, the newest: of older ones only the throughput is kept, which saves half the fit.
+_DETAILED_COUNT = 20
+_IDLE_FLOOR = 0.02  # idle shares below this are alike
+
+
+class Law:
+    """The logarithm of each row of evidence, for `regression`.
+
+    Rows about one transfer, and transfers that were split alike, share what is computed of them.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        kind = evidence.column("kind")
+        self._is_idle, self._is_object, self._is_throttled = (kind == k for k in (_IDLE, _OBJECT, _THROTTLED))
+        self._is_cpu, self._is_ceiling = kind == _CPU, kind == _CEILING
+        self._is_first_byte = kind == _FIRST_BYTE
+        self._n, self._s = evidence.column("n"), evidence.column("s")
+        self._is_burst = evidence.column("is_burst")
+        is_steady = (kind != _WHOLE) & (kind != _IDLE)
+        columns = [evidence.column(name) for name in _SPLIT_COLUMNS]
+        parts = columns[2] * columns[0] + columns[3]
+        self._parts = np.maximum(parts, 1.0)
+        table = np.stack([*columns, is_steady], axis=1)
+        unique, self._place = _unique_rows(table, kind)
+        n, s, full, rest, transferred, objects, is_burst, steady = unique.T
+        self._transfers = Transfers(
+            n=n,
+            s=s,
+            full=full,
+            rest=rest,
+            transferred=transferred,
+            objects=objects,
+            is_burst=is_burst,
+            is_steady=steady > 0,
+            size=transferred,
+        )
+
+    def __call__(self, theta: Array) -> Array:
+        values, idle = (both[:, self._place] for both in self._transfers.whole(theta))
+        if self._is_idle.any():
+            shares = np.log(np.maximum(idle[:, self._is_idle], 0.0) + _IDLE_FLOOR)
+            values[:, self._is_idle] = shares
+        if self._is_object.any():
+            values[:, self._is_object] = log_object_seconds(theta, self._parts[self._is_object])
+        if self._is_throttled.any():
+            values[:, self._is_throttled] = log_admitted(
+                theta, *(each[self._is_throttled] for each in (self._n, self._s, self._is_burst))
+            )
+        if self._is_cpu.any():
+            values[:, self._is_cpu] = log_cpu_beside(
+                theta, *(each[self._is_cpu] for each in (self._n, self._s, self._is_burst))
+            )
+        if self._is_ceiling.any():
+            values[:, self._is_ceiling] = log_network(theta, self._is_burst[self._is_ceiling])
+        if self._is_first_byte.any():
+            values[:, self._is_first_byte] = theta[:, LATENCY][:, None]
+        return np.asarray(values, dtype=np.float64)
+
+
+_SPLIT_COLUMNS = ("n", "s", "full", "rest", "transferred", "objects", "is_burst")
+
+
+def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
+    """The different transfers, and for each row which of them it is about (any, where it is about none)."""
+    timed = np.isin(kind, (_WHOLE, _STEADY, _IDLE))
+    unique, inverse = np.unique(table[timed], axis=0, return_inverse=True)
+    place = np.zeros(len(table), dtype=np.int64)
+    place[timed] = inverse.reshape(-1)
+    return unique if len(unique) else table[:1], place
+
+
+def evidence_of(place: Place, observations: Sequence[Observation[S3SettingT]]) -> Evidence:
+    """The rows of all observations of one place, oldest first."""
+    limits = burst.ceiling(place.instance_type)
+    workers = max((_worker_count(observation) for observation in observations), default=1.0)
+    observations = _without_outgrown(observations, workers)
+    bursts = _burst_flags(limits, observations)
+    clients = sorted({o.client for o in observations} - {"penstock"})
+    rows: list[_Row] = []
+    refused, bound = _refused_flags(observations), _host_bound_flags(observations, bursts)
+    for index, (observation, is_burst, is_refused, is_bound) in enumerate(
+        zip(observations, bursts, refused, bound, strict=True)
+    ):
+        client = clients.index(observation.client) if observation.client in clients else -1
+        is_recent = index >= len(observations) - _DETAILED_COUNT
+        rows += [
+            row
+            for row in _rows(
+                observation,
+                float(is_burst),
+                client,
+                workers,
+                index,
+                is_refused=is_refused,
+                is_host_bound=is_bound,
+            )
+            if is_recent or row[0] <= _STEADY
+        ]
+    return Evidence(rows=tuple(rows))
+
+
+def _burst_flags(limits: burst.Ceiling | None, observations: Sequence[Observation[S3SettingT]]) -> list[bool]:
+    """Whether each observation was made on credits. Only what was faster than the baseline says so for certain.
+
+    What was slower is as well explained without credits, whether there were some or not: nobody knows the traffic
+    that others sent.
+    """
+    if limits is None or not limits.is_burstable:
+        return [False] * len(observations)
+    fast = _ON_CREDITS * limits.baseline_bytes_per_second
+    return [o.throughput_bytes_per_second > fast for o in observations]
+
+
+_ON_CREDITS = 1.3
+
+
+def _refused_flags(observations: Sequence[Observation[S3SettingT]]) -> list[bool]:
+    """Whether each observation met the limit on requests: where refusals are no rarity, each of them tells of it."""
+    are_rare = is_stray(
+        sum(o.throttled_count for o in observations), sum(o.request_count for o in observations)
+    )
+    return [
+        o.throttled_count > 0 and not (are_rare and is_stray(o.throttled_count, o.request_count))
+        for o in observations
+    ]
+
+
+def _rows(
+    observation: Observation[S3SettingT],
+    is_burst: float,
+    client: int,
+    workers: float,
+    index: int,
+    *,
+    is_refused: bool,
+    is_host_bound: bool,
+) -> list[_Row]:
+    """The equations of one observation; none when nothing arrived."""
+    if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
+        return []
+    shape = _shape(observation)
+    hours = observation.started_at.timestamp() / 3600.0
+    size = float(max(observation.context.payload_size_bytes, 1))
+
+    def row(kind: int, value: float, noise_scale: float = 1.0, *, is_trusted: float = 0.0) -> _Row:
+        place = (
+            shape.n,
+            shape.s,
+            shape.full,
+            shape.rest,
+            float(observation.transferred_bytes),
+            shape.objects,
+        )
+        group = float(client) if kind <= _STEADY else -1.0
+        about = (float(kind), value, noise_scale, is_trusted, group)
+        return (*about, *place, is_burst, hours, float(index), size)
+
+    steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
+    is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
+    if steady > 0 and not is_whole:
+        rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=float(is_refused))]
+    else:
+        value = log(observation.throughput_bytes_per_second)
+        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n), is_trusted=float(is_refused))]
+    if shape.objects > 0:
+        rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
+    if object_seconds(observation) > 0:
+        rows.append(row(_OBJECT, log(object_seconds(observation)), 4.0))
+    if _cpu_demand(observation) >= _CPU_TOLD:
+        share = _cpu_demand(observation) * _worker_count(observation) / workers
+        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0))
+    if (first_byte := observation.measures.get("first_byte_seconds_mean", 0.0)) > 0:
+        rows.append(row(_FIRST_BYTE, log(first_byte), _FIRST_BYTE_NOISE))
+    if is_host_bound:
+        rows.append(row(_CEILING, rows[0][1], 2.0))
+    if is_refused:
+        answered = observation.request_count - observation.throttled_count - observation.failed_count
+        accepted = max(answered, 1) / observation.duration_seconds
+        rows.append(row(_THROTTLED, log(accepted), 2.0, is_trusted=1.0))
+    return rows
+
+
+_CPU_TOLD = 0.1  # of the time the busiest process ran or waited for a processor: enough to say what all of it would do
+_CPU_BOUND = 0.9
+# What precedes the first byte is not all that a request costs, and it waits in queues as well.
+_FIRST_BYTE_NOISE = 4.0
+_HOST_BOUND = 0.01  # of its packets the host queued or dropped; a burst of an instant touches fewer
+
+
+def _is_cpu_bound(observation: Observation[S3SettingT]) -> bool:
+    return _cpu_demand(observation) >= _CPU_BOUND
+
+
+def _cpu_demand(observation: Observation[S3SettingT]) -> float:
+    return min(observation.measures.get("client_cpu_demand_fraction", 0.0), 1.0)
+
+
+def _host_bound_flags(observations: Sequence[Observation[S3SettingT]], bursts: Sequence[bool]) -> list[bool]:
+    """Whether the network's driver held each observation back, and nothing was much faster with as many credits.
+
+    The driver counts bursts of an instant as well, and with segmentation offload over large buffers: more than 1 % was
+    held back at a quarter of what the same host reached.
+    """
+    pairs = list(zip(observations, bursts, strict=True))
+    fastest = {
+        regime: max(
+            (o.throughput_bytes_per_second for o, is_burst in pairs if is_burst is regime), default=0.0
+        )
+        for regime in (False, True)
+    }
+    return [
+        _is_host_bound(o) and o.throughput_bytes_per_second >= _PLATEAU * fastest[is_burst]
+        for o, is_burst in pairs
+    ]
+
+
+_PLATEAU = 0.8  # of the fastest: the same ceiling, on a day when measurements vary
+
+
+def _is_host_bound(observation: Observation[S3SettingT]) -> bool:
+    measures, direction = observation.measures, observation.setting.direction
+    packets = measures.get(direction.packet_measure, 0.0)
+    return measures.get(direction.allowance_measure, 0.0) > _HOST_BOUND * packets > 0
+
+
+def _without_outgrown(
+    observations: Sequence[Observation[S3SettingT]], workers: float
+) -> list[Observation[S3SettingT]]:
+    """Leave out what fewer processes measured at their limit, once so many of them measured here."""
+    return [o for o in observations if not _is_cpu_bound(o) or _worker_count(o) >= workers]
+
+
+def _worker_count(observation: Observation[S3SettingT]) -> float:
+    return observation.measures.get("worker_count", 1.0)
+
+
+def throughput_noise_scale(connection_count: float) -> float:
+    """How much throughput varies, over the typical: more connections meet more of the day's traffic.
+
+    A coefficient of variation of 5 % with one connection and of 12 % with 256, as published S3 curves have it.
+    """
+    return 0.62 + 0.11 * float(np.log2(connection_count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How an observation's bytes were split into waves."""
+
+    n: float
+    s: float
+    full: float
+    rest: float
+    objects: float
+
+    @property
+    def parts(self) -> float:
+        return self.full * self.n + self.rest
+
+
+def _shape(observation: Observation[S3SettingT]) -> _Shape:
+    measures, size = observation.measures, max(observation.context.payload_size_bytes, 1)
+    s = float(min(observation.setting.request_size_bytes, size))
+    counted = measures.get(f"{observation.setting.direction.part_noun}_count")
+    parts = max(1.0, ceil(observation.transferred_bytes / s) if counted is None else counted)
+    n = min(measures.get("connection_count", float(observation.setting.thread_count)), parts)
+    full = float(parts // n)
+    return _Shape(n, observation.transferred_bytes / parts, full, parts - full * n, 1.0 if s < size else 0.0)
+
+
+def connections_used(observation: Observation[S3SettingT]) -> float:
+    """How many connections had something to send: no more than there were requests."""
+    return _shape(observation).n
+
+
+def moved(observations: Sequence[Observation[S3SettingT]], *, is_burst: bool) -> Transfers:
+    """What was moved, split as it is in the rows of evidence: an object that went whole was one request."""
+    shapes = [_shape(observation) for observation in observations]
+    return Transfers(
+        n=np.array([shape.n for shape in shapes]),
+        s=np.array([shape.s for shape in shapes]),
+        full=np.array([shape.full for shape in shapes]),
+        rest=np.array([shape.rest for shape in shapes]),
+        transferred=np.array([float(observation.transferred_bytes) for observation in observations]),
+        objects=np.array([shape.objects for shape in shapes]),
+        is_burst=np.full(len(shapes), float(is_burst)),
+        is_steady=np.zeros(len(shapes), dtype=np.bool_),
+        size=np.array([float(max(o.context.payload_size_bytes, 1)) for o in observations]),
+    )
+
+
+def object_seconds(observation: Observation[S3SettingT]) -> float:
+    """Seconds that creating and completing the object took; 0 where they were not measured."""
+    measures = observation.measures
+    return measures.get("create_seconds", 0.0) + measures.get("complete_seconds", 0.0)
+
+
+_PART_SPREAD = 0.3  # of the time of one part, relative: how well a mean of parts is known
+
+
+def _idle(observation: Observation[S3SettingT], shape: _Shape) -> list[tuple[float, float]]:
+    """The idle share of the connections' time, with its noise scale, where part times are known."""
+    mean = observation.measures.get(f"{observation.setting.direction.part_noun}_seconds_mean", 0.0)
+    if mean <= 0:
+        return []
+    idle = 1.0 - shape.parts * mean / (shape.n * observation.duration_seconds)
+    value = max(idle, 0.25 * _IDLE_FLOOR - _IDLE_FLOOR) + _IDLE_FLOOR
+    spread = _PART_SPREAD / shape.parts**0.5 / value
+    return [(log(value), max(2.0, spread / 0.08))]

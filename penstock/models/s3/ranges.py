@@ -1,0 +1,213 @@
+"""Knows how to keep the models of transfers to the settings that one client can be told: ranges, and whole MiB.
+
+A client has limits of its own: a fixed part size, at least so many threads. The physics stay those of the models; only
+what may be tried and advised is narrowed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import TypeAlias
+
+from penstock.models.model import Fit
+from penstock.models.s3.directions import S3SettingT
+from penstock.models.s3.download import RANGE_SIZE_BYTES_MIN, S3DownloadModel, S3DownloadSetting
+from penstock.models.s3.transfer import S3TransferModel
+from penstock.models.s3.upload import (
+    PART_COUNT_MAX,
+    PART_SIZE_BYTES_MAX,
+    PART_SIZE_BYTES_MIN,
+    THREAD_COUNT_MAX,
+    S3UploadModel,
+    S3UploadSetting,
+)
+from penstock.units import MiB, format_bytes
+from penstock.vocabulary import Context, Cost, Demand, Tariff
+
+TransferSetting: TypeAlias = S3UploadSetting | S3DownloadSetting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadRanges:
+    """What a client can be told of uploads, both ends included."""
+
+    thread_count_min: int = 1
+    thread_count_max: int = 256
+    part_size_bytes_min: int = PART_SIZE_BYTES_MIN
+    part_size_bytes_max: int = 512 * MiB
+
+    def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
+        """Why no setting within them is possible for this size, in one sentence; None when one is."""
+        part_size_bytes_least = ceil(object_size_bytes / PART_COUNT_MAX)
+        if (wrong := _thread_trouble(self)) is not None:
+            return wrong
+        if (
+            not PART_SIZE_BYTES_MIN
+            <= self.part_size_bytes_min
+            <= self.part_size_bytes_max
+            <= PART_SIZE_BYTES_MAX
+        ):
+            return "S3 takes parts from 5MiB to 5GiB, and the lower end of a range comes first"
+        if self.part_size_bytes_max < part_size_bytes_least:
+            return (
+                f"an object has at most 10,000 parts: {format_bytes(object_size_bytes)} needs parts of "
+                f"{format_bytes(part_size_bytes_least)} or more"
+            )
+        return _memory_trouble(self.memory_bytes_least(object_size_bytes), memory_bytes_max)
+
+    def memory_bytes_least(self, object_size_bytes: int) -> int:
+        """What every setting within them holds: the fewest threads with the smallest parts, or with the largest.
+
+        Large parts hold less where threads that cannot be fewer outnumber them.
+        """
+        smallest = max(PART_SIZE_BYTES_MIN, ceil(object_size_bytes / PART_COUNT_MAX))
+        first = _nearest_size_bytes(
+            smallest, max(self.part_size_bytes_min, smallest), self.part_size_bytes_max
+        )
+        fewest = (
+            S3UploadSetting(thread_count=self.thread_count_min, part_size_bytes=part)
+            for part in (first, max(first, self.part_size_bytes_max))
+        )
+        return min(setting.memory_bytes(object_size_bytes) for setting in fewest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadRanges:
+    """The same of downloads."""
+
+    thread_count_min: int = 1
+    thread_count_max: int = 256
+    range_size_bytes_min: int = MiB
+    range_size_bytes_max: int = 512 * MiB
+
+    def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
+        """As of uploads."""
+        if (wrong := _thread_trouble(self)) is not None:
+            return wrong
+        if not RANGE_SIZE_BYTES_MIN <= self.range_size_bytes_min <= self.range_size_bytes_max:
+            return "a range has 4KiB or more, and the lower end comes first"
+        return _memory_trouble(self.memory_bytes_least(object_size_bytes), memory_bytes_max)
+
+    def memory_bytes_least(self, object_size_bytes: int) -> int:
+        """As of uploads."""
+        fewest = (
+            S3DownloadSetting(thread_count=self.thread_count_min, range_size_bytes=size)
+            for size in (self.range_size_bytes_min, self.range_size_bytes_max)
+        )
+        return min(setting.memory_bytes(object_size_bytes) for setting in fewest)
+
+
+Ranges: TypeAlias = UploadRanges | DownloadRanges
+
+
+def _thread_trouble(ranges: Ranges) -> str | None:
+    if 1 <= ranges.thread_count_min <= ranges.thread_count_max <= THREAD_COUNT_MAX:
+        return None
+    return f"threads go from 1 to {THREAD_COUNT_MAX}, the lower end first"
+
+
+def _memory_trouble(least: int, memory_bytes_max: int | None) -> str | None:
+    if least <= (memory_bytes_max or inf):
+        return None
+    return f"every setting holds at least {format_bytes(least)} in memory, which is more than is allowed"
+
+
+@dataclass(frozen=True, kw_only=True)  # without slots: the limits of the models are their own fields
+class _OneClient(S3TransferModel[S3SettingT]):
+    """A model for one client. Sizes are whole MiB where the ranges admit it: every client takes those.
+
+    `avoided` are settings that are neither tried nor advised.
+    """
+
+    thread_count_min: int = 1
+    avoided: frozenset[S3SettingT] = frozenset()
+
+    @abstractmethod
+    def size_bytes_least(self, context: Context) -> int:
+        """Of a request of this object."""
+
+    def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
+        """The nearest setting within the ranges that S3 accepts; a request may be larger than the object."""
+        legal = super().legal(context, setting)  # type: ignore[safe-super]  # that of the model beside this
+        low, high = self.request_size_bytes_range
+        low = max(low, self.size_bytes_least(context))
+        return self.setting(
+            min(max(legal.thread_count, self.thread_count_min), self.thread_count_max),
+            _nearest_size_bytes(legal.request_size_bytes, low, high),
+        )
+
+    def ramp(self, context: Context) -> Sequence[S3SettingT]:
+        """The model's safe start, as far as it lies within the ranges."""
+        steps = [self.legal(context, step) for step in super().ramp(context)]
+        return self._allowed(list(dict.fromkeys(steps)))
+
+    def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3SettingT]:
+        """The model's candidates, moved into the ranges."""
+        size, memory_bytes_max = context.payload_size_bytes, demand.memory_bytes_max or inf
+        moved = {self.legal(context, x) for x in super().candidates(fit, context, demand)}
+        light = [x for x in moved if x.memory_bytes(size, demand.object_count) <= memory_bytes_max]
+        least = self.legal(context, self.setting(1, 1))
+        return self._allowed(sorted(light or [least], key=lambda x: (x.thread_count, x.request_size_bytes)))
+
+    def probe_cost(self, fit: Fit, context: Context, setting: S3SettingT, tariff: Tariff) -> Cost:
+        """Somebody else's client moves the whole object whatever the setting: settings differ in the time it takes."""
+        del tariff
+        rate = float(self.appraise(fit, context, [setting], Demand()).value[0])
+        return Cost(duration_seconds=context.payload_size_bytes / rate)
+
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
+        """None: whoever runs the client bounds its time, and the seconds of a proposal are only its price."""
+        del fit, context, setting
+        return 0.0
+
+    def _allowed(self, settings: list[S3SettingT]) -> list[S3SettingT]:
+        """Without those to be avoided; all of them where nothing else is left, for there must be an answer."""
+        return [x for x in settings if x not in self.avoided] or settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangedS3UploadModel(_OneClient[S3UploadSetting], S3UploadModel):
+    """Of uploads."""
+
+    def size_bytes_least(self, context: Context) -> int:
+        """An object has at most 10,000 parts."""
+        return ceil(context.payload_size_bytes / PART_COUNT_MAX)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangedS3DownloadModel(_OneClient[S3DownloadSetting], S3DownloadModel):
+    """Of downloads."""
+
+    def size_bytes_least(self, context: Context) -> int:
+        """Any."""
+        del context
+        return RANGE_SIZE_BYTES_MIN
+
+
+def _nearest_size_bytes(wanted: int, low: int, high: int) -> int:
+    """In whole MiB where the ends admit it; the lower one has the last word."""
+    return max(min(ceil(wanted / MiB) * MiB, high), low)
+
+
+def ranged_model(
+    ranges: Ranges, avoided: frozenset[TransferSetting] = frozenset()
+) -> RangedS3UploadModel | RangedS3DownloadModel:
+    """The model of that direction within these ranges."""
+    if isinstance(ranges, DownloadRanges):
+        return RangedS3DownloadModel(
+            thread_count_min=ranges.thread_count_min,
+            thread_count_max=ranges.thread_count_max,
+            range_size_bytes_min=ranges.range_size_bytes_min,
+            range_size_bytes_max=ranges.range_size_bytes_max,
+            avoided=frozenset(x for x in avoided if isinstance(x, S3DownloadSetting)),
+        )
+    return RangedS3UploadModel(
+        thread_count_min=ranges.thread_count_min,
+        thread_count_max=ranges.thread_count_max,
+        part_size_bytes_min=ranges.part_size_bytes_min,
+        part_size_bytes_max=ranges.part_size_bytes_max,
+        avoided=frozenset(x for x in avoided if isinstance(x, S3UploadSetting)),
+    )

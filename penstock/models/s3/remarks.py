@@ -1,0 +1,59 @@
+"""Knows what is said beside an advice for S3: what would help, what hurts, and what no measurement has shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+
+import numpy as np
+
+from penstock.models.model import Array
+from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Transfers
+from penstock.models.s3.learning import Posterior
+
+SURE = 0.8  # of the draws
+_MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is that which holds it back
+_HURTS = 0.03  # of throughput: what is lost for sure
+
+
+def sentences(posterior: Posterior, transfers: Transfers, doubled: Transfers) -> Iterator[str]:
+    """About the first of the transfers; `doubled` is the same with twice the threads."""
+    more = _gains(posterior, transfers, doubled)
+    faster = _gains_of_a_faster_path(posterior, transfers)
+    if np.mean(more < -_HURTS) >= SURE:
+        yield f"More connections make it slower: twice as many {_percent(more)}."
+    else:
+        yield f"Twice the connections: {_percent(more)}; a host and path twice as fast: {_percent(faster)}."
+    seen = _most_connections_on_the_rising_side(posterior)
+    if seen:
+        yield f"No ceiling was seen with up to {seen} connections."
+    if not posterior.evidence.measurements().tells_weather:
+        yield "The interval is for this hour: how much hours differ was not measured."
+
+
+def _gains(posterior: Posterior, transfers: Transfers, other: Transfers) -> Array:
+    """By how much the other moves faster, relative, in each draw."""
+    both = (each.log_throughput(posterior.draws)[:, 0] for each in (other, transfers))
+    then, now = both
+    return np.asarray(np.expm1(then - now), dtype=np.float64)
+
+
+def _gains_of_a_faster_path(posterior: Posterior, transfers: Transfers) -> Array:
+    faster = posterior.draws.copy()
+    faster[:, HOST_RATE] += log(2)
+    faster[:, [CPU_PER_REQUEST, CPU_PER_BYTE]] -= log(2)
+    then, now = (transfers.log_throughput(draws)[:, 0] for draws in (faster, posterior.draws))
+    return np.asarray(np.expm1(then - now), dtype=np.float64)
+
+
+def _most_connections_on_the_rising_side(posterior: Posterior) -> int:
+    """The most connections that were measured, where even they were all that held throughput back; 0 elsewhere."""
+    widest = posterior.evidence.widest()
+    if widest is None:
+        return 0
+    matters = widest.what_matters(posterior.draws)["connections"][:, 0]
+    return int(widest.n[0]) if np.mean(matters > _MATTERS) >= SURE else 0
+
+
+def _percent(gains: Array) -> str:
+    return f"{100 * float(np.median(gains)):+.0f} %"

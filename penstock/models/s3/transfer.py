@@ -1,0 +1,602 @@
+"""Knows how a transfer from or to S3 is advised, whichever way the bytes go: what a setting will do and what follows.
+
+The physics itself is in `law`, what observations say about it in `evidence`, and how it is learned in `learning`. What
+is legal, worth trying and to be paid differs with the direction: `upload` and `download` say it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, inf, log
+from typing import Any, Generic
+
+import numpy as np
+
+from penstock.models import burst
+from penstock.models.model import Appraisal, Array, Fit
+from penstock.models.s3 import remarks
+from penstock.models.s3.directions import (
+    BY_OPERATION,
+    Direction,
+    S3SettingT,
+    in_flight_count,
+    planned_transfers,
+)
+from penstock.models.s3.evidence import (
+    connections_used,
+    evidence_of,
+    moved,
+    object_seconds,
+    throughput_noise_scale,
+)
+from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
+from penstock.models.s3.learning import FIT_STATE_VERSION, Posterior, learn
+from penstock.units import MiB
+from penstock.vocabulary import (
+    Access,
+    Context,
+    Cost,
+    Demand,
+    Estimate,
+    Objective,
+    Observation,
+    Place,
+    Prediction,
+    Regime,
+    Tariff,
+)
+
+_THREADS = (1, 2, 3, 4, 5, 6, 7, 8)
+_THREAD_RATIO = 1.13
+_WAVE_COUNT_MAX = 4  # request sizes that make so many full waves are always considered
+_RAMP_THREADS = (4, 16, 64, 256)
+_RAMP_REQUEST_BYTES = 8 * MiB
+_OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
+_PROBE_WAVES = 3
+_WAVE_ROOM = 1.25  # over the expected time of one wave of parts
+_PROBE_SECONDS = 2.0
+_BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
+_CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
+# Standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings.
+_INTERVAL = 1.85
+# How much wider an interval is while nothing has shown how much measurements vary here, as a share of it.
+_UNKNOWN_NOISE = 0.6
+
+_INTERVAL_DEVIATIONS = 2 * 1.645  # standard deviations of a normal law between the ends of 90 %
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3TransferModel(ABC, Generic[S3SettingT]):
+    """The mechanistic law with priors, a Gaussian process on its residual, and a watch for change.
+
+    The limit on threads narrows what is ever considered.
+    """
+
+    thread_count_max: int = THREAD_COUNT_MAX
+
+    @property
+    @abstractmethod
+    def operation(self) -> str:
+        """The key in the table of services."""
+
+    @property
+    @abstractmethod
+    def setting_type(self) -> type[S3SettingT]:
+        """Threads, and the size of a request."""
+
+    @property
+    @abstractmethod
+    def request_size_bytes_range(self) -> tuple[int, int]:
+        """The least and the most that is ever considered."""
+
+    @abstractmethod
+    def setting(self, thread_count: int, request_size_bytes: int) -> S3SettingT:
+        """As it is; `legal` makes it one that S3 accepts."""
+
+    @abstractmethod
+    def default_setting(self, context: Context) -> S3SettingT:
+        """What the SDK does when nobody advises it."""
+
+    @abstractmethod
+    def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
+        """The nearest setting that S3 accepts for this payload; idempotent."""
+
+    @abstractmethod
+    def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
+        """Sizes of requests worth considering for such an object, the least first."""
+
+    @abstractmethod
+    def requests_around(self, context: Context, setting: S3SettingT, part_count: int) -> int:
+        """The most requests of a probe besides those that carry the bytes."""
+
+    @abstractmethod
+    def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
+        """What these requests of a probe cost at the most."""
+
+    def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> S3SettingT | None:
+        """What the SDK does, with no more threads than it finds work for."""
+        del fit
+        low, high = self.request_size_bytes_range
+        default = self.default_setting(context)
+        own = self._useful(
+            default.thread_count, default.request_size_bytes, max(context.payload_size_bytes, 1), demand
+        )
+        can_be_told = low <= own.request_size_bytes <= high and own.thread_count <= self.thread_count_max
+        return own if can_be_told else None
+
+    def payload_bytes(self, context: Context, demand: Demand) -> int:
+        """What one transfer moves: the object."""
+        del demand
+        return max(context.payload_size_bytes, 1)
+
+    def within(self, fit: Fit, demand: Demand) -> Demand:
+        """The demand with such limits of bandwidth as follow from it."""
+        del fit
+        return demand
+
+    def learned_besides(self, observations: Sequence[Observation[S3SettingT]]) -> dict[str, Any]:
+        """What a fit remembers beside the law, oldest observation first; of plain data."""
+        del observations
+        return {}
+
+    def derived_besides(
+        self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand
+    ) -> dict[str, float]:
+        """What follows from a setting for this direction alone."""
+        del fit, context, setting, demand
+        return {}
+
+    @property
+    def observation_count_max(self) -> int:
+        """How many of the newest observations a fit learns from."""
+        return _OBSERVATION_COUNT_MAX
+
+    @property
+    def state_version(self) -> int:
+        """Of what `Fit.state` holds: changes whenever that does."""
+        return FIT_STATE_VERSION
+
+    @property
+    def direction(self) -> Direction:
+        """Which way the bytes go."""
+        return self.setting_type.direction
+
+    @property
+    def kindred(self) -> frozenset[str]:
+        """The other direction: it takes the same way, on the same host."""
+        return frozenset(BY_OPERATION) - {self.operation}
+
+    @property
+    def value_metric(self) -> str:
+        """Bytes of the object over the seconds from its first request to its last."""
+        return "throughput_bytes_per_second"
+
+    def ramp(self, context: Context) -> Sequence[S3SettingT]:
+        """Four threads, then four times as many each time."""
+        low, high = self.request_size_bytes_range
+        part = min(max(_RAMP_REQUEST_BYTES, low), high)
+        threads = [n for n in _RAMP_THREADS if n <= self.thread_count_max] or [self.thread_count_max]
+        return [self.legal(context, self.setting(n, part)) for n in threads]
+
+    def probe_cost(self, fit: Fit, context: Context, setting: S3SettingT, tariff: Tariff) -> Cost:
+        """Three waves or two seconds, whichever is more, but at most all parts; small objects go in a stream."""
+        size = max(context.payload_size_bytes, 1)
+        s = min(setting.request_size_bytes, size)
+        rate = self._steady_rate(fit, context, setting)
+        wanted = max(_PROBE_WAVES * setting.thread_count * s, rate * _PROBE_SECONDS)
+        transferred = wanted if size <= self.direction.unsplit_bytes else min(wanted, size)
+        transferred = ceil(transferred / s) * s
+        parts = ceil(transferred / s)
+        requests = parts + self.requests_around(context, setting, parts)
+        seconds = transferred / rate + 1.0
+        return Cost(
+            transferred_bytes=int(transferred),
+            request_count=requests,
+            usd=self.usd(tariff, request_count=requests, transferred_bytes=transferred),
+            credit_bytes=self._credit_bytes_max(fit, context, setting, transferred),
+            duration_seconds=5.0 * seconds,  # a dip must not end the probe
+        )
+
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
+        """One wave of parts at the expected rate, with some room for a slow one."""
+        rate = self._steady_rate(fit, context, setting)
+        size = max(context.payload_size_bytes, 1)
+        part = min(setting.request_size_bytes, size)
+        thread_count = min(setting.thread_count, ceil(size / part)) if part < size else setting.thread_count
+        return _WAVE_ROOM * thread_count * part / rate
+
+    def measured_value(self, observation: Observation[S3SettingT]) -> float:
+        """Throughput of a whole object, extended from the share of it that was sent."""
+        size = observation.context.payload_size_bytes
+        steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
+        if steady <= 0 or observation.transferred_bytes >= size:
+            return observation.throughput_bytes_per_second
+        return size / (object_seconds(observation) + size / steady)
+
+    @property
+    def reported_measures(self) -> frozenset[str]:
+        """None: the throughput says it all, and how a client works inside is its own."""
+        return frozenset()
+
+    def in_use(self, report: Observation[S3SettingT]) -> S3SettingT:
+        """No more threads than there were requests to make: one object that goes whole takes one connection."""
+        return self.setting(int(connections_used(report)), report.setting.request_size_bytes)
+
+    def discrepancies(self, fit: Fit, reports: Sequence[Observation[S3SettingT]]) -> tuple[Array, Array]:
+        """Of throughput; under the regime that explains it better, for nobody knows which it was."""
+        posterior = Posterior.from_state(fit.state)
+        measured = np.log([self.measured_value(report) for report in reports])
+        both = []
+        for is_burst in (False, True):
+            low, expected, high = _log_intervals(posterior, moved(reports, is_burst=is_burst))
+            both.append((measured - expected, (high - low) / _INTERVAL_DEVIATIONS))
+        (sustained, deviation), (burst, burst_deviation) = both
+        is_sustained = np.abs(sustained) / deviation <= np.abs(burst) / burst_deviation
+        residual = np.where(is_sustained, sustained, burst)
+        return residual[:, None], np.where(is_sustained, deviation, burst_deviation)[:, None]
+
+    def fit(
+        self,
+        place: Place,
+        observations: Sequence[Observation[S3SettingT]],
+        *,
+        prior: Fit | None,
+        seed: int,
+    ) -> Fit:
+        """The posterior since the place last changed; from the neighbour's parameters where they fit."""
+        ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
+        learned = learn(place, evidence_of(place, ordered), prior, seed)
+        return Fit(
+            place=place,
+            parameters=_parameters(learned.draws, self.direction),
+            observation_count=len(ordered),
+            newest_observation_at=max((o.started_at for o in ordered), default=None),
+            residual_fraction_p50=learned.residual_fraction_p50,
+            is_off_model=learned.shapes is not None,
+            drift_count=learned.drift_count,
+            changed_at=learned.changed_at,
+            suspicion=learned.suspicion,
+            state=learned.posterior(_credits(place, ordered)).to_state() | self.learned_besides(ordered),
+        )
+
+    def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3SettingT]:
+        """A grid of ratios; also even part sizes, full waves, all that the memory holds, and what the SDK does."""
+        size = max(context.payload_size_bytes, 1)
+        threads = self._thread_ladder(demand)
+        sizes = self.request_sizes_bytes(context, demand)
+        pairs = {(n, s) for n in threads for s in sizes}
+        pairs |= {(n, ceil(size / (n * m))) for n in threads for m in range(1, _WAVE_COUNT_MAX + 1)}
+        if demand.memory_bytes_max is not None:
+            held = {(demand.memory_bytes_max // min(s, size), s) for s in sizes}
+            pairs |= {(n, s) for n, s in held if 1 <= n <= threads[-1]}
+        own = self.advisable_default(fit, context, demand)
+        if own is not None and own.thread_count <= threads[-1]:
+            pairs.add((own.thread_count, own.request_size_bytes))
+        settings = {
+            self.legal(context, self._useful(n, s, size, demand))
+            for n, s in pairs
+            if sizes[0] <= s <= sizes[-1]
+        }
+        most = demand.memory_bytes_max or inf
+        allowed = [x for x in settings if _held_bytes(x, context, demand) <= most]
+        least = self.legal(context, self.setting(1, sizes[0]))
+        return sorted(allowed or [least], key=lambda x: (x.thread_count, x.request_size_bytes))
+
+    def appraise(
+        self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand
+    ) -> Appraisal:
+        """Posterior means; nothing is faster than a stated bandwidth limit."""
+        posterior, demand = Posterior.from_state(fit.state), self.within(fit, demand)
+        transfers = self._transfers(context, settings, demand)
+        logs = np.minimum(posterior.log_throughput(transfers), _log_bandwidth(demand))
+        latency = self._object_latency(posterior, context, settings, demand, logs)
+        drawn = np.exp(logs)
+        value = drawn.mean(axis=0)
+        return Appraisal(
+            value=value,
+            latency_seconds=latency,
+            connection_count=transfers.n,
+            memory_bytes=np.array([_held_bytes(x, context, demand) for x in settings], dtype=np.float64),
+            request_rate_per_second=value / transfers.s,
+            refused_fraction=transfers.refused_fraction(posterior.draws).mean(axis=0),
+        )
+
+    def draws(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Array:
+        """Draws of the logarithm of the value, (draws, settings): what is believed about all settings together."""
+        sampled = Posterior.from_state(fit.state).sampled(self._transfers(context, settings, demand))
+        return np.asarray(np.minimum(sampled, _log_bandwidth(self.within(fit, demand))), dtype=np.float64)
+
+    def log_gains(
+        self,
+        fit: Fit,
+        context: Context,
+        settings: Sequence[S3SettingT],
+        reference: S3SettingT,
+        demand: Demand,
+    ) -> Array:
+        """Of throughput; for `latency` of one object that goes alone. Nothing is faster than a stated bandwidth."""
+        is_of_one = demand.objective is Objective.LATENCY
+        aimed = replace(demand, object_count=1) if is_of_one else demand
+        transfers = self._transfers(context, [reference, *settings], aimed)
+        together = Posterior.from_state(fit.state).together(_single(transfers) if is_of_one else transfers)
+        logs = np.minimum(together, _log_bandwidth(self.within(fit, demand)))
+        return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
+
+    def predict(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Prediction:
+        """Throughput, seconds of one object, requests per second: each for one future measurement."""
+        posterior, demand = Posterior.from_state(fit.state), self.within(fit, demand)
+        throughput = _interval(posterior, self._transfers(context, [setting], demand), demand)
+        size = self.payload_bytes(context, demand)
+        one = _single(self._transfers(context, [setting], replace(demand, object_count=1)))
+        alone = _interval(posterior, one, demand)
+        s = size / ceil(size / min(setting.request_size_bytes, size))
+        return {
+            "throughput_bytes_per_second": throughput,
+            "latency_seconds": Estimate(size / alone.high, size / alone.expected, size / alone.low),
+            "request_rate_per_second": Estimate(
+                throughput.low / s, throughput.expected / s, throughput.high / s
+            ),
+        }
+
+    def derive(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Mapping[str, float]:
+        """Pool, threshold, limits and time-outs that follow from threads and part size."""
+        stated, demand = demand.bandwidth_bytes_per_second_max, self.within(fit, demand)
+        posterior = Posterior.from_state(fit.state)
+        transfers = self._transfers(context, [setting], demand)
+        rate = _mean_rate(posterior, transfers, demand)
+        derived = {
+            "connection_pool_count": float(setting.thread_count + 1),
+            "multipart_threshold_bytes": _threshold_bytes(posterior, context, setting, demand),
+            "memory_bytes": float(_held_bytes(setting, context, demand)),
+            "crt_target_gbps": _CRT_GBPS_PER_CONNECTION * setting.thread_count,
+            "request_rate_per_second": rate / float(transfers.s[0]),
+            "hedge_timeout_seconds": _hedge_seconds(
+                posterior, transfers, demand, fit.state.get("tail_ratio") or _TAIL_RATIO
+            ),
+        }
+        if stated is not None:
+            derived["rate_limit_bytes_per_second"] = stated
+        derived |= _burst_bundle(posterior, context, transfers, demand)
+        return derived | self.derived_besides(fit, context, setting, demand)
+
+    def bottleneck(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> str:
+        """The term of the soft minimum that is smallest at the posterior mean."""
+        if not fit.observation_count:
+            return "unknown"
+        posterior = Posterior.from_state(fit.state)
+        return _bottleneck(posterior, self._transfers(context, [setting], demand), self.within(fit, demand))
+
+    def remarks(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Sequence[str]:
+        """What would help or hurt, and what was not seen; nothing before anything was measured."""
+        if not fit.observation_count:
+            return ()
+        twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
+        at, doubled = (self._transfers(context, [each], demand) for each in (setting, twice))
+        return tuple(remarks.sentences(Posterior.from_state(fit.state), at, doubled))
+
+    def _steady_rate(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
+        """Bytes per second while every connection is busy."""
+        steady = self._steady(context, setting, Demand())
+        return _mean_rate(Posterior.from_state(fit.state), steady, Demand())
+
+    def _steady(self, context: Context, setting: S3SettingT, demand: Demand) -> Transfers:
+        return replace(self._transfers(context, [setting], demand), is_steady=np.array([True]))
+
+    def _credit_bytes_max(
+        self, fit: Fit, context: Context, setting: S3SettingT, transferred_bytes: float
+    ) -> int:
+        """What such a transfer may take of the bucket: it goes as fast as the host may while there are credits."""
+        limits = burst.ceiling(context.place.instance_type)
+        if limits is None or not limits.is_burstable:
+            return 0
+        steady = self._steady(context, setting, Demand(regime=Regime.BURST))
+        logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
+        rate = exp(float(np.quantile(logs, _BURST_QUANTILE)))
+        return ceil(limits.credits_spent(transferred_bytes, seconds=transferred_bytes / rate))
+
+    def _transfers(self, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Transfers:
+        threads = np.array([x.thread_count for x in settings], dtype=np.float64)
+        parts = np.array([x.request_size_bytes for x in settings], dtype=np.float64)
+        size = np.full(len(settings), float(self.payload_bytes(context, demand)))
+        return planned_transfers(
+            self.direction,
+            size,
+            threads,
+            parts,
+            object_count=demand.object_count,
+            is_burst=demand.regime is Regime.BURST,
+            is_stream=demand.access is Access.RANDOM,
+        )
+
+    def _object_latency(
+        self,
+        posterior: Posterior,
+        context: Context,
+        settings: Sequence[S3SettingT],
+        demand: Demand,
+        logs: Array,
+    ) -> Array:
+        """Seconds of one object alone; what was computed for one object at a time serves as it is."""
+        size = self.payload_bytes(context, demand)
+        if demand.object_count > 1 or size <= self.direction.unsplit_bytes:
+            alone = self._transfers(context, settings, replace(demand, object_count=1))
+            logs = np.minimum(_single(alone).log_throughput(posterior.draws), _log_bandwidth(demand))
+        return np.asarray(size * np.exp(-logs).mean(axis=0), dtype=np.float64)
+
+    def _useful(self, n: int, s: int, size: int, demand: Demand) -> S3SettingT:
+        """No more threads than there are requests to make."""
+        return self.setting(in_flight_count(self.setting(n, s), size, demand.object_count), s)
+
+    def _thread_ladder(self, demand: Demand) -> list[int]:
+        most = min(self.thread_count_max, demand.thread_count_max or THREAD_COUNT_MAX)
+        ladder = [n for n in _THREADS if n <= most]
+        while ladder[-1] < most:
+            ladder.append(min(most, max(ladder[-1] + 1, round(ladder[-1] * _THREAD_RATIO))))
+        return ladder
+
+
+def _held_bytes(setting: S3SettingT, context: Context, demand: Demand) -> int:
+    """One request for each in flight, also where the last part is short."""
+    size = context.payload_size_bytes
+    return in_flight_count(setting, size, demand.object_count) * min(setting.request_size_bytes, size)
+
+
+def _single(transfers: Transfers) -> Transfers:
+    """The same settings for exactly one object, also where a stream of small ones is meant."""
+    one = transfers.is_steady
+    return replace(
+        transfers,
+        n=np.where(one, 1.0, transfers.n),
+        full=np.where(one, 0.0, transfers.full),
+        rest=np.where(one, 1.0, transfers.rest),
+        is_steady=np.zeros_like(one),
+    )
+
+
+def _parameters(draws: Array, direction: Direction) -> dict[str, Estimate]:
+    low, middle, high = np.exp(np.quantile(draws, [0.05, 0.5, 0.95], axis=0))
+    return {
+        name: Estimate(float(low[i]), float(middle[i]), float(high[i]))
+        for i, name in enumerate(PARAMETERS)
+        if name not in direction.absent
+    }
+
+
+def _credits(place: Place, observations: Sequence[Observation[S3SettingT]]) -> float | None:
+    limits = burst.ceiling(place.instance_type)
+    if limits is None or not limits.is_burstable:
+        return None
+    if not observations:
+        return limits.credit_bytes_max
+    start = observations[0].started_at
+    transfers = [
+        ((o.started_at - start).total_seconds(), o.duration_seconds, float(o.transferred_bytes))
+        for o in observations
+    ]
+    return burst.credits_at(
+        limits, transfers, at_seconds=max(begin + lasted for begin, lasted, _ in transfers)
+    )
+
+
+# --- Answering. ---
+
+
+def _interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
+    """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
+    reached = (float(logs[0]) for logs in _log_intervals(posterior, transfers))
+    return Estimate(*(exp(min(value, _log_bandwidth(demand))) for value in reached))
+
+
+def _log_intervals(posterior: Posterior, transfers: Transfers) -> tuple[Array, Array, Array]:
+    """Logarithms of the lower end, the middle and the upper end, for each of the transfers."""
+    values = posterior.log_throughput(transfers)
+    scales = np.array([throughput_noise_scale(n) for n in transfers.n])
+    # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
+    weather = posterior.misfit.weather if posterior.evidence.measurements().tells_weather else 0.0
+    noise = (posterior.sigma * scales) ** 2 + weather**2
+    spread = np.sqrt(values.var(axis=0) + posterior.misfit_variance(transfers) + noise)
+    reach = _INTERVAL * spread * (1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum())))
+    dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
+    middle = values.mean(axis=0)
+    dip_reach = 0.35 * log(dips / 0.05) if dips > 0.05 else 0.0
+    return middle - np.maximum(reach, dip_reach), middle, middle + reach
+
+
+def _log_bandwidth(demand: Demand) -> float:
+    return log(demand.bandwidth_bytes_per_second_max or inf)
+
+
+def _mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
+    """Bytes per second of the first of the transfers."""
+    logs = np.minimum(posterior.log_throughput(transfers)[:, 0], _log_bandwidth(demand))
+    return float(np.exp(logs).mean())
+
+
+def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> str:
+    """The limit that matters most in nearly all draws; where they do not agree nobody is sure."""
+    bandwidth = _log_bandwidth(demand)
+    if np.mean(posterior.log_throughput(transfers)[:, 0] >= bandwidth) >= remarks.SURE:
+        return "demand"
+    matter = {name: values[:, 0] for name, values in transfers.what_matters(posterior.draws).items()}
+    if not posterior.evidence.tells_of_processor:
+        # Throughput alone cannot tell the processor from the network, which is the likelier of the two.
+        matter["host-ceiling"] = matter["host-ceiling"] + matter.pop("client-cpu")
+    most = np.argmax(np.stack(list(matter.values())), axis=0)
+    shares = {name: float(np.mean(most == index)) for index, name in enumerate(matter)}
+    name = max(shares, key=lambda each: shares[each])
+    if shares[name] < remarks.SURE:
+        return "unsure"
+    held_bytes = float(transfers.n[0] * transfers.s[0])
+    is_full = held_bytes > _MEMORY_FULL * (demand.memory_bytes_max or inf)
+    return "memory" if name == "connections" and is_full else name
+
+
+_MEMORY_FULL = 0.85  # of what is allowed
+
+
+_TAIL_RATIO = 2.4  # of the 99th percentile over the usual time, where too few requests were measured
+_HEDGE_RATIO = 1.25  # over that percentile: about one request in two hundred is sent again
+
+
+def _hedge_seconds(posterior: Posterior, transfers: Transfers, demand: Demand, tail_ratio: float) -> float:
+    """When to send a part again: a little after the slowest of a hundred, as they were measured."""
+    steady = replace(transfers, is_steady=np.ones_like(transfers.is_steady))
+    return max(
+        1.0,
+        _HEDGE_RATIO
+        * tail_ratio
+        * float(transfers.n[0] * transfers.s[0])
+        / _mean_rate(posterior, steady, demand),
+    )
+
+
+_THRESHOLDS = np.array([6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtype=np.float64) * MiB
+
+
+def _threshold_bytes(posterior: Posterior, context: Context, setting: S3SettingT, demand: Demand) -> float:
+    """The size from which clients split: where parts pay, and as is advised for objects of this size."""
+    size, part = context.payload_size_bytes, setting.request_size_bytes
+    pays_from = _splitting_pays_from_bytes(posterior, setting, demand)
+    return min(pays_from, float(size)) if part < size else max(pays_from, size + 1.0)
+
+
+def _splitting_pays_from_bytes(posterior: Posterior, setting: S3SettingT, demand: Demand) -> float:
+    """The least of some sizes above the part from which parts of it beat single PUTs of the same objects."""
+    sizes = _THRESHOLDS[setting.request_size_bytes < _THRESHOLDS]
+    threads = np.full(len(sizes), float(setting.thread_count))
+    part = np.full(len(sizes), float(setting.request_size_bytes))
+    split, whole = (
+        planned_transfers(
+            setting.direction,
+            sizes,
+            threads,
+            each,
+            object_count=demand.object_count,
+            is_burst=demand.regime is Regime.BURST,
+        ).log_throughput(posterior.draws)
+        for each in (part, sizes)
+    )
+    paying = sizes[(split - whole).mean(axis=0) > 0]
+    return float(paying[0]) if len(paying) else max(float(_THRESHOLDS[-1]), setting.request_size_bytes + 1.0)
+
+
+def _burst_bundle(
+    posterior: Posterior, context: Context, transfers: Transfers, demand: Demand
+) -> dict[str, float]:
+    """What a burstable host reaches with credits and without, and how long the credits of the last measurement last."""
+    limits = burst.ceiling(context.place.instance_type)
+    if limits is None or not limits.is_burstable:
+        return {}
+    both = {}
+    for name, flag in (("sustained", 0.0), ("burst", 1.0)):
+        at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
+        both[f"{name}_throughput_bytes_per_second"] = _mean_rate(posterior, at, demand)
+    if posterior.credit_bytes is not None:
+        rate = both["burst_throughput_bytes_per_second"]
+        if rate > limits.baseline_bytes_per_second:
+            both["burst_seconds_left"] = limits.burst_seconds_left(
+                posterior.credit_bytes, rate_bytes_per_second=rate
+            )
+    return both

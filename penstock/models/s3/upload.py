@@ -1,0 +1,133 @@
+"""Knows how an S3 upload is advised: the settings that S3 accepts, what is worth trying, and what it costs.
+
+What a setting will do and what follows from it is in `transfer`, the physics itself in `law`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, ClassVar
+
+from penstock.models.inference.histogram import tail_ratio
+from penstock.models.s3.directions import UPLOADS, Direction, in_flight_count
+from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX
+from penstock.models.s3.transfer import S3TransferModel
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Context, Demand, Observation, Tariff, knob
+
+__all__ = [
+    "PARAMETERS",
+    "PART_COUNT_MAX",
+    "PART_SIZE_BYTES_MAX",
+    "PART_SIZE_BYTES_MIN",
+    "THREAD_COUNT_MAX",
+    "S3UploadModel",
+    "S3UploadSetting",
+]
+
+PART_COUNT_MAX = 10_000
+PART_SIZE_BYTES_MIN = UPLOADS.unsplit_bytes  # the last part may be smaller
+PART_SIZE_BYTES_MAX = 5 * GiB
+_PART_SIZES_MIB = (5, 6, 8, 11, 16, 23, 32, 45, 64, 128, 256, 512, 1024, 2048, 5120)
+_SINGLE_PUT_BYTES_MAX = 64 * MiB
+_TAIL_COUNT_MIN = 200  # requests: from here on their 99th percentile means something
+# Create, complete, and at worst what removes it again; a single PUT is one DELETE a thread.
+_MULTIPART_REQUESTS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3UploadSetting:
+    """How one object is uploaded. A part size at or above the object's size means a single PUT."""
+
+    direction: ClassVar[Direction] = UPLOADS
+
+    thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
+    part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
+
+    @property
+    def request_size_bytes(self) -> int:
+        """Of one part."""
+        return self.part_size_bytes
+
+    def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
+        """The most that is held at a time: one part for each request in flight, also where the last part is short."""
+        return self.in_flight_count(object_size_bytes, object_count) * min(
+            self.part_size_bytes, object_size_bytes
+        )
+
+    def in_flight_count(self, object_size_bytes: int, object_count: int = 1) -> int:
+        """Requests at a time: no more than the objects have parts; of objects that cannot be split, one a thread."""
+        return in_flight_count(self, object_size_bytes, object_count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3UploadModel(S3TransferModel[S3UploadSetting]):
+    """Uploads of whole objects. Limits narrow what is ever considered, for a client that has only one of the knobs."""
+
+    part_size_bytes_min: int = PART_SIZE_BYTES_MIN
+    part_size_bytes_max: int = PART_SIZE_BYTES_MAX
+
+    @property
+    def operation(self) -> str:
+        """The key in the table of operations."""
+        return "s3_upload"
+
+    @property
+    def setting_type(self) -> type[S3UploadSetting]:
+        """Threads and part size."""
+        return S3UploadSetting
+
+    @property
+    def request_size_bytes_range(self) -> tuple[int, int]:
+        """The ends of the part size."""
+        return self.part_size_bytes_min, self.part_size_bytes_max
+
+    def setting(self, thread_count: int, request_size_bytes: int) -> S3UploadSetting:
+        """See the base."""
+        return S3UploadSetting(thread_count=thread_count, part_size_bytes=request_size_bytes)
+
+    def default_setting(self, context: Context) -> S3UploadSetting:
+        """What boto3 does: ten threads, 8 MiB, doubled until there are at most 10,000 parts."""
+        part_size_bytes = 8 * MiB
+        while ceil(context.payload_size_bytes / part_size_bytes) > PART_COUNT_MAX:
+            part_size_bytes *= 2
+        return self.legal(context, S3UploadSetting(thread_count=10, part_size_bytes=part_size_bytes))
+
+    def legal(self, context: Context, setting: S3UploadSetting) -> S3UploadSetting:
+        """Within 5 MiB to 5 GiB and 10,000 parts; no part larger than the object needs."""
+        low = max(PART_SIZE_BYTES_MIN, ceil(context.payload_size_bytes / PART_COUNT_MAX))
+        high = max(low, min(PART_SIZE_BYTES_MAX, context.payload_size_bytes))
+        return S3UploadSetting(
+            thread_count=round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
+            part_size_bytes=round(min(max(setting.part_size_bytes, low), high)),
+        )
+
+    def learned_besides(self, observations: Sequence[Observation[S3UploadSetting]]) -> dict[str, Any]:
+        """How far the slowest requests are from the usual ones: when it is worth to send one again."""
+        seen = [o.histograms["request_seconds"] for o in observations if "request_seconds" in o.histograms]
+        return {"tail_ratio": tail_ratio(seen, 0.99, count_min=_TAIL_COUNT_MIN)}
+
+    def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
+        """Part sizes that cut the object evenly; the object itself where a single PUT is worth a thought."""
+        del demand
+        size = max(context.payload_size_bytes, 1)
+        low = max(self.part_size_bytes_min, ceil(size / PART_COUNT_MAX))
+        high = max(low, min(self.part_size_bytes_max, size))
+        wanted = [min(max(x * MiB, low), high) for x in _PART_SIZES_MIB]
+        even = {max(low, ceil(size / ceil(size / s))) for s in wanted}
+        if size <= min(_SINGLE_PUT_BYTES_MAX, self.part_size_bytes_max):
+            even.add(max(size, low))
+        return sorted(even)
+
+    def requests_around(self, context: Context, setting: S3UploadSetting, part_count: int) -> int:
+        """To create, to complete, and what removes it again."""
+        # Singly at worst, after a batch that was refused.
+        deletions = min(setting.thread_count, part_count) + 1
+        is_multipart = setting.part_size_bytes < max(context.payload_size_bytes, 1)
+        return _MULTIPART_REQUESTS if is_multipart else deletions
+
+    def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
+        """All as if they were PUT; what only removes is free."""
+        return tariff.usd(write_request_count=request_count, sent_bytes=transferred_bytes)

@@ -1,0 +1,632 @@
+"""Knows how messages go through an SQS queue: its knobs, what SQS accepts, and how its physics is learned.
+
+The physics itself is in `physics`, the duplicate loop in `duplicate_loop`. A fit reads these `measures`:
+
+- `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean`: of one request, at the batch it carried;
+  `*_request_count` beside them says how full the batches were, and without it they are taken from the rates.
+  Receives that waited for a message are in an application's mean but not in a probe's
+- `idle_send_seconds_batch_10` and the like: of requests one after another, at 1, 2, 5 and 10 messages
+- `cold_delivery_seconds`: of one message over a connection that was opened for it
+- `goodput_messages_per_second`: unique messages received and deleted
+- `sent_count`, `received_count`, `deleted_count`, `duplicate_count`, `visibility_timeout_seconds`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.model import Appraisal, Array, Fit
+from penstock.models.prices import service_price
+from penstock.models.sqs import learning
+from penstock.models.sqs.duplicate_loop import DeleteLoop
+from penstock.models.sqs.physics import (
+    REQUESTS_PER_MESSAGE_BATCH,
+    Drive,
+    Forecast,
+    QueueCosts,
+    client_wait_seconds,
+    forecast,
+    latency_quantile_seconds,
+    request_seconds,
+)
+from penstock.models.sqs.queue_class import (
+    DEDUPLICATION_SECONDS,
+    RECEIVERS_PER_GROUP_MAX,
+    billed_count,
+    message_group_count_min,
+    ordered_group_count,
+    queue_class,
+)
+from penstock.models.sqs.queueing import (
+    WINDOW_MAX,
+    erlang_b_window,
+    mean_batch_message_count,
+    peak_thread_count,
+)
+from penstock.units import KiB, MiB, counted
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Objective,
+    Observation,
+    Place,
+    Prediction,
+    Tariff,
+    knob,
+    knobs,
+)
+
+BATCH_MESSAGE_COUNT_MAX = 10
+BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a request together
+VISIBILITY_TIMEOUT_SECONDS = 30.0  # SQS's default
+WAIT_TIME_SECONDS = 20.0  # the longest long poll: it ends as soon as a message is there
+BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
+DELETER_LOAD_MAX = 0.7
+RECEIVER_LOAD_MAX = 0.85
+BUSY_CLIENT_LOAD = 0.95  # of its CPU: more threads would wait for each other
+FULL_CLIENT_THREAD_LOAD = 0.95  # of receivers and deleters: its wait holds back the senders as well
+SENDER_LOAD_MAX = 0.9
+SERVICE_LOAD_MAX = 0.93  # of a request rate that throttling taught
+CLIENT_LOAD_MAX = 0.98  # of its CPU: past it requests wait, and nothing is refused
+RATE_HEADROOM = 1.05  # so that an application can catch up after a pause
+MEMORY_BYTES_PER_THREAD = 256 * KiB
+Indices = NDArray[np.int_]
+_PROBE_SECONDS = 6.0  # most of it sending, the rest draining
+_PROBE_SECONDS_MIN = 0.5
+_SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+_STEP_FACTOR_MAX = 6  # so that the next probe, at four times the connections, is not the last
+_BEYOND_CEILING = 4.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
+_BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqsDeliverySetting:
+    """How a queue is driven. A window or a rate limit of 0 means none."""
+
+    sender_thread_count: int = knob(1, 256, is_divided=True)
+    receiver_thread_count: int = knob(1, 256, is_divided=True)
+    deleter_thread_count: int = knob(1, 256, is_divided=True)
+    batch_message_count: int = knob(1, BATCH_MESSAGE_COUNT_MAX)
+    send_rate_limit_messages_per_second: float = knob(0, 100_000, default=0.0, is_divided=True)
+    send_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # sent and not yet received
+    receive_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # not yet deleted
+
+
+class SqsDeliveryModel:
+    """Messages through a queue: as many as wanted, soon, never twice."""
+
+    operation = "sqs_delivery"
+    setting_type = SqsDeliverySetting
+    value_metric = "goodput_messages_per_second"
+    state_version = learning.FIT_STATE_VERSION
+    reported_measures = frozenset(
+        {
+            "goodput_messages_per_second",
+            *(f"{action}_seconds_mean" for action in ("send", "receive", "delete")),
+            *(f"{action}_request_count" for action in ("send", "receive", "delete")),
+            *(f"{past}_count" for past in ("sent", "received", "deleted")),
+        }
+    )
+
+    def default_setting(self, context: Context) -> SqsDeliverySetting:
+        """One thread each, one message at a time, nothing bounded."""
+        blast = SqsDeliverySetting(
+            sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1
+        )
+        return self.legal(context, blast)
+
+    def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> SqsDeliverySetting:
+        """One thread each and one message at a time, no faster than the deleter, with the windows of all advice."""
+        costs, timeout_seconds = learning.mean_costs(fit), _visibility_timeout_seconds(fit, demand)
+        default = self.default_setting(context)
+        outcome = self._forecast(costs, context, [default], demand)
+        deleted = float(outcome.delete_rate[0, 0])
+        asked = RATE_HEADROOM * (demand.message_rate_per_second or math.inf)
+        rate = min(float(outcome.send_rate[0, 0]), deleted, asked)
+        setting = dataclasses.replace(
+            default,
+            send_rate_limit_messages_per_second=_rounded_down(min(asked, deleted), 3),
+            send_window_message_count=send_window(rate, float(outcome.latency_seconds[0, 0]), 1, 1),
+            receive_window_message_count=WINDOW_MAX,
+        )
+        return _bounded(setting, deleted, timeout_seconds)
+
+    def legal(self, context: Context, setting: SqsDeliverySetting) -> SqsDeliverySetting:
+        """Within the knobs, and a full batch within the size of one request."""
+        within = {
+            name: min(max(getattr(setting, name), bounds.low), bounds.high)
+            for name, bounds in knobs(setting).items()
+        }
+        return SqsDeliverySetting(
+            sender_thread_count=round(within["sender_thread_count"]),
+            receiver_thread_count=round(within["receiver_thread_count"]),
+            deleter_thread_count=round(within["deleter_thread_count"]),
+            batch_message_count=min(round(within["batch_message_count"]), _batch_max(context)),
+            send_rate_limit_messages_per_second=float(within["send_rate_limit_messages_per_second"]),
+            send_window_message_count=round(within["send_window_message_count"]),
+            receive_window_message_count=round(within["receive_window_message_count"]),
+        )
+
+    def ramp(self, context: Context) -> Sequence[SqsDeliverySetting]:
+        """A slow start for the undisturbed times, then one thread at full speed, batches, a few threads."""
+        gentle = SqsDeliverySetting(
+            sender_thread_count=1,
+            receiver_thread_count=1,
+            deleter_thread_count=1,
+            batch_message_count=1,
+            send_rate_limit_messages_per_second=10.0,
+            send_window_message_count=20,
+            receive_window_message_count=40,
+        )
+        steps = (
+            gentle,
+            dataclasses.replace(gentle, deleter_thread_count=2, send_rate_limit_messages_per_second=0.0),
+            dataclasses.replace(
+                gentle,
+                batch_message_count=10,
+                deleter_thread_count=2,
+                send_rate_limit_messages_per_second=0.0,
+                send_window_message_count=60,
+                receive_window_message_count=120,
+            ),
+            dataclasses.replace(
+                gentle,
+                sender_thread_count=3,
+                receiver_thread_count=3,
+                deleter_thread_count=4,
+                batch_message_count=5,
+                send_rate_limit_messages_per_second=0.0,
+                send_window_message_count=120,
+                receive_window_message_count=200,
+            ),
+        )
+        return tuple(dict.fromkeys(self.legal(context, step) for step in steps))
+
+    def probe_cost(self, fit: Fit, context: Context, setting: SqsDeliverySetting, tariff: Tariff) -> Cost:
+        """A few seconds of messages, each request billed by chunks of 64 KiB."""
+        rate = self._forecast(learning.mean_costs(fit), context, [setting], Demand()).goodput[0, 0]
+        message_count = max(math.ceil(rate * _PROBE_SECONDS), 10)
+        batch = self.legal(context, setting).batch_message_count
+        request_count = math.ceil(message_count / batch * 3.5) + 2 * setting.receiver_thread_count
+        billed = request_count * billed_count(batch * context.payload_size_bytes)
+        one_way_bytes = message_count * context.payload_size_bytes
+        return Cost(
+            transferred_bytes=2 * one_way_bytes,
+            request_count=request_count,
+            usd=tariff.usd(
+                write_request_count=billed, sent_bytes=one_way_bytes, received_bytes=one_way_bytes
+            ),
+            duration_seconds=_PROBE_SECONDS,
+        )
+
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: SqsDeliverySetting) -> float:  # noqa: ARG002
+        """A message on its way, there and back, many times over."""
+        return _PROBE_SECONDS_MIN
+
+    def measured_value(self, observation: Observation[SqsDeliverySetting]) -> float:
+        """Unique messages that went all the way, per second."""
+        return learning.measured_goodput(observation)
+
+    def fit(
+        self,
+        place: Place,
+        observations: Sequence[Observation[SqsDeliverySetting]],
+        *,
+        prior: Fit | None,
+        seed: int,
+    ) -> Fit:
+        """The posterior of the place's costs and of what its service and this client allow."""
+        return learning.learn(place, observations, prior=prior, seed=seed)
+
+    def in_use(self, report: Observation[SqsDeliverySetting]) -> SqsDeliverySetting:
+        """All of it: a consumer keeps its threads busy for as long as it reports about."""
+        return report.setting
+
+    def discrepancies(
+        self, fit: Fit, reports: Sequence[Observation[SqsDeliverySetting]]
+    ) -> tuple[Array, Array]:
+        """How far goodput and the requests' seconds are from what is expected: logarithms, and their deviations."""
+        return learning.discrepancies(fit, reports)
+
+    def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[SqsDeliverySetting]:
+        """Complete and stable settings: senders and batches to choose from, the rest by the rules."""
+        costs = learning.mean_costs(fit)
+        timeout_seconds = _visibility_timeout_seconds(fit, demand)
+        drafts = [
+            complete_setting(
+                costs,
+                context.payload_size_bytes,
+                demand,
+                batch=batch,
+                sender_count=count,
+                visibility_timeout_seconds=timeout_seconds,
+                message_group_count=_ordered_groups(context, demand),
+            )
+            for batch in _BATCHES
+            if batch <= _batch_max(context)
+            for count in _sender_counts(
+                costs, context.payload_size_bytes, demand, batch, count_tried=learning.sender_count_tried(fit)
+            )
+        ]
+        deletable = self._forecast(costs, context, drafts, demand).delete_rate[0]
+        bounded = [
+            _bounded(draft, rate, timeout_seconds) for draft, rate in zip(drafts, deletable, strict=True)
+        ]
+        return self._within_limits(fit, context, demand, list(dict.fromkeys(bounded)))
+
+    def appraise(
+        self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
+    ) -> Appraisal:
+        """Means over the draws of the posterior."""
+        outcome = self._forecast(learning.drawn_costs(fit), context, settings, demand)
+        drawn = _capped(outcome.goodput, demand)
+        goodput = drawn.mean(axis=0)
+        return Appraisal(
+            value=goodput,
+            latency_seconds=outcome.latency_seconds.mean(axis=0),
+            connection_count=np.array([float(_thread_count(s)) for s in settings]),
+            memory_bytes=np.array([_memory_bytes(s, context) for s in settings]),
+            request_rate_per_second=3.0
+            * goodput
+            / np.array([float(s.batch_message_count) for s in settings]),
+            refused_fraction=np.zeros(len(settings)),  # its own quotas are far above what a probe may send
+        )
+
+    def log_gains(
+        self,
+        fit: Fit,
+        context: Context,
+        settings: Sequence[SqsDeliverySetting],
+        reference: SqsDeliverySetting,
+        demand: Demand,
+    ) -> Array:
+        """Of goodput, no more of which counts than is asked for; for `latency` of the mean from send to receive."""
+        outcome = self._forecast(learning.drawn_costs(fit), context, [reference, *settings], demand)
+        if demand.objective is Objective.LATENCY:
+            logs = -np.log(outcome.latency_seconds)
+        else:
+            logs = np.log(np.maximum(_capped(outcome.goodput, demand), 1e-12))
+        return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
+
+    def predict(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> Prediction:
+        """Goodput and the send-to-receive time, as one more probe would measure them."""
+        outcome = self._forecast(learning.drawn_costs(fit), context, [setting], demand)
+        latency = outcome.latency_seconds[:, 0]
+        spread = learning.spread(fit)
+        waiting_scale = float(learning.latency_scale(outcome.waiting_fraction).mean())
+        goodput = _capped(outcome.goodput[:, 0], demand)
+        goodput_scatter = spread.goodput * float(learning.goodput_scale(outcome.paced_fraction).mean())
+        latency_p99 = latency_quantile_seconds(outcome.moments, 0.99)[:, 0] * spread.p99_ratio
+        scatter_p99 = spread.latency_p99 * waiting_scale
+        return {
+            self.value_metric: learning.estimate(goodput, goodput_scatter, fit),
+            "delivery_latency_seconds_mean": learning.estimate(latency, spread.latency * waiting_scale, fit),
+            "delivery_latency_seconds_p99": learning.estimate(latency_p99, scatter_p99, fit),
+        }
+
+    def derive(
+        self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
+    ) -> Mapping[str, float]:
+        """Pool, polls, timeout, linger and price; when to be warned; what the duplicate loop would need."""
+        outcome = self._forecast(learning.mean_costs(fit), context, [setting], demand)
+        rate = float(_capped(outcome.goodput, demand)[0, 0])
+        timeout_seconds = _visibility_timeout_seconds(fit, demand)
+        linger_seconds = _linger_seconds(setting, demand, rate, float(outcome.latency_seconds[0, 0]))
+        loop = DeleteLoop(
+            arrival_rate_per_second=float(np.minimum(outcome.send_rate, outcome.receive_rate)[0, 0]),
+            delete_rate_per_second=float(outcome.delete_rate[0, 0]),
+            visibility_timeout_seconds=timeout_seconds,
+        )
+        derived = {
+            "connection_pool_count": float(_thread_count(setting) + 2),
+            "wait_time_seconds": WAIT_TIME_SECONDS,
+            "visibility_timeout_seconds": timeout_seconds,
+            "batch_linger_seconds": linger_seconds,
+            "usd_per_million_messages": _usd_per_million_messages(context, setting, rate, linger_seconds),
+            "delete_capacity_messages_per_second": loop.delete_rate_per_second,
+            "deleter_outage_seconds_max": loop.outage_seconds_max(),
+            "warn_at_oldest_undeleted_seconds": timeout_seconds / 3.0,
+            "act_at_oldest_undeleted_seconds": timeout_seconds / 2.0,
+            "receive_pause_at_oldest_undeleted_seconds": loop.receive_pause_seconds(),
+        }
+        if "cold_delivery_seconds" in fit.state:
+            derived["cold_delivery_latency_seconds"] = float(fit.state["cold_delivery_seconds"])
+        if queue_class(context.place.service_class).keeps_order:
+            derived["deduplication_seconds"] = DEDUPLICATION_SECONDS
+            derived["message_group_count_min"] = float(
+                message_group_count_min(rate, setting.batch_message_count, float(outcome.held_seconds[0, 0]))
+            )
+        if loop.load > 1.0:
+            derived["collapse_after_seconds_without_receive_window"] = loop.collapse_after_seconds()
+        return derived
+
+    def remarks(
+        self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
+    ) -> Sequence[str]:
+        """Whether the advice goes beyond what was tried."""
+        del context, demand
+        tried = learning.sender_count_tried(fit)
+        if not fit.observation_count or setting.sender_thread_count <= tried:
+            return ()
+        return (
+            f"No more than {counted(tried, 'sender')} were tried: beyond that this is the physics alone.",
+        )
+
+    def bottleneck(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> str:
+        """The slowest: the stated demand, the service's request rate, the client's CPU, or few threads."""
+        costs = learning.mean_costs(fit)
+        free = dataclasses.replace(setting, send_rate_limit_messages_per_second=0.0)
+        outcome = self._forecast(costs, context, [free], demand)
+        carried = float(
+            np.minimum(np.minimum(outcome.send_rate, outcome.receive_rate), outcome.delete_rate)[0, 0]
+        )
+        if demand.message_rate_per_second is not None and carried >= demand.message_rate_per_second:
+            return "demand"
+        if outcome.client_load[0, 0] >= BUSY_CLIENT_LOAD:
+            return "client-cpu"
+        if _ordered_groups(context, demand) * setting.batch_message_count <= carried * 1.06 * float(
+            outcome.held_seconds[0, 0]
+        ):
+            return "message-groups"
+        service = float(costs.request_rate_max_per_second[0, 0]) * setting.batch_message_count
+        return "request-rate" if carried >= 0.99 * service * SERVICE_LOAD_MAX else "connections"
+
+    def _forecast(
+        self, costs: QueueCosts, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
+    ) -> Forecast:
+        groups = _ordered_groups(context, demand)
+        return forecast(costs, drive_of(settings, context.payload_size_bytes, demand.work_seconds, groups))
+
+    def _within_limits(
+        self, fit: Fit, context: Context, demand: Demand, settings: list[SqsDeliverySetting]
+    ) -> list[SqsDeliverySetting]:
+        """Limit by limit, keeping what came closest where nothing meets it: advice is never empty."""
+        appraisal = self.appraise(fit, context, settings, demand)
+        kept: Indices = np.arange(len(settings))
+        rate = demand.message_rate_per_second
+        for measure, most in (
+            (appraisal.connection_count, demand.thread_count_max),
+            (appraisal.memory_bytes, demand.memory_bytes_max),
+            (appraisal.latency_seconds, demand.latency_objective_seconds),
+            (-appraisal.value, None if rate is None else -0.98 * rate),
+        ):
+            if most is not None:
+                kept = _meeting(measure, float(most), kept)
+        return [settings[index] for index in kept]
+
+
+def drive_of(
+    settings: Sequence[SqsDeliverySetting],
+    payload_size_bytes: float,
+    work_seconds: float,
+    message_group_count: float = math.inf,
+) -> Drive:
+    """The settings as columns."""
+
+    def column(name: str) -> Array:
+        return np.array([float(getattr(setting, name)) for setting in settings])
+
+    return Drive(
+        sender_count=column("sender_thread_count"),
+        receiver_count=column("receiver_thread_count"),
+        deleter_count=column("deleter_thread_count"),
+        batch_message_count=column("batch_message_count"),
+        send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
+        send_window=column("send_window_message_count"),
+        receive_window=column("receive_window_message_count"),
+        payload_size_bytes=float(payload_size_bytes),
+        work_seconds=work_seconds,
+        message_group_count=message_group_count,
+    )
+
+
+def _sender_counts(
+    costs: QueueCosts, size_bytes: int, demand: Demand, batch: int, *, count_tried: int
+) -> list[int]:
+    """How many senders are worth a thought: around the demand where it can be met, else up to the limits.
+
+    With no demand it goes up in steps: past its cliffs SQS gets worse suddenly, so nothing is thought of
+    that is far beyond what was tried.
+    """
+    rate, ceiling = demand.message_rate_per_second, _action_rate_max(costs, batch)
+    if rate is not None:
+        enough = enough_senders(costs, size_bytes, min(rate, _BEYOND_CEILING * ceiling), batch)
+        is_tight = demand.thread_count_max is not None and 3 * enough > demand.thread_count_max
+        fewer = [count for count in _SENDER_COUNTS if count < enough] if is_tight else []
+        return sorted({*fewer, enough, min(enough + 1, 256), min(math.ceil(enough * 1.5), 256)})
+    peak = peak_thread_count(float(costs.contention_fraction[0, 0]), float(costs.coherence_fraction[0, 0]))
+    counts: list[int] = []
+    for count in _SENDER_COUNTS:
+        if count > max(_STEP_FACTOR_MAX * count_tried, _SENDER_COUNTS[3]) or 3 * count > max(peak, 3):
+            break
+        counts.append(count)
+        if (
+            count * batch / _seconds(costs, "send", batch, size_bytes, thread_count=3.0 * count)
+            > _BEYOND_CEILING * ceiling
+        ):
+            break
+    return counts
+
+
+def enough_senders(costs: QueueCosts, size_bytes: int, rate_per_second: float, batch: int) -> int:
+    """Senders that carry this rate in batches and are not always busy."""
+    seconds = _seconds(costs, "send", batch, size_bytes, thread_count=4.0)
+    return min(max(1, math.ceil(rate_per_second * seconds / (batch * SENDER_LOAD_MAX))), 256)
+
+
+def complete_setting(
+    costs: QueueCosts,
+    size_bytes: int,
+    demand: Demand,
+    *,
+    batch: int,
+    sender_count: int,
+    visibility_timeout_seconds: float,
+    deleter_count_max: int = 256,
+    message_group_count: float = math.inf,
+) -> SqsDeliverySetting:
+    """Receivers, deleters, windows and the limit that belong to so many senders of such batches."""
+    receivers, deleters = sender_count + 1, sender_count + 1
+    rate = wait = 0.0
+    for _ in range(4):  # threads slow each other down, so their number and their times settle together
+        busy = float(sender_count + receivers + deleters)
+        wait = (wait + _client_wait_seconds(costs, rate / batch, busy)) / 2.0
+        send, receive, delete = (
+            _seconds(costs, a, batch, size_bytes, busy) + wait for a in ("send", "receive", "delete")
+        )
+        before_giving = _seconds(costs, "receive", 0, size_bytes, busy) / 2.0
+        receive += batch * demand.work_seconds
+        held_seconds = receive - before_giving + delete / 2.0
+        rate = min(sender_count * batch / send, _action_rate_max(costs, batch))
+        rate = min(rate, 0.95 * message_group_count * batch / held_seconds)
+        if demand.message_rate_per_second is not None:
+            rate = min(rate, demand.message_rate_per_second * RATE_HEADROOM)
+        parked, receiver_load, deleter_load = _spare(costs, rate / batch)
+        receivers = min(math.ceil(rate * receive / (batch * receiver_load)) + parked, 256)
+        receivers = min(receivers, int(min(RECEIVERS_PER_GROUP_MAX * message_group_count, 256)))
+        deleters = min(max(math.ceil(rate * delete / (batch * deleter_load)), 1), deleter_count_max)
+    delete_rate = min(deleters * batch / delete, float(costs.request_rate_max_per_second[0, 0]) * batch)
+    rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
+    latency_seconds = send / 2.0 + float(costs.delivery_seconds[0, 0]) + receive / 2.0
+    loop = DeleteLoop(
+        arrival_rate_per_second=rate,
+        delete_rate_per_second=delete_rate,
+        visibility_timeout_seconds=visibility_timeout_seconds,
+    )
+    return SqsDeliverySetting(
+        sender_thread_count=sender_count,
+        receiver_thread_count=receivers,
+        deleter_thread_count=deleters,
+        batch_message_count=batch,
+        send_rate_limit_messages_per_second=_rounded_down(rate, 3),
+        send_window_message_count=send_window(rate, latency_seconds, batch, sender_count),
+        receive_window_message_count=int(_rounded_down(loop.receive_window_message_count(), 2)),
+    )
+
+
+def _bounded(
+    setting: SqsDeliverySetting, delete_rate_per_second: float, visibility_timeout_seconds: float
+) -> SqsDeliverySetting:
+    """No more sent, nor received and held, than the deleters can do.
+
+    Half-full requests of the others may leave them little of the client's CPU, which only the forecast knows.
+    """
+    loop = DeleteLoop(
+        arrival_rate_per_second=float(delete_rate_per_second),
+        delete_rate_per_second=float(delete_rate_per_second),
+        visibility_timeout_seconds=visibility_timeout_seconds,
+    )
+    window = int(_rounded_down(loop.receive_window_message_count(), 2))
+    return dataclasses.replace(
+        setting,
+        send_rate_limit_messages_per_second=min(
+            setting.send_rate_limit_messages_per_second, _rounded_down(delete_rate_per_second, 3)
+        ),
+        receive_window_message_count=min(setting.receive_window_message_count, window),
+    )
+
+
+def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, float, float]:
+    """Receivers beyond what is needed, and how busy receivers and deleters may be.
+
+    Spare threads fetch and delete what little is there: half-full requests. That is quick and costs nothing, except
+    where the service counts requests, and there it would throttle, or where the client's CPU makes no more of them.
+    """
+    client = float(costs.client_request_rate_max_per_second[0, 0]) / REQUESTS_PER_MESSAGE_BATCH
+    service = float(costs.request_rate_max_per_second[0, 0])
+    if request_rate_per_second > 0.9 * client:
+        return 0, FULL_CLIENT_THREAD_LOAD, FULL_CLIENT_THREAD_LOAD
+    is_counted = request_rate_per_second > 0.7 * min(service, client)
+    return (0, RECEIVER_LOAD_MAX, 0.85) if is_counted else (1, RECEIVER_LOAD_MAX, DELETER_LOAD_MAX)
+
+
+def _rounded_down(value: float, digits: int) -> float:
+    """To so many digits: advice that changes with every fit could never be measured twice."""
+    unit = 10.0 ** (math.floor(math.log10(max(value, 1e-9))) + 1 - digits)
+    return math.floor(value / unit + 1e-9) * unit
+
+
+def send_window(rate_per_second: float, latency_seconds: float, batch: int, sender_count: int) -> int:
+    """Messages sent and not yet received that cost almost no goodput: Erlang-B, counted in batches."""
+    batches = erlang_b_window(rate_per_second * latency_seconds / batch, BLOCKED_FRACTION_MAX)
+    return min(batch * max(batches, sender_count + 1), WINDOW_MAX)
+
+
+def _seconds(costs: QueueCosts, action: str, batch: int, size_bytes: int, thread_count: float) -> float:
+    threads = np.array([thread_count])
+    return float(request_seconds(costs, action, np.array([float(batch)]), size_bytes, threads)[0, 0])
+
+
+def _client_wait_seconds(costs: QueueCosts, batch_rate_per_second: float, thread_count: float) -> float:
+    requests = np.array([REQUESTS_PER_MESSAGE_BATCH * batch_rate_per_second])
+    return float(client_wait_seconds(costs, requests, np.array([thread_count]))[0, 0])
+
+
+def _action_rate_max(costs: QueueCosts, batch: int) -> float:
+    service = float(costs.request_rate_max_per_second[0, 0])
+    client = float(costs.client_request_rate_max_per_second[0, 0])
+    return batch * min(SERVICE_LOAD_MAX * service, CLIENT_LOAD_MAX * client / REQUESTS_PER_MESSAGE_BATCH)
+
+
+def _ordered_groups(context: Context, demand: Demand) -> float:
+    return ordered_group_count(context.place.service_class, demand.message_group_count)
+
+
+def _visibility_timeout_seconds(fit: Fit, demand: Demand) -> float:
+    """What the application states or the probes found; long enough for the work in any case."""
+    known = demand.visibility_timeout_seconds or float(
+        fit.state.get("visibility_timeout_seconds", VISIBILITY_TIMEOUT_SECONDS)
+    )
+    return max(known, math.ceil(6.0 * demand.work_seconds))
+
+
+def _linger_seconds(
+    setting: SqsDeliverySetting, demand: Demand, rate: float, latency_seconds: float
+) -> float:
+    """How long a sender waits for a batch to fill: until it is full, or the objective leaves no more."""
+    if setting.batch_message_count == 1 or rate <= 0:
+        return 0.0
+    until_full = (setting.batch_message_count - 1) / rate
+    if demand.latency_objective_seconds is None:
+        return min(until_full, 1.0)
+    return max(0.0, min(until_full, demand.latency_objective_seconds - latency_seconds))
+
+
+def _usd_per_million_messages(
+    context: Context, setting: SqsDeliverySetting, rate: float, linger_seconds: float
+) -> float:
+    batch = mean_batch_message_count(rate, linger_seconds, setting.batch_message_count)
+    billed = billed_count(batch * context.payload_size_bytes)
+    price = service_price("sqs", context.place.service_class)
+    return (2 * billed + 1) / batch * 1e6 * price.usd_per_write_request
+
+
+def _batch_max(context: Context) -> int:
+    fitting = BATCH_SIZE_BYTES_MAX // max(context.payload_size_bytes, 1)
+    return max(1, min(BATCH_MESSAGE_COUNT_MAX, fitting))
+
+
+def _capped(goodput: Array, demand: Demand) -> Array:
+    rate = demand.message_rate_per_second
+    return goodput if rate is None else np.asarray(np.minimum(goodput, rate))
+
+
+def _thread_count(setting: SqsDeliverySetting) -> int:
+    return setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
+
+
+def _memory_bytes(setting: SqsDeliverySetting, context: Context) -> float:
+    held = setting.receive_window_message_count + setting.batch_message_count * _thread_count(setting)
+    return float(held * (context.payload_size_bytes + KiB) + _thread_count(setting) * MEMORY_BYTES_PER_THREAD)
+
+
+def _meeting(measure: Array, most: float, kept: Indices) -> Indices:
+    within = kept[measure[kept] <= most]
+    return within if within.size else kept[measure[kept] <= measure[kept].min()]

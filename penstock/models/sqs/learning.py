@@ -1,0 +1,580 @@
+"""Knows how the costs of a queue are learned from observations: a posterior in logarithms, kept as draws.
+
+Nonlinear least squares with the prior as further residuals (the posterior's mode), and Laplace's
+approximation around it for the draws. Request rates that throttling or the client's CPU allow are bounds,
+not slopes: they are read off the observations directly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.inference import drift
+from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, Array, Fit, Suspicion
+from penstock.models.sqs.physics import (
+    ACTIONS,
+    Drive,
+    Forecast,
+    QueueCosts,
+    client_wait_seconds,
+    forecast,
+    latency_quantile_seconds,
+    request_seconds,
+)
+from penstock.models.sqs.queue_class import request_rate_max_per_second
+from penstock.vocabulary import Estimate, Observation, Origin, Place
+
+IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
+FIT_STATE_VERSION = 3  # of what is kept in a fit; one that was stored under another is not read
+_DRAW_COUNT = 64
+_NORMAL_90 = 1.6449
+_UNLIMITED = 1e9
+_IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
+_WAITING_SCATTER = 3.0
+_SLOPE_STEP = 1e-4  # of logarithms
+_USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
+_STEP_DEVIATION_MIN = 0.06  # of logarithms
+_SINCE_CHANGE_MIN = 4  # observations; fewer may be chance
+_CHANGE_WIDTH = 0.4  # of the tables' width: how far costs move when a place changes
+_THROTTLED_FRACTION = 0.002  # of requests
+_GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
+_PACED_CALM = 0.85
+_FULL_CLIENT = 0.9  # of its request rate
+_CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
+
+# name: (prior median, standard deviation of its logarithm)
+_PRIOR = {
+    "send_request_seconds": (0.010, 0.8),
+    "send_message_seconds": (0.0008, 1.2),
+    "receive_request_seconds": (0.010, 0.8),
+    "receive_message_seconds": (0.0008, 1.2),
+    "delete_request_seconds": (0.010, 0.8),
+    "delete_message_seconds": (0.0008, 1.2),
+    "payload_seconds_per_byte": (2e-8, 1.0),
+    "contention_fraction": (0.001, 1.2),
+    "coherence_fraction": (1e-5, 1.5),
+    "delivery_seconds": (0.012, 0.8),
+    "variation_fraction": (0.4, 0.4),
+    "efficiency_fraction": (1.0, 0.02),
+}
+_NAMES = tuple(_PRIOR)
+# Requests of one service cost about the same whatever they do: pairs that pull at each other, and how weakly.
+_ALIKE = (
+    ("send_request_seconds", "receive_request_seconds", 0.5),
+    ("send_request_seconds", "delete_request_seconds", 0.5),
+    ("send_message_seconds", "receive_message_seconds", 0.8),
+    ("send_message_seconds", "delete_message_seconds", 0.8),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far one measurement lies from its expectation, as a standard deviation of the logarithm."""
+
+    seconds: float = 0.10
+    goodput: float = 0.035
+    latency: float = 0.05  # where nothing waits; see `latency_scale`
+    latency_p99: float = 0.12
+    p99_ratio: float = 1.0  # of what is measured over what the physics says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence:
+    """Observations as columns; nan where one does not say."""
+
+    drive: Drive
+    filled: dict[str, Array]  # messages in a request, by action
+    seconds: dict[str, Array]  # of a request, by action
+    idle_seconds: dict[str, Array]  # of one alone, by action: at each of the batches, all observations
+    request_rate: Array
+    received_rate: Array
+    has_idle_receives: NDArray[np.bool_]  # receives that waited for a message are in their mean
+    goodput: Array  # of a throttled observation: nan, for it measures the client's pauses
+    latency_seconds: Array  # likewise
+    latency_seconds_p99: Array  # likewise
+    request_rate_max: float
+    client_request_rate_max: float
+
+
+def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit | None, seed: int) -> Fit:
+    """The posterior of one place, from its observations of any size.
+
+    Where request times have moved, what was seen before the change serves as the prior of what came after it.
+    """
+    usable = sorted(
+        (o for o in observations if o.duration_seconds > 0 and o.request_count > 0),
+        key=lambda o: o.started_at,
+    )
+    centre, width = _prior(prior)
+    learned = _learn_all(place, usable, prior, centre, width)
+    drift_count, changed_at = 0, None
+    own = [o for o in usable if o.origin is Origin.PROBE] or usable
+    surprises = _surprises(learned, own)
+    change, suspicion = drift.run(surprises), _suspicion(learned, own, surprises)
+    if change.is_alarm and _SINCE_CHANGE_MIN <= change.run < len(own):
+        widened = np.sqrt(np.diag(learned.covariance) + (_CHANGE_WIDTH * width) ** 2)
+        since = [o for o in usable if o.started_at >= own[-change.run].started_at]
+        learned = _learn_all(place, since, prior, learned.mode, np.minimum(widened, width))
+        drift_count, changed_at, suspicion = 1, own[-change.run].started_at, Suspicion()
+    draws = np.random.default_rng(seed).multivariate_normal(
+        learned.mode, learned.covariance, size=_DRAW_COUNT, method="eigh"
+    )
+    return Fit(
+        place=place,
+        parameters=_parameters(draws, learned.mode, learned.caps),
+        observation_count=len(learned.used),
+        newest_observation_at=usable[-1].started_at if usable else None,
+        residual_fraction_p50=learned.residual_fraction_p50,
+        is_off_model=len(usable) >= 6 and learned.residual_fraction_p50 > 0.3,
+        drift_count=drift_count,
+        changed_at=changed_at,
+        suspicion=suspicion,
+        state=_state(learned, draws),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learned:
+    """The posterior of logarithms, and what it rests on."""
+
+    mode: Array
+    covariance: Array
+    spread: Spread
+    residual_fraction_p50: float
+    caps: tuple[float, float]
+    used: Sequence[Observation[Any]]
+
+
+def _learn_all(
+    place: Place, used: Sequence[Observation[Any]], prior: Fit | None, centre: Array, width: Array
+) -> _Learned:
+    caps = _ceilings(place, used, prior)
+    spread, mode, covariance, residual = Spread(), centre, np.diag(width**2), 0.0
+    evidence = _evidence(used, caps) if used else None
+    if evidence is not None:
+        mode = _start(evidence, centre)
+        for _ in range(3):  # the spread and the mode settle together
+            mode, covariance = _posterior(evidence, centre, width, spread, mode)
+            spread, residual = _spread(mode, evidence)
+    return _Learned(
+        mode=mode,
+        covariance=covariance,
+        spread=spread,
+        residual_fraction_p50=residual,
+        caps=caps,
+        used=used,
+    )
+
+
+def _surprises(learned: _Learned, observations: Sequence[Observation[Any]]) -> list[float]:
+    """How much longer than expected the requests of each of these observations took, oldest first, in deviations.
+
+    The deviation is that of steps from one observation to the next: a change of the place is one large step, and
+    does not widen it.
+    """
+    if not observations:
+        return []
+    misfits = _misfits(learned.mode[None, :], _evidence(observations, learned.caps))
+    longer = np.nan_to_num(np.stack(list(misfits.seconds.values())), nan=0.0).mean(axis=0)[0]
+    steps = np.abs(np.diff(longer))
+    deviation = float(np.median(steps)) * 1.4826 / math.sqrt(2.0) if steps.size else 0.0
+    return [float(value) for value in longer / max(deviation, _STEP_DEVIATION_MIN)]
+
+
+def _suspicion(
+    learned: _Learned, observations: Sequence[Observation[Any]], surprises: Sequence[float]
+) -> Suspicion:
+    """What the newest of these observations says of a change; nothing while few were seen."""
+    if len(observations) <= SURPRISE_AFTER:
+        return Suspicion()
+    misfits = _misfits(learned.mode[None, :], _evidence(observations[-1:], learned.caps))
+    more = float(np.nan_to_num(misfits.goodput, nan=0.0)[0, 0])
+    level = drift.run(surprises).level / drift.ALARM
+    return Suspicion(level=level, surprise=-surprises[-1], value_ratio=math.exp(more))
+
+
+def _state(learned: _Learned, draws: Array) -> dict[str, Any]:
+    """All that predictions need, as plain data."""
+    spread = learned.spread
+    state: dict[str, Any] = {
+        STATE_VERSION: FIT_STATE_VERSION,
+        "mode": learned.mode.tolist(),
+        "width": np.sqrt(np.diag(learned.covariance)).tolist(),
+        "draws": np.round(draws, 5).tolist(),
+        "spread": [spread.seconds, spread.goodput, spread.latency, spread.latency_p99, spread.p99_ratio],
+        "request_rate_max_per_second": learned.caps[0],
+        "client_request_rate_max_per_second": learned.caps[1],
+    }
+    if learned.used:
+        state["sender_count_tried"] = max(o.setting.sender_thread_count for o in learned.used)
+    cold = [seconds for o in learned.used if (seconds := o.measures.get("cold_delivery_seconds"))]
+    if cold:
+        state["cold_delivery_seconds"] = float(np.median(cold))
+    timeouts = [t for o in learned.used if (t := o.measures.get("visibility_timeout_seconds"))]
+    if timeouts:
+        state["visibility_timeout_seconds"] = float(timeouts[-1])
+    return state
+
+
+def mean_costs(fit: Fit) -> QueueCosts:
+    """The costs at the posterior's mode, one row."""
+    return _costs(np.array([fit.state["mode"]]), fit)
+
+
+def drawn_costs(fit: Fit) -> QueueCosts:
+    """The costs of every draw, one row each."""
+    return _costs(np.array(fit.state["draws"]), fit)
+
+
+def spread(fit: Fit) -> Spread:
+    """How far single measurements scatter here."""
+    seconds, goodput, latency, latency_p99, p99_ratio = fit.state["spread"]
+    return Spread(
+        seconds=seconds, goodput=goodput, latency=latency, latency_p99=latency_p99, p99_ratio=p99_ratio
+    )
+
+
+def goodput_scale(paced_fraction: Array) -> Array:
+    """How much less than at full speed a goodput scatters that is held by a rate limit (calibrated: 1 to 0.15)."""
+    return 1.0 - _PACED_CALM * paced_fraction
+
+
+def latency_scale(waiting_fraction: Array) -> Array:
+    """How much more than an undisturbed one a latency scatters that is mostly waiting (calibrated: 1 to 4)."""
+    return 1.0 + _WAITING_SCATTER * waiting_fraction
+
+
+def sender_count_tried(fit: Fit) -> int:
+    """The most senders that were ever tried here."""
+    return int(fit.state.get("sender_count_tried", 1))
+
+
+def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
+    """The 90 % interval of one future measurement: the draws' own width and the scatter of measurements."""
+    logs = np.log(np.maximum(drawn, 1e-12))
+    centre = float(logs.mean())
+    freedom = fit.observation_count + 3.0
+    width = _NORMAL_90 * (1.0 + 1.5 / freedom) * math.sqrt(float(logs.var()) + scatter**2)
+    return Estimate(math.exp(centre - width), math.exp(centre), math.exp(centre + width))
+
+
+def measured_goodput(observation: Observation[Any]) -> float:
+    """Unique messages per second, as the observation says or as its bytes imply."""
+    stated = observation.measures.get("goodput_messages_per_second")
+    if stated is not None:
+        return float(stated)
+    return observation.throughput_bytes_per_second / max(observation.context.payload_size_bytes, 1)
+
+
+def discrepancies(fit: Fit, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:
+    """Logarithms of measured over expected, (observations, 4), and the standard deviation of each.
+
+    Columns: goodput, and the seconds of a send, a receive and a delete; NaN where an observation does not say.
+    """
+    caps = (fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"])
+    evidence, scatter = _evidence(observations, caps), spread(fit)
+    misfits = _misfits(np.array(fit.state["draws"]), evidence)
+    draws = np.stack([misfits.goodput, *(misfits.seconds[action] for action in ACTIONS)], axis=2)
+    own = np.array([scatter.goodput, scatter.seconds, scatter.seconds, scatter.seconds])
+    return draws.mean(axis=0), np.sqrt(draws.var(axis=0) + own**2)
+
+
+def _prior(fit: Fit | None) -> tuple[Array, Array]:
+    """The tables, or a neighbour's posterior widened: another place is alike, not the same."""
+    centre = np.log([median for median, _ in _PRIOR.values()])
+    width = np.array([deviation for _, deviation in _PRIOR.values()])
+    if fit is None or "mode" not in fit.state:
+        return centre, width
+    neighbour = np.array(fit.state["width"])
+    return np.array(fit.state["mode"]), np.minimum(width, np.sqrt(neighbour**2 + (0.4 * width) ** 2))
+
+
+def _costs(rows: Array, fit: Fit) -> QueueCosts:
+    return _costs_of(
+        rows, fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"]
+    )
+
+
+def _costs_of(rows: Array, request_rate_max: float, client_rate_max: float) -> QueueCosts:
+    columns = {name: np.exp(rows[:, index : index + 1]) for index, name in enumerate(_NAMES)}
+    return QueueCosts(
+        **columns,
+        request_rate_max_per_second=np.full((len(rows), 1), request_rate_max),
+        client_request_rate_max_per_second=np.full((len(rows), 1), client_rate_max),
+    )
+
+
+def _ceilings(
+    place: Place, observations: Sequence[Observation[Any]], prior: Fit | None
+) -> tuple[float, float]:
+    """Requests a second that the service admits for an action, and the client's CPU for all together."""
+    standing = prior.state if prior is not None else {}
+    quota = min(request_rate_max_per_second(place.service_class, place.region), _UNLIMITED)
+    request_rate = float(standing.get("request_rate_max_per_second", quota))
+    refused = [_carried_rate(o) for o in observations if _is_throttled(o)]
+    if refused:
+        admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
+        # The most that ever went on being admitted: whoever keeps to the advice stays below it, also when refused.
+        request_rate = max([*refused, *admitted])
+    spent = [
+        o.client_cpu_fraction * o.duration_seconds / o.request_count
+        for o in observations
+        if o.client_cpu_fraction > 0 and o.request_count >= 50
+    ]
+    seconds = float(np.median(spent)) if spent else _CLIENT_SECONDS_PER_REQUEST
+    return request_rate, 1.0 / seconds
+
+
+def _is_throttled(observation: Observation[Any]) -> bool:
+    return observation.throttled_count > _THROTTLED_FRACTION * observation.request_count
+
+
+def _carried_rate(observation: Observation[Any]) -> float:
+    """Requests a second of the busiest kind, as the service goes on admitting them.
+
+    A service lets about a second's worth pass before it counts, and a probe lasts only a few: all requests are taken
+    over a second more. Where the steady goodput in full batches needs more than that, there was no such grace.
+    """
+    counts = [_request_count(observation, action) for action in ("send", "receive", "delete")]
+    counts[1] += observation.measures.get("empty_receive_count", 0.0)
+    admitted = max(counts) / (observation.duration_seconds + _GRACE_SECONDS)
+    return max(admitted, measured_goodput(observation) / float(observation.setting.batch_message_count))
+
+
+def _request_count(observation: Observation[Any], action: str) -> float:
+    """How many requests succeeded, as stated or, for full batches, as the messages imply."""
+    stated = observation.measures.get(f"{action}_request_count")
+    if stated is not None:
+        return float(stated)
+    past = {"send": "sent", "receive": "received", "delete": "deleted"}[action]
+    return float(observation.measures.get(f"{past}_count", 0.0) / observation.setting.batch_message_count)
+
+
+def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float]) -> _Evidence:
+    settings = [o.setting for o in observations]
+
+    def column(name: str) -> Array:
+        return np.array([float(getattr(setting, name)) for setting in settings])
+
+    def measured(name: str) -> Array:
+        values = np.array([float(o.measures.get(name, np.nan)) for o in observations])
+        return np.where(values > 0, values, np.nan)
+
+    def idle_measured(action: str) -> Array:
+        return np.concatenate([measured(f"idle_{action}_seconds_batch_{batch}") for batch in IDLE_BATCHES])
+
+    durations = np.array([o.duration_seconds for o in observations])
+    sizes = np.array([float(o.context.payload_size_bytes) for o in observations])
+    latency = np.array([o.latency_seconds_mean or np.nan for o in observations])
+    latency_p99 = np.array([o.latency_seconds_p99 or np.nan for o in observations])
+    goodput = np.array([measured_goodput(o) or np.nan for o in observations])
+    is_throttled = np.array([_is_throttled(o) for o in observations])
+    return _Evidence(
+        drive=Drive(
+            sender_count=column("sender_thread_count"),
+            receiver_count=column("receiver_thread_count"),
+            deleter_count=column("deleter_thread_count"),
+            batch_message_count=column("batch_message_count"),
+            send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
+            send_window=column("send_window_message_count"),
+            receive_window=column("receive_window_message_count"),
+            payload_size_bytes=sizes,
+        ),
+        filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
+        seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
+        idle_seconds={action: idle for action in ACTIONS if np.isfinite(idle := idle_measured(action)).any()},
+        request_rate=np.array([float(o.request_count) for o in observations]) / durations,
+        received_rate=measured("received_count") / durations,
+        has_idle_receives=np.array([o.origin is Origin.APPLICATION for o in observations]),
+        goodput=np.where(is_throttled, np.nan, goodput),
+        latency_seconds=np.where(is_throttled, np.nan, latency),
+        latency_seconds_p99=np.where(is_throttled, np.nan, latency_p99),
+        request_rate_max=caps[0],
+        client_request_rate_max=caps[1],
+    )
+
+
+def _filled(observations: Sequence[Observation[Any]], action: str) -> Array:
+    """Messages in a request on average: what the counts say, else what the rates allow."""
+    return np.array([_filled_by_one(o, action) for o in observations])
+
+
+def _filled_by_one(observation: Observation[Any], action: str) -> float:
+    batch = float(observation.setting.batch_message_count)
+    past = {"send": "sent", "receive": "received", "delete": "deleted"}[action]
+    count = observation.measures.get(f"{past}_count")
+    requests = observation.measures.get(f"{action}_request_count")
+    if count and requests:
+        return float(np.clip(count / requests, 1.0, 10.0))
+    if action == "send" or not count:
+        return batch
+    threads = (
+        observation.setting.receiver_thread_count
+        if action == "receive"
+        else observation.setting.deleter_thread_count
+    )
+    seconds = observation.measures.get(f"{action}_seconds_mean", 0.0)
+    return float(np.clip(count / observation.duration_seconds * seconds / threads, 1.0, batch))
+
+
+def _start(evidence: _Evidence, centre: Array) -> Array:
+    """Where the search begins: nothing waited where the latency was shortest, which it could also take for a queue."""
+    on_the_way = evidence.latency_seconds - evidence.seconds["send"] / 2.0
+    known = on_the_way[np.isfinite(on_the_way) & (on_the_way > 0)]
+    start = centre.copy()
+    if known.size:
+        start[_NAMES.index("delivery_seconds")] = math.log(known.min())
+    return start
+
+
+def _posterior(
+    evidence: _Evidence, centre: Array, width: Array, spread: Spread, start: Array
+) -> tuple[Array, Array]:
+    """Mode and covariance. Slopes are taken in one sweep over all parameters, each moved a little."""
+    from scipy.optimize import least_squares
+
+    def residuals(theta: Array) -> Array:
+        return np.asarray(_all_residuals(theta[None, :], evidence, centre, width, spread)[0])
+
+    def slopes(theta: Array) -> Array:
+        steps = np.vstack([np.zeros(len(theta)), _SLOPE_STEP * np.eye(len(theta))])
+        rows = _all_residuals(theta + steps, evidence, centre, width, spread)
+        return np.asarray((rows[1:] - rows[0]).T / _SLOPE_STEP)
+
+    found = least_squares(
+        residuals, start, jac=slopes, loss="soft_l1", f_scale=2.5, method="trf", max_nfev=40
+    )
+    return np.asarray(found.x), np.linalg.pinv(found.jac.T @ found.jac, hermitian=True)
+
+
+def _all_residuals(thetas: Array, evidence: _Evidence, centre: Array, width: Array, spread: Spread) -> Array:
+    return np.hstack([_residuals(thetas, evidence, spread), _prior_residuals(thetas, centre, width)])
+
+
+def _prior_residuals(thetas: Array, centre: Array, width: Array) -> Array:
+    alike = [
+        (thetas[:, _NAMES.index(one)] - thetas[:, _NAMES.index(other)]) / deviation
+        for one, other, deviation in _ALIKE
+    ]
+    return np.hstack([(thetas - centre) / width, np.stack(alike, axis=1)])
+
+
+def _residuals(thetas: Array, evidence: _Evidence, spread: Spread) -> Array:
+    """Log of observed over predicted, in units of the spread; 0 for what an observation does not say."""
+    misfits = _misfits(thetas, evidence)
+    parts = [misfit / spread.seconds for misfit in misfits.seconds.values()]
+    parts += [misfit / _IDLE_SPREAD for misfit in misfits.idle_seconds.values()]
+    parts += [misfits.goodput / spread.goodput, misfits.latency / spread.latency]
+    parts += [(misfits.latency_p99 - math.log(spread.p99_ratio)) / spread.latency_p99]
+    return np.clip(np.nan_to_num(np.hstack(parts), nan=0.0), -_ABSURD, _ABSURD)
+
+
+_ABSURD = 1e4  # spreads: farther off than this, a report is as wrong as can be, and slopes stay finite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Misfits:
+    """Logarithms of measured over expected, (thetas, observations).
+
+    Where some scatter more than others, they are shares of their usual scatter.
+    """
+
+    seconds: dict[str, Array]
+    idle_seconds: dict[str, Array]  # (thetas, batches of all observations)
+    goodput: Array
+    latency: Array
+    latency_p99: Array
+
+
+def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
+    costs = _costs_of(thetas, evidence.request_rate_max, evidence.client_request_rate_max)
+    drive = evidence.drive
+    outcome = forecast(costs, drive)
+    client_wait = _client_wait(costs, evidence, outcome)
+    seconds = {}
+    for action, observed in evidence.seconds.items():
+        undisturbed = request_seconds(
+            costs, action, evidence.filled[action], drive.payload_size_bytes, drive.thread_count
+        )
+        expected = undisturbed + client_wait
+        if action == "receive":
+            expected = np.where(evidence.has_idle_receives, _with_idle_wait(expected, evidence), expected)
+        seconds[action] = np.log(observed / expected)
+    batches = np.repeat(np.array(IDLE_BATCHES, dtype=float), len(evidence.goodput))
+    sizes = np.tile(np.asarray(drive.payload_size_bytes), len(IDLE_BATCHES))
+    alone = np.ones_like(batches)
+    idle_seconds = {
+        action: np.log(observed / request_seconds(costs, action, batches, sizes, alone))
+        for action, observed in evidence.idle_seconds.items()
+    }
+    goodput = np.log(evidence.goodput / outcome.goodput)
+    latency = np.log(evidence.latency_seconds / outcome.latency_seconds)
+    p99_seconds = latency_quantile_seconds(outcome.moments, 0.99)
+    waiting = latency_scale(outcome.waiting_fraction)
+    return _Misfits(
+        seconds=seconds,
+        idle_seconds=idle_seconds,
+        goodput=goodput / goodput_scale(outcome.paced_fraction),
+        latency=latency / waiting,
+        latency_p99=np.log(evidence.latency_seconds_p99 / p99_seconds) / waiting,
+    )
+
+
+def _client_wait(costs: QueueCosts, evidence: _Evidence, outcome: Forecast) -> Array:
+    """What the measured request rate means; where it fills the CPU it no longer tells, and the threads do."""
+    measured = client_wait_seconds(costs, evidence.request_rate, evidence.drive.thread_count)
+    is_full = evidence.request_rate >= _FULL_CLIENT * costs.client_request_rate_max_per_second
+    return np.where(is_full, outcome.client_wait_seconds, measured)
+
+
+def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:
+    """A long poll waits for a message: receivers with little to do measure the wait, not the cost.
+
+    n receivers that fetch `filled` messages a request at this rate spend n * filled / rate seconds on each;
+    the larger of that and the cost is seen (an 8-norm, so that the slope has no corner).
+    """
+    paced = evidence.drive.receiver_count * evidence.filled["receive"] / evidence.received_rate
+    paced = np.nan_to_num(paced, nan=0.0)
+    return np.asarray((expected**8 + paced**8) ** 0.125)
+
+
+def _spread(mode: Array, evidence: _Evidence) -> tuple[Spread, float]:
+    """The scatter around the mode, shrunk towards what is usual; and the median misfit of goodput."""
+    misfits = _misfits(mode[None, :], evidence)
+    usual = Spread()
+    tails = misfits.latency_p99[np.isfinite(misfits.latency_p99)]
+    p99_log = float(np.median(tails)) * len(tails) / (len(tails) + _USUAL_COUNT) if tails.size else 0.0
+    shrunk = Spread(
+        seconds=_scatter(np.concatenate(list(misfits.seconds.values())), usual.seconds),
+        goodput=_scatter(misfits.goodput, usual.goodput),
+        latency=_scatter(misfits.latency, usual.latency),
+        latency_p99=_scatter(misfits.latency_p99 - p99_log, usual.latency_p99),
+        p99_ratio=math.exp(p99_log),
+    )
+    known = misfits.goodput[np.isfinite(misfits.goodput)]
+    return shrunk, float(np.median(np.abs(np.expm1(known)))) if known.size else 0.0
+
+
+def _scatter(misfits: Array, usual: float) -> float:
+    """A robust deviation (from the median of absolute misfits) that some usual ones stand beside."""
+    known = misfits[np.isfinite(misfits)]
+    own = float(np.median(np.abs(known))) * 1.4826 if known.size else usual
+    return max(math.sqrt((known.size * own**2 + _USUAL_COUNT * usual**2) / (known.size + _USUAL_COUNT)), 0.01)
+
+
+def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:
+    low, high = np.exp(np.quantile(draws, [0.05, 0.95], axis=0))
+    parameters = {
+        name: Estimate(float(low[i]), float(math.exp(mode[i])), float(high[i]))
+        for i, name in enumerate(_NAMES)
+    }
+    if caps[0] < _UNLIMITED:
+        parameters["request_rate_max_per_second"] = Estimate(0.9 * caps[0], caps[0], 1.1 * caps[0])
+    parameters["client_request_rate_max_per_second"] = Estimate(0.8 * caps[1], caps[1], 1.2 * caps[1])
+    return parameters

@@ -1,0 +1,434 @@
+"""Knows what a queue costs a client and what follows from it: request times, rates, goodput and latency.
+
+Requests. One for b messages of s bytes takes, with N busy threads on the host,
+
+    l(b) = (l0 + l1 b + b s / BW) (1 + sigma (N - 1) + kappa N (N - 1)) + w
+
+The second factor is the universal scalability law, written for time: a share sigma of the work waits in line, and
+each pair of threads costs kappa [Gunther 2007]. w is the wait for the client's CPU, of which a request takes c, so
+that all together, R requests a second, keep it busy to r = c R:
+
+    w = c r / (2 (1 - r (N - 1) / N))         the M/D/1 queue, but no thread waits for itself
+
+R depends on how long requests wait, so w is the one that causes itself.
+
+Rates. In messages a second, t threads of an action carry mu, and the slowest action decides:
+
+    mu = min(t b / l(b), M b)                 the service admits M requests a second
+    mu_receive <= G b / h                     G message groups in order, each held by a batch for h
+    mu <= b / (3 c)                           the CPU makes a send, a receive and a delete for each batch
+    goodput = eta min(mu_send, mu_receive, mu_delete)
+
+Senders and a send window are a closed network, and lose what its birth-death equations say (`queueing.windowed_rate`).
+Threads that could carry more take half-full batches, and the client's CPU makes those requests as well: so many that
+all t are busy with R_a requests and m messages a second,
+
+    t = R_a l_a(0) + m (l_a(b) - l_a(0)) / b
+
+Latency. A message waits for its receiver as in a queue with a drift. With load rho the wait of what arrives at time t
+is the mean of a reflected Brownian motion of drift rho - 1 and of variance
+
+    (ca^2 + cs^2) rho a batch                          per time of a batch
+
+which is Kingman's formula for rho < 1 after long [Kingman 1961], and (rho - 1) t for rho > 1; with n servers times
+rho^(sqrt(2 (n + 1)) - 2), for one of them may be idle [Sakasegawa 1977]. The arrivals of n senders together scatter by
+
+    ca^2 = u cs^2 + (1 - u),    u = 1 / (1 + 4 (1 - rho)^2 (n - 1))      near saturation like one, else like chance
+
+[Whitt 1983]. No wait is longer than a full send window lasts: W / carried [Little 1961]. A measurement averages over
+its time, in two parts: before and after slow deleters have filled the receive window.
+
+Every field is an array; posterior draws are rows and settings are columns, and both broadcast.
+
+Sources: Gunther, Guerrilla Capacity Planning, 2007. Kingman, Proc. Cambridge Phil. Soc. 57, 1961. Sakasegawa, Ann.
+Inst. Stat. Math. 29, 1977. Whitt, Bell System Technical Journal 62, 1983. Little, Operations Research 9, 1961. What
+is marked "simulated" was measured in the lab's queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.models.model import Array
+from penstock.models.sqs.queueing import gamma_probability, reflected_walk_mean, windowed_rate
+
+ACTIONS = ("send", "receive", "delete")
+MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up by then does not show
+REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
+
+# Of the physics.
+_FILLED_MIN = 0.6  # of a batch, however many receivers wait for it (simulated: 0.4 to 1)
+# Of a window that holds senders back, over a measurement that begins with it empty (simulated).
+_WINDOW_FILLED = 0.96
+_ON_THE_WAY_SECONDS_MIN = 1e-4
+_PACED_MARGIN = 0.2  # of the limit: where so much more could be carried, the limit alone decides
+
+# Of the arithmetic.
+_MOMENTS = (np.arange(6) + 0.5) / 6.0  # of each part of a measurement
+_HALVINGS = 12  # of the range of a quantile
+_QUANTILE_DEVIATIONS = 12.0  # above the mean, where that range ends
+_WAIT_HALVINGS = 8  # then Newton's method: slopes are taken of the result, which must not have steps
+_WAIT_NEWTON_STEPS = 2
+_RATE_MIN = 1e-9  # messages a second, in place of none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCosts:
+    """The physics of one place."""
+
+    send_request_seconds: Array  # l0, of each action
+    send_message_seconds: Array  # l1
+    receive_request_seconds: Array
+    receive_message_seconds: Array
+    delete_request_seconds: Array
+    delete_message_seconds: Array
+    payload_seconds_per_byte: Array  # 1 / BW
+    contention_fraction: Array  # sigma
+    coherence_fraction: Array  # kappa
+    delivery_seconds: Array  # from the middle of a send, when the queue has it, to the receive of one message
+    variation_fraction: Array  # cs: standard deviation over mean of a request's time
+    efficiency_fraction: Array  # eta: measured goodput over the slowest action's rate
+    request_rate_max_per_second: Array  # M, of each action, as throttling taught
+    client_request_rate_max_per_second: Array  # 1 / c, of all actions together, as the client's CPU allows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drive:
+    """How the queue is driven, one column a setting; a limit or window of 0 means none."""
+
+    sender_count: Array
+    receiver_count: Array
+    deleter_count: Array
+    batch_message_count: Array
+    send_rate_limit_per_second: Array
+    send_window: Array
+    receive_window: Array
+    payload_size_bytes: Array | float
+    work_seconds: float = 0.0
+    message_group_count: float = np.inf  # whose order bounds what can be received
+
+    @property
+    def thread_count(self) -> Array:
+        """N: threads that share the host."""
+        return self.sender_count + self.receiver_count + self.deleter_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What comes of it: messages a second that each stage carries, what arrives in the end, how late."""
+
+    send_rate: Array  # before the window
+    receive_rate: Array
+    delete_rate: Array
+    held_seconds: Array  # of a message group: from its batch's leaving the queue to its delete there
+    client_load: Array  # how busy the client's CPU is with requests, at most 1
+    client_wait_seconds: Array  # of each request
+    goodput: Array
+    latency_seconds: Array  # mean, from send to receive
+    waiting_fraction: Array  # of the latency: in queues, which chance makes longer or shorter
+    paced_fraction: Array  # 1 where the rate limit alone decides, 0 where it does not matter
+    moments: Moments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """The latency of messages at several moments of a measurement; arrays of (moments, draws, settings)."""
+
+    share: Array  # of all messages
+    mean_seconds: Array
+    deviation_seconds: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """Seconds of each request, messages a second of each stage, and what bounds them."""
+
+    send_seconds: Array
+    receive_seconds: Array  # with the consumer's work
+    held_seconds: Array
+    on_the_way_seconds: Array  # from the end of a send to the receive
+    unlimited: Array  # of the senders, whatever the limit and the window say
+    send: Array
+    windowed: Array  # what the send window lets pass
+    receive: Array
+    delete: Array
+    client: Array
+    requests: Array  # of all actions together, where spare threads take half-full batches
+    client_wait_seconds: Array
+
+    @property
+    def carried(self) -> Array:
+        return np.minimum(np.minimum(self.windowed, self.client), np.minimum(self.receive, self.delete))
+
+
+def request_seconds(
+    costs: QueueCosts, action: str, batch: Array, payload_size_bytes: Array | float, thread_count: Array
+) -> Array:
+    """l(b) without w: seconds of one request for `batch` messages among `thread_count` threads, with CPU to spare."""
+    fixed = getattr(costs, f"{action}_request_seconds")
+    each = getattr(costs, f"{action}_message_seconds")
+    payload = 0.0 if action == "delete" else payload_size_bytes * costs.payload_seconds_per_byte
+    others = thread_count - 1.0
+    crowding = 1.0 + costs.contention_fraction * others + costs.coherence_fraction * thread_count * others
+    return np.asarray((fixed + (each + payload) * batch) * crowding)
+
+
+def client_wait_seconds(costs: QueueCosts, request_rate_per_second: Array, thread_count: Array) -> Array:
+    """w: how long a request waits for the client's CPU when all together are so many a second."""
+    seconds = 1.0 / costs.client_request_rate_max_per_second
+    busy = np.minimum(request_rate_per_second * seconds, 1.0)
+    return np.asarray(0.5 * seconds * busy / (1.0 - busy * (thread_count - 1.0) / thread_count))
+
+
+def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
+    """Rates, goodput and latency of each setting under each draw of the physics."""
+    rates = _rates(costs, drive)
+    base = rates.send_seconds + rates.on_the_way_seconds
+    carried = rates.carried
+    moments = _moments(costs, drive, rates)
+    latency = (moments.share * moments.mean_seconds).sum(axis=0)
+    capacity = np.minimum(np.minimum(rates.unlimited, rates.receive), np.minimum(rates.delete, rates.client))
+    return Forecast(
+        send_rate=rates.send,
+        receive_rate=rates.receive,
+        delete_rate=rates.delete,
+        held_seconds=rates.held_seconds,
+        client_load=rates.requests / costs.client_request_rate_max_per_second,
+        client_wait_seconds=rates.client_wait_seconds,
+        goodput=carried * costs.efficiency_fraction,
+        latency_seconds=latency,
+        waiting_fraction=1.0 - base / latency,
+        paced_fraction=np.clip((capacity / _limit(drive) - 1.0) / _PACED_MARGIN, 0.0, 1.0),
+        moments=moments,
+    )
+
+
+def latency_quantile_seconds(moments: Moments, fraction: float) -> Array:
+    """What this fraction of the messages does not exceed: gamma distributions, one for each moment, together."""
+    low = np.zeros(moments.mean_seconds.shape[1:])
+    high = (moments.mean_seconds + _QUANTILE_DEVIATIONS * moments.deviation_seconds).max(axis=0)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        within = gamma_probability(middle, moments.mean_seconds, moments.deviation_seconds)
+        is_below = (moments.share * within).sum(axis=0) < fraction
+        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+    return np.asarray((low + high) / 2.0)
+
+
+def _limit(drive: Drive) -> Array:
+    return np.where(drive.send_rate_limit_per_second > 0, drive.send_rate_limit_per_second, np.inf)
+
+
+def _rates(costs: QueueCosts, drive: Drive) -> _Rates:
+    """Rates, at the wait w for the client's CPU that they cause themselves, found by halving and by Newton's method."""
+    seconds = 1.0 / costs.client_request_rate_max_per_second
+    alone = _undisturbed(costs, drive)
+    others = (drive.thread_count - 1.0) / drive.thread_count
+
+    def excess(wait: Array) -> Array:
+        """How much busier the client is than such a wait means."""
+        rates = _rates_with(costs, drive, alone, wait, has_window=False)
+        busy = wait / (0.5 * seconds + others * wait)
+        return np.asarray(rates.requests * seconds - np.minimum(busy, 1.0))
+
+    low = np.zeros_like(seconds * drive.thread_count)
+    high = low + seconds * drive.thread_count
+    for _ in range(_WAIT_HALVINGS):
+        wait = (low + high) / 2.0
+        is_longer = excess(wait) > 0
+        low, high = np.where(is_longer, wait, low), np.where(is_longer, high, wait)
+    wait = (low + high) / 2.0
+    for _ in range(_WAIT_NEWTON_STEPS):
+        here, step = excess(wait), 1e-3 * (wait + seconds * 1e-3)
+        slope = np.minimum((excess(wait + step) - here) / step, -1e-9)
+        wait = np.clip(wait - here / slope, low, high)
+    return _rates_with(costs, drive, alone, wait, has_window=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Undisturbed:
+    """Seconds of each request on a client with CPU to spare."""
+
+    send: Array
+    receive: Array
+    delete: Array
+    single_receive: Array  # of one message
+    empty_receive: Array  # of none: what a request takes for itself
+    empty_delete: Array
+
+
+def _undisturbed(costs: QueueCosts, drive: Drive) -> _Undisturbed:
+    batch, none = drive.batch_message_count, np.zeros_like(drive.batch_message_count)
+
+    def seconds(action: str, count: Array) -> Array:
+        return request_seconds(costs, action, count, drive.payload_size_bytes, drive.thread_count)
+
+    return _Undisturbed(
+        send=seconds("send", batch),
+        receive=seconds("receive", batch),
+        delete=seconds("delete", batch),
+        single_receive=seconds("receive", none + 1.0),
+        empty_receive=seconds("receive", none),
+        empty_delete=seconds("delete", none),
+    )
+
+
+def _rates_with(
+    costs: QueueCosts, drive: Drive, alone: _Undisturbed, wait_seconds: Array, *, has_window: bool
+) -> _Rates:
+    batch = drive.batch_message_count
+    send_seconds = alone.send + wait_seconds
+    receive_seconds = alone.receive + wait_seconds
+    delete_seconds = alone.delete + wait_seconds
+    on_the_way = np.maximum(
+        costs.delivery_seconds + receive_seconds - alone.single_receive - send_seconds / 2.0,
+        _ON_THE_WAY_SECONDS_MIN,
+    )
+    empty_receive_seconds = alone.empty_receive + wait_seconds
+    held_seconds = (
+        receive_seconds - empty_receive_seconds / 2.0 + batch * drive.work_seconds + delete_seconds / 2.0
+    )
+    ordered = drive.message_group_count * batch / held_seconds
+    receive_seconds = receive_seconds + batch * drive.work_seconds
+    service = costs.request_rate_max_per_second * batch
+    unlimited = np.minimum(drive.sender_count * batch / send_seconds, service)
+    send = np.minimum(unlimited, _limit(drive))
+    if has_window:
+        windowed = _windowed(costs, drive, send, send_seconds, on_the_way)
+    else:
+        windowed = np.minimum(send, _window_rate(drive, send_seconds + on_the_way))
+    receive = np.minimum(np.minimum(drive.receiver_count * batch / receive_seconds, service), ordered)
+    delete = np.minimum(drive.deleter_count * batch / delete_seconds, service)
+    carried = np.minimum(windowed, np.minimum(receive, delete))
+    receives = _requests(
+        drive.receiver_count,
+        empty_receive_seconds,
+        receive_seconds,
+        batch=batch,
+        carried=carried,
+        most=carried * np.minimum(1.0, 1.0 / (_FILLED_MIN * batch)),
+    )
+    deletes = _requests(
+        drive.deleter_count,
+        alone.empty_delete + wait_seconds,
+        delete_seconds,
+        batch=batch,
+        carried=carried,
+        most=receives,
+    )
+    return _Rates(
+        send_seconds=send_seconds,
+        receive_seconds=receive_seconds,
+        held_seconds=held_seconds,
+        on_the_way_seconds=on_the_way,
+        unlimited=unlimited,
+        send=send,
+        windowed=windowed,
+        receive=receive,
+        delete=delete,
+        client=costs.client_request_rate_max_per_second * batch / REQUESTS_PER_MESSAGE_BATCH,
+        requests=carried / batch + receives + deletes,
+        client_wait_seconds=wait_seconds,
+    )
+
+
+def _requests(
+    thread_count: Array,
+    empty_seconds: Array,
+    full_seconds: Array,
+    *,
+    batch: Array,
+    carried: Array,
+    most: Array,
+) -> Array:
+    """R_a: requests a second of threads that take what is there as soon as it is: the more of them, the less full.
+
+    There are never fewer than full batches make, nor more than `most`.
+    """
+    each = (full_seconds - empty_seconds) / batch
+    requests = (thread_count - carried * each) / empty_seconds
+    return np.asarray(np.clip(requests, carried / batch, np.maximum(most, carried / batch)))
+
+
+def _windowed(
+    costs: QueueCosts, drive: Drive, send: Array, send_seconds: Array, on_the_way_seconds: Array
+) -> Array:
+    """A batch leaves whole, so places and rates are counted in batches."""
+    batch = drive.batch_message_count
+    batches = windowed_rate(
+        window=np.maximum(np.floor(drive.send_window / batch), 1.0),
+        rate_per_second=send / batch,
+        sender_count=drive.sender_count,
+        send_seconds=send_seconds,
+        on_the_way_seconds=on_the_way_seconds,
+        variation=costs.variation_fraction,
+    )
+    return np.where(drive.send_window > 0, batch * batches, send)
+
+
+def _moments(costs: QueueCosts, drive: Drive, rates: _Rates) -> Moments:
+    """Before and after the receive window is full, which it never is while the deleters keep up."""
+    arriving = np.minimum(rates.windowed, rates.client)
+    surplus = np.maximum(np.minimum(arriving, rates.receive) - rates.delete, _RATE_MIN)
+    filled_after = np.where(drive.receive_window > 0, drive.receive_window / surplus, np.inf)
+    filled_after = np.minimum(filled_after, MEASURED_SECONDS)
+    by_deleters = np.minimum(rates.receive, rates.delete)
+    parts = [
+        _part(costs, drive, rates, arriving, rates.receive, duration_seconds=filled_after),
+        _part(costs, drive, rates, arriving, by_deleters, duration_seconds=MEASURED_SECONDS - filled_after),
+    ]
+    counts = np.concatenate([part.share for part in parts])
+    return Moments(
+        share=counts / counts.sum(axis=0),
+        mean_seconds=np.concatenate([part.mean_seconds for part in parts]),
+        deviation_seconds=np.concatenate([part.deviation_seconds for part in parts]),
+    )
+
+
+def _part(
+    costs: QueueCosts,
+    drive: Drive,
+    rates: _Rates,
+    arriving: Array,
+    onward: Array,
+    *,
+    duration_seconds: Array,
+) -> Moments:
+    """Messages that arrive at one rate and go onward at another, for so long; `share` counts them."""
+    load, passed = arriving / onward, np.minimum(arriving, onward)
+    base = rates.send_seconds + rates.on_the_way_seconds
+    scatter = _arrival_variance(costs, drive, load) + costs.variation_fraction**2
+    variance = scatter * drive.batch_message_count / onward * np.minimum(load, 1.0)
+    elapsed = _MOMENTS[:, None, None] * duration_seconds * np.minimum(1.0, 1.0 / load)
+    servers = np.where(onward < rates.receive, drive.deleter_count, drive.receiver_count)
+    idle_servers = np.minimum(load, 1.0) ** (np.sqrt(2.0 * (servers + 1.0)) - 2.0)
+    waiting = reflected_walk_mean(load - 1.0, variance, elapsed) * idle_servers
+    most = np.maximum(_window_seconds(drive, passed) - base, 0.0)
+    undisturbed = costs.variation_fraction**2 * (rates.send_seconds**2 / 4.0 + rates.on_the_way_seconds**2)
+    waiting = np.minimum(waiting, most)
+    shape = waiting.shape
+    return Moments(
+        share=np.broadcast_to(passed * duration_seconds, shape),
+        mean_seconds=base + waiting,
+        deviation_seconds=np.sqrt(undisturbed + waiting**2),  # a queue is not served in its order
+    )
+
+
+def _arrival_variance(costs: QueueCosts, drive: Drive, load: Array) -> Array:
+    """ca^2 of batches from several senders."""
+    others = drive.sender_count - 1.0
+    weight = 1.0 / (1.0 + 4.0 * np.maximum(1.0 - load, 0.0) ** 2 * others)
+    return np.asarray(weight * costs.variation_fraction**2 + (1.0 - weight))
+
+
+def _window_rate(drive: Drive, seconds: Array) -> Array:
+    """The most that a window lets pass (Little's law) of messages that are so long on their way; inf with no window."""
+    return np.where(drive.send_window > 0, drive.send_window / seconds, np.inf)
+
+
+def _window_seconds(drive: Drive, carried: Array) -> Array:
+    """Little's law: no message is on its way for longer than a full window lasts; inf with no window."""
+    held = _WINDOW_FILLED * drive.send_window
+    return np.where(drive.send_window > 0, held / np.maximum(carried, _RATE_MIN), np.inf)

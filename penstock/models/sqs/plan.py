@@ -1,0 +1,363 @@
+"""Knows what to advise for stated conditions, with no queue to measure: planning, and the rescue of a queue.
+
+    ConditionsError     conditions that cannot be; the message has one line for each mistake
+
+The same physics and rules as for a fitted place. What is stated is taken as the mean; request times not stated for
+batches are taken to grow by a fifth of a single message's time for each further message (the AWS guide's own figures
+imply 0.18).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.models.model import Array
+from penstock.models.sqs.delivery import (
+    BATCH_MESSAGE_COUNT_MAX,
+    BATCH_SIZE_BYTES_MAX,
+    VISIBILITY_TIMEOUT_SECONDS,
+    WAIT_TIME_SECONDS,
+    SqsDeliverySetting,
+    complete_setting,
+    drive_of,
+    enough_senders,
+)
+from penstock.models.sqs.duplicate_loop import DeleteLoop, Rescue, rescue
+from penstock.models.sqs.physics import Forecast, QueueCosts, forecast
+from penstock.models.sqs.queue_class import (
+    GROUP_RECEIVED_MESSAGE_COUNT_MAX,
+    QUEUE_CLASSES,
+    message_group_count_min,
+    ordered_group_count,
+    queue_class,
+    request_rate_max_per_second,
+)
+from penstock.units import number
+from penstock.vocabulary import Demand, Estimate, setting_values
+
+MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
+_DRAW_COUNT = 200
+_STATED_SPREAD = 0.03  # of a stated mean: what somebody wrote down is about right
+_LATENCY_SPREAD = 0.08
+# A short poll looks into a part of the servers: of a latency that was measured so, long polls leave the rest out.
+SHORT_POLLED_SHARE = (0.3, 0.95)
+_AVERAGED_SECONDS = 60.0  # the predicted intervals are for means over a minute
+_UNLIMITED = 1e9
+_SECONDS_MAX = 43_200  # the longest visibility timeout
+_MOST = {
+    "message_rate_per_second": 10**6,
+    "deleter_count_max": 10**6,
+    "payload_size_bytes": BATCH_SIZE_BYTES_MAX,
+    "message_group_count": 10**9,
+}
+_WHOLE = frozenset({"deleter_count_max", "payload_size_bytes", "message_group_count"})
+
+
+class ConditionsError(ValueError):
+    """Conditions that cannot be; one line for each mistake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What is known about a queue and its client. Seconds are means for one message in a request."""
+
+    message_rate_per_second: float
+    send_seconds: float
+    receive_seconds: float
+    delete_seconds: float
+    delivery_latency_seconds: float | None = None  # start of the send to the receive
+    receive_wait_seconds: float | None = None  # of the polls that it was measured with; 0 is short polls
+    visibility_timeout_seconds: float = VISIBILITY_TIMEOUT_SECONDS
+    send_seconds_per_message: float | None = None
+    receive_seconds_per_message: float | None = None
+    delete_seconds_per_message: float | None = None
+    send_seconds_variation: float = 0.6  # standard deviation over mean
+    receive_seconds_variation: float = 0.6
+    delete_seconds_variation: float = 0.6
+    deleter_count_max: int | None = None
+    work_seconds: float = 0.0  # the consumer's own, for one message
+    latency_objective_seconds: float | None = None
+    payload_size_bytes: int = 1024  # only its price and the size of a batch depend on it
+    service_class: str = "standard"
+    message_group_count: int | None = None  # of a FIFO queue; None is enough not to matter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqsPlan:
+    """The advice for stated conditions, what it will do, and what would happen without it."""
+
+    setting: SqsDeliverySetting
+    batch_linger_seconds: float
+    wait_time_seconds: float
+    connection_pool_count: int
+    receive_pause_at_oldest_undeleted_seconds: float
+    visibility_timeout_seconds: float
+    goodput_messages_per_second: Estimate
+    delivery_latency_seconds_mean: Estimate
+    deleter_outage_seconds_max: float  # that heals by itself even with no receive window
+    # With a deleter for each sender and nothing bounded; None is never.
+    collapse_after_seconds: Estimate | None
+    message_group_count_min: int | None  # that carry the rate in order; None where there is no order to keep
+    explanation: str
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: the knobs on top, each estimate with its 90 % interval."""
+        values: dict[str, Any] = dict(setting_values(self.setting))
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if entry.name == "message_group_count_min" and value is None:
+                continue
+            if entry.name != "setting":
+                values[entry.name] = dataclasses.asdict(value) if isinstance(value, Estimate) else value
+        return values
+
+
+def read_conditions(document: Mapping[str, Any]) -> Conditions:
+    """Conditions from a decoded JSON document. Raises ConditionsError with every mistake at once."""
+    fields = {entry.name: entry for entry in dataclasses.fields(Conditions)}
+    mistakes = [
+        f"{name}: not known; known are {', '.join(fields)}" for name in document if name not in fields
+    ]
+    stated = {name: value for name, value in document.items() if value is not None}
+    for name, entry in fields.items():
+        if name in stated:
+            mistakes += _mistakes(name, stated[name])
+        elif entry.default is dataclasses.MISSING:
+            mistakes.append(f"{name}: missing; say how many, as a number")
+    mistakes = mistakes or _contradictions(stated)
+    if mistakes:
+        raise ConditionsError("\n".join(mistakes))
+    values: dict[str, Any] = {n: int(value) if n in _WHOLE else value for n, value in stated.items()}
+    return Conditions(**values)
+
+
+def plan(conditions: Conditions) -> SqsPlan:
+    """The fewest threads and the smallest batches that carry the rate within the latency objective, and stay stable."""
+    costs = _costs(conditions, np.ones((1, 3)), 1.0)
+    timeout_seconds = max(conditions.visibility_timeout_seconds, math.ceil(6.0 * conditions.work_seconds))
+    demand = Demand(
+        message_rate_per_second=conditions.message_rate_per_second, work_seconds=conditions.work_seconds
+    )
+    settings = [
+        complete_setting(
+            costs,
+            0,
+            demand,
+            batch=batch,
+            sender_count=enough_senders(costs, 0, conditions.message_rate_per_second, batch),
+            visibility_timeout_seconds=timeout_seconds,
+            deleter_count_max=conditions.deleter_count_max or 256,
+            message_group_count=_ordered_groups(conditions),
+        )
+        for batch in range(
+            1, min(BATCH_MESSAGE_COUNT_MAX, BATCH_SIZE_BYTES_MAX // conditions.payload_size_bytes) + 1
+        )
+    ]
+    outcome = _forecast(costs, conditions, settings)
+    best = _choose(conditions, settings, outcome)
+    return _plan(conditions, settings[best], timeout_seconds)
+
+
+def plan_rescue(
+    conditions: Conditions, *, undeleted_message_count: float, visible_message_count: float
+) -> Rescue:
+    """What to apply to a queue under these conditions that is in the duplicate loop already."""
+    fixed, each = _split(conditions, "delete")
+    receive_fixed, receive_each = _split(conditions, "receive")
+    batch = BATCH_MESSAGE_COUNT_MAX
+    return rescue(
+        _loop(conditions),
+        receive_rate_per_second=batch / (receive_fixed + batch * receive_each),
+        undeleted_message_count=undeleted_message_count,
+        visible_message_count=visible_message_count,
+        delete_request_seconds=fixed,
+        delete_message_seconds=each,
+        deleter_count_max=conditions.deleter_count_max,
+    )
+
+
+def _choose(conditions: Conditions, settings: list[SqsDeliverySetting], outcome: Forecast) -> int:
+    """Goodput first, then the objective, then few threads, then what comes soonest."""
+    wanted = conditions.message_rate_per_second
+    objective = conditions.latency_objective_seconds
+
+    def order(index: int) -> tuple[float, ...]:
+        short = max(0.0, 0.99 * wanted - float(outcome.goodput[0, index]))
+        setting = settings[index]
+        filling = (setting.batch_message_count - 1) / wanted / 2.0  # until a batch is full, on average
+        latency = float(outcome.latency_seconds[0, index]) + filling
+        late = 0.0 if objective is None else max(0.0, latency - objective)
+        threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
+        return (round(short, 3), round(late, 4), float(threads), latency)
+
+    return min(range(len(settings)), key=order)
+
+
+def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: float) -> SqsPlan:
+    rng = np.random.default_rng(0)
+    scatter = np.exp(rng.normal(0.0, _STATED_SPREAD, (_DRAW_COUNT, 3)))
+    delivery = np.exp(rng.normal(0.0, _LATENCY_SPREAD, (_DRAW_COUNT, 1)))
+    if conditions.receive_wait_seconds == 0.0:
+        delivery = delivery * rng.uniform(*SHORT_POLLED_SHARE, (_DRAW_COUNT, 1))
+    outcome = _forecast(_costs(conditions, scatter, delivery), conditions, [setting])
+    rate = np.minimum(outcome.goodput[:, 0], conditions.message_rate_per_second)
+    counted = conditions.send_seconds_variation / math.sqrt(max(rate.mean() * _AVERAGED_SECONDS, 1.0))
+    rate = rate * np.exp(rng.normal(0.0, counted, _DRAW_COUNT))
+    linger_seconds = _linger_seconds(conditions, setting, float(outcome.latency_seconds.mean()))
+    loop = _loop(conditions)
+    collapse = loop.collapse_after_interval(variation=conditions.delete_seconds_variation)
+    groups_min = message_group_count_min(
+        conditions.message_rate_per_second,
+        setting.batch_message_count,
+        float(outcome.held_seconds.mean()),
+    )
+    keeps_order = queue_class(conditions.service_class).keeps_order
+    threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
+    return SqsPlan(
+        setting=setting,
+        batch_linger_seconds=linger_seconds,
+        wait_time_seconds=WAIT_TIME_SECONDS,
+        connection_pool_count=threads + 2,
+        receive_pause_at_oldest_undeleted_seconds=loop.receive_pause_seconds(),
+        visibility_timeout_seconds=timeout_seconds,
+        goodput_messages_per_second=_estimate(rate),
+        delivery_latency_seconds_mean=_estimate(outcome.latency_seconds[:, 0] + linger_seconds / 2.0),
+        deleter_outage_seconds_max=loop.outage_seconds_max(),
+        collapse_after_seconds=None
+        if math.isinf(collapse.expected) or _is_held_by_groups(conditions, loop)
+        else collapse,
+        message_group_count_min=groups_min if keeps_order else None,
+        explanation=_explanation(conditions, setting, loop, groups_min),
+    )
+
+
+def _forecast(costs: QueueCosts, conditions: Conditions, settings: Sequence[SqsDeliverySetting]) -> Forecast:
+    groups = _ordered_groups(conditions)
+    return forecast(costs, drive_of(settings, 0, conditions.work_seconds, groups))
+
+
+def _ordered_groups(conditions: Conditions) -> float:
+    return ordered_group_count(conditions.service_class, conditions.message_group_count)
+
+
+def _is_held_by_groups(conditions: Conditions, loop: DeleteLoop) -> bool:
+    """So few groups that all they can have received is deleted in time: they are a receive window by themselves."""
+    received_max = GROUP_RECEIVED_MESSAGE_COUNT_MAX * _ordered_groups(conditions)
+    return received_max < loop.visibility_timeout_seconds * loop.delete_rate_per_second
+
+
+def _explanation(
+    conditions: Conditions, setting: SqsDeliverySetting, loop: DeleteLoop, groups_min: int
+) -> str:
+    goal = f"{number(conditions.message_rate_per_second)} messages/s"
+    if setting.send_rate_limit_messages_per_second < 0.99 * conditions.message_rate_per_second:
+        short = "; more deleters would carry it" if conditions.deleter_count_max else ""
+        if groups_min > _ordered_groups(conditions):
+            short = f"; {groups_min} message groups would carry it, for each has one receiver at a time"
+        return f"carries {number(setting.send_rate_limit_messages_per_second)} of {goal} at most{short}"
+    if _is_held_by_groups(conditions, loop):
+        return (
+            f"carries {goal} with deleters at most 70 % busy; so few groups cannot fill the queue with copies"
+        )
+    danger = (
+        "without the receive window the queue collapses by itself"
+        if loop.load >= 1.0
+        else f"without the receive window a deleter stopped for {loop.outage_seconds_max():.0f} s collapses the queue"
+    )
+    return f"carries {goal} with deleters at most 70 % busy; {danger}"
+
+
+def _linger_seconds(conditions: Conditions, setting: SqsDeliverySetting, latency_seconds: float) -> float:
+    until_full = (setting.batch_message_count - 1) / conditions.message_rate_per_second
+    if conditions.latency_objective_seconds is None:
+        return min(until_full, 1.0)
+    return max(0.0, min(until_full, 2.0 * (conditions.latency_objective_seconds - latency_seconds)))
+
+
+def _loop(conditions: Conditions) -> DeleteLoop:
+    """The application as it is mostly written: a deleter for each sender, one message in a request."""
+    pairs = max(1, math.ceil(conditions.message_rate_per_second * conditions.send_seconds - 1e-9))
+    return DeleteLoop(
+        arrival_rate_per_second=min(conditions.message_rate_per_second, pairs / conditions.send_seconds),
+        delete_rate_per_second=pairs / conditions.delete_seconds,
+        visibility_timeout_seconds=conditions.visibility_timeout_seconds,
+    )
+
+
+def _costs(conditions: Conditions, scatter: Array, delivery: Array | float) -> QueueCosts:
+    """The stated physics, a row for each of the scattered times; crowding is not stated, so there is none."""
+    columns: dict[str, Array] = {}
+    for index, action in enumerate(("send", "receive", "delete")):
+        fixed, each = _split(conditions, action)
+        columns[f"{action}_request_seconds"] = fixed * scatter[:, index : index + 1]
+        columns[f"{action}_message_seconds"] = each * scatter[:, index : index + 1]
+    latency = conditions.delivery_latency_seconds
+    if latency is None:
+        latency = conditions.send_seconds + conditions.receive_seconds
+    count = len(scatter)
+    half_a_send = conditions.send_seconds / 2.0
+    columns["delivery_seconds"] = np.full((count, 1), max(latency - half_a_send, 1e-3)) * delivery
+    variations = (conditions.send_seconds_variation, conditions.receive_seconds_variation)
+    columns["variation_fraction"] = np.full((count, 1), max(math.fsum(variations) / 2.0, 0.01))
+    quota = min(request_rate_max_per_second(conditions.service_class), _UNLIMITED)
+    return QueueCosts(
+        **columns,
+        payload_seconds_per_byte=np.zeros((count, 1)),
+        contention_fraction=np.zeros((count, 1)),
+        coherence_fraction=np.zeros((count, 1)),
+        efficiency_fraction=np.ones((count, 1)),
+        request_rate_max_per_second=np.full((count, 1), quota),
+        client_request_rate_max_per_second=np.full((count, 1), _UNLIMITED),
+    )
+
+
+def _split(conditions: Conditions, action: str) -> tuple[float, float]:
+    """Seconds for the request itself and for each message."""
+    single = getattr(conditions, f"{action}_seconds")
+    each = getattr(conditions, f"{action}_seconds_per_message")
+    each = MESSAGE_SHARE * single if each is None else each
+    return single - each, each
+
+
+def _estimate(drawn: Array) -> Estimate:
+    low, high = np.quantile(drawn, [0.05, 0.95])
+    return Estimate(float(low), float(drawn.mean()), float(high))
+
+
+def _contradictions(stated: Mapping[str, Any]) -> list[str]:
+    """What no two of these values, each fine by itself, can say together."""
+    return [
+        f"{action}_seconds_per_message: more than {action}_seconds, which includes one"
+        for action in ("send", "receive", "delete")
+        if stated.get(f"{action}_seconds_per_message", 0.0) > stated[f"{action}_seconds"]
+    ]
+
+
+def _mistakes(name: str, value: object) -> list[str]:
+    if name == "service_class":
+        is_known = isinstance(value, str) and value in QUEUE_CLASSES
+        return [] if is_known else [f"{name}: {value!r}; say one of {', '.join(QUEUE_CLASSES)}"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  # NaN
+        return [f"{name}: {value!r} is not a number"]
+    if name in _WHOLE and (value < 1 or (isinstance(value, float) and not value.is_integer())):
+        return [f"{name}: {value!r} is not a whole number of at least 1"]
+    may_be_zero = name in {"work_seconds", "receive_wait_seconds"} or name.endswith(
+        ("_per_message", "_variation")
+    )
+    if value < 0 or (value == 0 and not may_be_zero):
+        return [f"{name}: {value!r} must be {'at least' if may_be_zero else 'more than'} 0"]
+    most = _most(name)
+    return [f"{name}: must be at most {most:,}"] if value > most else []
+
+
+def _most(name: str) -> int:
+    """Bounds far from any queue: past them is a slip of the unit."""
+    if name.endswith("_variation"):
+        return 100
+    return _MOST.get(name, _SECONDS_MAX)

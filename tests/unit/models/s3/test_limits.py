@@ -1,0 +1,164 @@
+"""What the processor and the network's driver say about where the limit is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from penstock.models.model import Fit
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
+from penstock.vocabulary import Demand, Observation
+from tests.unit.models.s3.upload_world import UploadWorld, a_place, a_setting
+
+MODEL = S3UploadModel()
+SLOW = UploadWorld(host_bytes_per_second=300e6)
+FAST = UploadWorld(host_bytes_per_second=600e6)
+RAMP = (4, 16, 64, 128)
+
+
+def noted(
+    world: UploadWorld, threads: Iterable[int], note: Mapping[int, Mapping[str, float]], *, begin: int = 0
+) -> list[Observation[S3UploadSetting]]:
+    """Probes in a world, with what was noted beside those with so many threads."""
+    found = [world.observe(a_setting(n), begin + index) for index, n in enumerate(threads)]
+    return [replace(o, measures={**o.measures, **note.get(o.setting.thread_count, {})}) for o in found]
+
+
+def fitted(world: UploadWorld, observations: list[Observation[S3UploadSetting]]) -> Fit:
+    """The fit to these, without a neighbour."""
+    return MODEL.fit(world.place, observations, prior=None, seed=1)
+
+
+def bottleneck(world: UploadWorld, fit: Fit, threads: int = 128) -> str:
+    """What limits with so many threads."""
+    return MODEL.bottleneck(fit, world.context, a_setting(threads), Demand())
+
+
+def full(worker_count: int) -> dict[str, float]:
+    """Processes that had no time left."""
+    return {"client_cpu_demand_fraction": 0.98, "worker_count": worker_count}
+
+
+def working(world: UploadWorld, threads: Iterable[int], *, full_at: float) -> dict[int, dict[str, float]]:
+    """One process that has no time left at so many bytes per second."""
+    shares = {n: world.truth(a_setting(n)) / full_at for n in threads}
+    return {n: {"client_cpu_demand_fraction": share, "worker_count": 1} for n, share in shares.items()}
+
+
+def test_a_full_processor_is_named_and_not_the_network() -> None:
+    """The same throughputs speak for the network as long as the client was idle."""
+    idle = {n: {"client_cpu_demand_fraction": 0.3, "worker_count": 1} for n in RAMP}
+    assert bottleneck(SLOW, fitted(SLOW, noted(SLOW, RAMP, idle))) == "host-ceiling"
+    busy = fitted(SLOW, noted(SLOW, RAMP, idle | {64: full(1), 128: full(1)}))
+    assert bottleneck(SLOW, busy) == "client-cpu"
+    assert bottleneck(SLOW, busy, threads=4) == "connections"
+
+
+def test_what_one_process_measured_at_its_limit_is_forgotten_when_two_measured() -> None:
+    """It was the limit of the prober, and not of the host."""
+    alone = noted(SLOW, RAMP, {64: full(1), 128: full(1)})
+    two = noted(
+        FAST, RAMP, {n: {"client_cpu_demand_fraction": 0.6, "worker_count": 2} for n in RAMP}, begin=4
+    )
+    fit = fitted(FAST, alone + two)
+    expected = MODEL.predict(fit, FAST.context, a_setting(128), Demand())["throughput_bytes_per_second"]
+    assert expected.expected == pytest.approx(FAST.truth(a_setting(128)), rel=0.1)
+    assert bottleneck(FAST, fit) == "host-ceiling"
+    assert fit.drift_count == 0
+
+
+def test_an_hour_when_others_had_the_processor_does_not_bind_the_client_for_good() -> None:
+    """What was faster at another time could not have been, were the processor the limit."""
+    crowded = noted(SLOW, [64], {64: full(1)})
+    later = noted(FAST, [*RAMP, 64, 128], working(FAST, RAMP, full_at=1.2e9), begin=1)
+    fit = fitted(FAST, crowded + later)
+    assert bottleneck(FAST, fit) == "host-ceiling"
+
+
+def test_a_processor_that_is_half_full_says_what_all_of_it_would_do() -> None:
+    """Before its limit is reached, and without the noise of the day: it slows the work and the counting alike."""
+    few = (4, 16)
+    quick = fitted(FAST, noted(FAST, few, working(FAST, few, full_at=2e9)))
+    slow = fitted(FAST, noted(FAST, few, working(FAST, few, full_at=200e6)))
+    assert bottleneck(FAST, quick) != "client-cpu"
+    assert bottleneck(FAST, slow) == "client-cpu"
+
+
+def test_a_limit_is_named_only_where_it_is_sure() -> None:
+    """Two small probes leave open whether the network or the processor, twice as fast as they were, gives first."""
+    few = (4, 16)
+    half = fitted(FAST, noted(FAST, few, working(FAST, few, full_at=400e6)))
+    assert bottleneck(FAST, half) == "unsure"
+
+
+def test_what_would_help_is_said() -> None:
+    """On the rising side twice the connections, beyond the knee only a faster path; and that no ceiling was seen."""
+    few = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
+    many = fitted(SLOW, noted(SLOW, [*RAMP, 64, 96], {}))
+    rising = " ".join(MODEL.remarks(few, FAST.context, a_setting(4), Demand()))
+    flat = " ".join(MODEL.remarks(many, SLOW.context, a_setting(48), Demand()))
+    assert "No ceiling was seen with up to 4 connections." in rising
+    assert float(rising.split("Twice the connections: ")[1].split(" %")[0]) > 70
+    assert "No ceiling" not in flat
+    assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
+
+
+def test_that_more_connections_hurt_is_said() -> None:
+    """Where throughput falls beyond the knee, nobody is told that twice as many bring something."""
+    probes = noted(SLOW, [*RAMP, 64, 128, 256, 200, 32], {})
+    crowded = [
+        replace(o, duration_seconds=o.duration_seconds * (1.0 + 0.01 * max(o.setting.thread_count - 40, 0)))
+        for o in probes
+    ]
+    said = MODEL.remarks(fitted(SLOW, crowded), SLOW.context, a_setting(128), Demand())[0]
+    assert said.startswith("More connections make it slower")
+
+
+def test_packets_that_the_host_held_back_are_the_ceiling() -> None:
+    """Near the knee one probe that touched it says where it is; its throughput alone could be the connections'."""
+    held = {"bw_out_allowance_exceeded": 40_000.0, "host_transmitted_packet_count": 400_000.0}
+    world = UploadWorld(host_bytes_per_second=200e6)
+    untold = fitted(world, noted(world, [4, 16], {}))
+    told = fitted(world, noted(world, [4, 16], {16: held}))
+    ceilings = [fit.parameters["host_bytes_per_second"] for fit in (untold, told)]
+    widths = [ceiling.high / ceiling.low for ceiling in ceilings]
+    assert widths[1] < 0.5 * widths[0]
+    assert ceilings[1].low < 200e6 < ceilings[1].high
+    assert bottleneck(world, told) == "host-ceiling"
+
+
+def test_a_burst_of_an_instant_is_no_ceiling() -> None:
+    """A few packets of many are held back on any busy host."""
+    few = {"bw_out_allowance_exceeded": 40.0, "host_transmitted_packet_count": 400_000.0}
+    observations = noted(SLOW, [4, 16], {})
+    noticed = noted(SLOW, [4, 16], {4: few, 16: few})
+    assert fitted(SLOW, noticed).state == fitted(SLOW, observations).state
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.3])
+def test_a_processor_that_was_idle_is_not_named(share: float) -> None:
+    """Where the table's network is far from full, something else must be the limit, and not what had time left."""
+    world = replace(SLOW, place=a_place(instance_type="c5n.18xlarge"))
+    threads = (4, 16, 64, 128, 40, 96, 80)
+    fit = fitted(world, noted(world, threads, working(world, threads, full_at=300e6 / share)))
+    assert bottleneck(world, fit) == "host-ceiling"
+
+
+def test_a_path_may_be_far_slower_than_the_host() -> None:
+    """As through a gateway: what is measured of the ceiling counts, and not the table."""
+    world = replace(SLOW, place=a_place(instance_type="c5n.18xlarge"))
+    threads = (4, 16, 64, 128, 40, 96, 80, 32, 20, 100, 8, 50)
+    fit = fitted(world, noted(world, threads, working(world, threads, full_at=1e9)))
+    assert bottleneck(world, fit) == "host-ceiling"
+    assert fit.parameters["host_bytes_per_second"].expected < 600e6
+
+
+def test_packets_held_back_where_others_were_much_faster_are_no_ceiling() -> None:
+    """The driver counts bursts of an instant, too: at a quarter of what the host reached they say nothing of it."""
+    held = {"bw_out_allowance_exceeded": 40_000.0, "host_transmitted_packet_count": 400_000.0}
+    plain = noted(SLOW, [4, 64, 128], {})
+    said = noted(SLOW, [4, 64, 128], {4: held})
+    assert fitted(SLOW, said).state == fitted(SLOW, plain).state
+    assert fitted(SLOW, noted(SLOW, [4, 64, 128], {128: held})).state != fitted(SLOW, plain).state

@@ -1,0 +1,561 @@
+"""Rules of the upload model: what it must learn, what it must not be fooled by, and what it must remember."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from math import ceil, log
+
+import numpy as np
+import pytest
+
+from penstock.api.wire import recommendation_document
+from penstock.client.targets.advised import upload_of
+from penstock.models import burst
+from penstock.models.model import Fit
+from penstock.models.s3.upload import (
+    PART_COUNT_MAX,
+    PART_SIZE_BYTES_MIN,
+    S3UploadModel,
+    S3UploadSetting,
+)
+from penstock.optimizer.recommendation import recommend
+from penstock.units import GiB, KiB, MiB
+from penstock.vocabulary import Context, Demand, Objective, Observation, Regime
+from tests.factories import S3_TARIFF
+from tests.unit.models.s3.upload_world import (
+    DESIGN,
+    FIRST_AT,
+    UploadWorld,
+    a_context,
+    a_place,
+    a_setting,
+    an_observation,
+    history,
+)
+
+MODEL = S3UploadModel()
+WORLD = UploadWorld()
+
+
+def fit_of(
+    world: UploadWorld, observations: Sequence[Observation[S3UploadSetting]], prior: Fit | None = None
+) -> Fit:
+    """The fit of a world."""
+    return MODEL.fit(world.place, observations, prior=prior, seed=3)
+
+
+def best_of(fit: Fit, context: Context, demand: Demand | None = None) -> S3UploadSetting:
+    """The setting with the highest posterior mean."""
+    demand = demand or Demand()
+    settings = MODEL.candidates(fit, context, demand)
+    return settings[int(np.argmax(MODEL.appraise(fit, context, settings, demand).value))]
+
+
+def test_physics_is_recovered_from_a_dozen_probes() -> None:
+    """Rate of one connection and ceiling of the host come out within a quarter, and their intervals hold the truth."""
+    fit = fit_of(WORLD, history(WORLD, 12))
+    for name, truth in (("connection_bytes_per_second", 15e6), ("host_bytes_per_second", 600e6)):
+        assert fit.parameters[name].expected == pytest.approx(truth, rel=0.25), name
+        assert fit.parameters[name].low <= truth <= 1.1 * fit.parameters[name].high, name
+    assert not fit.is_off_model
+
+
+def test_part_timings_tell_what_the_end_of_an_object_costs() -> None:
+    """Seconds after the last part are read from idle connections, not guessed."""
+    slow_end = replace(WORLD, object_seconds=1.5)
+    fit = fit_of(slow_end, history(slow_end, 8))
+    assert (
+        fit.parameters["object_seconds"].expected
+        > 4 * fit_of(WORLD, history(WORLD, 8)).parameters["object_seconds"].expected
+    )
+
+
+def test_dips_do_not_drag_the_envelope() -> None:
+    """Noise is one-sided: a fifth of the probes at half speed changes the prediction by a few percent."""
+    clean = history(WORLD, 15)
+    dipped = [WORLD.observe(o.setting, i, factor=0.5) if i % 5 == 4 else o for i, o in enumerate(clean)]
+    setting = a_setting(64)
+    expected = [
+        MODEL.predict(fit_of(WORLD, h), WORLD.context, setting, Demand())[
+            "throughput_bytes_per_second"
+        ].expected
+        for h in (clean, dipped)
+    ]
+    assert expected[1] == pytest.approx(expected[0], rel=0.08)
+
+
+def test_throttling_moves_the_advice_down() -> None:
+    """503s are evidence of a limit, not noise: with them fewer requests a second look best than without."""
+    quiet = history(WORLD, 6)
+    throttled = [
+        WORLD.observe(o.setting, i, factor=0.35, throttled_count=40) if o.setting.thread_count >= 64 else o
+        for i, o in enumerate(quiet)
+    ]
+    calm, wary = (fit_of(WORLD, h) for h in (quiet, throttled))
+    asked = [best_of(fit, WORLD.context) for fit in (wary, calm)]
+    assert (
+        asked[0].thread_count / asked[0].part_size_bytes
+        < 0.8 * asked[1].thread_count / asked[1].part_size_bytes
+    )
+    assert wary.parameters["prefix_requests_per_second"].expected < 500
+
+
+def test_the_request_limit_is_above_what_a_storm_of_refusals_lets_through() -> None:
+    """Refused requests cost the admitted ones their turn: 80 a second went through once, so 30 are not the limit."""
+    calm = [
+        an_observation(a_setting(n, 8), index=i, seconds=128 / (8.0 * n)) for i, n in enumerate((4, 8, 10))
+    ]
+    storm = [
+        an_observation(a_setting(n, 8), index=3 + i, seconds=128 / 30, throttled_count=200)
+        for i, n in enumerate((64, 128))
+    ]
+    fit = MODEL.fit(calm[0].context.place, calm + storm, prior=None, seed=1)
+    limit = fit.parameters["prefix_requests_per_second"]
+    assert 60 < limit.expected < 400
+    assert best_of(fit, calm[0].context).thread_count < 64
+
+
+def test_right_neighbour_saves_probes() -> None:
+    """With the parameters of a neighbour, one probe predicts what takes several without."""
+    teacher = fit_of(WORLD, history(WORLD, 16))
+    larger = replace(WORLD, size=8 * GiB)
+    first = history(larger, 1)
+    setting = a_setting(64)
+    truth = larger.truth(setting)
+    errors = []
+    for prior in (teacher, None):
+        fit = fit_of(larger, first, prior=prior)
+        found = MODEL.predict(fit, larger.context, setting, Demand())["throughput_bytes_per_second"]
+        errors.append(abs(np.log(found.expected / truth)))
+    assert errors[0] < 0.15
+    assert errors[0] < errors[1]
+
+
+def test_wrong_neighbour_is_dropped() -> None:
+    """When the first probes speak against the neighbour, tables serve: the fit is the one without it."""
+    stranger = UploadWorld(
+        connection_bytes_per_second=200e6, host_bytes_per_second=10e9, request_seconds=0.005
+    )
+    teacher = fit_of(stranger, history(stranger, 16))
+    probes = history(WORLD, 2)
+    misled, alone = fit_of(WORLD, probes, prior=teacher), fit_of(WORLD, probes)
+    assert misled.parameters == alone.parameters
+
+
+def test_change_is_noticed_and_what_came_before_forgotten() -> None:
+    """When the ceiling falls to a third, a few probes at the old best are enough to see it and to follow."""
+    after = replace(WORLD, host_bytes_per_second=200e6)
+    now = [after.observe(a_setting(64), 16 + i) for i in range(4)]
+    fit = fit_of(WORLD, history(WORLD, 16) + now)
+    found = MODEL.predict(fit, WORLD.context, a_setting(64), Demand())["throughput_bytes_per_second"]
+    assert fit.drift_count == 1
+    assert found.expected == pytest.approx(after.truth(a_setting(64)), rel=0.15)
+
+
+def test_the_first_refusals_of_a_place_are_a_change_at_once() -> None:
+    """Nobody was refused before: one probe that was tells that the limit is new, and the advice leaves it."""
+    before = history(WORLD, 16)
+    refused = WORLD.observe(a_setting(64), 16, factor=0.1, throttled_count=100)
+    assert fit_of(WORLD, [*before, refused]).drift_count == 1
+    dipped = WORLD.observe(a_setting(64), 16, factor=0.1)
+    assert fit_of(WORLD, [*before, dipped]).drift_count == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_change_is_invented(seed: int) -> None:
+    """Ordinary noise with a dip now and then is not drift."""
+    noisy = replace(WORLD, noise=0.1)
+    probes = [noisy.observe(o.setting, i, seed=seed, factor=0.6 if i % 11 == 7 else 1.0)
+              for i, o in enumerate(history(noisy, 40))]  # fmt: skip
+    assert fit_of(noisy, probes).drift_count == 0
+
+
+def test_state_survives_json() -> None:
+    """A restart predicts exactly what was predicted before it."""
+    fit = fit_of(WORLD, history(WORLD, 9))
+    again = replace(fit, state=json.loads(json.dumps(fit.state)))
+    settings = MODEL.candidates(fit, WORLD.context, Demand())[:40]
+    assert MODEL.predict(again, WORLD.context, DESIGN[0], Demand()) == MODEL.predict(
+        fit, WORLD.context, DESIGN[0], Demand()
+    )
+    for field in ("value", "latency_seconds", "memory_bytes"):
+        before, after = (
+            getattr(MODEL.appraise(f, WORLD.context, settings, Demand()), field) for f in (fit, again)
+        )
+        assert np.array_equal(before, after)
+
+
+def test_same_history_gives_the_same_fit_in_any_order() -> None:
+    """Observations are dated: the order in which they are handed over does not matter."""
+    probes = history(WORLD, 7)
+    assert fit_of(WORLD, probes) == fit_of(WORLD, probes[::-1])
+
+
+def test_another_client_is_an_offset_not_a_lie() -> None:
+    """An application's client that is a fifth slower everywhere hardly moves what penstock measured itself."""
+    own = history(WORLD, 8)
+    theirs = [
+        an_observation(
+            s,
+            context=WORLD.context,
+            index=20 + i,
+            seconds=WORLD.size / (0.8 * WORLD.truth(s)),
+            client="boto3",
+        )
+        for i, s in enumerate(DESIGN[:4])
+    ]
+    setting = a_setting(64)
+    alone, both = (
+        MODEL.predict(fit_of(WORLD, h), WORLD.context, setting, Demand())[
+            "throughput_bytes_per_second"
+        ].expected
+        for h in (own, own + theirs)
+    )
+    assert both == pytest.approx(alone, rel=0.1)
+
+
+def test_bare_reports_of_applications_are_enough() -> None:
+    """Bytes, seconds, threads and part size, nothing more: still a fit."""
+    reports = [replace(o, measures={}, client="s5cmd") for o in history(WORLD, 6)]
+    fit = fit_of(WORLD, reports)
+    found = MODEL.predict(fit, WORLD.context, a_setting(32), Demand())["throughput_bytes_per_second"]
+    assert found.low <= WORLD.truth(a_setting(32)) <= found.high
+
+
+def test_share_of_a_large_object_speaks_for_the_whole() -> None:
+    """A probe that sent a hundredth of an object is extended by its steady rate, not read as a short object."""
+    context = a_context(size=100 * GiB)
+    probe = an_observation(
+        a_setting(16),
+        context=context,
+        seconds=6.0,
+        transferred_bytes=1 * GiB,
+        measures={
+            "steady_throughput_bytes_per_second": 240e6,
+            "create_seconds": 0.05,
+            "complete_seconds": 0.45,
+        },
+    )
+    assert MODEL.measured_value(probe) == pytest.approx(240e6, rel=0.01)
+    fit = MODEL.fit(context.place, [probe], prior=None, seed=1)
+    found = MODEL.predict(fit, context, a_setting(16), Demand())["throughput_bytes_per_second"]
+    assert found.expected == pytest.approx(240e6, rel=0.15)
+
+
+def test_small_objects_are_requests_per_second() -> None:
+    """A payload that cannot be split is limited by objects in flight: one law, one setting of parts."""
+    context = a_context(size=64 * KiB)
+    fit = fit_of(WORLD, history(WORLD, 8))
+    settings = MODEL.candidates(fit, context, Demand())
+    assert {s.part_size_bytes for s in settings} == {PART_SIZE_BYTES_MIN}
+    found = MODEL.predict(fit, context, a_setting(8, 5), Demand())["request_rate_per_second"].expected
+    assert 8 / 0.2 < found < 8 / 0.005
+
+
+def test_burst_and_sustained_are_two_answers() -> None:
+    """On a burstable host the regime decides the ceiling, and the bundle says how long the credits last."""
+    place = a_place(instance_type="c6i.large")
+    quick = UploadWorld(place=place, host_bytes_per_second=1.5e9)
+    fit = fit_of(quick, history(quick, 10))
+    sustained, burst = (
+        best_of(fit, quick.context, Demand(regime=r)) for r in (Regime.SUSTAINED, Regime.BURST)
+    )
+    assert sustained.thread_count * 4 < burst.thread_count
+    derived = MODEL.derive(fit, quick.context, burst, Demand(regime=Regime.BURST))
+    assert derived["burst_throughput_bytes_per_second"] > 5 * derived["sustained_throughput_bytes_per_second"]
+    assert 0 < derived["burst_seconds_left"] < 3600
+
+
+def test_bundle_carries_everything_a_client_can_be_told() -> None:
+    """Pool, threshold, memory, CRT target and hedge come with threads and part size; a limit is passed on."""
+    fit = fit_of(WORLD, history(WORLD, 8))
+    demand = Demand(bandwidth_bytes_per_second_max=50e6)
+    derived = MODEL.derive(fit, WORLD.context, a_setting(50), demand)
+    assert derived["connection_pool_count"] >= 50
+    assert derived["crt_target_gbps"] == pytest.approx(20.0)
+    assert derived["memory_bytes"] == pytest.approx(50 * 8 * MiB, rel=0.02)
+    assert derived["rate_limit_bytes_per_second"] == 50e6
+    assert PART_SIZE_BYTES_MIN < derived["multipart_threshold_bytes"] <= 128 * MiB
+    assert derived["hedge_timeout_seconds"] >= 1.0
+
+
+@pytest.mark.parametrize("objects", [1, 64])
+@pytest.mark.parametrize("size", [64 * KiB, 5 * MiB, 6 * MiB, 16 * MiB, 64 * MiB, GiB, 1024 * GiB])
+def test_the_threshold_splits_exactly_what_is_advised_to_be_split(size: int, objects: int) -> None:
+    """Clients split from it on: it is above what goes whole, and never below a part."""
+    context, demand = a_context(size=size), Demand(object_count=objects)
+    for world in (WORLD, replace(WORLD, request_seconds=0.5), replace(WORLD, host_bytes_per_second=30e6)):
+        fit = fit_of(world, history(world, 6))
+        for setting in MODEL.candidates(fit, context, demand)[::9]:
+            threshold = MODEL.derive(fit, context, setting, demand)["multipart_threshold_bytes"]
+            assert (threshold <= size) is (setting.part_size_bytes < size)
+            assert threshold > setting.part_size_bytes
+
+
+def test_clients_are_told_the_threshold_as_it_is_derived() -> None:
+    """Nothing is left to repair where they upload what they asked about."""
+    fit = fit_of(WORLD, history(WORLD, 6))
+    for size in (MiB, 6 * MiB, 20 * MiB, GiB, 200 * GiB):
+        for demand in (Demand(), Demand(object_count=64)):
+            advice = recommend(
+                MODEL, fit, a_context(size=size), demand, previous=None, now=FIRST_AT, validity_seconds=1.0
+            )
+            document = recommendation_document(advice, generation=0)
+            told = upload_of(document).multipart_threshold_bytes
+            assert told == advice.derived["multipart_threshold_bytes"]
+
+
+def test_objects_are_split_from_where_parts_pay() -> None:
+    """Sooner where requests are quick to begin, and connections slow, than the other way round."""
+    quick, slow = (
+        replace(WORLD, request_seconds=0.005, connection_bytes_per_second=5e6),
+        replace(WORLD, request_seconds=1.0, connection_bytes_per_second=200e6, object_seconds=1.0),
+    )
+    found = [
+        MODEL.derive(fit_of(world, history(world, 8)), WORLD.context, a_setting(16), Demand())
+        for world in (quick, slow)
+    ]
+    thresholds = [derived["multipart_threshold_bytes"] for derived in found]
+    assert 8 * MiB < thresholds[0] < thresholds[1] <= 128 * MiB
+
+
+def test_bottleneck_is_named() -> None:
+    """Few threads: connections. Many: the host. A stated bandwidth: the demand. Nothing measured: unknown."""
+    fit = fit_of(WORLD, history(WORLD, 12))
+    assert MODEL.bottleneck(fit, WORLD.context, a_setting(4), Demand()) == "connections"
+    assert MODEL.bottleneck(fit, WORLD.context, a_setting(200), Demand()) == "host-ceiling"
+    limited = Demand(bandwidth_bytes_per_second_max=10e6)
+    assert MODEL.bottleneck(fit, WORLD.context, a_setting(64), limited) == "demand"
+    assert MODEL.bottleneck(fit_of(WORLD, []), WORLD.context, a_setting(4), Demand()) == "unknown"
+
+
+def test_memory_is_a_hard_limit() -> None:
+    """No candidate holds more in flight than the application may use."""
+    fit = fit_of(WORLD, history(WORLD, 6))
+    settings = MODEL.candidates(fit, WORLD.context, Demand(memory_bytes_max=256 * MiB, thread_count_max=40))
+    assert settings
+    assert all(s.thread_count * s.part_size_bytes <= 256 * MiB and s.thread_count <= 40 for s in settings)
+    odd = MODEL.candidates(fit, WORLD.context, Demand(memory_bytes_max=31 * 8 * MiB))
+    assert max(s.thread_count for s in odd if s.part_size_bytes == 8 * MiB) == 31, "all that it holds"
+
+
+@pytest.mark.parametrize(
+    ("size", "objects", "threads", "part", "held"),
+    [
+        (20 * MiB, 1, 10, 8 * MiB, 24 * MiB),  # three parts, whose last is short
+        (20 * MiB, 2, 10, 8 * MiB, 48 * MiB),
+        (20 * MiB, 9, 10, 8 * MiB, 80 * MiB),
+        (20 * MiB, 1, 10, 20 * MiB, 20 * MiB),
+        (20 * MiB, 4, 10, 20 * MiB, 80 * MiB),
+        (GiB, 1, 10, 8 * MiB, 80 * MiB),
+        (64 * KiB, 1, 10, 5 * MiB, 640 * KiB),  # of small objects each thread has one
+        (64 * KiB, 4, 10, 5 * MiB, 256 * KiB),  # unless there are no more of them
+    ],
+)
+def test_what_is_held_is_one_part_for_each_request_in_flight(
+    size: int, objects: int, threads: int, part: int, held: int
+) -> None:
+    """The limit is judged by it, and it is what the answer says."""
+    setting, context, demand = (
+        a_setting(threads, part // MiB),
+        a_context(size=size),
+        Demand(object_count=objects),
+    )
+    fit = fit_of(WORLD, [])
+    assert setting.memory_bytes(size, objects) == held
+    assert MODEL.appraise(fit, context, [setting], demand).memory_bytes[0] == held
+    assert MODEL.derive(fit, context, setting, demand)["memory_bytes"] == held
+
+
+@pytest.mark.parametrize("size", [64 * KiB, MiB, 5 * MiB, 6 * MiB, 20 * MiB])
+def test_no_more_threads_are_advised_than_there_are_requests(size: int) -> None:
+    """Of seven files that go whole seven can move at a time, however many connections the host would bear."""
+    far = replace(WORLD, request_seconds=0.5)
+    advice = recommend(
+        MODEL,
+        fit_of(far, history(far, 12)),
+        a_context(size=size),
+        Demand(object_count=7),
+        previous=None,
+        now=FIRST_AT,
+        validity_seconds=1.0,
+    )
+    assert advice.setting.thread_count <= 7 * ceil(size / advice.setting.part_size_bytes)
+    assert advice.derived["connection_pool_count"] <= 1 + 7 * ceil(size / advice.setting.part_size_bytes)
+
+
+def test_default_is_what_boto3_does() -> None:
+    """Ten threads of 8 MiB, doubled until there are at most 10,000 parts."""
+    assert MODEL.default_setting(a_context()) == S3UploadSetting(thread_count=10, part_size_bytes=8 * MiB)
+    huge = MODEL.default_setting(a_context(size=200 * GiB))
+    assert huge.part_size_bytes == 32 * MiB
+    assert ceil(200 * GiB / huge.part_size_bytes) <= PART_COUNT_MAX
+
+
+def test_ramp_starts_gently() -> None:
+    """Four threads first, four times as many each step, never past a limit that was stated."""
+    assert [s.thread_count for s in MODEL.ramp(a_context())] == [4, 16, 64, 256]
+    assert [s.thread_count for s in S3UploadModel(thread_count_max=20).ramp(a_context())] == [4, 16]
+
+
+def test_fixed_part_size_leaves_one_dimension() -> None:
+    """A client with a fixed part size is never offered another."""
+    fixed = S3UploadModel(part_size_bytes_min=16 * MiB, part_size_bytes_max=16 * MiB)
+    fit = fixed.fit(WORLD.place, history(WORLD, 4), prior=None, seed=0)
+    assert {s.part_size_bytes for s in fixed.candidates(fit, WORLD.context, Demand())} == {16 * MiB}
+
+
+def test_probe_pays_for_no_more_than_it_needs() -> None:
+    """Of a terabyte a probe sends a few waves; of a small object at most the object."""
+    fit = fit_of(WORLD, history(WORLD, 6))
+    large = MODEL.probe_cost(fit, a_context(size=1024 * GiB), a_setting(16, 128), S3_TARIFF)
+    small = MODEL.probe_cost(fit, a_context(size=64 * MiB), a_setting(16), S3_TARIFF)
+    assert 16 * 128 * MiB <= large.transferred_bytes <= 16 * 16 * 128 * MiB
+    assert small.transferred_bytes <= 64 * MiB
+    assert large.usd > 0
+    assert large.credit_bytes == 0
+
+
+@pytest.mark.parametrize("instance_type", ["c5.large", "t3.nano", "c6g.2xlarge"])
+@pytest.mark.parametrize("count", [0, 3, 8])
+def test_a_probe_pays_for_the_credits_that_it_spends(instance_type: str, count: int) -> None:
+    """What goes above the baseline while the host bursts, as far as is known; few connections may spend none."""
+    limits = burst.ceiling(instance_type)
+    assert limits is not None
+    world = UploadWorld(
+        place=a_place(instance_type=instance_type), host_bytes_per_second=limits.burst_bytes_per_second
+    )
+    fit = fit_of(world, history(world, count))
+    context = replace(world.context, payload_size_bytes=GiB)
+    for setting in (a_setting(1), a_setting(16), a_setting(64), a_setting(128, 8)):
+        cost = MODEL.probe_cost(fit, context, setting, S3_TARIFF)
+        seconds = cost.transferred_bytes / world.truth(setting)
+        spent = limits.credits_spent(cost.transferred_bytes, seconds=seconds)
+        assert 0.9 * spent <= cost.credit_bytes <= cost.transferred_bytes
+    slow = MODEL.probe_cost(fit, context, a_setting(1), S3_TARIFF).credit_bytes
+    assert slow < MODEL.probe_cost(fit, context, a_setting(64), S3_TARIFF).credit_bytes / 5
+
+
+def test_hosts_without_a_bucket_spend_no_credits() -> None:
+    """Neither a large instance nor one that is not in the table."""
+    for instance_type in ("c5n.18xlarge", "unknown"):
+        world = UploadWorld(place=a_place(instance_type=instance_type))
+        fit = fit_of(world, history(world, 3))
+        assert MODEL.probe_cost(fit, world.context, a_setting(128), S3_TARIFF).credit_bytes == 0
+
+
+def test_latency_of_one_object_does_not_gain_from_more_objects() -> None:
+    """Many objects at a time raise the throughput, not the speed of each."""
+    context = a_context(size=16 * MiB)
+    fit = fit_of(WORLD, history(WORLD, 8))
+    many = Demand(object_count=64, objective=Objective.LATENCY)
+    one, crowd = (MODEL.predict(fit, context, a_setting(64, 16), d) for d in (Demand(), many))
+    assert crowd["throughput_bytes_per_second"].expected > 5 * one["throughput_bytes_per_second"].expected
+    assert crowd["latency_seconds"].expected == pytest.approx(one["latency_seconds"].expected)
+
+
+def test_a_failed_request_in_a_dip_is_no_change_of_the_place() -> None:
+    """Dips make requests fail; refusals are what no dip explains."""
+    for seed in range(3):
+        calm = [WORLD.observe(DESIGN[i % 8], i, seed=seed) for i in range(16)]
+        dip = WORLD.observe(a_setting(64), 16, factor=0.3, seed=seed)
+        assert fit_of(WORLD, [*calm, replace(dip, failed_count=1)]).drift_count == 0
+
+
+def test_a_slower_client_beside_a_mild_dip_is_no_change_of_the_place() -> None:
+    """What another client reaches is never compared with what penstock itself reached."""
+    for seed in range(6):
+        own = [WORLD.observe(DESIGN[i % 8], i, seed=seed, factor=1.0 if i < 24 else 0.85) for i in range(28)]
+        said = [
+            replace(
+                WORLD.observe(DESIGN[i % 8], 9000 + i, seed=seed, factor=0.8),
+                client="boto3",
+                started_at=FIRST_AT + timedelta(minutes=241 + 3 * i),
+            )
+            for i in range(12)
+        ]
+        assert fit_of(WORLD, [*own, *said]).drift_count == 0
+
+
+@pytest.mark.parametrize("index", [1, 5])
+def test_a_single_refusal_is_no_limit_of_the_place(index: int) -> None:
+    """S3 refuses somebody now and then while it divides a prefix."""
+    probes = history(WORLD, 10)
+    stray = replace(probes[index], throttled_count=1, request_count=probes[index].request_count + 1)
+    fit = fit_of(WORLD, [*probes[:index], stray, *probes[index + 1 :]])
+    assert fit.drift_count == 0
+    assert fit.parameters["prefix_requests_per_second"].expected > 1000
+
+
+def test_failed_requests_were_not_admitted() -> None:
+    """What is refused and what breaks off: neither counts as what the prefix bears."""
+    refused = [
+        replace(
+            WORLD.observe(a_setting(64), i, throttled_count=60),
+            failed_count=failed,
+            request_count=256 + 60 + failed,
+        )
+        for i, failed in enumerate((0, 900))
+    ]
+    alone, both = (
+        fit_of(WORLD, [*history(WORLD, 3, first=2), o]).parameters["prefix_requests_per_second"].expected
+        for o in refused
+    )
+    assert both == pytest.approx(alone, rel=0.2)
+
+
+def test_with_reports_alone_a_second_client_that_is_slower_is_no_change_of_the_place() -> None:
+    """Where penstock measured nothing, one client is followed, and the others beside it are not."""
+    for seed in range(4):
+        reports = [
+            replace(WORLD.observe(DESIGN[i % 8], i, seed=seed, factor=factor), client=client)
+            for i, (client, factor) in enumerate([("s5cmd", 1.0)] * 30 + [("boto3", 0.5)] * 10)
+        ]
+        assert fit_of(WORLD, reports).drift_count == 0
+
+
+def test_with_reports_alone_a_change_is_noticed() -> None:
+    """By the client that is followed, while another one reports now and then."""
+    reports = [
+        replace(
+            WORLD.observe(DESIGN[i % 8], i, factor=0.4 if i >= 20 else 1.0),
+            client="boto3" if i % 5 == 4 else "s5cmd",
+        )
+        for i in range(30)
+    ]
+    assert fit_of(WORLD, reports).drift_count == 1
+
+
+def test_nothing_is_faster_than_the_stated_bandwidth() -> None:
+    """Expectation, latency, time-outs and draws: all of them know the limit."""
+    fit = fit_of(WORLD, history(WORLD, 8))
+    limit = 2e6
+    demand, setting = Demand(bandwidth_bytes_per_second_max=limit), a_setting(16)
+    expected = MODEL.predict(fit, WORLD.context, setting, demand)
+    assert expected["throughput_bytes_per_second"].high <= limit * 1.001
+    assert expected["latency_seconds"].low >= 0.999 * WORLD.size / limit
+    assert (
+        MODEL.appraise(fit, WORLD.context, [setting], demand).latency_seconds[0] >= 0.999 * WORLD.size / limit
+    )
+    assert MODEL.draws(fit, WORLD.context, [setting], demand).max() <= log(limit) + 1e-9
+    hedge = MODEL.derive(fit, WORLD.context, setting, demand)["hedge_timeout_seconds"]
+    assert hedge > 2 * 16 * 8 * MiB / limit, "a part takes its turn at the limit"
+    assert best_of(fit, WORLD.context, replace(demand, objective=Objective.LATENCY)).thread_count == 1
+
+
+def test_a_client_that_tells_totals_alone_may_have_no_waves() -> None:
+    """256 parts fed without pause: fifty connections carry more than 43, though both would need six waves."""
+    stream = UploadWorld(host_bytes_per_second=3e9, object_seconds=0.0, size=GiB)
+    totals = [
+        replace(stream.observe(a_setting(n, 4), i), measures={})
+        for i, n in enumerate((4, 16, 46, 27, 61, 40))
+    ]
+    fit = fit_of(stream, totals)
+    few, more = (
+        MODEL.predict(fit, stream.context, a_setting(n, 4), Demand())["throughput_bytes_per_second"].expected
+        for n in (43, 50)
+    )
+    assert more / few > 1.0 + 0.8 * (50 / 43 - 1.0)

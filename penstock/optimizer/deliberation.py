@@ -1,4 +1,4 @@
-"""Knows the one question that is put to the optimizer, and its answer: history in, fit and proposal out.
+"""Knows the one case that is put to the optimizer, and its answer: history in, fit and proposal out.
 
 Everything that is slow happens behind `deliberate`. The daemon calls it in a short-lived process of its own, so that
 nothing here ever runs while a probe is in flight, and never imports scikit-optimize itself.
@@ -12,16 +12,26 @@ from typing import Any, Generic
 from penstock.models.model import Fit, PerformanceModel, handed_on
 from penstock.optimizer import evidence, reports
 from penstock.optimizer.proposal import Quest, propose, unkept_memory_bytes
-from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, SettingT
+from penstock.vocabulary import (
+    FREE,
+    Context,
+    Cost,
+    Demand,
+    Observation,
+    Place,
+    ProbePlan,
+    SettingT,
+    Tariff,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question(Generic[SettingT]):
-    """All that the answer depends on: the same question always has the same answer.
+class Case(Generic[SettingT]):
+    """All that the answer depends on: the same case always has the same answer.
 
     `observations` are those of the place, oldest first, any size. `next_context` is the context that is due for a
     probe, or None to fit only; `cost_max` is what that probe may cost at the most. `prior` is the fit of a neighbour,
-    of which only that counts which it hands on. `fit` is the conclusion of an earlier question about exactly these
+    of which only that counts which it hands on. `fit` is the conclusion of an earlier case about exactly these
     observations, when there was one; it saves the work of fitting again. `avoided` are settings that could not be
     measured lately: they are not tried again.
     """
@@ -35,6 +45,7 @@ class Question(Generic[SettingT]):
     seed: int
     fit: Fit | None = None
     avoided: tuple[SettingT, ...] = ()
+    tariff: Tariff = FREE  # what a probe of `next_context` is charged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,29 +67,30 @@ class Conclusion(Generic[SettingT]):
 _KNOWN_COUNT = 16  # observations: from here on a place needs no neighbour, who would cost a second fit
 
 
-def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+def deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
     """Fit the model to the history and propose the next probe.
 
     What is dared is judged by own measurements alone, here and at the neighbour: a report of a thousand connections
     is no proof that they are harmless.
     """
-    history = tuple(sorted(question.observations, key=lambda o: o.started_at))
+    history = tuple(sorted(case.observations, key=lambda o: o.started_at))
     probes = reports.own(history)
     if len(history) >= _KNOWN_COUNT:
-        question = replace(question, prior=None)
-    conclusion = Conclusion(fit=question.fit, plan=None) if question.fit else _learn(model, question, history)
-    if question.next_context is None:
+        case = replace(case, prior=None)
+    conclusion = Conclusion(fit=case.fit, plan=None) if case.fit else _learn(model, case, history)
+    if case.next_context is None:
         return conclusion
     quest = Quest(
         model=model,
         fit=conclusion.fit,
         history=probes,
-        context=question.next_context,
-        demand=question.demand,
-        cost_max=question.cost_max,
-        seed=question.seed,
-        has_prior=question.prior is not None and not question.prior.is_from_reports,
-        avoided=question.avoided,
+        context=case.next_context,
+        demand=case.demand,
+        cost_max=case.cost_max,
+        seed=case.seed,
+        has_prior=_bears(case),
+        avoided=case.avoided,
+        tariff=case.tariff,
     )
     plan = propose(quest)
     return replace(
@@ -86,24 +98,30 @@ def deliberate(model: PerformanceModel[Any], question: Question[Any]) -> Conclus
     )
 
 
+def _bears(case: Case[Any]) -> bool:
+    """Whether a neighbour bore what would be asked here; what another operation says is no such proof."""
+    prior = case.prior
+    if prior is None or prior.is_from_reports:
+        return False
+    return prior.place.operation == case.place.operation
+
+
 def _learn(
-    model: PerformanceModel[Any], question: Question[Any], history: tuple[Observation[Any], ...]
+    model: PerformanceModel[Any], case: Case[Any], history: tuple[Observation[Any], ...]
 ) -> Conclusion[Any]:
     """The fit to own measurements, and then to those reports as well that are believed beside it."""
     probes, reported = reports.own(history), reports.reported(history)
-    fit = _fit(model, question, probes, measured=probes)
-    alone = _alone(model, question, fit, probes)
+    fit = _fit(model, case, probes, measured=probes)
+    alone = _alone(model, case, fit, probes)
     if not reported:
         return Conclusion(fit=_handing_on(fit, alone), plan=None, believed=())
     hearing = reports.hear(model, fit, probes, reported)
-    if probes and not hearing.probes:
-        return _overruled(model, question, fit, hearing)
+    if not hearing.probes and hearing.learned_from:
+        return _from_reports(model, case, fit, hearing, were_measured=bool(probes))
     if hearing.learned_from:
-        history = (*hearing.probes, *hearing.learned_from)
-        fit = _fit(model, question, history, measured=probes or hearing.learned_from)
-        alone = alone if probes else _alone(model, question, fit, history)
+        fit = _fit(model, case, (*hearing.probes, *hearing.learned_from), measured=probes)
     return Conclusion(
-        fit=replace(_handing_on(fit, alone), is_from_reports=not probes and fit.observation_count > 0),
+        fit=_handing_on(fit, alone),
         plan=None,
         believed=tuple(
             reports.Believed(context=o.context, started_at=o.started_at) for o in hearing.believed
@@ -112,36 +130,59 @@ def _learn(
     )
 
 
-def _overruled(
-    model: PerformanceModel[Any], question: Question[Any], before: Fit, hearing: reports.Hearing
+def _from_reports(
+    model: PerformanceModel[Any],
+    case: Case[Any],
+    before: Fit,
+    hearing: reports.Hearing,
+    *,
+    were_measured: bool,
 ) -> Conclusion[Any]:
-    """From reports that contradict what was measured long ago: they stand in for no probe, for one would tell more."""
+    """From reports that nothing measured stands beside; `before` is what is known without them.
+
+    Where they contradict what was measured long ago, that is where belief begins, and they stand in for no probe: one
+    would tell more.
+    """
     learned_from = hearing.learned_from
-    fit = _fit(model, replace(question, prior=before), learned_from, measured=learned_from)
-    fit = replace(fit, is_from_reports=True)
-    return Conclusion(fit=fit, plan=None, believed=(), disbelieved_count=hearing.disbelieved_count)
+    case = replace(case, prior=before) if were_measured else case
+    fit = _fit(
+        model,
+        case,
+        learned_from,
+        measured=learned_from,
+        corroborated=reports.corroborated(model, learned_from),
+    )
+    alone = fit if were_measured else _alone(model, case, fit, learned_from)
+    believed = () if were_measured else hearing.believed
+    return Conclusion(
+        fit=replace(_handing_on(fit, alone), is_from_reports=True, unreported=replace(before, alone=None)),
+        plan=None,
+        believed=tuple(reports.Believed(context=o.context, started_at=o.started_at) for o in believed),
+        disbelieved_count=hearing.disbelieved_count,
+    )
 
 
 def _fit(
     model: PerformanceModel[Any],
-    question: Question[Any],
+    case: Case[Any],
     history: tuple[Observation[Any], ...],
     *,
     measured: tuple[Observation[Any], ...],
+    corroborated: tuple[Observation[Any], ...] = (),
 ) -> Fit:
     """The fit, with what counts as measured: advice stays near it, so reports must not say where that is."""
-    prior = handed_on(question.prior) if question.prior else None
-    learned = model.fit(question.place, history, prior=prior, seed=question.seed)
-    return evidence.attach(learned, model, measured)
+    prior = handed_on(case.prior) if case.prior else None
+    learned = model.fit(case.place, history, prior=prior, seed=case.seed)
+    return evidence.attach(learned, model, measured, corroborated)
 
 
 def _alone(
-    model: PerformanceModel[Any], question: Question[Any], fit: Fit, history: tuple[Observation[Any], ...]
+    model: PerformanceModel[Any], case: Case[Any], fit: Fit, history: tuple[Observation[Any], ...]
 ) -> Fit:
     """The fit to the same history without the neighbour; where nothing was seen there is nothing to hand on."""
-    if question.prior is None or not history:
+    if case.prior is None or not history:
         return fit
-    return model.fit(question.place, history, prior=None, seed=question.seed)
+    return model.fit(case.place, history, prior=None, seed=case.seed)
 
 
 def _handing_on(fit: Fit, alone: Fit) -> Fit:

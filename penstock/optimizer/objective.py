@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,34 @@ from penstock.vocabulary import Demand, Objective, Scale, knobs
 
 Array = NDArray[np.float64]
 
-THROUGHPUT_WITHIN = 0.02  # of the best: what fewer connections may cost
-_SHORTFALL_PRICE = (
-    10.0  # of the logarithm of connections: what all of the best is worth, when not all is known
-)
 LATENCY_WITHIN = 0.02
 FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach
 _MEMORY_SHARE = 0.05  # how much a halving of memory counts against a halving of connections
+
+
+@dataclass(frozen=True, slots=True)
+class Bargain:
+    """What throughput is given up for fewer connections.
+
+    A share of the connections is worth `connections_worth` times that share of the throughput, as long as the
+    expectation stays `within` this share of the best.
+    """
+
+    within: float
+    connections_worth: float
+
+    def rank(self, useful: Array, cost: Array, *, slack: float = 0.0, least: float = 0.0) -> Array:
+        """What is to be minimised; infinite where it is not good enough, which `slack` makes less strict.
+
+        What is less useful than `least` is not good enough either.
+        """
+        good = useful >= np.maximum((1.0 - self.within - slack) * useful.max(), least)
+        return np.asarray(
+            np.where(good, cost - np.log(useful) / self.connections_worth, np.inf), dtype=np.float64
+        )
+
+
+BARGAIN = Bargain(within=0.05, connections_worth=1 / 8)
 
 
 def utility(appraisal: Appraisal, objective: Objective) -> Array:
@@ -30,10 +52,8 @@ def utility(appraisal: Appraisal, objective: Objective) -> Array:
 
 
 def required_share(objective: Objective) -> float:
-    """The share of the best utility that is good enough."""
-    if objective is Objective.FRUGAL:
-        return FRUGAL_SHARE
-    return 1.0 - (LATENCY_WITHIN if objective is Objective.LATENCY else THROUGHPUT_WITHIN)
+    """What advice must reach of what the SDK does by itself."""
+    return FRUGAL_SHARE if objective is Objective.FRUGAL else 1.0 - LATENCY_WITHIN
 
 
 def price(appraisal: Appraisal, objective: Objective) -> Array:
@@ -48,23 +68,31 @@ def price(appraisal: Appraisal, objective: Objective) -> Array:
     return np.asarray(connections + _MEMORY_SHARE * memory, dtype=np.float64)
 
 
-def rank(appraisal: Appraisal, objective: Objective, *, slack: float = 0.0) -> Array:
+def rank(
+    appraisal: Appraisal,
+    objective: Objective,
+    *,
+    slack: float = 0.0,
+    least: float = 0.0,
+    bargain: Bargain = BARGAIN,
+) -> Array:
     """What is to be minimised by the advice: the price of a setting; infinite where it is not good enough.
 
-    For throughput what may be lost is part of the price: the expectation alone would step down from a ceiling that may
-    be a little higher than it seems. `slack` is how much less of the best is good enough as well.
+    `slack` is how much less of the best is good enough as well; less useful than `least` nothing is.
     """
-    useful = utility(appraisal, objective)
-    cost = price(appraisal, objective)
-    if objective is Objective.THROUGHPUT:
-        cost = cost + _SHORTFALL_PRICE * appraisal.shortfall
-    good = useful >= (required_share(objective) - slack) * useful.max()
-    return np.asarray(np.where(good, cost, np.inf), dtype=np.float64)
+    terms = {
+        Objective.THROUGHPUT: bargain,
+        Objective.LATENCY: Bargain(within=LATENCY_WITHIN, connections_worth=np.inf),
+        Objective.FRUGAL: Bargain(within=1.0 - FRUGAL_SHARE, connections_worth=np.inf),
+    }[objective]
+    return terms.rank(utility(appraisal, objective), price(appraisal, objective), slack=slack, least=least)
 
 
-def choose(appraisal: Appraisal, objective: Objective) -> int:
+def choose(
+    appraisal: Appraisal, objective: Objective, *, least: float = 0.0, bargain: Bargain = BARGAIN
+) -> int:
     """The index of the setting to advise: the least price, then the better of equals."""
-    cost = rank(appraisal, objective)
+    cost = rank(appraisal, objective, least=least, bargain=bargain)
     nearly = cost <= cost.min() + 1e-9
     return int(np.argmax(np.where(nearly, utility(appraisal, objective), -np.inf)))
 

@@ -29,7 +29,17 @@ from numpy.typing import NDArray
 
 from penstock.models.model import Appraisal, Fit, PerformanceModel
 from penstock.optimizer import evidence, objective, surrogate
-from penstock.vocabulary import Context, Cost, Demand, Observation, ProbePlan, Reason
+from penstock.vocabulary import (
+    FREE,
+    Context,
+    Cost,
+    Demand,
+    Objective,
+    Observation,
+    ProbePlan,
+    Reason,
+    Tariff,
+)
 
 Array = NDArray[np.float64]
 
@@ -43,13 +53,12 @@ _VERIFY_EVERY = 6  # probes of this payload size
 _VERIFY_AFTER = 12
 _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
 _VERIFY_PAUSE = 3
-_ALERT = 3.0  # of the change detector: look again at the incumbent
+_SUSPECT_REPEATS = 2  # measurements of the incumbent, one after the other, while a change is suspected
 _NOISE_MIN = 0.04
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 _NODE_COUNT = 11  # of the quadrature over t
 _CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
 _CURIOSITY = 1e-3  # what a standard deviation of belief is worth by itself, when no measurement would change the advice
-_THRIFT = 0.06  # of the logarithm of connections: what fewer of them are worth, about what the advice gives up for them
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 
 
@@ -75,6 +84,11 @@ class Quest:
     seed: int
     has_prior: bool = False
     avoided: tuple[Any, ...] = ()  # settings that could not be measured lately
+    tariff: Tariff = FREE
+
+    def cost(self, setting: Any) -> Cost:  # of the operation's own type
+        """The most that a probe of it may cost."""
+        return self.model.probe_cost(self.fit, self.context, setting, self.tariff)
 
     @property
     def own(self) -> list[Observation[Any]]:
@@ -160,6 +174,7 @@ class _Field:
     settings: list[Any]
     log_draws: Array
     connections: Array
+    price: Array  # the logarithm of what each takes: what is worth knowing is what the advice would weigh
     refused_fraction: Array
     incumbent: int
 
@@ -178,18 +193,21 @@ def _field(quest: Quest) -> _Field:
         settings=settings,
         log_draws=log_draws,
         connections=appraisal.connection_count,
+        price=objective.price(appraisal, Objective.THROUGHPUT),
         refused_fraction=appraisal.refused_fraction,
         incumbent=incumbent,
     )
 
 
 def _should_verify(quest: Quest, incumbent: Any) -> bool:
-    """When change is in the air, and when nothing near was measured for a while; never twice within a few probes."""
+    """When change is in the air, until the incumbent was measured twice; and when nothing near was for a while."""
     own = [o.setting for o in quest.own]
-    if not own or incumbent in own[-_VERIFY_PAUSE:]:
+    if not own:
         return False
-    if float(quest.fit.state.get("cusum", 0.0)) >= _ALERT:
+    if quest.fit.suspicion.is_raised and own[-_SUSPECT_REPEATS:] != [incumbent] * _SUSPECT_REPEATS:
         return True
+    if incumbent in own[-_VERIFY_PAUSE:]:
+        return False
     points = objective.coordinates(quest.model.setting_type, [incumbent, *own[-_VERIFY_EVERY:]])
     is_near = np.abs(points[1:] - points[0]).max(axis=1) <= _VERIFY_OCTAVES
     return len(own) >= _VERIFY_AFTER and not is_near.any()
@@ -201,13 +219,13 @@ _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suf
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
     shortlist = _shortlist(field, reachable, quest.seed)
-    thrifty = field.log_draws - _THRIFT * np.log(np.maximum(field.connections, 1.0))
+    thrifty = field.log_draws - objective.BARGAIN.connections_worth * field.price
     gains = knowledge_gradient(thrifty, shortlist, sigma)
     priced: list[tuple[float, int]] = []
     for position in np.argsort(-gains):
         index = shortlist[position]
         setting = field.settings[index]
-        cost = quest.model.probe_cost(quest.fit, quest.context, setting)
+        cost = quest.cost(setting)
         if _is_affordable(quest, setting, cost):
             repeats = sum(o.setting == setting for o in quest.history[-_REPEAT_WINDOW:])
             price = _share(cost, quest.cost_max) ** 0.5 * (1 + repeats)
@@ -289,13 +307,20 @@ def _share(cost: Cost, cost_max: Cost) -> float:
 
 
 def _plan(quest: Quest, setting: Any, reason: Reason) -> ProbePlan[Any] | None:
-    cost = quest.model.probe_cost(quest.fit, quest.context, setting)
+    cost = quest.cost(setting)
     if not _is_affordable(quest, setting, cost):
         return None
     bound = Cost(
         **{f.name: min(getattr(cost, f.name), getattr(quest.cost_max, f.name)) for f in fields(Cost)}
     )
-    return ProbePlan(context=quest.context, setting=setting, reason=reason, cost_max=bound, seed=quest.seed)
+    return ProbePlan(
+        context=quest.context,
+        setting=setting,
+        reason=reason,
+        cost_max=bound,
+        seed=quest.seed,
+        tariff=quest.tariff,
+    )
 
 
 def _reason(model: PerformanceModel[Any], field: _Field, index: int) -> Reason:

@@ -1,9 +1,16 @@
-"""Knows how to choose what to advise: the fewest threads and least memory that are within reach of the best."""
+"""Knows how to choose what to advise: the fewest threads and least memory that are within reach of the best.
+
+What is advised is held against what the SDK does by itself, by the draws of the posterior that both share. Advice is
+never expected to fall further behind that than the demand's aim allows of the best; where it gains no more than that
+and takes as many connections, the SDK's own setting is advised.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,19 +18,24 @@ import numpy as np
 
 from penstock.models.model import Appraisal, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
+from penstock.optimizer.comparison import comparison_words, gain, sdks_own
 from penstock.units import quantity
 from penstock.vocabulary import (
     Basis,
     Context,
     Demand,
     Estimate,
+    Objective,
+    Place,
     Prediction,
     Recommendation,
+    knobs,
     setting_values,
 )
 
 _KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
-_KEEP_PRICE = 0.05  # of the logarithm of connections: advice that stands may take so much more
+_KEEP_PRICE = _KEEP_WITHIN / objective.BARGAIN.connections_worth  # the same in connections
+_UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 
 
 def recommend(
@@ -48,8 +60,17 @@ def recommend(
         found = _default(model, context, narrowed, now, expires_at)
     else:
         setting = _choose(model, fit, context, narrowed, _standing(previous, context, demand))
+        is_frugal = demand.objective is Objective.FRUGAL
         found = _advice(
-            model, fit, context, narrowed, setting, aim=_aim(demand), now=now, expires_at=expires_at
+            model,
+            fit,
+            context,
+            narrowed,
+            setting,
+            aim=_aim(demand),
+            why_less="that is what the aim allows" if is_frugal else "the limits that are set allow no more",
+            now=now,
+            expires_at=expires_at,
         )
     return replace(found, demand=demand)
 
@@ -61,7 +82,7 @@ def alternatives(
 
     They are judged for the same demand, and within the same reach of what was measured, as the advice is.
     """
-    others = _within_reach(model, fit, context, list(model.candidates(fit, context, demand)))
+    others = within_reach(model, fit, context, demand, list(model.candidates(fit, context, demand)))
     settings = [advised, *(setting for setting in others if setting != advised)]
     appraisal = model.appraise(fit, context, settings, demand)
     useful, rank = objective.utility(appraisal, demand.objective), objective.rank(appraisal, demand.objective)
@@ -99,12 +120,22 @@ def _advice(
     setting: Any,
     *,
     aim: str,
+    why_less: str = "",
     now: datetime,
     expires_at: datetime,
 ) -> Recommendation[Any]:
-    prediction = model.predict(fit, context, setting, demand)
+    prediction = predict(model, fit, context, setting, demand)
+    over_default = gain(
+        model, fit, context, demand, setting=setting, reference=model.default_setting(context)
+    )
     basis = _basis(fit, context, setting)
     bottleneck = model.bottleneck(fit, context, setting, demand)
+    limit = _limit(model, prediction, demand, bottleneck)
+    expected = _explain(model.value_metric, prediction, aim, basis, limit)
+    remarks = (*_suspicion_words(fit), *model.remarks(fit, context, setting, demand))
+    compared = comparison_words(
+        model, fit, context, demand, setting=setting, over_default=over_default, why_less=why_less
+    )
     return Recommendation(
         context=context,
         setting=setting,
@@ -113,14 +144,43 @@ def _advice(
         demand=demand,
         basis=basis,
         bottleneck=bottleneck,
-        explanation=_explain(
-            model.value_metric, prediction, aim, basis, _limit(model, prediction, demand, bottleneck)
-        ),
+        explanation=" ".join((expected, *remarks, compared)),
         observation_count=fit.observation_count,
         newest_observation_at=fit.newest_observation_at,
         issued_at=now,
         expires_at=expires_at,
+        gain_over_default=over_default,
     )
+
+
+def predict(
+    model: PerformanceModel[Any], fit: Fit, context: Context, setting: Any, demand: Demand
+) -> Prediction:
+    """What the model expects; while a change is suspected each interval reaches as far as the newest surprise did."""
+    prediction, suspicion = model.predict(fit, context, setting, demand), fit.suspicion
+    if not suspicion.is_raised:
+        return prediction
+    return {
+        metric: _reaching(
+            estimate, suspicion.value_ratio if metric == model.value_metric else 1.0 / suspicion.value_ratio
+        )
+        for metric, estimate in prediction.items()
+    }
+
+
+def _reaching(estimate: Estimate, ratio: float) -> Estimate:
+    """The interval, wide enough to hold so many times what is expected."""
+    moved = ratio * estimate.expected
+    return Estimate(min(estimate.low, moved), estimate.expected, max(estimate.high, moved))
+
+
+def _suspicion_words(fit: Fit) -> Iterator[str]:
+    if fit.suspicion.is_raised:
+        ratio = fit.suspicion.value_ratio
+        yield (
+            f"Changed? The newest measurement reached {100 * ratio:.0f} % of what was expected of it; "
+            "this advice waits for the next."
+        )
 
 
 def _default(
@@ -150,13 +210,23 @@ def _default_setting(model: PerformanceModel[Any], context: Context, demand: Dem
     setting = model.default_setting(context)
     if demand.thread_count_max is None and demand.memory_bytes_max is None:
         return setting
-    table = model.fit(context.place, (), prior=None, seed=0)
+    table = from_tables(model, context.place)
     appraisal = model.appraise(table, context, [setting], demand)
     if objective.is_within([setting], appraisal, demand)[0]:
         return setting
     settings = list(model.candidates(table, context, demand))
     points = objective.coordinates(model.setting_type, [setting, *settings])
     return settings[int(np.argmin(np.abs(points[1:] - points[0]).sum(axis=1)))]
+
+
+def from_tables(model: PerformanceModel[Any], place: Place) -> Fit:
+    """What is known of a place where nothing was seen; asked for with every question about it, and always the same."""
+    return _from_tables(model, place)  # type: ignore[arg-type]  # models are values, or the only one of their kind
+
+
+@lru_cache(maxsize=64)
+def _from_tables(model: PerformanceModel[Any], place: Place) -> Fit:
+    return model.fit(place, (), prior=None, seed=0)
 
 
 def _choose(
@@ -166,14 +236,58 @@ def _choose(
     demand: Demand,
     standing: Any,  # a setting of the model's own type, or None; as is what is returned
 ) -> Any:
+    own = sdks_own(model, fit, context, demand)
     candidates = list(model.candidates(fit, context, demand))
-    settings = _within_reach(model, fit, context, candidates)
-    if standing is None or not _may_stand(model, fit, context, demand, [standing, *candidates]):
-        return settings[objective.choose(model.appraise(fit, context, settings, demand), demand.objective)]
-    settings = list(dict.fromkeys([*settings, standing]))
+    settings = within_reach(model, fit, context, demand, candidates)
+    may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
+    others = [own] * (own in candidates) + [standing] * may_stand
+    settings = list(dict.fromkeys([*settings, *others]))  # what the SDK does by itself needs no daring
     appraisal = model.appraise(fit, context, settings, demand)
-    best = objective.choose(appraisal, demand.objective)
-    return standing if _is_as_good(appraisal, demand, settings.index(standing), best) else settings[best]
+    share, least = objective.required_share(demand.objective), 0.0
+    if own in settings:
+        least = share * float(objective.utility(appraisal, demand.objective)[settings.index(own)])
+    chosen = [objective.choose(appraisal, demand.objective, least=least)]
+    if may_stand and (fit.suspicion.is_surprised or _is_new_since_change(model, fit, context)):
+        return standing  # the next measurement, which comes soon, tells more
+    if may_stand and _is_as_good(appraisal, demand, settings.index(standing), chosen[0]):
+        chosen.insert(0, settings.index(standing))
+    if own is None:
+        return settings[chosen[0]]
+    for index in chosen:
+        gained = gain(model, fit, context, demand, setting=settings[index], reference=own).expected
+        if gained >= share:
+            is_alike = gained * share < 1.0 and own in settings
+            is_needless = is_alike and _is_as_thrifty(appraisal, demand, settings.index(own), index)
+            return own if is_needless else settings[index]
+    return own
+
+
+_SINCE_CHANGE_MIN = 3  # measurements
+_TELLING_RATIO = 1.4  # of threads: what differs by so much tells a slower connection from a lower ceiling
+
+
+def _is_new_since_change(model: PerformanceModel[Any], fit: Fit, context: Context) -> bool:
+    """Whether little was measured since the place changed, or all of it with about as many threads.
+
+    What is slower with so many may be each connection or all of them together: more would help, or fewer do as well.
+    """
+    if fit.changed_at is None or fit.is_from_reports:
+        return False
+    current = [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
+    settings = [SimpleNamespace(**cell.setting) for cell in current]
+    threads = objective.thread_counts(model.setting_type, settings)
+    is_little = 0 < sum(cell.count for cell in current) < _SINCE_CHANGE_MIN
+    return is_little or bool(len(threads) and threads.max() < _TELLING_RATIO * threads.min())
+
+
+def _is_as_thrifty(appraisal: Appraisal, demand: Demand, own: int, chosen: int) -> bool:
+    """Whether the SDK's own setting is good enough as well, and takes no more connections than what was chosen.
+
+    Who is frugal is told what takes the least of everything.
+    """
+    is_good = objective.rank(appraisal, demand.objective)[own] < np.inf
+    few = appraisal.connection_count[own] <= appraisal.connection_count[chosen]
+    return bool(is_good and few and demand.objective is not Objective.FRUGAL)
 
 
 def _may_stand(
@@ -183,38 +297,98 @@ def _may_stand(
     old = settings[:1]
     if not objective.is_within(old, model.appraise(fit, context, old, demand), demand)[0]:
         return False
-    return old[0] in _within_reach(model, fit, context, settings)
+    return old[0] in within_reach(model, fit, context, demand, settings)
 
 
 _REACH_OCTAVES = 1.0
+_STEP_RATIO_MAX = 2.0  # threads that are advised over the most that went well, while little was measured
 _REACH_OCTAVES_OFF_MODEL = 0.3
 _TRUST_CELL_COUNT = 5  # settings measured at a size: from here on advice stays near what was measured
 
 
-def _within_reach(model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any]) -> list[Any]:
+def within_reach(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
+) -> list[Any]:
     """The settings near a measured one, once enough were measured: beyond, the physics would speak alone.
 
-    Where the physics is known to be wrong, near means almost there.
+    Where the physics is known to be wrong, near means almost there. Where nothing was measured but reported, near is
+    near what would be advised without the reports, or near what several users reported alike.
     """
-    known = [cell.setting for cell in evidence.cells(fit) if cell.is_about(context)]
+    if fit.is_from_reports:
+        return _near_unreported(model, fit, context, demand, settings)
+    known = [cell.setting for cell in fit.cells if evidence.is_about(cell, context)]
     if len(known) < _TRUST_CELL_COUNT:
         return _dared(model, fit, settings)
     reach = _REACH_OCTAVES_OFF_MODEL if fit.is_off_model else _REACH_OCTAVES
-    here = objective.coordinates(model.setting_type, settings)
-    there = objective.coordinates(model.setting_type, [SimpleNamespace(**values) for values in known])
+    tried = [SimpleNamespace(**values) for values in known]
+    return _near(model, settings, tried, reach, in_limits=False) or settings
+
+
+def _near(
+    model: PerformanceModel[Any],
+    settings: list[Any],
+    known: list[Any],
+    reach: float,
+    *,
+    in_limits: bool = True,
+) -> list[Any]:
+    """Those that differ from any of the known ones by no more than so many octaves, in every knob.
+
+    Or in every one but the limits, which may be 0 for none: they follow from the others, and dare nothing.
+    """
+    if not settings:
+        return []
+    counts = np.array([in_limits or knob.low > 0 for knob in knobs(model.setting_type).values()])
+    here, there = (objective.coordinates(model.setting_type, some)[:, counts] for some in (settings, known))
     distance = np.abs(here[:, None, :] - there[None, :, :]).max(axis=2).min(axis=1)
-    near = [setting for setting, octaves in zip(settings, distance, strict=True) if octaves <= reach]
-    return near or settings
+    return [setting for setting, octaves in zip(settings, distance, strict=True) if octaves <= reach]
+
+
+def _near_unreported(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
+) -> list[Any]:
+    """Near what would be advised without reports, or near what at least two users reported alike; never empty.
+
+    No more threads than that are dared where nobody came near them.
+    """
+    before = fit.unreported or from_tables(model, context.place)
+    anchor = _choose(model, before, context, unmeasured(model, before, context, demand), None)
+    alike = [cell for cell in fit.corroborated_cells if evidence.is_about(cell, context)]
+    known = [anchor, *(SimpleNamespace(**cell.setting) for cell in alike if not cell.had_trouble)]
+    near = _near(model, [s for s in settings if _has_same_limits(s, anchor)], known, _REACH_OCTAVES)
+    tried = [SimpleNamespace(**cell.setting) for cell in fit.cells]
+    used = objective.thread_counts(model.setting_type, tried).max(initial=0.0)
+    most = max(evidence.STEP_RATIO_MAX * used, *objective.thread_counts(model.setting_type, known))
+    threads = objective.thread_counts(model.setting_type, near)
+    return [s for s, count in zip(near, threads, strict=True) if count <= most] or [anchor]
+
+
+def _has_same_limits(setting: Any, anchor: Any) -> bool:
+    """Whether 0, which is no limit, is 0 in both: from none to the smallest there is would be but an octave."""
+    pairs = zip(setting_values(setting).values(), setting_values(anchor).values(), strict=True)
+    return all((one == 0) == (other == 0) for one, other in pairs)
+
+
+def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Demand:
+    """The demand with no more threads than are near the SDK's default, where nothing was measured."""
+    if fit.observation_count > 0:
+        return demand
+    sdks = objective.thread_counts(model.setting_type, [model.default_setting(context)])[0]
+    most = _UNMEASURED_OVER_DEFAULT * int(sdks)
+    return replace(demand, thread_count_max=min(demand.thread_count_max or most, most))
 
 
 def _dared(model: PerformanceModel[Any], fit: Fit, settings: list[Any]) -> list[Any]:
-    """While little was measured, no more than four times the threads that went well, as for the next probe."""
-    cells = evidence.cells(fit)
-    quiet = [cell for cell in cells if not cell.had_trouble] or cells
+    """While little was measured, no more than twice the threads that went well: whether more are borne is not known.
+
+    The next probe dares more. Where all was measured below a ceiling, as with objects of few parts, nothing else keeps
+    the advice from what the physics alone promises.
+    """
+    quiet = [cell for cell in fit.cells if not cell.had_trouble] or fit.cells
     if not quiet:
         return settings
     tried = [SimpleNamespace(**cell.setting) for cell in quiet]
-    most = evidence.STEP_RATIO_MAX * objective.thread_counts(model.setting_type, tried).max()
+    most = _STEP_RATIO_MAX * objective.thread_counts(model.setting_type, tried).max()
     threads = objective.thread_counts(model.setting_type, settings)
     few = [setting for setting, count in zip(settings, threads, strict=True) if count <= most]
     return few or settings
@@ -235,8 +409,10 @@ def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) 
 def _basis(fit: Fit, context: Context, setting: Any) -> Basis:
     if fit.observation_count == 0:
         return Basis.PRIOR
+    if fit.is_from_reports:
+        return Basis.REPORTED
     values = {name: float(value) for name, value in setting_values(setting).items()}
-    current = [cell for cell in evidence.cells(fit) if cell.is_current and cell.is_about(context)]
+    current = [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
     measured = any(_is_near(cell.setting, values) for cell in current)
     return Basis.MEASURED if measured else Basis.MODEL
 
@@ -249,12 +425,14 @@ def _is_near(measured: Any, advised: Any) -> bool:
 
 _LIMITS = {
     "connections": "what one connection carries is the limit",
-    "host-ceiling": "the host's network is full",
+    "host-ceiling": "a ceiling on the path is reached: the host's network, the way, or the service",
     "request-rate": "the service's request rate is reached",
     "client-cpu": "the client's CPU is the limit",
     "message-groups": "each message group has one receiver at a time, and there are few",
     "memory": "memory is the limit",
+    "disk": "the disk takes no more",
     "demand": "this carries what was asked for",
+    "unsure": "what limits it cannot be told from what was measured",
 }
 
 
@@ -279,8 +457,9 @@ def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, limit:
     reached = f"Expects {_range(metric, expected)}" if expected is not None else "Follows the model"
     rest = {
         Basis.PRIOR: "from tables and neighbours, nothing was measured here",
+        Basis.REPORTED: "reported by applications, not measured here",
         Basis.MODEL: "from what was measured at other settings here",
-        Basis.MEASURED: "measured at this setting",
+        Basis.MEASURED: "measured at this setting or within a tenth of it",
         Basis.DEFAULT: "by default",
     }[basis]
     return f"{reached} with the {aim}, {rest}; {limit}."
@@ -288,7 +467,7 @@ def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, limit:
 
 def _aim(demand: Demand) -> str:
     return {
-        "throughput": "fewest connections within 2 % of the best",
+        "throughput": "connections that are worth what they bring",
         "latency": "shortest time for one",
         "frugal": "least memory, connections and requests that reach 80 % of the best",
     }[demand.objective.value]

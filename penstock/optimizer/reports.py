@@ -18,8 +18,11 @@ probe comes to do that, own measurements have their veto for `VETO_DAYS`: when n
 long, and fewer than half of the reports of these days are agreed with, the mean over users, these reports are the
 evidence. What was measured before is then where belief begins, and no more than that.
 
-Where nothing was measured there is nothing to compare with. Then reports are all the evidence there is, shared
-evenly among the users who send some, and a user who is alone there decides.
+Where nothing was measured, what tables and a neighbour say takes the place of the fit: it admits a factor of some 50.
+What is left is all the evidence there is, shared evenly among the users who send some. It is never taken for a
+measurement: advice stays within a factor of two of what would be advised without it, or of a setting of which at least
+two users reported alike (`corroborated`). So a user who is alone there sharpens what tables say, and decides nothing
+else.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -101,8 +105,13 @@ def hear(
         _essence(model, report) for report in _thinned(reports, HEARD_COUNT_MAX, HEARD_COUNT_MAX_PER_USER)
     ]
     if not probes:
-        learned_from = _thinned(heard, UNPROBED_COUNT_MAX, None)
-        return Hearing(believed=tuple(heard), learned_from=learned_from, probes=(), disbelieved_count=0)
+        plausible = _agreed(model, fit, heard)
+        return Hearing(
+            believed=tuple(plausible),
+            learned_from=_thinned(plausible, UNPROBED_COUNT_MAX, None),
+            probes=(),
+            disbelieved_count=len(heard) - len(plausible),
+        )
     agreed = _agreed(model, fit, _without_unknown_trouble(probes, heard))
     overruling = _overruling(probes, heard, agreed)
     if overruling:
@@ -123,6 +132,27 @@ def hear(
         probes=tuple(sorted(probes, key=lambda o: o.started_at)[int(excess) :]),
         disbelieved_count=len(heard) - len(agreed),
     )
+
+
+def corroborated(
+    model: PerformanceModel[Any], reports: Sequence[Observation[Any]]
+) -> tuple[Observation[Any], ...]:
+    """Those of settings at which another user reported about the same: nobody who is alone has a say in these."""
+    by_setting: dict[tuple[Any, ...], dict[int | None, list[Observation[Any]]]] = {}
+    for report in reports:
+        by_user = by_setting.setdefault(_what_was_tried(report), {})
+        by_user.setdefault(report.reporter_uid, []).append(report)
+    found: list[Observation[Any]] = []
+    for by_user in by_setting.values():
+        values = {
+            uid: math.log(max(median(model.measured_value(o) for o in of_user), 1e-300))
+            for uid, of_user in by_user.items()
+        }
+        for uid, of_user in by_user.items():
+            others = (abs(values[uid] - value) for other, value in values.items() if other != uid)
+            if min(others, default=math.inf) <= CLIENT_OFFSET_MAX:
+                found += of_user
+    return tuple(sorted(found, key=lambda o: o.started_at))
 
 
 def _overruling(
@@ -218,9 +248,12 @@ def _varied(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
     """Newest first, what was tried in turn: a thousand reports of one setting do not hide the one of another."""
     by_setting: dict[tuple[Any, ...], list[Observation[Any]]] = {}
     for report in sorted(reports, key=lambda o: o.started_at, reverse=True):
-        key = (report.context, *setting_values(report.setting).values())
-        by_setting.setdefault(key, []).append(report)
+        by_setting.setdefault(_what_was_tried(report), []).append(report)
     return _in_turn(list(by_setting.values()))
+
+
+def _what_was_tried(report: Observation[Any]) -> tuple[Any, ...]:
+    return (report.context, *setting_values(report.setting).values())
 
 
 def _in_turn(queues: Sequence[Sequence[Observation[Any]]]) -> list[Observation[Any]]:

@@ -8,14 +8,14 @@ from math import ceil
 import numpy as np
 import pytest
 
-from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import surrogate
-from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.proposal import knowledge_gradient
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Cost, Demand, Observation, Reason
-from tests.unit.models.upload_world import FIRST_AT, UploadWorld, a_place, a_setting, history
+from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_place, a_setting, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
 AMPLE = Cost(
@@ -28,7 +28,7 @@ def concluded(probes: Probes, *, cost_max: Cost = AMPLE, asks: bool = True, seed
     Conclusion[S3UploadSetting]
 ):  # fmt: skip
     """The conclusion about the world."""
-    question = Question(
+    case = Case(
         place=WORLD.place,
         observations=tuple(probes),
         prior=None,
@@ -37,7 +37,7 @@ def concluded(probes: Probes, *, cost_max: Cost = AMPLE, asks: bool = True, seed
         demand=Demand(),
         seed=seed,
     )
-    return deliberate(MODEL, replace(question, **rest))  # type: ignore[arg-type]
+    return deliberate(MODEL, replace(case, **rest))  # type: ignore[arg-type]
 
 
 def tuned(world: UploadWorld, count: int) -> tuple[Probes, float]:
@@ -82,7 +82,7 @@ def test_same_question_same_answer() -> None:
 
 
 def test_nothing_asked_nothing_proposed() -> None:
-    """A question without a context is for the fit alone."""
+    """A case without a context is for the fit alone."""
     assert concluded(history(WORLD, 3), asks=False).plan is None
 
 
@@ -123,6 +123,19 @@ def test_suspicion_of_change_sends_a_probe_to_the_incumbent() -> None:
     conclusion = concluded(probes)
     assert conclusion.plan is not None
     assert conclusion.fit.drift_count == 1 or conclusion.plan.reason is Reason.VERIFY
+
+
+def test_one_measurement_far_off_sends_a_probe_to_the_incumbent() -> None:
+    """It may be a stray: nothing is learned anew yet, but the next probe looks where the advice stands."""
+    probes = history(WORLD, 14)
+    calm = concluded(probes)
+    slow = concluded([*probes, WORLD.observe(a_setting(16), 14, factor=0.25)])
+    assert calm.plan is not None
+    assert slow.plan is not None
+    assert not calm.fit.suspicion.is_raised
+    assert slow.fit.drift_count == 0
+    assert slow.fit.suspicion.value_ratio == pytest.approx(0.25, rel=0.2)
+    assert slow.plan.reason is Reason.VERIFY
 
 
 def test_off_model_places_get_a_second_opinion() -> None:
@@ -254,3 +267,35 @@ def test_no_probe_is_proposed_that_ends_before_it_has_measured_anything() -> Non
         if plan is not None:
             assert MODEL.probe_seconds_min(fit, WORLD.context, plan.setting) <= seconds
     assert concluded(probes, cost_max=replace(AMPLE, duration_seconds=0.01)).plan is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("now", "needed_max"),
+    [
+        (replace(WORLD, connection_bytes_per_second=WORLD.connection_bytes_per_second / 4), 256),
+        (replace(WORLD, host_bytes_per_second=WORLD.host_bytes_per_second / 3), 32),
+    ],
+    ids=["slower connections", "lower ceiling"],
+)
+def test_after_a_change_three_probes_lead_to_the_new_best(now: UploadWorld, needed_max: int) -> None:
+    """And on the way the advice never takes more than a step to the wrong side."""
+    probes, standing, threads = history(WORLD, 16), None, list[int]()
+    for count in range(4):
+        conclusion = concluded(probes)
+        standing = recommend(
+            MODEL,
+            conclusion.fit,
+            WORLD.context,
+            Demand(),
+            previous=standing,
+            now=FIRST_AT,
+            validity_seconds=60.0,
+        )
+        threads.append(standing.setting.thread_count)
+        assert conclusion.plan is not None
+        probes.append(now.observe(conclusion.plan.setting, 16 + count))
+    best = max(now.truth(a_setting(n)) for n in range(8, 300, 8))
+    assert now.truth(standing.setting if standing else a_setting(1)) > 0.95 * best
+    is_more_wanted = needed_max > threads[0]
+    assert all(n >= threads[0] / 1.5 if is_more_wanted else n <= 1.5 * threads[0] for n in threads)

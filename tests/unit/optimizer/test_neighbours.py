@@ -13,11 +13,14 @@ from bench.sqs_world import PLACE as QUEUE
 from bench.sqs_world import a_setting as a_queue_setting
 from bench.sqs_world import a_world, observe
 from penstock.models.model import Fit, handed_on
-from penstock.models.s3_upload import S3UploadModel
-from penstock.models.sqs_delivery import SqsDeliveryModel
-from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.models.s3.download import S3DownloadModel
+from penstock.models.s3.upload import S3UploadModel
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place, Reason
-from tests.unit.models.upload_world import UploadWorld, a_place, a_setting, history
+from tests.unit.models.s3 import download_world
+from tests.unit.models.s3.download_world import DownloadWorld
+from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_place, a_setting, history
 
 MODELS: dict[str, Any] = {"s3_upload": S3UploadModel(), "sqs_delivery": SqsDeliveryModel()}
 HOME, AWAY = UploadWorld(place=a_place(region="us-east-1")), UploadWorld(place=a_place(region="us-west-2"))
@@ -32,7 +35,7 @@ def concluded(
     next_context: Context | None = None,
 ) -> Conclusion[Any]:
     """What is thought of a place after these observations."""
-    question = Question(
+    case = Case(
         place=place,
         observations=tuple(observations),
         prior=prior,
@@ -41,7 +44,7 @@ def concluded(
         demand=Demand(),
         seed=1,
     )
-    return deliberate(MODELS[place.operation], question)
+    return deliberate(MODELS[place.operation], case)
 
 
 def reported(observations: Observations, *, uid: int = 1001) -> list[Observation[Any]]:
@@ -116,6 +119,20 @@ def test_a_neighbour_that_was_only_reported_does_not_spare_the_ramp() -> None:
     assert plan is not None
     assert plan.reason is Reason.RAMP
     assert plan.setting.thread_count == 4
+
+
+def test_another_operation_does_not_spare_the_ramp() -> None:
+    """Downloads with a hundred connections say how far it is, not that the host bears as many uploads."""
+    downloads = S3DownloadModel().fit(
+        download_world.a_place(), download_world.history(DownloadWorld(), 6), prior=None, seed=0
+    )
+    told, alone = (
+        concluded(a_place(), (), prior=prior, next_context=a_context()) for prior in (downloads, None)
+    )
+    assert told.plan is not None
+    assert alone.plan is not None
+    assert (told.plan.reason, told.plan.setting) == (Reason.RAMP, alone.plan.setting)
+    assert told.fit.parameters["request_seconds"] != alone.fit.parameters["request_seconds"]
 
 
 def test_a_neighbour_with_one_measurement_lends_no_daring_of_its_reports() -> None:

@@ -1,0 +1,76 @@
+"""Knows what a setting is worth beside another one: beside what the SDK does by itself, or any client's default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.models.model import Fit, PerformanceModel
+from penstock.optimizer import objective
+from penstock.units import counted
+from penstock.vocabulary import Context, Demand, Estimate, setting_values
+
+_ALIKE_WITHIN = 0.02  # of what the SDK does by itself: as near as `throughput` is advised to the best
+
+
+def gain(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, *, setting: Any, reference: Any
+) -> Estimate:
+    """How many times as well as the reference a setting serves the demand's aim on average, with its 90 % interval.
+
+    Both are of the model's own type. What is expected is the ratio of the two predictions.
+    """
+    if setting == reference:
+        return Estimate(1.0, 1.0, 1.0)
+    drawn = model.log_gains(fit, context, [setting], reference, demand)[:, 0]
+    low, expected, high = np.quantile(drawn, 0.05), drawn.mean(), np.quantile(drawn, 0.95)
+    return Estimate(*(float(np.exp(v)) for v in (min(low, expected), expected, max(high, expected))))
+
+
+def sdks_own(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Any:
+    """What the SDK does by itself as it may be advised; None where the demand's limits exclude it."""
+    own = model.advisable_default(fit, context, demand)
+    if own is None:
+        return None
+    appraisal = model.appraise(fit, context, [own], demand)
+    is_soon = appraisal.latency_seconds[0] <= (demand.latency_objective_seconds or np.inf)
+    return own if is_soon and objective.is_within([own], appraisal, demand)[0] else None
+
+
+def comparison_words(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    context: Context,
+    demand: Demand,
+    *,
+    setting: Any,
+    over_default: Estimate,
+    why_less: str,
+) -> str:
+    """What a setting is worth beside the SDK's own, in a sentence; `why_less` is said where that does more."""
+    default, ratio = model.default_setting(context), over_default.expected
+    if setting == model.advisable_default(fit, context, demand):
+        words = "This is what boto3 does by itself"
+    elif abs(ratio - 1.0) <= _ALIKE_WITHIN:
+        words = "As fast as boto3's default to within 2 %"
+    else:
+        span = f"{_times(over_default.low)} to {_times(over_default.high)}"
+        words = f"{_times(ratio)} times as fast as boto3's default (90 %: {span})"
+    here, there = model.appraise(fit, context, [setting, default], demand).connection_count
+    differs = []
+    if round(here) != round(there):
+        differs.append(f"{counted(round(here), 'connection')} instead of {round(there)}")
+    bounded = [name for name, value in setting_values(setting).items() if value > 0 == getattr(default, name)]
+    if bounded and ratio <= 1.0 + _ALIKE_WITHIN:
+        differs.append("limits to what is under way, of which that has none")
+    if differs:
+        words += f", with {' and '.join(differs)}"
+    if why_less and ratio < 1.0 - _ALIKE_WITHIN:
+        words += f": {why_less}"
+    return f"{words}."
+
+
+def _times(ratio: float) -> str:
+    """Three digits, so that 0.98 and 1.02 can be told apart."""
+    return f"{ratio:.3g}"

@@ -1,0 +1,114 @@
+"""Knows the one sentence that advice comes to, as the report, the daemon and the commands all say it.
+
+It is made of plain values, so that whoever has only the daemon's JSON can say it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from penstock.units import format_seconds, number
+from penstock.vocabulary import Basis, Estimate
+
+LIMITS: Mapping[str, str] = {
+    "connections": "connections are the limit",
+    "host-ceiling": "a ceiling on the path is the limit",
+    "request-rate": "the service's request rate is the limit",
+    "client-cpu": "the client's processor is the limit",
+    "message-groups": "the message groups are the limit",
+    "memory": "memory is the limit",
+    "disk": "the disk is the limit",
+    "demand": "it carries what was asked for",
+}
+HELP: Mapping[str, str] = {
+    "connections": "more connections, or a shorter way",
+    "host-ceiling": "a host with a faster network, where that is the ceiling; more threads do not",
+    "request-rate": "larger requests, or more key prefixes",
+    "client-cpu": "more processes, or a faster processor",
+    "message-groups": "more message groups",
+    "memory": "more memory for buffers",
+    "disk": "a faster disk",
+}
+"""What would help beyond the advice, by what limits."""
+CHANGE_SUSPECTED = "changed? the next measurement tells"
+ALIKE_WITHIN = 0.02  # ratios this near to 1 are no gain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What there is to say about one place and size. What is None or empty is not said."""
+
+    setting_words: str  # in short, as the row of the operation says it
+    basis: str
+    bottleneck: str = "unknown"
+    gains: Mapping[str, Estimate] = field(default_factory=dict)  # by client, over what it does by itself
+    changed_at: datetime | None = None
+    changed_fraction: float | None = None  # of the value: -0.43 is 43 % less
+    notes: tuple[str, ...] = ()  # what else happened, a clause each
+    usd: float | None = None
+    usd_period_seconds: float | None = None
+    expired_at: datetime | None = None
+
+
+def sentence(verdict: Verdict) -> str:
+    """Such as ``Set 29 x 8.8 MiB: 2.3 times boto3's defaults; a ceiling on the path is the limit``."""
+    if verdict.basis == Basis.DEFAULT:
+        return "Nothing is known yet: what boto3 does by itself serves until something is measured."
+    clauses = [_worth(verdict)]
+    if verdict.bottleneck in LIMITS:
+        clauses.append(LIMITS[verdict.bottleneck])
+    if verdict.changed_at is not None:
+        clauses.append(_changed(verdict.changed_at, verdict.changed_fraction))
+    clauses += verdict.notes
+    if verdict.usd is not None:
+        clauses.append(_cost(verdict.usd, verdict.usd_period_seconds))
+    if verdict.expired_at is not None:
+        clauses.append(f"out of date since {day_words(verdict.expired_at)}")
+    return "; ".join(clauses) + "."
+
+
+def _worth(verdict: Verdict) -> str:
+    """What to set, and what it brings over the first of the clients and over the one that gains most."""
+    guess = {
+        Basis.PRIOR: " (from tables, not measured here)",
+        Basis.REPORTED: " (as applications reported it)",
+    }
+    setting = verdict.setting_words + guess.get(Basis(verdict.basis), "")
+    if not verdict.gains:
+        return f"Set {setting}"
+    first = next(iter(verdict.gains))
+    most = max(verdict.gains, key=lambda client: verdict.gains[client].expected)
+    ratio = verdict.gains[first].expected
+    if abs(ratio - 1.0) <= ALIKE_WITHIN:
+        words = f"Set {setting}: as fast as {first}'s defaults"
+    else:
+        words = f"Set {setting}: {number(_two_digits(ratio))} times {first}'s defaults"
+    if most != first and verdict.gains[most].expected > ratio * (1.0 + ALIKE_WITHIN):
+        words += f", {number(_two_digits(verdict.gains[most].expected))} times {most}'s"
+    return words
+
+
+def _two_digits(ratio: float) -> float:
+    return float(f"{ratio:.2g}") if ratio >= 1.1 else round(ratio, 2)
+
+
+def _changed(at: datetime, fraction: float | None) -> str:
+    size = "" if fraction is None else f", {signed_percent(fraction)}"
+    return f"changed on {day_words(at)}{size}"
+
+
+def _cost(usd: float, period_seconds: float | None) -> str:
+    amount = f"${usd:.2f}" if usd >= 0.005 else "less than a cent"
+    return f"cost {amount}" + (f" in {format_seconds(period_seconds)}" if period_seconds else "")
+
+
+def day_words(moment: datetime) -> str:
+    """``9 January``."""
+    return f"{moment.day} {moment:%B}"
+
+
+def signed_percent(fraction: float) -> str:
+    """``-43 %``, ``+8 %``."""
+    return f"{100 * fraction:+.0f} %"

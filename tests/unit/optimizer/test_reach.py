@@ -1,0 +1,59 @@
+"""How far advice goes from what was measured: in what is dared, not in the limits that follow from it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from penstock.models.model import Cell
+from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.optimizer.recommendation import within_reach
+from penstock.units import KiB
+from penstock.vocabulary import Context, Demand, Place, setting_values
+from tests.factories import NOON, a_fit
+
+MODEL = SqsDeliveryModel()
+PLACE = Place(operation="sqs_delivery", region="eu-west-1", instance_type="m7i.large")
+CONTEXT = Context(place=PLACE, payload_size_bytes=KiB)
+
+
+def driven(senders: int, receivers: int, deleters: int, batch: int) -> SqsDeliverySetting:
+    """Without limits."""
+    return SqsDeliverySetting(
+        sender_thread_count=senders,
+        receiver_thread_count=receivers,
+        deleter_thread_count=deleters,
+        batch_message_count=batch,
+    )
+
+
+def limited(setting: SqsDeliverySetting, rate: float, sent: int, received: int) -> SqsDeliverySetting:
+    """With limits."""
+    return dataclasses.replace(
+        setting,
+        send_rate_limit_messages_per_second=rate,
+        send_window_message_count=sent,
+        receive_window_message_count=received,
+    )
+
+
+def measured(setting: SqsDeliverySetting) -> Cell:
+    """Once, and without trouble."""
+    values = setting_values(setting)
+    return Cell(
+        payload_size_bytes=KiB,
+        setting=values,
+        count=1,
+        value_median=100.0,
+        had_trouble=False,
+        newest_at=NOON,
+    )
+
+
+def test_limits_keep_no_advice_from_what_was_tried() -> None:
+    """First probes are driven without limits; otherwise a probe with limits would draw all advice to itself."""
+    ramp = [driven(1, 1, 1, 1), driven(1, 1, 2, 1), driven(1, 1, 2, 10), driven(3, 3, 4, 5)]
+    explored = limited(driven(2, 2, 3, 1), 59.0, 8, 190)
+    fit = a_fit(place=PLACE, cells=tuple(measured(setting) for setting in (*ramp, explored)))
+    near, far = (limited(driven(*who, 10), 590.0, 90, 1900) for who in ((2, 2, 4), (8, 8, 16)))
+    settings = [near, far, explored]
+    assert within_reach(MODEL, fit, CONTEXT, Demand(), settings) == [near, explored]

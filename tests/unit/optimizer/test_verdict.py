@@ -1,0 +1,48 @@
+"""The one sentence that advice comes to."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
+from penstock.vocabulary import Estimate
+from tests.factories import NOON
+
+WHOLE = Verdict(
+    setting_words="29 threads x 8.8 MiB",
+    basis="measured",
+    bottleneck="host-ceiling",
+    gains={"boto3": Estimate(2.1, 2.31, 2.5), "s5cmd": Estimate(6.0, 7.04, 8.0)},
+    changed_at=NOON,
+    changed_fraction=-0.43,
+    usd=0.07,
+    usd_period_seconds=7 * 86400.0,
+)
+
+
+def test_it_says_all_that_is_known() -> None:
+    """What to set, what it brings, what limits, what changed, what it cost: nothing else."""
+    assert sentence(WHOLE) == (
+        "Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults, 7 times s5cmd's; a ceiling on the path is the limit; "
+        "changed on 1 March, -43 %; cost $0.07 in 7 d."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gains": {"boto3": Estimate(0.98, 1.01, 1.03)}}, "as fast as boto3's defaults; "),
+        ({"gains": {"boto3": Estimate(0.98, 0.95, 1.03)}}, "0.95 times boto3's defaults; "),
+        ({"gains": {}, "bottleneck": "unknown", "changed_at": None}, "Set 29 threads x 8.8 MiB; cost $0.07"),
+        ({"basis": "prior"}, "29 threads x 8.8 MiB (from tables, not measured here): "),
+        ({"basis": "default"}, "Nothing is known yet: "),
+        ({"usd": 0.001}, "cost less than a cent in 7 d."),
+        ({"notes": (CHANGE_SUSPECTED,)}, "; changed? the next measurement tells; "),
+        ({"expired_at": NOON}, "; out of date since 1 March."),
+    ],
+)
+def test_what_is_not_known_or_is_no_gain_is_said_as_such(changes: dict[str, object], words: str) -> None:
+    """A guess is called one, and as fast is not called faster."""
+    assert words in sentence(dataclasses.replace(WHOLE, **changes))  # type: ignore[arg-type]

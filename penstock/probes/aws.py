@@ -8,6 +8,7 @@ redirect to another region. Errors become the tree of `outside.py`, each with a 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import errno
 import hashlib
@@ -25,15 +26,21 @@ from aiobotocore.session import AioSession
 from aiohttp.abc import AbstractStreamWriter
 from botocore import exceptions as botocore_errors
 
+from penstock.clock import SystemClock
 from penstock.probes.outside import (
     CONNECTION_IDLE_SECONDS_MAX,
     Denied,
     Missing,
+    NotOffered,
+    Reading,
     ReceivedMessage,
     Refused,
     RequestError,
+    StoredObject,
     Throttled,
+    Unidentified,
     Unreachable,
+    Unsent,
 )
 from penstock.units import KiB
 
@@ -46,11 +53,13 @@ DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other add
 BODY_CHUNK_BYTES = 64 * KiB
 BODY_RATE_BYTES_PER_SECOND_MIN = 64 * KiB  # a connection slower than this is called dead
 
+_CLOCK = SystemClock()
 _FEWER = "the service asked for fewer requests"
 _EXPIRED = "the session token has expired: renew the credentials"
 _UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
 _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
 _NO_QUEUE = "the queue does not exist"
+_NOT_OFFERED = "this store does not know the request"
 _OTHER_REGION = "the bucket is in another region: correct the region"
 
 # What the services answer, by the code of the answer.
@@ -66,19 +75,22 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "ThrottlingException": (Throttled, _FEWER),
     "TooManyRequests": (Throttled, _FEWER),
     "TooManyRequestsException": (Throttled, _FEWER),
-    "ExpiredToken": (Denied, _EXPIRED),
-    "ExpiredTokenException": (Denied, _EXPIRED),
-    "TokenRefreshRequired": (Denied, _EXPIRED),
-    "InvalidAccessKeyId": (Denied, _UNKNOWN_KEY),
-    "InvalidClientTokenId": (Denied, _UNKNOWN_KEY),
-    "UnrecognizedClientException": (Denied, _UNKNOWN_KEY),
-    "XAdminUserNotFound": (Denied, _UNKNOWN_KEY),  # of versitygw, with status 404
-    "InvalidToken": (Denied, "the session token is not valid: renew the credentials"),
+    "ExpiredToken": (Unidentified, _EXPIRED),
+    "ExpiredTokenException": (Unidentified, _EXPIRED),
+    "TokenRefreshRequired": (Unidentified, _EXPIRED),
+    "InvalidAccessKeyId": (Unidentified, _UNKNOWN_KEY),
+    "InvalidClientTokenId": (Unidentified, _UNKNOWN_KEY),
+    "UnrecognizedClientException": (Unidentified, _UNKNOWN_KEY),
+    "XAdminUserNotFound": (Unidentified, _UNKNOWN_KEY),  # of versitygw, with status 404
+    "InvalidToken": (Unidentified, "the session token is not valid: renew the credentials"),
     "SignatureDoesNotMatch": (
-        Denied,
+        Unidentified,
         "the secret key does not belong to the access key: check the credentials",
     ),
-    "InvalidSignatureException": (Denied, "the secret key does not belong to the access key: check both"),
+    "InvalidSignatureException": (
+        Unidentified,
+        "the secret key does not belong to the access key: check both",
+    ),
     "RequestTimeTooSkewed": (Denied, "this host's clock is wrong by 15 minutes or more: synchronise it"),
     "AccessDenied": (Denied, _NOT_ALLOWED),
     "AccessDeniedException": (Denied, _NOT_ALLOWED),
@@ -94,6 +106,9 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "PermanentRedirect": (Refused, _OTHER_REGION),
     "301": (Refused, _OTHER_REGION),
     "307": (Refused, _OTHER_REGION),
+    "MalformedXML": (NotOffered, _NOT_OFFERED),  # how some stores say it
+    "MethodNotAllowed": (NotOffered, _NOT_OFFERED),
+    "NotImplemented": (NotOffered, _NOT_OFFERED),
     "QueueDeletedRecently": (Refused, "a queue of this name was deleted less than 60 s ago: wait a minute"),
 }
 # What the services answer with a code that is not listed, by the status.
@@ -101,45 +116,55 @@ _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
     401: (Denied, _NOT_ALLOWED),
     403: (Denied, _NOT_ALLOWED),
     404: (Missing, "it is not there"),
+    405: (NotOffered, _NOT_OFFERED),
     429: (Throttled, _FEWER),
+    501: (NotOffered, _NOT_OFFERED),
     503: (Throttled, _FEWER),
 }
 # What went wrong before there was an answer; the more special class first.
 _FAILURES: Sequence[tuple[type[Exception], type[RequestError], str]] = (
-    (botocore_errors.PartialCredentialsError, Denied, "give both the access key and the secret key"),
+    (botocore_errors.PartialCredentialsError, Unidentified, "give both the access key and the secret key"),
     (
         botocore_errors.NoCredentialsError,
-        Denied,
+        Unidentified,
         "no credentials found: give the instance a role, or name a profile",
     ),
     (
         botocore_errors.ProfileNotFound,
-        Denied,
+        Unidentified,
         "the profile is not there: correct its name or the file of profiles",
     ),
-    (botocore_errors.CredentialRetrievalError, Denied, "the credentials could not be fetched: renew them"),
+    (
+        botocore_errors.CredentialRetrievalError,
+        Unidentified,
+        "the credentials could not be fetched: renew them",
+    ),
     (
         botocore_errors.MetadataRetrievalError,
-        Denied,
+        Unidentified,
         "the credentials could not be fetched from the metadata service",
     ),
-    (botocore_errors.TokenRetrievalError, Denied, "the session's token could not be fetched: log in again"),
-    (botocore_errors.NoAuthTokenError, Denied, "there is no session token: log in again"),
-    (botocore_errors.SSOError, Denied, "the single sign-on has lapsed: log in again"),
-    (botocore_errors.LoginError, Denied, "the login has lapsed: log in again"),
+    (
+        botocore_errors.TokenRetrievalError,
+        Unidentified,
+        "the session's token could not be fetched: log in again",
+    ),
+    (botocore_errors.NoAuthTokenError, Unidentified, "there is no session token: log in again"),
+    (botocore_errors.SSOError, Unidentified, "the single sign-on has lapsed: log in again"),
+    (botocore_errors.LoginError, Unidentified, "the login has lapsed: log in again"),
     (
         botocore_errors.SSLError,
-        Unreachable,
+        Unsent,
         "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
     ),
     (
         botocore_errors.ProxyConnectionError,
-        Unreachable,
+        Unsent,
         "the proxy does not answer: check HTTPS_PROXY and NO_PROXY",
     ),
     (
         botocore_errors.ConnectTimeoutError,
-        Unreachable,
+        Unsent,
         "no connection in time: check route, firewall and endpoint",
     ),
     (botocore_errors.ReadTimeoutError, Unreachable, "connected, but there was no answer in time"),
@@ -168,10 +193,11 @@ class Credentials:
 class Access:
     """Where a service is, whose credentials are used, and how long it is waited for."""
 
-    region: str
+    region: str | None  # None: as the environment says
     endpoint_url: str | None = None  # None: AWS's own
     profile: str | None = None
     credentials: Credentials | None = None
+    follows_bucket: bool = False  # into another region, which would be measured in place of this one
     connection_count_max: int = CONNECTION_COUNT_MAX
     connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS
     read_timeout_seconds: float = READ_TIMEOUT_SECONDS
@@ -186,7 +212,9 @@ async def open_object_store(access: Access) -> AsyncIterator[AwsObjectStore]:
         "us_east_1_regional_endpoint": "regional",
     }
     async with _open_client("s3", access, s3=options) as client:
-        client.meta.events.register_last("before-parameter-build.s3", _stay_in_region)
+        if not access.follows_bucket:
+            client.meta.events.register_last("before-parameter-build.s3", _stay_in_region)
+        client.meta.events.register("before-call.s3.DeleteObjects", _add_digest)
         yield AwsObjectStore(client, access)
 
 
@@ -203,6 +231,7 @@ class AwsObjectStore:
     def __init__(self, client: Any, access: Access) -> None:  # Any: aiobotocore makes its clients at run time
         self._client = client
         self.access = access
+        self._deletes_only_singly = False  # found out by asking
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> None:
         """PutObject."""
@@ -233,6 +262,44 @@ class AwsObjectStore:
                 Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": parts}
             )
 
+    async def read_range(
+        self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
+    ) -> Reading:
+        """GetObject; the bytes are dropped as they come."""
+        doing, size_bytes = f"reading {key} from {bucket}", stop - start
+        is_whole = size_bytes == object_size_bytes
+        wanted = {} if is_whole else {"Range": f"bytes={start}-{stop - 1}"}
+        began_seconds = _CLOCK.monotonic_seconds()
+        with _told(doing):
+            answer = await self._client.get_object(Bucket=bucket, Key=key, **wanted)
+            first_byte_seconds = _CLOCK.monotonic_seconds() - began_seconds
+            async with answer["Body"] as body:  # what is not read to its end is closed, not kept for the next
+                _check_range(answer, start, stop, None if is_whole else object_size_bytes, doing)
+                seconds_max = self.access.read_timeout_seconds + size_bytes / BODY_RATE_BYTES_PER_SECOND_MIN
+                async with asyncio.timeout(seconds_max):
+                    read_bytes = await _dropped(body.raw_stream.content)
+        if read_bytes != size_bytes:
+            raise Refused(f"{doing}: {size_bytes} bytes were asked for, {read_bytes} came")
+        return Reading(first_byte_seconds=first_byte_seconds)
+
+    async def head_object(self, bucket: str, key: str) -> StoredObject:
+        """HeadObject; the class is not said where it is the standard one."""
+        with _told(f"looking at {key} in {bucket}"):
+            answer = await self._client.head_object(Bucket=bucket, Key=key)
+        storage_class = answer.get("StorageClass", "STANDARD").lower().replace("_", "-")
+        return StoredObject(size_bytes=int(answer["ContentLength"]), storage_class=storage_class)
+
+    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
+        """GetObject, of a range that an object may be smaller than."""
+        with _told(f"reading {key} from {bucket}"):
+            answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
+            async with answer["Body"] as body:
+                # Piece by piece, as it comes; no more than was asked for where the range is ignored.
+                found = bytearray()
+                while piece := await body.raw_stream.content.read(size_bytes - len(found)):
+                    found += piece
+                return bytes(found)
+
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """AbortMultipartUpload; raises Missing when it is already gone."""
         with _told(f"aborting an upload into {bucket}"):
@@ -254,6 +321,20 @@ class AwsObjectStore:
         """DeleteObject; succeeds also when the key is not there."""
         with _told(f"deleting {key} from {bucket}"):
             await self._client.delete_object(Bucket=bucket, Key=key)
+
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+        """DeleteObjects; asked only once where the store does not know it."""
+        doing = f"deleting {len(keys)} objects from {bucket}"
+        if self._deletes_only_singly:
+            raise NotOffered(f"{doing}: {_NOT_OFFERED}")
+        named = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        try:
+            with _told(doing):
+                answer = await self._client.delete_objects(Bucket=bucket, Delete=named)
+        except NotOffered:
+            self._deletes_only_singly = True
+            raise
+        _raise_first([e for e in answer.get("Errors", []) if e.get("Code") != "NoSuchKey"], 400, doing)
 
 
 class AwsMessageQueues:
@@ -376,6 +457,12 @@ def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
     context.setdefault("s3_redirect", {})["redirected"] = True
 
 
+def _add_digest(params: dict[str, Any], **_: Any) -> None:
+    """Beside the CRC that botocore sends: stores older than that refuse the request without an MD5."""
+    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
+
+
 class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore has no types
     """Sends large bodies in slices that all share the caller's bytes.
 
@@ -389,9 +476,8 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
         if isinstance(request.body, io.BytesIO):
             request.body = _SharedBytes(request.body.getvalue())  # the caller's own bytes, not a copy
         elif isinstance(request.body, (bytes, bytearray)) and len(request.body) > BODY_CHUNK_BYTES:
-            request.body = _SharedBytes(
-                bytes(request.body)
-            )  # a batch of large messages: aiohttp warns of those
+            # A batch of large messages: aiohttp warns of those.
+            request.body = _SharedBytes(bytes(request.body))
         try:
             async with asyncio.timeout(self._seconds_max(request.body)):
                 return await super().send(request)
@@ -420,6 +506,30 @@ class _SharedBytes(aiohttp.Payload):
         view = memoryview(self._value)
         for start in range(0, len(view), BODY_CHUNK_BYTES):
             await writer.write(view[start : start + BODY_CHUNK_BYTES])
+
+
+def _check_range(
+    answer: Mapping[str, Any], start: int, stop: int, object_size_bytes: int | None, doing: str
+) -> None:
+    """That exactly these bytes come; without a size, the whole object."""
+    status, wanted = 200, None
+    if object_size_bytes is not None:
+        status, wanted = 206, f"bytes {start}-{stop - 1}/{object_size_bytes}"
+    told = (
+        int(answer["ResponseMetadata"]["HTTPStatusCode"]),
+        answer.get("ContentRange"),
+        answer["ContentLength"],
+    )
+    if told != (status, wanted, stop - start):
+        raise Refused(f"{doing}: asked for bytes {start} to {stop - 1}, got {told[0]} {told[1]} of {told[2]}")
+
+
+async def _dropped(content: Any) -> int:  # Any: aiohttp's stream, through a library without types
+    """Read to the end; how many bytes there were."""
+    count = 0
+    while piece := await content.readany():
+        count += len(piece)
+    return count
 
 
 @contextlib.contextmanager
@@ -457,16 +567,17 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
         if isinstance(error, failure):
             return kind(f"{doing}: {sentence}")
     if isinstance(error, botocore_errors.EndpointConnectionError):
-        return Unreachable(f"{doing}: {_connection_trouble(error)}")
+        is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
+        kind = Unreachable if is_made else Unsent
+        return kind(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
     if isinstance(error, (botocore_errors.HTTPClientError, aiohttp.ClientError, OSError)):
         return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")
     return Refused(f"{doing}: the request could not be made: {_one_line(error)}")
 
 
-def _connection_trouble(error: botocore_errors.EndpointConnectionError) -> str:
-    """Why the connection was not made, as the operating system tells it."""
+def _connection_trouble(error: botocore_errors.EndpointConnectionError, *, is_made: bool) -> str:
+    """Why the connection was not made or not kept, as the operating system tells it."""
     cause = error.kwargs.get("error")
-    is_made = not isinstance(cause, aiohttp.ClientConnectorError)
     cause = getattr(cause, "os_error", cause)
     host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
     if isinstance(cause, socket.gaierror):
@@ -485,11 +596,16 @@ def _digest(body: str) -> str:
 def _accepted_count(answer: Mapping[str, Any], doing: str) -> int:
     """How many entries of a batch were accepted; a batch of which none was raises what the first one says."""
     accepted_count, failures = len(answer.get("Successful", [])), answer.get("Failed", [])
-    if accepted_count == 0 and failures:
-        status = 400 if failures[0].get("SenderFault") else 500
-        first = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
-        raise _from_answer(botocore_errors.ClientError(first, "batch"), doing)
+    if accepted_count == 0:
+        _raise_first(failures, 400 if failures and failures[0].get("SenderFault") else 500, doing)
     return accepted_count
+
+
+def _raise_first(failures: Sequence[Mapping[str, Any]], status: int, doing: str) -> None:
+    """What the first failed entry of a batch says, when there is one."""
+    if failures:
+        answer = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise _from_answer(botocore_errors.ClientError(answer, "batch"), doing)
 
 
 def _one_line(trouble: object) -> str:

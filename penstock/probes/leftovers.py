@@ -1,17 +1,28 @@
-"""Knows how to remove what a killed process left outside, by the journal, and what no journal lists any more."""
+"""Knows how to remove what was left outside, by the journal, and what no journal lists any more."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from penstock.probes.outside import MessageQueues, Missing, ObjectStore, RequestError
+from penstock.probes.outside import (
+    Denied,
+    MessageQueues,
+    Missing,
+    ObjectStore,
+    RequestError,
+    Throttled,
+    Unreachable,
+)
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
+from penstock.probes.removal import Removal
 
 ORPHAN_AGE_SECONDS = 86_400.0
 _RUN_DATE = "%Y%m%dT%H%M%SZ"
+_OF_THE_CONTAINER = (Denied, Throttled, Unreachable)  # trouble that its other entries would meet as well
 
 StoreFor = Callable[[Leftover], Awaitable[ObjectStore]]
 QueuesFor = Callable[[Leftover], Awaitable[MessageQueues]]
@@ -27,60 +38,105 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSummary:
-    """What a sweep removed, and what it has to try again."""
+    """What a sweep found and removed, what it has to try again, and the requests it took, by service."""
 
-    removed: tuple[Leftover, ...]
-    kept: tuple[Kept, ...]
+    removed: tuple[Leftover, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    request_counts: Counter[str]
+    priced_request_counts: Counter[str]  # of these
 
 
-async def sweep(journal: Journal, store_for: StoreFor, queues_for: QueuesFor) -> SweepSummary:
-    """Remove all that the journal still lists; strike what is gone, keep what could not be reached."""
-    removed: list[Leftover] = []
-    kept: list[Kept] = []
-    for leftover in await journal.open_entries():
+class Sweep:
+    """One round over what is left behind: containers side by side, the entries of one in turn."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        store_for: StoreFor,
+        queues_for: QueuesFor,
+        is_settled: Callable[[Leftover], bool],
+    ) -> None:
+        """What is not settled yet is not struck: a request that was on its way may still be carried out."""
+        self._journal = journal
+        self._store_for = store_for
+        self._queues_for = queues_for
+        self._is_settled = is_settled
+        self._removed: list[Leftover] = []
+        self._kept: list[Kept] = []
+        self._request_counts: Counter[str] = Counter()
+        self._priced_request_counts: Counter[str] = Counter()
+
+    @property
+    def summary(self) -> SweepSummary:
+        """What has come of it so far, also when it was cut short."""
+        return SweepSummary(
+            removed=tuple(self._removed),
+            kept=tuple(self._kept),
+            request_counts=self._request_counts,
+            priced_request_counts=self._priced_request_counts,
+        )
+
+    async def over(self, entries: Iterable[Leftover]) -> None:
+        """Remove these; strike what is gone, keep what could not be reached."""
+        containers: dict[tuple[LeftoverKind, str], list[Leftover]] = defaultdict(list)
+        for leftover in entries:
+            containers[leftover.kind, leftover.container].append(leftover)
+        await asyncio.gather(*map(self._over_one, containers.values()))
+
+    async def over_orphans(self, *, service: str, bucket: str, key_prefix: str, now: datetime) -> None:
+        """Remove runs of uploads below our prefix that are older than a day and in no journal of this host.
+
+        A run takes minutes, so that these are dead, whichever host made them: one that was ended for good, or whose
+        disk was lost, sweeps no more. Raises RequestError when the bucket cannot be looked into.
+        """
+        somewhere = Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=key_prefix)
+        store = await self._store_for(somewhere)
+        self._count(service, request_count=2, priced_count=2)
+        keys = await store.list_objects(bucket, key_prefix)
+        keys += [key for key, _ in await store.list_multipart_uploads(bucket, key_prefix)]
+        known = {(entry.container, entry.name) for entry in await self._journal.open_entries()}
+        runs = {key_prefix + key.removeprefix(key_prefix).partition("/")[0] + "/" for key in keys}
+        await self.over(
+            Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=run)
+            for run in sorted(runs)
+            if (bucket, run) not in known and _is_old_run(run.removeprefix(key_prefix), now)
+        )
+
+    async def _over_one(self, entries: list[Leftover]) -> None:
+        trouble: RequestError | None = None
+        for leftover in entries:
+            if not isinstance(trouble, _OF_THE_CONTAINER):
+                trouble = await self._trouble_with(leftover)
+            if trouble is not None:
+                self._kept.append(Kept(leftover=leftover, reason=str(trouble)))
+
+    async def _trouble_with(self, leftover: Leftover) -> RequestError | None:
+        """Why it could not be removed; None when nothing of it is there any more."""
         try:
-            await remove(leftover, store_for, queues_for)
+            count = await self._removed_count(leftover)
         except RequestError as error:
-            kept.append(Kept(leftover=leftover, reason=str(error)))
-        else:
-            await journal.strike(leftover)
-            removed.append(leftover)
-    return SweepSummary(removed=tuple(removed), kept=tuple(kept))
+            return error
+        if count:
+            self._removed.append(leftover)
+        if self._is_settled(leftover):
+            await self._journal.strike(leftover)
+        return None
 
-
-async def remove(leftover: Leftover, store_for: StoreFor, queues_for: QueuesFor) -> None:
-    """Remove one thing; it is no trouble when it is gone already. Raises RequestError."""
-    if leftover.kind is LeftoverKind.SQS_QUEUE:
-        await _remove_queue(await queues_for(leftover), leftover.name)
-    else:
-        await _remove_objects(await store_for(leftover), leftover.container, leftover.name)
-
-
-async def sweep_orphans(
-    journal: Journal, store: ObjectStore, *, service: str, bucket: str, key_prefix: str, now: datetime
-) -> SweepSummary:
-    """Remove runs of uploads below our prefix that are older than a day and in no journal of this host.
-
-    A run takes minutes, so that these are dead, whichever host made them: one that was ended for good, or whose disk
-    was lost, sweeps no more. Raises RequestError when the bucket cannot be looked into.
-    """
-    keys = await store.list_objects(bucket, key_prefix)
-    keys += [key for key, _ in await store.list_multipart_uploads(bucket, key_prefix)]
-    known = {(entry.container, entry.name) for entry in await journal.open_entries()}
-    runs = {key_prefix + key.removeprefix(key_prefix).partition("/")[0] + "/" for key in keys}
-    removed: list[Leftover] = []
-    kept: list[Kept] = []
-    for run in sorted(runs):
-        if (bucket, run) in known or not _is_old_run(run.removeprefix(key_prefix), now):
-            continue
-        orphan = Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=run)
+    async def _removed_count(self, leftover: Leftover) -> int:
+        if leftover.kind is LeftoverKind.SQS_QUEUE:
+            self._count(leftover.service, request_count=2, priced_count=2)
+            return await _remove_queue(await self._queues_for(leftover), leftover.name)
+        removal = Removal(await self._store_for(leftover), leftover.container)
         try:
-            await _remove_objects(store, bucket, run)
-        except RequestError as error:
-            kept.append(Kept(leftover=orphan, reason=str(error)))
-        else:
-            removed.append(orphan)
-    return SweepSummary(removed=tuple(removed), kept=tuple(kept))
+            return await removal.clear(leftover.name)
+        finally:
+            self._count(
+                leftover.service, request_count=removal.request_count, priced_count=removal.listing_count
+            )
+
+    def _count(self, service: str, *, request_count: int, priced_count: int) -> None:
+        self._request_counts[service] += request_count
+        self._priced_request_counts[service] += priced_count
 
 
 def run_name(started_at: datetime, unique: str) -> str:
@@ -98,22 +154,10 @@ def _is_old_run(name: str, now: datetime) -> bool:
     return now - started_at > timedelta(seconds=ORPHAN_AGE_SECONDS)
 
 
-async def _remove_queue(queues: MessageQueues, name: str) -> None:
-    with contextlib.suppress(Missing):
+async def _remove_queue(queues: MessageQueues, name: str) -> int:
+    """How many there were of this name."""
+    try:
         await queues.delete_queue(await queues.find_queue(name))
-
-
-async def _remove_objects(store: ObjectStore, bucket: str, name: str) -> None:
-    """The key and its unfinished uploads; all below it when the name ends in a slash."""
-    with contextlib.suppress(Missing):  # the bucket is gone, and everything with it
-        for key, upload_id in await store.list_multipart_uploads(bucket, name):
-            if _belongs(key, name):
-                with contextlib.suppress(Missing):  # another host was faster
-                    await store.abort_multipart_upload(bucket, key, upload_id)
-        for key in await store.list_objects(bucket, name):
-            if _belongs(key, name):
-                await store.delete_object(bucket, key)
-
-
-def _belongs(key: str, name: str) -> bool:
-    return key.startswith(name) if name.endswith("/") else key == name
+    except Missing:
+        return 0
+    return 1

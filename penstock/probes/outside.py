@@ -3,9 +3,12 @@
     RequestError
     ├── Throttled     the service asked for less (503 SlowDown, OverLimit, RequestThrottled)
     ├── Denied        the credentials do not allow it; trying again will not help
+    │   └── Unidentified  there are none, or none that are known or valid any more
     ├── Missing       the bucket, key, upload or queue is not there
-    ├── Unreachable   no answer: name, route, connection or time limit
+    ├── Unreachable   no answer: connection or time limit; it may be carried out all the same
+    │   └── Unsent        no connection was made (name, route, handshake): it will not be
     └── Refused       any other answer that is not success
+        └── NotOffered    this store does not know such a request
 
 Implementations make exactly one attempt for a call: a retry would be read as latency.
 """
@@ -16,9 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-CONNECTION_IDLE_SECONDS_MAX = (
-    15.0  # implementations close what was idle for longer; S3 itself does after about 20 s
-)
+# Implementations close what was idle for longer; S3 itself does after about 20 s.
+CONNECTION_IDLE_SECONDS_MAX = 15.0
 
 
 class RequestError(Exception):
@@ -33,6 +35,10 @@ class Denied(RequestError):
     """The credentials do not allow it."""
 
 
+class Unidentified(Denied):
+    """There are no credentials that tell who asks."""
+
+
 class Missing(RequestError):
     """What was named is not there."""
 
@@ -41,8 +47,16 @@ class Unreachable(RequestError):
     """There was no answer."""
 
 
+class Unsent(Unreachable):
+    """There was no connection."""
+
+
 class Refused(RequestError):
     """Any other answer that is not success."""
+
+
+class NotOffered(Refused):
+    """This store does not know such a request."""
 
 
 class BodySender(Protocol):
@@ -55,8 +69,44 @@ class BodySender(Protocol):
         ...
 
 
-class ObjectStore(BodySender, Protocol):
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """What is said of an object without reading it."""
+
+    size_bytes: int
+    storage_class: str = "standard"  # "standard-ia", "glacier-ir", ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a range was read."""
+
+    first_byte_seconds: float  # from the request until its answer began
+
+
+class RangeReader(Protocol):
+    """The requests to S3 that bring something: what takes the time."""
+
+    async def read_range(
+        self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
+    ) -> Reading:
+        """Have the bytes from `start` up to `stop` counted and dropped; the whole object where that is all of it.
+
+        Raises Refused where the answer is not exactly these bytes of an object of this size.
+        """
+        ...
+
+
+class ObjectStore(BodySender, RangeReader, Protocol):
     """S3 as probes use it."""
+
+    async def head_object(self, bucket: str, key: str) -> StoredObject:
+        """What is there; raises Missing."""
+        ...
+
+    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
+        """The first bytes of an object, so few that they can be kept; no more than there are."""
+        ...
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         """The upload id."""
@@ -71,13 +121,20 @@ class ObjectStore(BodySender, Protocol):
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None: ...
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
-        """(key, upload id) of the unfinished uploads."""
+        """(key, upload id) of the unfinished uploads. Some stores know only those whose key is the whole prefix."""
         ...
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]: ...
 
     async def delete_object(self, bucket: str, key: str) -> None:
         """Succeeds also when the key is not there, as S3 does."""
+        ...
+
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+        """At most a thousand keys by one request; raises the trouble of the first that may be left.
+
+        Raises NotOffered where the store has no such request; it is then asked only once.
+        """
         ...
 
 

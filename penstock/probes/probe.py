@@ -22,7 +22,7 @@ class Probe(Protocol[SettingT]):
 
     @property
     def used(self) -> Cost:
-        """Bytes and requests of the run that ended last, also when it was cancelled."""
+        """Bytes, requests and dollars of the run that ended last, also when it was cancelled."""
         ...
 
     async def close(self) -> None:
@@ -73,6 +73,27 @@ class Journal(Protocol):
         """The thing is gone."""
         ...
 
-    async def open_entries(self) -> list[Leftover]:
-        """What may still be there."""
+    async def abandon(self, leftover: Leftover) -> None:
+        """Nobody uses it any more; if it was not struck by now, it is left behind."""
         ...
+
+    async def open_entries(self) -> list[Leftover]:
+        """What may still be there, in use or left behind."""
+        ...
+
+
+class NoJournal:
+    """For what is removed at its end, or found by its name: nothing is written down."""
+
+    async def record(self, leftover: Leftover) -> None:
+        """See the seam."""
+
+    async def strike(self, leftover: Leftover) -> None:
+        """See the seam."""
+
+    async def abandon(self, leftover: Leftover) -> None:
+        """See the seam."""
+
+    async def open_entries(self) -> list[Leftover]:
+        """See the seam."""
+        return []

@@ -12,15 +12,25 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.models.s3_upload import S3UploadSetting
-from penstock.models.sqs_delivery import SqsDeliverySetting
-from penstock.probes.outside import Missing, ReceivedMessage, RequestError
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.probes.outside import (
+    Missing,
+    NotOffered,
+    Reading,
+    ReceivedMessage,
+    RequestError,
+    StoredObject,
+)
 from penstock.probes.probe import Leftover
-from penstock.units import GiB, MiB
+from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Context, Cost, Place, ProbePlan, Reason
+from tests.factories import S3_TARIFF, SQS_TARIFF
 
+HEAD_BYTES = 64 * KiB
 START_AT = datetime(2026, 1, 1, tzinfo=UTC)
-AMPLE = Cost(transferred_bytes=100 * GiB, request_count=100_000, duration_seconds=600.0)
+AMPLE = Cost(transferred_bytes=100 * GiB, request_count=100_000, usd=1000.0, duration_seconds=600.0)
 Trouble = Callable[[str, int], RequestError | None]  # by action and how many of it there were before
 ResultT = TypeVar("ResultT")
 
@@ -51,6 +61,23 @@ def an_upload_plan(
         setting=S3UploadSetting(thread_count=threads, part_size_bytes=part),
         reason=Reason.EXPLORE,
         cost_max=cost_max,
+        tariff=S3_TARIFF,
+    )
+
+
+def a_download_plan(
+    *, size: int = 64 * MiB, threads: int = 4, range_size: int = 8 * MiB, cost_max: Cost = AMPLE
+) -> ProbePlan[S3DownloadSetting]:
+    """A plan of which a test names what it is about."""
+    return ProbePlan(
+        context=Context(
+            place=Place(operation="s3_download", region="eu-west-1", instance_type="c6i.large"),
+            payload_size_bytes=size,
+        ),
+        setting=S3DownloadSetting(thread_count=threads, range_size_bytes=range_size),
+        reason=Reason.EXPLORE,
+        cost_max=cost_max,
+        tariff=S3_TARIFF,
     )
 
 
@@ -72,6 +99,7 @@ def a_delivery_plan(
         setting=SqsDeliverySetting(**(values | setting)),  # type: ignore[arg-type]  # whole numbers, by test
         reason=Reason.EXPLORE,
         cost_max=cost_max or Cost(transferred_bytes=100 * MiB, request_count=100_000, duration_seconds=4.0),
+        tariff=SQS_TARIFF,
     )
 
 
@@ -80,6 +108,7 @@ class MemoryJournal:
 
     def __init__(self, log: list[str] | None = None) -> None:
         self.entries: list[Leftover] = []
+        self.abandoned: list[Leftover] = []  # struck or not
         self.log = log if log is not None else []
 
     async def record(self, leftover: Leftover) -> None:
@@ -88,8 +117,12 @@ class MemoryJournal:
         self.log.append("record")
 
     async def strike(self, leftover: Leftover) -> None:
-        self.entries.remove(leftover)
+        if leftover in self.entries:
+            self.entries.remove(leftover)
         self.log.append("strike")
+
+    async def abandon(self, leftover: Leftover) -> None:
+        self.abandoned.append(leftover)
 
     async def open_entries(self) -> list[Leftover]:
         return list(self.entries)
@@ -99,12 +132,30 @@ class MemoryStore:
     """S3 whose every upload request takes the same time, unless told otherwise."""
 
     def __init__(
-        self, *, upload_seconds: float = 0.5, small_seconds: float = 0.05, trouble: Trouble = no_trouble
+        self,
+        *,
+        upload_seconds: float = 0.5,
+        small_seconds: float = 0.05,
+        trouble: Trouble = no_trouble,
+        deletes_only_singly: bool = False,
+        lists_uploads_by_key_only: bool = False,
+        first_byte_seconds: float = 0.05,
+        body_seconds: float = 0.2,
     ) -> None:
         self.upload_seconds = upload_seconds
         self.small_seconds = small_seconds
         self.trouble = trouble
+        self.deletes_only_singly = deletes_only_singly
+        self.lists_uploads_by_key_only = lists_uploads_by_key_only  # as MinIO does
+        self.first_byte_seconds = first_byte_seconds
+        self.body_seconds = body_seconds
+        self.raised: list[RequestError] = []
+        self._part_sizes: dict[str, dict[int, int]] = {}
         self.objects: set[str] = set()
+        self.sizes: dict[str, int] = {}  # by key
+        self.storage_class = "standard"  # of every object
+        self.heads: dict[str, bytes] = {}  # how they begin
+        self.reads: list[tuple[str, int, int]] = []  # key, start and stop of every attempt
         self.uploads: dict[str, str] = {}  # id to key
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -121,6 +172,7 @@ class MemoryStore:
     async def put_object(self, bucket: str, key: str, body: bytes) -> None:
         await self._upload("put", body)
         self.objects.add(key)
+        self.sizes[key], self.heads[key] = len(body), body[:HEAD_BYTES]
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         upload_id = f"id-{next(self._ids)}"
@@ -132,6 +184,9 @@ class MemoryStore:
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         await self._upload("part", body)
         self._known(upload_id)
+        self._part_sizes.setdefault(upload_id, {})[part_number] = len(body)
+        if part_number == 1:
+            self.heads[key] = body[:HEAD_BYTES]
         return f"etag-{part_number}"
 
     async def complete_multipart_upload(
@@ -142,6 +197,37 @@ class MemoryStore:
         assert list(etags) == [f"etag-{number}" for number in range(1, len(etags) + 1)]
         del self.uploads[upload_id]
         self.objects.add(key)
+        self.sizes[key] = sum(self._part_sizes.get(upload_id, {}).values())
+
+    async def read_range(
+        self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
+    ) -> Reading:
+        self.reads.append((key, start, stop))
+        self._in_flight_count += 1
+        self.in_flight_count_max = max(self.in_flight_count_max, self._in_flight_count)
+        try:
+            await asyncio.sleep(self.first_byte_seconds)
+            self._refuse("read")
+            if key not in self.objects:
+                raise Missing("no such object")
+            assert self.sizes[key] == object_size_bytes
+            assert 0 <= start < stop <= object_size_bytes
+            await asyncio.sleep(self.body_seconds)
+        finally:
+            self._in_flight_count -= 1
+        return Reading(first_byte_seconds=self.first_byte_seconds)
+
+    async def head_object(self, bucket: str, key: str) -> StoredObject:
+        await self._small("head")
+        if key not in self.objects:
+            raise Missing("no such object")
+        return StoredObject(self.sizes[key], self.storage_class)
+
+    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
+        await self._small("begin")
+        if key not in self.objects:
+            raise Missing("no such object")
+        return self.heads.get(key, b"")[:size_bytes]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         await self._small("abort")
@@ -150,7 +236,8 @@ class MemoryStore:
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
         await self._small("list")
-        return [(key, upload_id) for upload_id, key in self.uploads.items() if key.startswith(prefix)]
+        found = [(key, upload_id) for upload_id, key in self.uploads.items() if key.startswith(prefix)]
+        return [(key, id_) for key, id_ in found if key == prefix or not self.lists_uploads_by_key_only]
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
         await self._small("list")
@@ -159,6 +246,12 @@ class MemoryStore:
     async def delete_object(self, bucket: str, key: str) -> None:
         await self._small("delete")
         self.objects.discard(key)
+
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+        await self._small("delete_batch")
+        if self.deletes_only_singly:
+            raise NotOffered("no batches here")
+        self.objects -= set(keys)
 
     def _known(self, upload_id: str) -> None:
         if upload_id not in self.uploads:
@@ -169,6 +262,7 @@ class MemoryStore:
         count = self.counts[action]
         self.counts[action] += 1
         if (error := self.trouble(action, count)) is not None:
+            self.raised.append(error)
             raise error
 
     async def _small(self, action: str) -> None:

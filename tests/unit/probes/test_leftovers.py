@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from penstock.probes.leftovers import SweepSummary, run_name, sweep, sweep_orphans
+from penstock.probes.leftovers import Sweep, SweepSummary, run_name
 from penstock.probes.outside import Denied, MessageQueues, Missing, ObjectStore, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.unit.probes.fakes import START_AT, MemoryJournal, MemoryQueues, MemoryStore
@@ -30,12 +30,22 @@ class World:
         self.store = MemoryStore(small_seconds=0.0)
         self.queues = MemoryQueues()
         self.journal = MemoryJournal()
+        self.is_settled = True
 
     async def store_for(self, _: Leftover) -> ObjectStore:
         return self.store
 
     async def queues_for(self, _: Leftover) -> MessageQueues:
         return self.queues
+
+    def new_sweep(self) -> Sweep:
+        return Sweep(self.journal, self.store_for, self.queues_for, lambda _: self.is_settled)
+
+    async def sweep(self) -> SweepSummary:
+        """All that the journal lists."""
+        sweep = self.new_sweep()
+        await sweep.over(self.journal.entries[:])
+        return sweep.summary
 
 
 async def test_sweep_removes_what_is_listed_and_nothing_else() -> None:
@@ -45,7 +55,7 @@ async def test_sweep_removes_what_is_listed_and_nothing_else() -> None:
     world.store.objects = {f"{RUN}0000", f"{RUN}object", "penstock/20260101T000000Z-ab/object", "other"}
     world.store.uploads = {"1": f"{RUN}object", "2": "penstock/20260101T000000Z-b/object"}
     world.queues.attributes = {"mine": {}, "mine-too": {}}
-    summary = await sweep(world.journal, world.store_for, world.queues_for)
+    summary = await world.sweep()
     assert world.store.objects == {"penstock/20260101T000000Z-ab/object", "other"}
     assert list(world.store.uploads) == ["2"]
     assert list(world.queues.attributes) == ["mine-too"]
@@ -57,8 +67,18 @@ async def test_a_key_is_no_prefix() -> None:
     world = World()
     world.journal.entries = [an_object("a/b")]
     world.store.objects = {"a/b", "a/bc"}
-    await sweep(world.journal, world.store_for, world.queues_for)
+    await world.sweep()
     assert world.store.objects == {"a/bc"}
+
+
+async def test_an_upload_is_found_by_its_own_key() -> None:
+    """Some stores list unfinished uploads of exactly the key that is asked for, and of no prefix."""
+    world = World()
+    world.store.lists_uploads_by_key_only = True
+    world.journal.entries = [an_object()]
+    world.store.uploads = {"1": f"{RUN}object", "2": "penstock/20260101T000000Z-b/object"}
+    await world.sweep()
+    assert list(world.store.uploads) == ["2"]
 
 
 async def test_what_cannot_be_reached_is_kept_with_its_reason() -> None:
@@ -67,7 +87,7 @@ async def test_what_cannot_be_reached_is_kept_with_its_reason() -> None:
     world.store.trouble = lambda _action, _count: Unreachable("no route to the bucket")
     world.journal.entries = [an_object(), a_queue("mine")]
     world.queues.attributes = {"mine": {}}
-    summary = await sweep(world.journal, world.store_for, world.queues_for)
+    summary = await world.sweep()
     assert world.journal.entries == [an_object()]
     assert [(kept.leftover, kept.reason) for kept in summary.kept] == [
         (an_object(), "no route to the bucket")
@@ -79,8 +99,43 @@ async def test_what_is_gone_already_is_struck() -> None:
     """Sweeping twice is no trouble."""
     world = World()
     world.journal.entries = [an_object(), a_queue("gone")]
-    summary = await sweep(world.journal, world.store_for, world.queues_for)
-    assert (len(summary.removed), world.journal.entries) == (2, [])
+    summary = await world.sweep()
+    assert (summary.removed, world.journal.entries) == ((), [])
+
+
+async def test_what_may_still_arrive_is_looked_at_again() -> None:
+    """A request that was on its way when a process was killed may be carried out after the first sweep."""
+    world = World()
+    world.journal.entries = [an_object()]
+    world.is_settled = False
+    await world.sweep()
+    world.store.objects = {f"{RUN}0001"}
+    assert len((await world.sweep()).removed) == 1
+    assert world.journal.entries == [an_object()]
+    world.is_settled = True
+    await world.sweep()
+    assert (world.journal.entries, world.store.objects) == ([], set())
+
+
+async def test_a_container_out_of_reach_costs_one_try() -> None:
+    """However many runs were left in a bucket that does not answer, a sweep waits for it once."""
+    world = World()
+    world.store.trouble = lambda _action, _count: Unreachable("no answer")
+    world.journal.entries = [an_object(f"penstock/{number}/") for number in range(50)]
+    summary = await world.sweep()
+    assert world.store.request_count == 2  # uploads and objects of the first, side by side
+    assert {kept.reason for kept in summary.kept} == {"no answer"}
+    assert len(summary.kept) == len(world.journal.entries) == 50
+
+
+async def test_a_sweep_counts_its_requests() -> None:
+    """Listings cost money, deletions do not."""
+    world = World()
+    world.journal.entries = [an_object(), a_queue("mine")]
+    world.store.objects = {f"{RUN}0000", f"{RUN}0001"}
+    summary = await world.sweep()
+    assert summary.request_counts == {"s3_upload": 3, "sqs_delivery": 2}
+    assert summary.priced_request_counts == {"s3_upload": 2, "sqs_delivery": 2}
 
 
 async def test_sweep_that_is_cut_short_goes_on_next_time() -> None:
@@ -89,7 +144,7 @@ async def test_sweep_that_is_cut_short_goes_on_next_time() -> None:
     world.store.small_seconds = 1.0
     world.journal.entries = [an_object()]
     world.store.objects = {f"{RUN}object"}
-    sweeping = asyncio.create_task(sweep(world.journal, world.store_for, world.queues_for))
+    sweeping = asyncio.create_task(world.sweep())
     await asyncio.sleep(0)
     sweeping.cancel()
     await asyncio.wait({sweeping})
@@ -98,9 +153,9 @@ async def test_sweep_that_is_cut_short_goes_on_next_time() -> None:
 
 async def sweep_orphans_of(world: World) -> SweepSummary:
     """Below the prefix that probes write to."""
-    return await sweep_orphans(
-        world.journal, world.store, service="s3_upload", bucket="bucket", key_prefix="penstock/", now=START_AT
-    )
+    sweep = world.new_sweep()
+    await sweep.over_orphans(service="s3_upload", bucket="bucket", key_prefix="penstock/", now=START_AT)
+    return sweep.summary
 
 
 async def test_orphans_are_old_ours_and_unknown() -> None:

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.s3_upload import S3UploadSetting
-from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable
-from penstock.probes.payload import incompressible_payload
-from penstock.probes.s3_upload import S3UploadProbe, steady_window
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
+from penstock.probes.s3.crew import steady_window
+from penstock.probes.s3.payload import incompressible_payload
+from penstock.probes.s3.upload import S3UploadProbe
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
 from tests.unit.probes.fakes import AMPLE, MemoryJournal, MemoryStore, an_upload_plan, virtually
@@ -203,7 +204,7 @@ def test_throttled_parts_are_counted_and_sent_again() -> None:
     assert observation.measures["attempted_bytes"] == 80 * MiB
 
 
-@pytest.mark.parametrize("error", [Denied("key refused"), Missing("no bucket"), Unreachable("no route")])
+@pytest.mark.parametrize("error", [Denied("key refused"), Missing("no bucket"), Unsent("no route")])
 @pytest.mark.parametrize("size", [64 * KiB, 64 * MiB])
 def test_nothing_succeeded(error: RequestError, size: int) -> None:
     """When nothing succeeds the outcome repeats the operator's sentence, and the probe does not hammer."""
@@ -214,6 +215,50 @@ def test_nothing_succeeded(error: RequestError, size: int) -> None:
     assert str(error) in outcome.reason
     assert store.request_count < 40
     assert (store.uploads, journal.entries) == ({}, [])
+
+
+@pytest.mark.parametrize(("size", "action"), [(64 * KiB, "put"), (64 * MiB, "part"), (64 * MiB, "complete")])
+def test_what_was_not_answered_stays_in_the_journal(size: int, action: str) -> None:
+    """A request without an answer may be carried out after the clean-up, so that somebody has to look again."""
+    store = MemoryStore(
+        trouble=lambda asked, n: (
+            Unreachable("lost") if (asked, n) == (action, 2 * (action != "complete")) else None
+        )
+    )
+    journal = MemoryJournal()
+    outcome_of(an_upload_plan(size=size), store, journal)
+    assert (store.objects, store.uploads, len(journal.entries)) == (set(), {}, 1)
+
+
+def test_a_thousand_objects_are_removed_by_one_request() -> None:
+    """Far away, one deletion after another would take longer than the clean-up may."""
+    store = MemoryStore(small_seconds=0.2)
+    observed(an_upload_plan(size=64 * KiB, threads=256), store)
+    assert (store.counts["delete_batch"], store.counts["delete"], store.objects) == (1, 0, set())
+
+
+def test_where_there_are_no_batches_deletions_go_side_by_side() -> None:
+    """256 objects on a path of 200 ms are gone long before the clean-up is given up after 30 s."""
+    store = MemoryStore(small_seconds=0.2, deletes_only_singly=True)
+
+    async def story(clock: VirtualClock) -> float:
+        await a_probe(store, clock, MemoryJournal()).run(an_upload_plan(size=64 * KiB, threads=256))
+        return clock.monotonic_seconds()
+
+    transfer_seconds = 8 * store.upload_seconds
+    assert virtually(story) < transfer_seconds + 5.0
+    assert (store.counts["delete"], store.objects) == (256, set())
+
+
+def test_a_failed_abort_stops_no_deletion() -> None:
+    """What can be removed is removed, and the entry stays for the rest."""
+    store = MemoryStore(
+        trouble=lambda action, _: {"abort": Throttled("slow"), "complete": Throttled("slow")}.get(action)
+    )
+    journal = MemoryJournal()
+    outcome_of(an_upload_plan(), store, journal)
+    assert store.counts["delete"] == 1
+    assert (len(store.uploads), len(journal.entries)) == (1, 1)
 
 
 def test_lost_answer_to_create_is_looked_up() -> None:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.measurement import Effort
-from penstock.probes.s3_upload import S3UploadProbe
-from penstock.probes.upload_workers import BODIES_BYTES_MAX, Staffing, WorkerError, Workers
+from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workers import BODIES_BYTES_MAX, Staffing, WorkerError, Workers
 from penstock.units import MiB
 from penstock.vocabulary import Observation
 from tests.unit.probes.fakes import MemoryJournal, MemoryStore, an_upload_plan, virtually
@@ -55,9 +55,8 @@ def observed_twice(workers: BusyWorkers, *, worker_count_max: int = 4) -> Observ
             worker_count_max=worker_count_max,
         )
         plan = an_upload_plan(size=256 * MiB, threads=16)
-        probe._staffing.learn(
-            FULL, thread_count=16, worker_count=1, body_bytes=8 * MiB
-        )  # as a real clock would
+        # As a real clock would.
+        probe._staff.staffing.learn(FULL, thread_count=16, worker_count=1, body_bytes=8 * MiB)
         outcome = await probe.run(plan)
         assert isinstance(outcome, Observation)
         return outcome

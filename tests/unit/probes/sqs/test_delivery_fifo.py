@@ -10,9 +10,9 @@ import pytest
 
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.sqs_delivery import SqsDeliverySetting
-from penstock.models.sqs_queue_class import QUEUE_CLASSES
-from penstock.probes.sqs_delivery import SqsDeliveryProbe
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.queue_class import QUEUE_CLASSES
+from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Observation
 from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, virtually

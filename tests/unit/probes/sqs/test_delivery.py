@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import Denied, Missing, Refused, RequestError, Throttled, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
-from penstock.probes.sqs_delivery import SqsDeliveryProbe, steady_goodput
+from penstock.probes.sqs.delivery import SqsDeliveryProbe
+from penstock.probes.sqs.tally import steady_goodput
 from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
 from tests.unit.probes.fakes import MemoryJournal, MemoryQueues, a_delivery_plan, virtually
 

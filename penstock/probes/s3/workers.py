@@ -1,7 +1,7 @@
-"""Knows how several processes upload as one: how many are needed, how they are started, asked and ended.
+"""Knows how several processes move bodies as one: how many are needed, how they are started, asked and ended.
 
-Which part goes when, what it may cost and what has to be removed stays with the probe; the processes only send bodies.
-Each order goes to the one that has fewest in flight, so that they share the threads evenly.
+Which request goes when, what it may cost and what has to be removed stays with the probe; the processes only move
+bodies. Each order goes to the one that has fewest in flight, so that they share the threads evenly.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from math import ceil, inf
@@ -20,10 +21,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from penstock.clock import Clock
 from penstock.probes.cleaning import clean_up_shielded
-from penstock.probes.measurement import Effort
-from penstock.probes.outside import BodySender, Denied, Missing, Refused, RequestError, Throttled, Unreachable
-from penstock.probes.upload_worker import READY, Answer, Assignment, Order
+from penstock.probes.measurement import Effort, busiest, effort_of_block
+from penstock.probes.outside import (
+    BodySender,
+    Denied,
+    Missing,
+    NotOffered,
+    RangeReader,
+    Reading,
+    Refused,
+    RequestError,
+    Throttled,
+    Unidentified,
+    Unreachable,
+    Unsent,
+)
+from penstock.probes.s3.worker import READY, Answer, Assignment, Order
 from penstock.units import MiB
 
 if TYPE_CHECKING:
@@ -33,12 +48,13 @@ START_SECONDS_MAX = 20.0  # importing the SDK takes a second of a processor that
 STOP_SECONDS_MAX = 2.0
 BODIES_BYTES_MAX = 512 * MiB  # each process holds the body of a part
 _GONE = "a process of the probe ended by itself: was it killed for want of memory?"
-_FULL_FRACTION = (
-    0.8  # of a processor, by the process itself: where others crowd it, more processes crowd more
-)
+# Of a processor, by the process itself: where others crowd it, more processes crowd more.
+_FULL_FRACTION = 0.8
 _COMFORTABLE_FRACTION = 0.6  # a loop that is busier adds to every latency
+_log = logging.getLogger(__name__)
 _TROUBLES: Mapping[str, type[RequestError]] = {
-    kind.__name__: kind for kind in (Denied, Missing, Refused, Throttled, Unreachable)
+    kind.__name__: kind
+    for kind in (Denied, Missing, NotOffered, Refused, Throttled, Unidentified, Unreachable, Unsent)
 }
 
 
@@ -74,12 +90,75 @@ def processor_count() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class Workers(BodySender, Protocol):
-    """Several processes that send bodies as one."""
+class Workers(BodySender, RangeReader, Protocol):
+    """Several processes that move bodies as one."""
 
     def measured(self) -> AbstractAsyncContextManager[list[Effort]]:
         """What the block takes each of them, filled in when it ends; one that died tells nothing."""
         ...
+
+
+Hire = Callable[[int, int, int], AbstractAsyncContextManager[Workers]]
+"""So many processes, with a body of so many bytes made from a seed, ready; raises WorkerError."""
+
+
+class Staff:
+    """Who moves the bodies of a probe: its own process, until that was too slow."""
+
+    def __init__(
+        self, clock: Clock, *, hire: Hire | None, worker_count_max: int, loop_tick_seconds: float
+    ) -> None:
+        self._clock = clock
+        self._hire = hire
+        self._loop_tick_seconds = loop_tick_seconds
+        self.staffing = Staffing(worker_count_max if hire is not None else 1)
+
+    @contextlib.asynccontextmanager
+    async def on_duty(
+        self, thread_count: int, body_bytes: int, *, held_bytes: int, body_seed: int = 0
+    ) -> AsyncIterator[Duty]:
+        """As many as so many threads need with such bodies; each process makes and holds `held_bytes` of one."""
+        worker_count = self.staffing.worker_count(thread_count, body_bytes)
+        async with contextlib.AsyncExitStack() as hired:
+            workers = None
+            if worker_count > 1 and self._hire is not None:
+                try:
+                    workers = await hired.enter_async_context(self._hire(worker_count, held_bytes, body_seed))
+                except WorkerError as error:
+                    _log.warning("this probe runs in one process, because others did not start: %s", error)
+            yield Duty(self, workers, worker_count if workers else 1, body_bytes)
+
+    async def measured(self, work: Coroutine[Any, Any, None], workers: Workers | None) -> Effort:
+        """Do it, and say what that took the process that had most to do."""
+        efforts: list[Effort] = []
+        async with contextlib.AsyncExitStack() as measuring:
+            own = await measuring.enter_async_context(
+                effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds)
+            )
+            if workers is not None:
+                efforts = await measuring.enter_async_context(workers.measured())
+            await work
+        return busiest([own, *efforts], own.duration_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """Those who move the bodies of one run; `workers` is None where the probe's own process does."""
+
+    _staff: Staff
+    workers: Workers | None
+    worker_count: int
+    _body_bytes: int
+
+    async def measured(self, work: Coroutine[Any, Any, None]) -> Effort:
+        """See `Staff`."""
+        return await self._staff.measured(work, self.workers)
+
+    def learn(self, effort: Effort, *, thread_count: int) -> None:
+        """How busy so many threads kept them."""
+        self._staff.staffing.learn(
+            effort, thread_count=thread_count, worker_count=self.worker_count, body_bytes=self._body_bytes
+        )
 
 
 @contextlib.asynccontextmanager
@@ -114,7 +193,7 @@ async def hired(
             raise WorkerError(f"they were not ready within {START_SECONDS_MAX:g} s") from None
         except (OSError, RequestError) as trouble:
             raise WorkerError(str(trouble)) from trouble
-        yield UploadWorkers(workers)
+        yield StoreWorkers(workers)
     finally:
         await clean_up_shielded(_ended(workers), seconds_max=2 * STOP_SECONDS_MAX)
 
@@ -123,7 +202,7 @@ async def _ended(workers: Sequence[_Worker]) -> None:
     await asyncio.gather(*(worker.end() for worker in workers))
 
 
-class UploadWorkers:
+class StoreWorkers:
     """`Workers`, real ones, all on the bucket of their assignment."""
 
     def __init__(self, workers: Sequence[_Worker]) -> None:
@@ -145,14 +224,25 @@ class UploadWorkers:
     async def put_object(self, bucket: str, key: str, body: bytes) -> None:
         """See the seam."""
         del bucket
-        await self._idlest().sent(action="put", key=key, size_bytes=len(body))
+        await self._idlest().answered(action="put", key=key, size_bytes=len(body))
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """See the seam."""
         del bucket
-        return await self._idlest().sent(
+        answer = await self._idlest().answered(
             action="part", key=key, upload_id=upload_id, part_number=part_number, size_bytes=len(body)
         )
+        return answer.etag
+
+    async def read_range(
+        self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
+    ) -> Reading:
+        """See the seam."""
+        del bucket
+        answer = await self._idlest().answered(
+            action="read", key=key, start=start, size_bytes=stop - start, object_size_bytes=object_size_bytes
+        )
+        return Reading(first_byte_seconds=answer.first_byte_seconds)
 
     def _idlest(self) -> _Worker:
         return min(self._workers, key=lambda worker: worker.in_flight_count)
@@ -179,7 +269,7 @@ class _Worker:
             sys.executable,
             "-P",  # nothing is imported from the folder that the daemon happens to be in
             "-m",
-            "penstock.probes.upload_worker",
+            "penstock.probes.s3.worker",
             stdin=PIPE,
             stdout=PIPE,
         )
@@ -190,12 +280,12 @@ class _Worker:
         """Raises RequestError when it cannot work."""
         _judge(await self._ready)
 
-    async def sent(self, **order: Any) -> str:
-        """Have a body sent; its ETag. Raises RequestError; a cancellation is passed on. Any: fields of an `Order`."""
+    async def answered(self, **order: Any) -> Answer:
+        """Have a body moved. Raises RequestError; a cancellation is passed on. Any: fields of an `Order`."""
         number, answer = self.ask(**order)
         self.in_flight_count += 1
         try:
-            return _judge(await answer).etag
+            return _judge(await answer)
         except asyncio.CancelledError:
             self.tell(Order(action="cancel", number=number))
             raise

@@ -1,9 +1,9 @@
-"""Knows how one of several processes uploads what it is told, line by line, and ends with the process that tells it.
+"""Knows how one of several processes moves what it is told, line by line, and ends with the process that tells it.
 
-One event loop moves a few hundred MB/s, which on a large host measures the loop. So a probe may have its parts sent by
-several processes: `upload_workers.py` starts each as `python -m penstock.probes.upload_worker` and speaks JSON with it,
-a line at a time. An `Assignment` comes first, and an answer without trouble says that the worker is ready; after that
-each `Order` is answered under its number, in whatever order they end. The end of standard input ends the worker.
+One event loop moves a few hundred MB/s, which on a large host measures the loop. So a probe may have its bodies
+moved by several processes: `workers.py` starts each as `python -m penstock.probes.s3.worker` and speaks JSON with it, a
+line at a time. An `Assignment` comes first, and an answer without trouble says that the worker is ready; after
+that each `Order` is answered under its number, in whatever order they end. The end of standard input ends the worker.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import contextlib
 import os
 import signal
 import sys
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
 from penstock.clock import SystemClock
-from penstock.parent import end_with_parent
 from penstock.probes.measurement import Effort, effort_of_block
-from penstock.probes.outside import BodySender, RequestError
-from penstock.probes.payload import incompressible_payload
+from penstock.probes.outside import BodySender, RangeReader, RequestError
+from penstock.probes.s3.payload import incompressible_payload
+from penstock.processes.parent import end_with_parent
 
 READY = 0  # the number of the answer to an assignment
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a worker uploads to, and what. The body is made from its seed: no pipe is that fast."""
+    """Where a worker moves bodies, and which. The body is made from its seed: no pipe is that fast."""
 
     parent_process_id: int
     access: msgspec.Raw  # `penstock.probes.aws.Access`
@@ -40,12 +40,14 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to do."""
 
-    action: Literal["part", "put", "cancel", "begin", "end"]  # the last two: of measuring the effort
+    action: Literal["part", "put", "read", "cancel", "begin", "end"]  # the last two: of measuring the effort
     number: int = 0  # of its answer; with "cancel", of the order that is not wanted any more
     key: str = ""
     upload_id: str = ""
     part_number: int = 0
     size_bytes: int = 0
+    start: int = 0  # of a range
+    object_size_bytes: int = 0
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,21 +55,26 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     etag: str = ""
+    first_byte_seconds: float = 0.0
     trouble: str = ""  # the name of a class in `outside.py`
     sentence: str = ""
     effort: Effort | None = None
 
 
+class BodyMover(BodySender, RangeReader, Protocol):
+    """What takes a worker's time."""
+
+
 class Worker:
     """Carries out orders side by side; `answer` is called for each that ended."""
 
-    def __init__(self, store: BodySender, assignment: Assignment, answer: asyncio.Queue[Answer]) -> None:
+    def __init__(self, store: BodyMover, assignment: Assignment, answer: asyncio.Queue[Answer]) -> None:
         self._store = store
         self._bucket = assignment.bucket
         self._body = incompressible_payload(assignment.body_bytes, assignment.body_seed)
         self._tick_seconds = assignment.loop_tick_seconds
         self._answers = answer
-        self._uploads: dict[int, asyncio.Task[None]] = {}
+        self._moving: dict[int, asyncio.Task[None]] = {}
         self._measuring: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
 
@@ -78,29 +85,39 @@ class Worker:
         elif order.action == "end":
             self._ending.set()
         elif order.action == "cancel":
-            if (task := self._uploads.get(order.number)) is not None:
+            if (task := self._moving.get(order.number)) is not None:
                 task.cancel()
         else:
-            task = asyncio.create_task(self._upload(order))
-            self._uploads[order.number] = task
-            task.add_done_callback(lambda _: self._uploads.pop(order.number))
+            task = asyncio.create_task(self._move(order))
+            self._moving[order.number] = task
+            task.add_done_callback(lambda _: self._moving.pop(order.number))
 
-    async def _upload(self, order: Order) -> None:
-        size = order.size_bytes
-        body = self._body if size == len(self._body) else self._body[:size]
-        etag = ""
+    async def _move(self, order: Order) -> None:
         try:
-            if order.action == "part":
-                etag = await self._store.upload_part(
-                    self._bucket, order.key, order.upload_id, order.part_number, body
-                )
-            else:
-                await self._store.put_object(self._bucket, order.key, body)
+            answer = await self._moved(order)
         except RequestError as trouble:
             answer = Answer(number=order.number, trouble=type(trouble).__name__, sentence=str(trouble))
-        else:
-            answer = Answer(number=order.number, etag=etag)
         self._answers.put_nowait(answer)
+
+    async def _moved(self, order: Order) -> Answer:
+        size, number = order.size_bytes, order.number
+        if order.action == "read":
+            reading = await self._store.read_range(
+                self._bucket,
+                order.key,
+                order.start,
+                order.start + size,
+                object_size_bytes=order.object_size_bytes,
+            )
+            return Answer(number=number, first_byte_seconds=reading.first_byte_seconds)
+        body = self._body if size == len(self._body) else self._body[:size]
+        if order.action == "put":
+            await self._store.put_object(self._bucket, order.key, body)
+            return Answer(number=number)
+        etag = await self._store.upload_part(
+            self._bucket, order.key, order.upload_id, order.part_number, body
+        )
+        return Answer(number=number, etag=etag)
 
     async def _measure(self, number: int) -> None:
         async with effort_of_block(SystemClock(), tick_seconds=self._tick_seconds) as effort:
@@ -110,10 +127,8 @@ class Worker:
 
 async def work() -> None:
     """Until standard input ends."""
-    from penstock.probes.aws import (
-        Access,
-        open_object_store,
-    )  # half a second, of which the parent has no need
+    # Half a second, of which the parent has no need.
+    from penstock.probes.aws import Access, open_object_store
 
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
@@ -153,4 +168,6 @@ def _settle_in(parent_process_id: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(work())
+    import uvloop  # as in the daemon: the kernel counts what it sends for the process that sent it
+
+    uvloop.run(work())

@@ -1,0 +1,64 @@
+"""Knows what an examination finds: one sentence about one thing, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.probes.outside import (
+    Denied,
+    Missing,
+    NotOffered,
+    RequestError,
+    Throttled,
+    Unidentified,
+    Unreachable,
+)
+
+
+class Health(StrEnum):
+    """How a thing is, best first."""
+
+    WELL = "well"
+    UNKNOWN = "unknown"  # it cannot be seen from here
+    POOR = "poor"  # it works, and not as well as it might
+    ILL = "ill"  # probes, or applications, are kept from their work
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of a thing."""
+
+    subject: str
+    health: Health
+    sentence: str
+    remedy: str = ""
+
+
+NO_CREDENTIALS = "attach a role to this host, or name aws.profile; ask as the user penstock"
+_TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (
+    (Unidentified, Health.ILL, NO_CREDENTIALS),
+    (Denied, Health.ILL, "allow {action}, as in the IAM policy that comes with the service"),
+    (Unreachable, Health.ILL, "check endpoint, route, security group and DNS"),
+    (Throttled, Health.UNKNOWN, "try again later"),
+    (NotOffered, Health.POOR, ""),
+    (RequestError, Health.ILL, ""),
+)
+
+
+async def tried(subject: str, action: str, act: Awaitable[object], *, if_missing: str = "") -> Finding:
+    """Whether an action is permitted: what is not there was looked for, and that is answer enough.
+
+    `action` is its name in a policy, such as ``s3:AbortMultipartUpload``; `if_missing` is what to do where what was
+    asked for has to be there.
+    """
+    try:
+        await act
+    except RequestError as trouble:
+        if not isinstance(trouble, Missing):
+            health, remedy = next((h, r) for kind, h, r in _TROUBLES if isinstance(trouble, kind))
+            return Finding(subject, health, f"{action}: {trouble}", remedy.format(action=action))
+        if if_missing:
+            return Finding(subject, Health.ILL, f"{action}: {trouble}", if_missing)
+    return Finding(subject, Health.WELL, f"{action} is permitted")

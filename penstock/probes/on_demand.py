@@ -1,0 +1,39 @@
+"""Knows how a probe is made when it is first needed, and again after that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.probes.outside import RequestError
+from penstock.probes.probe import Probe, inconclusive
+from penstock.vocabulary import Cost, Outcome, ProbePlan
+
+
+class ProbeOnDemand:
+    """A daemon without usable credentials or network still starts, serves what it knows, and says what is wrong."""
+
+    def __init__(self, make: Callable[[], Awaitable[Probe[Any]]], clock: Clock) -> None:
+        self._make = make
+        self._clock = clock
+        self._probe: Probe[Any] | None = None
+
+    @property
+    def used(self) -> Cost:
+        """Of the probe that was made; nothing before."""
+        return self._probe.used if self._probe is not None else Cost()
+
+    async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Make the probe if need be, and run it."""
+        if self._probe is None:
+            try:
+                self._probe = await self._make()
+            except RequestError as trouble:
+                return inconclusive(plan, self._clock.now(), str(trouble))
+        return await self._probe.run(plan)
+
+    async def close(self) -> None:
+        """Close what was made."""
+        if self._probe is not None:
+            await self._probe.close()

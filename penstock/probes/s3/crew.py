@@ -1,0 +1,265 @@
+"""Knows how the threads of a probe share its requests: which goes next, what trouble means, and when it is enough.
+
+What a request does is the probe's own affair (`move`): a part to send, a range to read. What the measures of an
+observation say about such requests is told here, for both have the same (`<noun>` is `part` or `range`):
+
+- `<noun>_count`: requests that carried a body and succeeded.
+- `connection_count`: the most of such requests in flight, never above the thread count.
+- `<noun>_seconds_mean`, `<noun>_seconds_p50`, `<noun>_seconds_p90`: time of one such request.
+- `steady_throughput_bytes_per_second`, `steady_seconds`: bytes a second while every thread was busy, after
+  each had finished its first request (which pays for the connection) and before the first found nothing left to do;
+  the bytes of a request count evenly over its time. With a single wave it is that wave. So it knows neither the
+  ramp nor the last wave, and a model adds those itself.
+- `worker_count`: processes that moved the bodies; `client_cpu_demand_fraction`: how much of the time the busiest of
+  them ran or waited for a processor. Near 1, more could not be moved from here, whatever the network bears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.models.inference.histogram import histogram_of, pairs_of
+from penstock.probes.measurement import Effort, LatencySummary, summarize
+from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
+from penstock.probes.probe import inconclusive
+from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan, SettingT
+
+WAVE_COUNT_ENOUGH = 8  # waves of requests for each thread: a steady state, and no more than it needs
+PART_COUNT_ENOUGH_MIN = 16
+OBJECT_COUNT_ENOUGH_MIN = 64
+FAILURE_COUNT_MAX = 8  # and two for each thread: past this the service is not measured but molested
+THROTTLE_PAUSE_SECONDS = 0.1  # after the first throttle in a row; doubles
+THROTTLE_PAUSE_SECONDS_MAX = 2.0
+
+Move = Callable[[int, int], Awaitable[None]]
+"""Make one request: the thread, and the number of what it is about. Raises RequestError."""
+
+
+def count_enough(thread_count: int, object_part_count: int, *, wanted_count: int | None = None) -> int:
+    """How many requests tell all there is to be told; of an object that goes whole, so many objects."""
+    if wanted_count is not None:
+        return wanted_count if object_part_count == 1 else min(wanted_count, object_part_count)
+    if object_part_count == 1:
+        return max(WAVE_COUNT_ENOUGH * thread_count, OBJECT_COUNT_ENOUGH_MIN)
+    return min(max(WAVE_COUNT_ENOUGH * thread_count, PART_COUNT_ENOUGH_MIN), object_part_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One request with a body that succeeded; moments are seconds since the transfer began."""
+
+    thread: int
+    started_seconds: float
+    ended_seconds: float
+    size_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Crew:
+    """The threads of one run, what is left for them to do, and what they did."""
+
+    clock: Clock
+    thread_count: int
+    duration_seconds_max: float
+    attempt_count_max: int  # requests with a body, failures included
+    attempted_bytes_max: int
+    size_bytes: Callable[[int], int]  # of the request with a number
+    move: Move
+    reserve_seconds: float = 0.0  # what comes after the last request
+    samples: list[Sample] = field(default_factory=list)
+    attempt_count: int = 0
+    attempted_bytes: int = 0
+    throttled_count: int = 0
+    failed_count: int = 0
+    lost_count: int = 0  # requests without an answer, which may be carried out later
+    trouble: RequestError | None = None  # the last one
+    is_hopeless: bool = False
+    connection_count: int = 0  # the most requests in flight
+    _left: list[int] = field(default_factory=list)  # a heap: failed ones come back and go first
+    _in_flight_count: int = 0
+    _idle_from_seconds: float | None = None
+    _began_seconds: float = 0.0
+    _request_seconds_max: float = 0.0
+
+    def begin(self) -> None:
+        """The time of the transfer begins."""
+        self._began_seconds = self.clock.monotonic_seconds()
+
+    async def work(self, numbers: Sequence[int]) -> None:
+        """Make all these requests, as far as the plan pays for them."""
+        self._left = list(numbers)
+        heapq.heapify(self._left)
+        async with asyncio.TaskGroup() as group:
+            for thread in range(min(self.thread_count, len(self._left))):
+                group.create_task(self._work_as(thread))
+
+    async def _work_as(self, thread: int) -> None:
+        """One thread: request after request, until there is nothing left to do or to spend."""
+        pause_seconds = THROTTLE_PAUSE_SECONDS
+        while (number := self._claim()) is not None:
+            try:
+                await self._make(thread, number)
+                pause_seconds = THROTTLE_PAUSE_SECONDS
+            except RequestError as error:
+                heapq.heappush(self._left, number)
+                self.count_trouble(error)
+                if not self.is_hopeless:
+                    await asyncio.sleep(pause_seconds)
+                    pause_seconds = min(2 * pause_seconds, THROTTLE_PAUSE_SECONDS_MAX)
+        if self._idle_from_seconds is None:
+            self._idle_from_seconds = self.elapsed_seconds()
+
+    def _claim(self) -> int | None:
+        """The next request that the plan still pays for; None ends the thread."""
+        if self.is_hopeless or not self._left or self._is_late():
+            return None
+        size_bytes = self.size_bytes(self._left[0])
+        if self.attempt_count >= self.attempt_count_max:
+            return None
+        if self.attempted_bytes + size_bytes > self.attempted_bytes_max:
+            return None
+        self.attempt_count += 1
+        self.attempted_bytes += size_bytes
+        return heapq.heappop(self._left)
+
+    def _is_late(self) -> bool:
+        """Whether another request, and what comes after it, might not end in time."""
+        needed_seconds = self._request_seconds_max + self.reserve_seconds
+        return self.elapsed_seconds() + needed_seconds >= self.duration_seconds_max
+
+    async def _make(self, thread: int, number: int) -> None:
+        self._in_flight_count += 1
+        self.connection_count = max(self.connection_count, self._in_flight_count)
+        started_seconds = self.elapsed_seconds()
+        try:
+            await self.move(thread, number)
+        finally:
+            self._in_flight_count -= 1
+        ended_seconds = self.elapsed_seconds()
+        self._request_seconds_max = max(self._request_seconds_max, ended_seconds - started_seconds)
+        self.samples.append(Sample(thread, started_seconds, ended_seconds, self.size_bytes(number)))
+
+    def count_trouble(self, error: RequestError) -> None:
+        """A request did not succeed; too many of them, or one that will never, end the run."""
+        self.trouble = error
+        self.lost_count += isinstance(error, Unreachable) and not isinstance(error, Unsent)
+        if isinstance(error, Throttled):
+            self.throttled_count += 1
+        else:
+            self.failed_count += 1
+        too_many = self.throttled_count + self.failed_count >= FAILURE_COUNT_MAX + 2 * self.thread_count
+        self.is_hopeless = self.is_hopeless or too_many or isinstance(error, (Denied, Missing))
+
+    def elapsed_seconds(self) -> float:
+        """Since the transfer began."""
+        return self.clock.monotonic_seconds() - self._began_seconds
+
+    def outcome(
+        self,
+        plan: ProbePlan[SettingT],
+        started_at: datetime,
+        effort: Effort,
+        *,
+        noun: str,
+        used: Cost,
+        worker_count: int,
+        measures: Mapping[str, float],
+        why_nothing: str,
+        first_byte_seconds: Sequence[float] = (),
+    ) -> Outcome[SettingT]:
+        """What the run amounts to; `why_nothing` where not even one request ended in time."""
+        seconds = [sample.ended_seconds - sample.started_seconds for sample in self.samples]
+        latencies = summarize(seconds)
+        reason = self._disturbance(latencies, effort, why_nothing)
+        if reason is not None:
+            return inconclusive(plan, started_at, reason, used)
+        return Observation(
+            context=plan.context,
+            setting=plan.setting,
+            started_at=started_at,
+            duration_seconds=effort.duration_seconds,
+            transferred_bytes=sum(sample.size_bytes for sample in self.samples),
+            request_count=used.request_count,
+            throttled_count=self.throttled_count,
+            failed_count=self.failed_count,
+            latency_seconds_mean=latencies.mean_seconds,
+            latency_seconds_p50=latencies.p50_seconds,
+            latency_seconds_p99=latencies.p99_seconds,
+            client_cpu_fraction=effort.client_cpu_fraction,
+            loop_lag_seconds_max=effort.loop_lag_seconds_max,
+            measures={
+                **self._measures(noun, latencies),
+                "worker_count": worker_count,
+                "client_cpu_demand_fraction": effort.client_cpu_demand_fraction,
+                **measures,
+            },
+            histograms={
+                name: histogram_of(times)
+                for name, times in (("request_seconds", seconds), ("first_byte_seconds", first_byte_seconds))
+                if times
+            },
+            successive=pairs_of(self._seconds_by_thread()),
+        )
+
+    def _seconds_by_thread(self) -> Iterable[list[float]]:
+        threads: dict[int, list[float]] = {}
+        for sample in self.samples:
+            threads.setdefault(sample.thread, []).append(sample.ended_seconds - sample.started_seconds)
+        return threads.values()
+
+    def _disturbance(self, latencies: LatencySummary, effort: Effort, why_nothing: str) -> str | None:
+        if self.samples:
+            return effort.disturbance(latencies.p50_seconds, may_be_cpu_bound=True)
+        return why_nothing if self.trouble is None else f"no request succeeded; {self.trouble}"
+
+    def _measures(self, noun: str, latencies: LatencySummary) -> dict[str, float]:
+        measures: dict[str, float] = {
+            f"{noun}_count": latencies.count,
+            "connection_count": self.connection_count,
+            f"{noun}_seconds_mean": latencies.mean_seconds,
+            f"{noun}_seconds_p50": latencies.p50_seconds,
+            f"{noun}_seconds_p90": latencies.p90_seconds,
+        }
+        steady = steady_window(
+            [(s.thread, s.started_seconds, s.ended_seconds) for s in self.samples], self._idle_from_seconds
+        )
+        if steady is not None:
+            seconds = steady[1] - steady[0]
+            measures["steady_seconds"] = seconds
+            measures["steady_throughput_bytes_per_second"] = self._bytes_within(steady) / seconds
+        return measures
+
+    def _bytes_within(self, window: tuple[float, float]) -> float:
+        return math.fsum(
+            s.size_bytes
+            * max(0.0, min(s.ended_seconds, window[1]) - max(s.started_seconds, window[0]))
+            / (s.ended_seconds - s.started_seconds)
+            for s in self.samples
+            if s.ended_seconds > s.started_seconds
+        )
+
+
+def steady_window(
+    samples: Sequence[tuple[int, float, float]], idle_from_seconds: float | None
+) -> tuple[float, float] | None:
+    """When every thread was busy with a request that was not its first; (thread, start, end) for each request.
+
+    It begins when the last thread has finished its first request; it ends when the first found nothing left.
+    Where that is empty (a single wave) it is the time from the first start to the first end.
+    """
+    if not samples:
+        return None
+    first_ends: dict[int, float] = {}
+    for thread, _, ended in samples:
+        first_ends[thread] = min(ended, first_ends.get(thread, math.inf))
+    begins = max(first_ends.values())
+    ends = idle_from_seconds if idle_from_seconds is not None else max(ended for _, _, ended in samples)
+    if ends <= begins:
+        begins, ends = min(started for _, started, _ in samples), min(first_ends.values())
+    return (begins, ends) if ends > begins else None

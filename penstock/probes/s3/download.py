@@ -1,0 +1,343 @@
+"""Knows how to measure S3 downloads for real: ranges of one object, or many small objects at once, counted and dropped.
+
+A range at or above the payload is a single GET: then `thread_count` objects are read at a time, so that small objects
+are measured as requests a second. Otherwise `thread_count` ranges of an object are read at a time; of a large one only
+as many as the plan pays for, and never more than a steady state needs. Nothing that was read is kept.
+
+What is read is an object that the operator named, or one that penstock put (`read_objects`). It may be smaller than the
+payload: then it is read over and over. Each run goes on where the one before ended, so that reading what was read
+before comes as late as can be.
+
+What an observation's `measures` say beside those of `crew` (a number that was not measured is absent):
+
+- `object_range_count`: how many ranges the whole payload has; `range_size_bytes_read`: bytes of each but perhaps the
+  last; `read_object_bytes`: how large the object is that was read.
+- `first_byte_seconds_mean`, and so `_p50`, `_p90` and `_p99`: from a request until its answer began.
+- `read_before_fraction`: of the bytes, those that this process had read before; some stores answer these sooner. 0 is
+  a first reading, as far as is known here.
+- `downloaded_bytes`: bytes that arrived; `attempted_bytes`: with those of requests that did not succeed, and with what
+  was put to be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.models.prices import RETRIEVAL_CLASSES
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, summarize
+from penstock.probes.outside import Missing, ObjectStore, RangeReader, Refused, RequestError
+from penstock.probes.probe import Journal, inconclusive
+from penstock.probes.s3.crew import Crew, count_enough
+from penstock.probes.s3.read_objects import ReadObject, ReadObjects
+from penstock.probes.s3.workers import Duty, Hire, Staff
+from penstock.units import format_bytes
+from penstock.vocabulary import Cost, Outcome, ProbePlan
+
+OPERATION = "s3_download"
+KEY_PREFIX = "penstock/"
+
+
+class S3DownloadProbe:
+    """Reads for real, measures every request, and keeps nothing; removes at its end what it put to be read."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        journal: Journal,
+        *,
+        bucket: str,
+        key_prefix: str = KEY_PREFIX,
+        object_key: str = "",
+        object_storage_class: str = "standard",
+        loop_tick_seconds: float = LOOP_TICK_SECONDS,
+        hire: Hire | None = None,
+        worker_count_max: int = 1,
+    ) -> None:
+        """With an `object_key` that object is read, and nothing is ever written.
+
+        Where reading its class has a price for each byte, it is read only when that class is named.
+        """
+        self._store = store
+        self._clock = clock
+        self._bucket = bucket
+        self._object_key = object_key
+        self._object_storage_class = object_storage_class
+        self._named: ReadObject | None = None
+        self._objects = ReadObjects(
+            store, clock, journal, operation=OPERATION, bucket=bucket, key_prefix=key_prefix
+        )
+        self._staff = Staff(
+            clock, hire=hire, worker_count_max=worker_count_max, loop_tick_seconds=loop_tick_seconds
+        )
+        self._read_bytes: dict[str, int] = {}  # of each object so far
+        self.used = Cost()
+
+    async def run(self, plan: ProbePlan[S3DownloadSetting]) -> Outcome[S3DownloadSetting]:
+        """Carry out the plan within its cost, what has to be put first included."""
+        self.used = Cost()
+        started_at, before = self._clock.now(), self._objects.used
+        began_seconds = self._clock.monotonic_seconds()
+        try:
+            source = await self._source(plan)
+        except RequestError as trouble:
+            source = str(trouble)
+        finally:
+            self.used += _less(self._objects.used, before)
+        left = _payable(_less(plan.cost_max, self.used), plan)
+        seconds = self._clock.monotonic_seconds() - began_seconds
+        left = replace(left, duration_seconds=plan.cost_max.duration_seconds - seconds)
+        if isinstance(source, str):
+            return inconclusive(plan, started_at, source, self.used)
+        allotment = Allotment.of(plan, left, source.size_bytes)
+        if allotment.refusal:
+            return inconclusive(plan, started_at, allotment.refusal, self.used)
+        duty = self._staff.on_duty(plan.setting.thread_count, allotment.range_bytes, held_bytes=0)
+        async with duty as on_duty:
+            return await self._run(plan, allotment, source, on_duty)
+
+    async def close(self) -> None:
+        """Remove what was put."""
+        await self._objects.remove()
+
+    async def _source(self, plan: ProbePlan[S3DownloadSetting]) -> ReadObject | str:
+        """What is read; a sentence where there can be nothing."""
+        payload = max(plan.context.payload_size_bytes, 1)
+        range_bytes = min(plan.setting.range_size_bytes, payload)
+        if plan.cost_max.duration_seconds <= 0:
+            return "the plan allows no time: raise the time that a probe may take"
+        if not self._object_key:
+            return await self._objects.find(payload, range_bytes, plan.cost_max, plan.tariff)
+        if self._named is None:
+            asking = Cost(request_count=1, usd=plan.tariff.usd(read_request_count=1))
+            if asking.usd > plan.cost_max.usd:
+                return f"the plan allows ${plan.cost_max.usd:.3g}, too little to ask for {self._object_key}"
+            self.used = asking
+            found = await self._store.head_object(self._bucket, self._object_key)
+            if found.storage_class in RETRIEVAL_CLASSES - {self._object_storage_class}:
+                return (
+                    f"{self._object_key} is of the class {found.storage_class}, where each byte that is read has a "
+                    f"price: name another object, or that class in probes.{OPERATION}.object_storage_class"
+                )
+            self._named = ReadObject(self._object_key, found.size_bytes)
+        if self._named.size_bytes < range_bytes:
+            return (
+                f"{self._object_key} has {format_bytes(self._named.size_bytes)}, less than a range of "
+                f"{format_bytes(range_bytes)}: name a larger object"
+            )
+        return self._named
+
+    async def _run(
+        self, plan: ProbePlan[S3DownloadSetting], allotment: Allotment, source: ReadObject, duty: Duty
+    ) -> Outcome[S3DownloadSetting]:
+        started_at = self._clock.now()
+        download = _Download(
+            plan,
+            allotment,
+            reader=duty.workers or self._store,
+            clock=self._clock,
+            bucket=self._bucket,
+            source=source,
+            read_before_bytes=self._read_bytes.get(source.key, 0),
+        )
+        prepared = self.used
+        try:
+            effort = await duty.measured(download.transfer())
+        finally:
+            self.used = prepared + download.used
+            self._read_bytes[source.key] = download.read_bytes
+        if isinstance(download.crew.trouble, (Missing, Refused)):  # it is gone, or another one
+            self._named = None
+            self._objects.forget(source.key)
+            self._read_bytes.pop(source.key)
+        duty.learn(effort, thread_count=download.crew.connection_count)
+        return download.outcome(started_at, effort, duty.worker_count, used=self.used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allotment:
+    """How much of a plan is carried out: pure arithmetic over what is left of its cost."""
+
+    object_range_count: int  # 1 where objects go whole
+    range_count: int  # to read
+    range_bytes: int
+    tail_bytes: int  # of the payload's last range
+    slot_count: int  # places in the object where a range can begin
+    cost_max: Cost
+    refusal: str | None = None
+
+    @staticmethod
+    def of(plan: ProbePlan[S3DownloadSetting], left: Cost, source_bytes: int) -> Allotment:
+        """The most that is paid for, and no more than a steady state needs."""
+        payload = max(plan.context.payload_size_bytes, 1)
+        range_bytes = min(plan.setting.range_size_bytes, payload)
+        object_range_count = math.ceil(payload / range_bytes)
+        affordable = max(0, min(left.request_count, left.transferred_bytes // range_bytes))
+        if affordable and object_range_count > 1:  # the last one may be short
+            affordable = min(affordable + 1, left.request_count)
+        enough = count_enough(plan.setting.thread_count, object_range_count, wanted_count=plan.body_count)
+        return Allotment(
+            object_range_count=object_range_count,
+            range_count=min(affordable, enough),
+            range_bytes=range_bytes,
+            tail_bytes=payload - (object_range_count - 1) * range_bytes,
+            slot_count=max(1, source_bytes // range_bytes),
+            cost_max=left,
+            refusal=_refusal(left, range_bytes, affordable),
+        )
+
+    def size_bytes(self, number: int) -> int:
+        """Of the range with this number, from 0."""
+        return self.tail_bytes if number == self.object_range_count - 1 else self.range_bytes
+
+
+def _refusal(left: Cost, range_bytes: int, affordable: int) -> str | None:
+    if left.duration_seconds <= 0:
+        return "no time was left to read what had to be put first: raise the time that a probe may take"
+    if affordable < 1:
+        return (
+            f"the plan leaves {format_bytes(left.transferred_bytes)} in {left.request_count} requests, too little for "
+            f"one range of {format_bytes(range_bytes)}: raise the budget or probe smaller ranges"
+        )
+    return None
+
+
+class _Download:
+    """One run: who reads what."""
+
+    def __init__(
+        self,
+        plan: ProbePlan[S3DownloadSetting],
+        allotment: Allotment,
+        *,
+        reader: RangeReader,
+        clock: Clock,
+        bucket: str,
+        source: ReadObject,
+        read_before_bytes: int,
+    ) -> None:
+        self._plan = plan
+        self._allotment = allotment
+        self._reader = reader
+        self._bucket = bucket
+        self._source = source
+        self._read_before_bytes = read_before_bytes
+        self._first_slot = read_before_bytes // allotment.range_bytes
+        self._first_byte_seconds: list[float] = []
+        self.crew = Crew(
+            clock=clock,
+            thread_count=plan.setting.thread_count,
+            duration_seconds_max=allotment.cost_max.duration_seconds,
+            attempt_count_max=allotment.cost_max.request_count,
+            attempted_bytes_max=allotment.cost_max.transferred_bytes,
+            size_bytes=allotment.size_bytes,
+            move=self._read,
+        )
+
+    @property
+    def used(self) -> Cost:
+        """Bytes and requests so far."""
+        return Cost(
+            transferred_bytes=self.crew.attempted_bytes,
+            request_count=self.crew.attempt_count,
+            usd=self._plan.tariff.usd(
+                read_request_count=self.crew.attempt_count, received_bytes=self.crew.attempted_bytes
+            ),
+        )
+
+    @property
+    def read_bytes(self) -> int:
+        """Of the object, by all runs so far."""
+        return self._read_before_bytes + self._downloaded_bytes
+
+    @property
+    def _downloaded_bytes(self) -> int:
+        return sum(sample.size_bytes for sample in self.crew.samples)
+
+    async def transfer(self) -> None:
+        """All that is measured, within the time that is left."""
+        self.crew.begin()
+        try:
+            async with asyncio.timeout(self._allotment.cost_max.duration_seconds):
+                await self.crew.work(self._numbers())
+        except TimeoutError:
+            pass  # what has ended until now is what was measured
+
+    def _numbers(self) -> Sequence[int]:
+        return range(self._allotment.range_count)
+
+    async def _read(self, thread: int, number: int) -> None:
+        del thread
+        slot = (self._first_slot + number) % self._allotment.slot_count
+        start = slot * self._allotment.range_bytes
+        reading = await self._reader.read_range(
+            self._bucket,
+            self._source.key,
+            start,
+            start + self._allotment.size_bytes(number),
+            object_size_bytes=self._source.size_bytes,
+        )
+        self._first_byte_seconds.append(reading.first_byte_seconds)
+
+    def outcome(
+        self, started_at: datetime, effort: Effort, worker_count: int, *, used: Cost
+    ) -> Outcome[S3DownloadSetting]:
+        """What the run amounts to."""
+        return self.crew.outcome(
+            self._plan,
+            started_at,
+            effort,
+            noun="range",
+            used=used,
+            worker_count=worker_count,
+            measures=self._measures(used),
+            first_byte_seconds=self._first_byte_seconds,
+            why_nothing=f"no range of {format_bytes(self._allotment.range_bytes)} came within "
+            f"{self._allotment.cost_max.duration_seconds:g} s: allow more time, or probe smaller ranges",
+        )
+
+    def _measures(self, used: Cost) -> dict[str, float]:
+        first_bytes = summarize(self._first_byte_seconds)
+        again_bytes = self.read_bytes - max(self._source.size_bytes, self._read_before_bytes)
+        return {
+            "object_range_count": self._allotment.object_range_count,
+            "range_size_bytes_read": self._allotment.range_bytes,
+            "read_object_bytes": self._source.size_bytes,
+            "first_byte_seconds_mean": first_bytes.mean_seconds,
+            "first_byte_seconds_p50": first_bytes.p50_seconds,
+            "first_byte_seconds_p90": first_bytes.p90_seconds,
+            "first_byte_seconds_p99": first_bytes.p99_seconds,
+            "read_before_fraction": max(0, again_bytes) / max(self._downloaded_bytes, 1),
+            "downloaded_bytes": self._downloaded_bytes,
+            "attempted_bytes": used.transferred_bytes,
+        }
+
+
+def _payable(left: Cost, plan: ProbePlan[S3DownloadSetting]) -> Cost:
+    """What of it the dollars that are left pay for: to put costs other than to read."""
+    range_bytes = min(plan.setting.range_size_bytes, max(plan.context.payload_size_bytes, 1))
+    usd = plan.tariff.usd(read_request_count=1, received_bytes=range_bytes)
+    if usd <= 0:
+        return left
+    count = max(0, math.floor(left.usd / usd))
+    return replace(
+        left,
+        request_count=min(left.request_count, count),
+        transferred_bytes=min(left.transferred_bytes, count * range_bytes),
+    )
+
+
+def _less(whole: Cost, part: Cost) -> Cost:
+    """What is left of bytes, requests and dollars."""
+    return replace(
+        whole,
+        usd=whole.usd - part.usd,
+        transferred_bytes=whole.transferred_bytes - part.transferred_bytes,
+        request_count=whole.request_count - part.request_count,
+    )

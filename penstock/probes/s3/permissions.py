@@ -1,0 +1,57 @@
+"""Knows how to find out whether probes may do what they do in a bucket, with the least effect on it.
+
+What is not there is listed, read, deleted and aborted; an upload is begun and aborted at once, so that nothing is ever
+stored, and only where aborting is permitted. In a versioned bucket the deletion leaves a marker, as each probe does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from penstock.probes.finding import Finding, Health, tried
+from penstock.probes.outside import ObjectStore
+
+_NAME = "doctor"  # of a key below the prefix that no probe uses
+_NO_UPLOAD_ID = "doctor"  # such as no store gives
+_READ_BYTES = 1
+_NO_BUCKET = "create the bucket in this region, or name another"
+_NO_OBJECT = "put the object there, or name another in object_key"
+
+
+async def try_uploads(
+    store: ObjectStore, *, subject: str, bucket: str, key_prefix: str
+) -> AsyncIterator[Finding]:
+    """All that a probe of uploads does."""
+    key = f"{key_prefix}{_NAME}"
+    listing = store.list_objects(bucket, f"{key}/")
+    listed = await tried(subject, "s3:ListBucket", listing, if_missing=_NO_BUCKET)
+    yield listed
+    if listed.remedy == _NO_BUCKET:
+        return
+    yield await tried(
+        subject, "s3:ListBucketMultipartUploads", store.list_multipart_uploads(bucket, f"{key}/")
+    )
+    yield await tried(subject, "s3:DeleteObject", store.delete_object(bucket, key))
+    abort = store.abort_multipart_upload(bucket, key, _NO_UPLOAD_ID)
+    aborted = await tried(subject, "s3:AbortMultipartUpload", abort)
+    yield aborted
+    if aborted.health is Health.WELL:  # else what is begun would stay
+        yield await tried(subject, "s3:PutObject", _begin_and_abort(store, bucket, key))
+
+
+async def try_downloads(
+    store: ObjectStore, *, subject: str, bucket: str, key_prefix: str, object_key: str
+) -> AsyncIterator[Finding]:
+    """All that a probe of downloads does: of an object that is named, one byte is read; else one is put first."""
+    if not object_key:
+        async for finding in try_uploads(store, subject=subject, bucket=bucket, key_prefix=key_prefix):
+            yield finding
+            if finding.remedy == _NO_BUCKET:
+                return
+    key = object_key or f"{key_prefix}{_NAME}"
+    reading = store.begins_with(bucket, key, _READ_BYTES)
+    yield await tried(subject, "s3:GetObject", reading, if_missing=_NO_OBJECT if object_key else "")
+
+
+async def _begin_and_abort(store: ObjectStore, bucket: str, key: str) -> None:
+    await store.abort_multipart_upload(bucket, key, await store.create_multipart_upload(bucket, key))

@@ -1,0 +1,238 @@
+"""Knows the objects that downloads are measured on: puts them once, finds those of other hosts, removes its own.
+
+Such an object lies alone in a run of its own whose name says its size, so that hosts which share a bucket share it,
+and the sweep for what dead hosts left finds it like any other run. What it holds follows from its size: an object that
+is not as long as its name says, or begins otherwise, is somebody else's and is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import uuid
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.models.prices import RETRIEVAL_CLASSES
+from penstock.models.s3.download import READ_OBJECT_BYTES_MAX, READ_OBJECT_PART_BYTES
+from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.leftovers import run_name
+from penstock.probes.outside import ObjectStore, RequestError
+from penstock.probes.probe import Journal, Leftover, LeftoverKind
+from penstock.probes.removal import MULTIPART_NAME, Removal
+from penstock.probes.s3.payload import incompressible_payload
+from penstock.units import KiB, MiB, format_bytes
+from penstock.vocabulary import FREE, Cost, Tariff
+
+HEAD_BYTES = 64 * KiB  # by which an object is recognised
+PARTS_AT_A_TIME = 16
+CLEAN_UP_SECONDS_MAX = 30.0
+CANDIDATE_COUNT_MAX = 2  # of those that are there, how many are looked at
+LOOKING_REQUEST_COUNT = 1 + 2 * CANDIDATE_COUNT_MAX
+_AROUND_REQUEST_COUNT = 6  # create and complete; at worst what removes it again
+_RUN = re.compile(rf"[^/]+-reads-(?P<size>[1-9][0-9]*)/{MULTIPART_NAME}")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadObject:
+    """What is read."""
+
+    key: str
+    size_bytes: int
+
+
+class ReadObjects:
+    """The objects of one bucket that may be read, by the size that was wanted."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        journal: Journal,
+        *,
+        operation: str,
+        bucket: str,
+        key_prefix: str,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._journal = journal
+        self._operation = operation
+        self._bucket = bucket
+        self._key_prefix = key_prefix
+        self._known: dict[int, ReadObject] = {}  # by the size that was wanted
+        self._own: dict[str, Leftover] = {}  # by key
+        self._room_bytes = READ_OBJECT_BYTES_MAX  # what could be put in the time of a probe
+        self._tariff = FREE  # of the plan that is carried out
+        self.used = Cost()  # by putting and looking, since the start
+
+    async def find(
+        self, payload_bytes: int, range_bytes: int, cost_max: Cost, tariff: Tariff
+    ) -> ReadObject | str:
+        """One that is as large as the payload, or as may be; one that fits a range at the least.
+
+        Puts it where there is none and half of the cost pays for it. A sentence where there can be none; raises
+        RequestError.
+        """
+        self._tariff = tariff
+        wanted = min(payload_bytes, READ_OBJECT_BYTES_MAX)
+        known = self._known.get(wanted)
+        if known is not None and known.size_bytes >= range_bytes:
+            return known
+        if cost_max.request_count < LOOKING_REQUEST_COUNT:
+            return f"the plan allows {cost_max.request_count} requests, too few to look for what can be read"
+        if cost_max.usd < tariff.usd(write_request_count=1, read_request_count=2 * CANDIDATE_COUNT_MAX):
+            return f"the plan allows ${cost_max.usd:.3g}, too little to look for what can be read"
+        found = await self._look(wanted, range_bytes)
+        room = min(_room_bytes(wanted, cost_max, tariff), max(self._room_bytes, min(wanted, MiB)))
+        if found is None and room < range_bytes:
+            return (
+                f"there is nothing to read in {self._bucket} yet, and half of the plan's "
+                f"{format_bytes(cost_max.transferred_bytes)} and ${cost_max.usd:.3g} is too little to put a range of "
+                f"{format_bytes(range_bytes)}: raise the budget, or name an object"
+            )
+        if found is None or (found.size_bytes < room and room >= range_bytes):
+            found = await self._put(room, cost_max.duration_seconds)
+        self._known[wanted] = found
+        return found
+
+    def forget(self, key: str) -> None:
+        """It is not there any more, or not as it was."""
+        self._known = {wanted: known for wanted, known in self._known.items() if known.key != key}
+
+    async def remove(self) -> None:
+        """Remove what was put from here, whoever else reads it: that one puts another."""
+        self._known.clear()
+        for key in list(self._own):
+            await clean_up_shielded(self._remove(key), seconds_max=CLEAN_UP_SECONDS_MAX)
+
+    async def _look(self, wanted: int, least: int) -> ReadObject | None:
+        """The largest that is there, up to what is wanted, and that is what its name says."""
+        self._spend(write_request_count=1)
+        keys = await self._store.list_objects(self._bucket, self._key_prefix)
+        matches = ((key, _RUN.fullmatch(key.removeprefix(self._key_prefix))) for key in keys)
+        sized = ((int(match["size"]), key) for key, match in matches if match)
+        fitting = sorted(((size, key) for size, key in sized if least <= size <= wanted), reverse=True)
+        for size, key in fitting[:CANDIDATE_COUNT_MAX]:
+            if await self._is_genuine(key, size):
+                return ReadObject(key, size)
+        return None
+
+    async def _is_genuine(self, key: str, size: int) -> bool:
+        self._spend(read_request_count=2)
+        try:
+            found = await self._store.head_object(self._bucket, key)
+            if found.size_bytes != size or found.storage_class in RETRIEVAL_CLASSES:
+                return False
+            head_bytes = min(HEAD_BYTES, size)
+            head = await self._store.begins_with(self._bucket, key, head_bytes)
+        except RequestError as trouble:  # another host has just removed it, or may not be read by this one
+            _log.info("%s cannot be read: %s", key, trouble)
+            return False
+        return head == _body(size)[:head_bytes]
+
+    async def _put(self, size: int, seconds_max: float) -> ReadObject:
+        run = self._key_prefix + run_name(self._clock.now(), f"{uuid.uuid4().hex}-reads-{size}")
+        key = run + MULTIPART_NAME
+        leftover = Leftover(
+            kind=LeftoverKind.S3_OBJECT, service=self._operation, container=self._bucket, name=run
+        )
+        await self._journal.record(leftover)
+        self._own[key] = leftover
+        before, is_put = self.used.transferred_bytes, False
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._send(key, size)
+            is_put = True
+        except TimeoutError:
+            self._room_bytes = (self.used.transferred_bytes - before) // 4
+            raise RequestError(
+                f"{format_bytes(size)} to be read could not be put within {seconds_max:g} s; the next probe puts less"
+            ) from None
+        finally:
+            if not is_put:  # something may still be on its way
+                await clean_up_shielded(self._remove(key, is_certain=False), seconds_max=CLEAN_UP_SECONDS_MAX)
+        return ReadObject(key, size)
+
+    async def _send(self, key: str, size: int) -> None:
+        """Whole, or in parts of which a few go at a time."""
+        body = _body(size)
+        if size <= len(body):
+            self._spend(write_request_count=1, sent_bytes=size)
+            await self._store.put_object(self._bucket, key, body)
+            return
+        self._spend(write_request_count=2)
+        upload_id = await self._store.create_multipart_upload(self._bucket, key)
+        part_count = math.ceil(size / len(body))
+        etags: dict[int, str] = {}
+        numbers = iter(range(1, part_count + 1))
+
+        async def send_some() -> None:
+            for number in numbers:
+                part = body if number < part_count else body[: size - (part_count - 1) * len(body)]
+                self._spend(write_request_count=1, sent_bytes=len(part))
+                etags[number] = await self._store.upload_part(self._bucket, key, upload_id, number, part)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(PARTS_AT_A_TIME):
+                    group.create_task(send_some())
+        except* RequestError as troubles:
+            raise troubles.exceptions[0] from None
+        named = [etags[number] for number in sorted(etags)]
+        await self._store.complete_multipart_upload(self._bucket, key, upload_id, named)
+
+    async def _remove(self, key: str, *, is_certain: bool = True) -> None:
+        """Strike the entry only when it is gone for certain; otherwise the next sweep looks."""
+        leftover, removal = self._own.pop(key), Removal(self._store, self._bucket)
+        try:
+            await removal.clear(leftover.name)
+        except RequestError as error:
+            _log.warning("left behind until the next sweep: %s in %s (%s)", key, self._bucket, error)
+        else:
+            if is_certain:
+                await self._journal.strike(leftover)
+        finally:
+            deletions = removal.request_count - removal.listing_count
+            self._spend(write_request_count=removal.listing_count, free_request_count=deletions)
+            await self._journal.abandon(leftover)
+
+    def _spend(
+        self,
+        *,
+        write_request_count: int = 0,
+        read_request_count: int = 0,
+        free_request_count: int = 0,
+        sent_bytes: int = 0,
+    ) -> None:
+        self.used += Cost(
+            transferred_bytes=sent_bytes,
+            request_count=write_request_count + read_request_count + free_request_count,
+            usd=self._tariff.usd(
+                write_request_count=write_request_count,
+                read_request_count=read_request_count,
+                free_request_count=free_request_count,
+                sent_bytes=sent_bytes,
+            ),
+        )
+
+
+def _room_bytes(wanted: int, cost_max: Cost, tariff: Tariff) -> int:
+    """What half of the cost pays for: all that is wanted, or a power of two."""
+    part_count = (cost_max.request_count - LOOKING_REQUEST_COUNT - _AROUND_REQUEST_COUNT) // 2
+    usd = tariff.usd(write_request_count=1, sent_bytes=READ_OBJECT_PART_BYTES)
+    if usd > 0:
+        part_count = min(part_count, int(cost_max.usd / 2 / usd))
+    affordable = min(cost_max.transferred_bytes // 2, max(part_count, 0) * READ_OBJECT_PART_BYTES)
+    if wanted <= affordable:
+        return wanted
+    return int(2 ** math.floor(math.log2(affordable))) if affordable >= 1 else 0
+
+
+def _body(size: int) -> bytes:
+    """What such an object consists of, over and over: the same on every host."""
+    return incompressible_payload(min(size, READ_OBJECT_PART_BYTES), seed=size)

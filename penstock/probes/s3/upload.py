@@ -1,0 +1,407 @@
+"""Knows how to measure S3 uploads for real: a share of one object in parts, or many small objects at once.
+
+A part size at or above the object's size is a single PUT: then `thread_count` objects move at a time, so that
+small objects are measured as requests a second. Otherwise one multipart upload moves `thread_count` parts
+at a time; of a large object only as many parts as the plan pays for, and never more than a steady state needs.
+
+What an observation's `measures` say beside those of `crew` (a number that was not measured is absent):
+
+- `object_part_count`: how many parts the whole object has (1 for a single PUT); `part_size_bytes_sent`: bytes of each
+  but perhaps the last.
+- `create_seconds`, `complete_seconds`: the two requests around a multipart upload.
+- `uploaded_bytes`: bytes that arrived; `attempted_bytes`: with those of requests that did not succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.leftovers import run_name
+from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort
+from penstock.probes.outside import (
+    BodySender,
+    Denied,
+    Missing,
+    ObjectStore,
+    RequestError,
+    Throttled,
+    Unsent,
+)
+from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
+from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
+from penstock.probes.s3.crew import Crew, count_enough
+from penstock.probes.s3.payload import incompressible_payload
+from penstock.probes.s3.workers import Duty, Hire, Staff
+from penstock.units import format_bytes
+from penstock.vocabulary import Cost, Outcome, ProbePlan
+
+OPERATION = "s3_upload"
+KEY_PREFIX = "penstock/"
+MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
+CLEAN_UP_SECONDS_MAX = 30.0
+_NOT_DONE = (Denied, Missing, Throttled, Unsent)  # after these nothing was created, for certain
+
+PayloadSource = Callable[[int, int], bytes]
+_log = logging.getLogger(__name__)
+
+
+class S3UploadProbe:
+    """Uploads for real, measures every request, and removes what it uploaded."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        journal: Journal,
+        *,
+        bucket: str,
+        key_prefix: str = KEY_PREFIX,
+        payload_source: PayloadSource = incompressible_payload,
+        loop_tick_seconds: float = LOOP_TICK_SECONDS,
+        hire: Hire | None = None,
+        worker_count_max: int = 1,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._journal = journal
+        self._bucket = bucket
+        self._key_prefix = key_prefix
+        self._payload_source = payload_source
+        self._staff = Staff(
+            clock, hire=hire, worker_count_max=worker_count_max, loop_tick_seconds=loop_tick_seconds
+        )
+        self.used = Cost()
+
+    async def run(self, plan: ProbePlan[S3UploadSetting]) -> Outcome[S3UploadSetting]:
+        """Carry out the plan within its cost; the clean-up follows it, within 30 s of its own."""
+        self.used = Cost()
+        started_at = self._clock.now()
+        allotment = Allotment.of(plan)
+        if allotment.refusal:
+            return inconclusive(plan, started_at, allotment.refusal)
+        body_bytes = allotment.body_bytes
+        duty = self._staff.on_duty(
+            plan.setting.thread_count, body_bytes, held_bytes=body_bytes, body_seed=plan.seed
+        )
+        async with duty as on_duty:
+            return await self._run(plan, started_at, allotment, on_duty)
+
+    async def _run(
+        self, plan: ProbePlan[S3UploadSetting], started_at: datetime, allotment: Allotment, duty: Duty
+    ) -> Outcome[S3UploadSetting]:
+        key_prefix = self._key_prefix + run_name(started_at, uuid.uuid4().hex)
+        upload = _Upload(
+            plan,
+            allotment,
+            store=self._store,
+            sender=duty.workers or self._store,
+            removal=Removal(self._store, self._bucket),
+            clock=self._clock,
+            bucket=self._bucket,
+            key_prefix=key_prefix,
+            body=self._payload_source(allotment.body_bytes, plan.seed),
+        )
+        leftover = Leftover(
+            kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=self._bucket, name=key_prefix
+        )
+        await self._journal.record(leftover)
+        try:
+            effort = await duty.measured(upload.transfer())
+        finally:
+            try:
+                await clean_up_shielded(self._remove(upload, leftover), seconds_max=CLEAN_UP_SECONDS_MAX)
+            finally:
+                self.used = upload.used
+                await self._journal.abandon(leftover)
+        duty.learn(effort, thread_count=upload.crew.connection_count)
+        return upload.outcome(started_at, effort, duty.worker_count)
+
+    async def close(self) -> None:
+        """Nothing is kept between two runs."""
+
+    async def _remove(self, upload: _Upload, leftover: Leftover) -> None:
+        """Strike the entry only when everything is gone for certain; otherwise the next sweep looks."""
+        try:
+            await upload.remove()
+        except RequestError as error:
+            _log.warning(
+                "left behind until the next sweep: %s below %s (%s)", self._bucket, leftover.name, error
+            )
+        else:
+            if not upload.may_arrive_later:
+                await self._journal.strike(leftover)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allotment:
+    """How much of a plan is carried out: pure arithmetic over its cost."""
+
+    is_multipart: bool
+    object_part_count: int
+    part_count: int  # to upload; single PUTs count as one part each
+    body_bytes: int
+    tail_bytes: int  # of the object's last part
+    attempt_count_max: int  # requests with a body, failures included
+    transferred_bytes_max: int
+    refusal: str | None = None
+
+    @staticmethod
+    def of(plan: ProbePlan[S3UploadSetting]) -> Allotment:
+        """The most that the plan pays for, and no more than a steady state needs."""
+        payload, part = plan.context.payload_size_bytes, plan.setting.part_size_bytes
+        is_multipart = payload > part
+        object_part_count = math.ceil(payload / part) if is_multipart else 1
+        affordable = _affordable_part_count(plan, min(payload, part), is_multipart=is_multipart)
+        enough = count_enough(plan.setting.thread_count, object_part_count, wanted_count=plan.body_count)
+        part_count = min(affordable, enough)
+        around = (
+            MULTIPART_OVERHEAD_REQUEST_COUNT
+            if is_multipart
+            else min(plan.setting.thread_count, part_count) + 1
+        )
+        return Allotment(
+            is_multipart=is_multipart,
+            object_part_count=object_part_count,
+            part_count=part_count,
+            body_bytes=min(payload, part),
+            tail_bytes=payload - (object_part_count - 1) * part,
+            attempt_count_max=plan.cost_max.request_count - around,
+            transferred_bytes_max=plan.cost_max.transferred_bytes,
+            refusal=_refusal(plan.cost_max, min(payload, part), part_count),
+        )
+
+
+def _affordable_part_count(plan: ProbePlan[S3UploadSetting], body_bytes: int, *, is_multipart: bool) -> int:
+    """How many bodies the plan pays for, with the requests that create, complete and remove."""
+    requests, threads = plan.cost_max.request_count, plan.setting.thread_count
+    if is_multipart:
+        requests -= MULTIPART_OVERHEAD_REQUEST_COUNT
+    else:  # each thread has a key of its own, which takes a request to delete where a batch of them is refused
+        requests = max(min((requests - 1) // 2, threads), requests - 1 - threads)
+    affordable = min(requests, plan.cost_max.transferred_bytes // body_bytes) if body_bytes else requests
+    return max(0, affordable)
+
+
+def _refusal(cost_max: Cost, body_bytes: int, part_count: int) -> str | None:
+    if cost_max.duration_seconds <= 0:
+        return "the plan allows no time: raise the time that a probe may take"
+    if part_count < 1:
+        return (
+            f"the plan allows {format_bytes(cost_max.transferred_bytes)} in {cost_max.request_count} requests, too "
+            f"little for one part of {format_bytes(body_bytes)}: raise the budget or probe smaller parts"
+        )
+    return None
+
+
+class _Upload:
+    """One run: what is outside because of it, and what is still to be removed."""
+
+    def __init__(
+        self,
+        plan: ProbePlan[S3UploadSetting],
+        allotment: Allotment,
+        *,
+        store: ObjectStore,
+        sender: BodySender,
+        removal: Removal,
+        clock: Clock,
+        bucket: str,
+        key_prefix: str,
+        body: bytes,
+    ) -> None:
+        self._plan = plan
+        self._allotment = allotment
+        self._store = store
+        self._sender = sender
+        self._removal = removal
+        self._bucket = bucket
+        self._key_prefix = key_prefix
+        self._body = body
+        self.crew = Crew(
+            clock=clock,
+            thread_count=plan.setting.thread_count,
+            duration_seconds_max=plan.cost_max.duration_seconds,
+            attempt_count_max=allotment.attempt_count_max,
+            attempted_bytes_max=allotment.transferred_bytes_max,
+            size_bytes=self._size_bytes,
+            move=self._send,
+        )
+        self._create_seconds: float | None = None
+        self._complete_seconds: float | None = None
+        self._request_count = 0  # besides those with a body
+        self._upload_id: str | None = None
+        self._may_be_unfinished = False
+        self._etags: dict[int, str] = {}
+        self._keys: set[str] = set()
+        self._unanswered: set[asyncio.Task[None]] = set()  # requests that create something
+
+    @property
+    def may_arrive_later(self) -> bool:
+        """Whether a request without an answer may be carried out after the clean-up."""
+        return self.crew.lost_count > 0
+
+    async def transfer(self) -> None:
+        """All that is measured, within the plan's time."""
+        self.crew.begin()
+        try:
+            async with asyncio.timeout(self._plan.cost_max.duration_seconds):
+                if self._allotment.is_multipart:
+                    await self._transfer_multipart()
+                else:
+                    await self._work()
+        except TimeoutError:
+            pass  # what has ended until now is what was measured
+        except RequestError as error:
+            self.crew.count_trouble(error)
+
+    async def _transfer_multipart(self) -> None:
+        started_seconds = self.crew.elapsed_seconds()
+        await self._create()
+        self._create_seconds = self.crew.elapsed_seconds() - started_seconds
+        self.crew.reserve_seconds = 2 * self._create_seconds  # for the completion
+        await self._work()
+        if etags := self._consecutive_etags():
+            started_seconds = self.crew.elapsed_seconds()
+            await self._complete(etags)
+            self._complete_seconds = self.crew.elapsed_seconds() - started_seconds
+
+    async def _work(self) -> None:
+        await self.crew.work(range(1, self._allotment.part_count + 1))
+
+    async def _create(self) -> None:
+        self._may_be_unfinished = True  # before the request: its answer may be lost
+        self._request_count += 1
+        try:
+            await self._answered(self._create_known())
+        except _NOT_DONE:
+            self._may_be_unfinished = False
+            raise
+
+    async def _create_known(self) -> None:
+        self._upload_id = await self._store.create_multipart_upload(self._bucket, self._object_key)
+
+    async def _complete(self, etags: Sequence[str]) -> None:
+        assert self._upload_id is not None
+        self._keys.add(self._object_key)
+        self._request_count += 1
+        await self._answered(self._complete_known(self._upload_id, etags))
+
+    async def _complete_known(self, upload_id: str, etags: Sequence[str]) -> None:
+        await self._store.complete_multipart_upload(self._bucket, self._object_key, upload_id, etags)
+        self._may_be_unfinished = False
+
+    @property
+    def _object_key(self) -> str:
+        return self._key_prefix + MULTIPART_NAME
+
+    def _consecutive_etags(self) -> list[str]:
+        """From part 1 up to the first that is missing: an object may be completed with fewer parts."""
+        numbers = itertools.takewhile(self._etags.__contains__, itertools.count(1))
+        return [self._etags[number] for number in numbers]
+
+    async def _send(self, thread: int, part_number: int) -> None:
+        size_bytes = self._size_bytes(part_number)
+        body = self._body if size_bytes == len(self._body) else self._body[:size_bytes]
+        if self._upload_id is not None:
+            self._etags[part_number] = await self._sender.upload_part(
+                self._bucket, self._object_key, self._upload_id, part_number, body
+            )
+            return
+        key = f"{self._key_prefix}{thread:04d}"  # a thread overwrites its own: fewer objects to remove
+        is_new = key not in self._keys
+        self._keys.add(key)  # before the request: its answer may be lost
+        try:
+            await self._answered(self._sender.put_object(self._bucket, key, body))
+        except _NOT_DONE:
+            if is_new:
+                self._keys.discard(key)
+            raise
+
+    def _size_bytes(self, part_number: int) -> int:
+        allotment = self._allotment
+        is_tail = allotment.is_multipart and part_number == allotment.object_part_count
+        return allotment.tail_bytes if is_tail else allotment.body_bytes
+
+    async def _answered(self, request: Coroutine[object, object, None]) -> None:
+        """Carry out a request that creates something; a cancellation ends the waiting for it, not the request.
+
+        Its bytes may be in the buffers of a socket: the service would carry it out after the deletion that follows.
+        """
+        task = asyncio.create_task(request)
+        self._unanswered.add(task)
+        task.add_done_callback(self._unanswered.discard)
+        await asyncio.shield(task)
+
+    async def _await_answers(self) -> None:
+        """Only what has been answered can be removed for certain; who waits too long is cancelled, and so are they."""
+        unanswered = set(self._unanswered)
+        try:
+            if unanswered:
+                await asyncio.wait(unanswered)
+        finally:
+            for task in unanswered:
+                task.cancel()
+
+    async def remove(self) -> None:
+        """Abort what is unfinished, delete what was put. Raises RequestError when something may be left."""
+        await self._await_answers()
+        await all_tried(self._abort(), self._removal.delete(self._keys))
+
+    async def _abort(self) -> None:
+        """Abort; look again when a part that was on its way may outlive that, or when no id is known."""
+        if self._may_be_unfinished:
+            if self._upload_id is not None:
+                await self._removal.abort(self._object_key, self._upload_id)
+            if self._object_key not in self._keys:  # else it was to be completed: nothing was on its way
+                await self._removal.abort_uploads(self._object_key)
+
+    @property
+    def used(self) -> Cost:
+        """Bytes and requests so far."""
+        writing = self.crew.attempt_count + self._request_count
+        return Cost(
+            transferred_bytes=self.crew.attempted_bytes,
+            request_count=writing + self._removal.request_count,
+            usd=self._plan.tariff.usd(
+                write_request_count=writing + self._removal.listing_count,
+                free_request_count=self._removal.request_count - self._removal.listing_count,
+                sent_bytes=self.crew.attempted_bytes,
+            ),
+        )
+
+    def outcome(self, started_at: datetime, effort: Effort, worker_count: int) -> Outcome[S3UploadSetting]:
+        """What the run amounts to."""
+        return self.crew.outcome(
+            self._plan,
+            started_at,
+            effort,
+            noun="part",
+            used=self.used,
+            worker_count=worker_count,
+            measures=self._measures(),
+            why_nothing=f"no request of {format_bytes(self._allotment.body_bytes)} ended within "
+            f"{self._plan.cost_max.duration_seconds:g} s: allow more time, or probe smaller parts",
+        )
+
+    def _measures(self) -> dict[str, float]:
+        measures: dict[str, float] = {
+            "object_part_count": self._allotment.object_part_count,
+            "part_size_bytes_sent": self._allotment.body_bytes,
+            "uploaded_bytes": sum(sample.size_bytes for sample in self.crew.samples),
+            "attempted_bytes": self.crew.attempted_bytes,
+        }
+        if self._create_seconds is not None:
+            measures["create_seconds"] = self._create_seconds
+        if self._complete_seconds is not None:
+            measures["complete_seconds"] = self._complete_seconds
+        return measures

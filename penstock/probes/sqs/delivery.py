@@ -1,0 +1,180 @@
+"""Knows how to measure an SQS queue for real: senders, receivers and deleters on a queue of the probe's own.
+
+The queue (`own_queue.py`) is made when it is first needed, used by all probes of this process, and removed by `close`.
+A run has phases that share what it may spend (`run.py`): one delivery over a connection that has yet to be opened
+(`cold.py`), single requests one after another (`idle.py`), then all threads at once until the queue is empty again
+(`drive.py`). What they count, and what the `measures` of an observation mean, is in `tally.py`.
+
+Messages carry the run they belong to: one that a former run left behind is deleted and not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Mapping
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.models.inference.histogram import pairs_of
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.queue_class import queue_class
+from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block, summarize
+from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX, MessageQueues, RequestError
+from penstock.probes.probe import Journal, inconclusive
+from penstock.probes.sqs.cold import cold_delivery_seconds
+from penstock.probes.sqs.drive import drive, thread_count
+from penstock.probes.sqs.idle import idle_seconds
+from penstock.probes.sqs.own_queue import OwnQueue
+from penstock.probes.sqs.run import HopelessError, Patience, Purse, Run, RunQueue, Stopwatch
+from penstock.probes.sqs.tally import Tally, histograms
+from penstock.units import format_bytes
+from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
+
+VISIBILITY_TIMEOUT_SECONDS = 30  # SQS's default, which applications mostly keep
+RETENTION_SECONDS = 3600  # what a killed probe left in the queue is gone after an hour in any case
+REQUEST_COUNT_MIN = 10  # to make the queue under a second name, and to move one message
+GROUP_COUNT = 4096  # of a FIFO queue: more than are ever in flight; what fewer cost is known from theory
+CLOSE_SECONDS_MAX = 10.0  # for removing the queue: whoever stops or reloads the daemon waits for it
+
+
+class SqsDeliveryProbe:
+    """Drives a queue of its own and measures every request. One instance for each host and region."""
+
+    def __init__(
+        self,
+        queues: MessageQueues,
+        clock: Clock,
+        journal: Journal,
+        *,
+        queue_name: str,
+        service_class: str = "standard",
+        visibility_timeout_seconds: int = VISIBILITY_TIMEOUT_SECONDS,
+        loop_tick_seconds: float = LOOP_TICK_SECONDS,
+    ) -> None:
+        self._clock = clock
+        self._queues = queues
+        self._class = queue_class(service_class)
+        self._own_queue = OwnQueue(
+            queues,
+            journal,
+            queue_name,
+            suffix=self._class.name_suffix,
+            attributes={**_attributes(visibility_timeout_seconds), **self._class.attributes},
+        )
+        self._loop_tick_seconds = loop_tick_seconds
+        self._ended_seconds = -math.inf  # of the last run: its connections are open for a while
+        self.used = Cost()
+
+    async def run(self, plan: ProbePlan[SqsDeliverySetting]) -> Outcome[SqsDeliverySetting]:
+        """Carry out the plan within its cost. The queue stays for the next run."""
+        started_at, self.used = self._clock.now(), Cost()
+        if plan.cost_max.request_count < REQUEST_COUNT_MIN:
+            return inconclusive(plan, started_at, _too_little(plan.cost_max))
+        if plan.cost_max.duration_seconds <= 0:
+            return inconclusive(
+                plan, started_at, "the plan allows no time: raise the time that a probe may take"
+            )
+        deadline_seconds = self._clock.monotonic_seconds() + plan.cost_max.duration_seconds
+        asked = Cost()
+        try:
+            async with asyncio.timeout(plan.cost_max.duration_seconds):
+                url, attributes = await self._own_queue.open(plan.context.place.region)
+        except RequestError as error:
+            self._own_queue.forget(error)
+            return inconclusive(
+                plan, started_at, f"no queue to measure with; {error}", self._own_queue.used(plan.tariff)
+            )
+        except TimeoutError:
+            reason = "the queue could not be made ready in time: allow more time"
+            return inconclusive(plan, started_at, reason, self._own_queue.used(plan.tariff))
+        finally:
+            asked = self.used = self._own_queue.used(plan.tariff)
+        is_cold = self._clock.monotonic_seconds() - self._ended_seconds > CONNECTION_IDLE_SECONDS_MAX
+        run = Run(
+            plan=plan,
+            queue=RunQueue(self._queues, url, group_count=GROUP_COUNT if self._class.keeps_order else 0),
+            purse=Purse(plan.cost_max, plan.tariff, request_count=asked.request_count),
+            patience=Patience(thread_count=thread_count(plan.setting)),
+            clock=self._clock,
+            stopwatch=Stopwatch(self._clock),
+            seconds_max=deadline_seconds - self._clock.monotonic_seconds(),
+        )
+        tally = Tally()
+        try:
+            async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
+                await _measure(run, tally, is_cold=is_cold)
+        finally:
+            self.used, self._ended_seconds = run.purse.used, self._clock.monotonic_seconds()
+        if run.patience.trouble is not None:
+            self._own_queue.forget(run.patience.trouble)
+        return _outcome(run, tally, effort, started_at, attributes)
+
+    async def close(self) -> None:
+        """Remove the queue, when it is ours. What could not be removed stays in the journal."""
+        await clean_up_shielded(self._own_queue.remove(), seconds_max=CLOSE_SECONDS_MAX)
+
+
+async def _measure(run: Run, tally: Tally, *, is_cold: bool) -> None:
+    """One phase after the other, within the plan's time."""
+    with contextlib.suppress(TimeoutError, HopelessError):
+        async with asyncio.timeout(run.seconds_max):
+            if is_cold:
+                tally.cold_delivery_seconds = await cold_delivery_seconds(run)
+            tally.idle_seconds = await idle_seconds(run)
+            await drive(run, tally)
+
+
+def _outcome(
+    run: Run, tally: Tally, effort: Effort, started_at: datetime, attributes: Mapping[str, str]
+) -> Outcome[SqsDeliverySetting]:
+    """What the run amounts to."""
+    latencies, deletions = summarize(tally.received.latencies), tally.deleted.requests
+    reason = effort.disturbance(latencies.p50_seconds) if deletions else _why_nothing(run, tally)
+    if reason is not None:
+        return inconclusive(run.plan, started_at, reason, run.purse.used)
+    measures = {**tally.measures(), "attempted_bytes": run.purse.moved_bytes}
+    if "VisibilityTimeout" in attributes:
+        measures["visibility_timeout_seconds"] = float(attributes["VisibilityTimeout"])
+    return Observation(
+        context=run.plan.context,
+        setting=run.plan.setting,
+        started_at=started_at,
+        duration_seconds=deletions[-1][0],  # what follows is the last poll, of an empty queue
+        transferred_bytes=len(tally.received.sequences) * run.body_bytes,
+        request_count=run.purse.request_count,
+        throttled_count=run.patience.throttled_count,
+        failed_count=run.patience.failed_count,
+        latency_seconds_mean=latencies.mean_seconds,
+        latency_seconds_p50=latencies.p50_seconds,
+        latency_seconds_p99=latencies.p99_seconds,
+        client_cpu_fraction=effort.client_cpu_fraction,
+        loop_lag_seconds_max=effort.loop_lag_seconds_max,
+        measures=measures,
+        histograms=histograms(tally),
+        successive=pairs_of([tally.received.latencies]),
+    )
+
+
+def _why_nothing(run: Run, tally: Tally) -> str:
+    if run.patience.trouble is not None:
+        return f"no message went all the way; {run.patience.trouble}"
+    if not tally.sent.accepted_count:
+        return _too_little(run.plan.cost_max)
+    return "no message went all the way in time: allow more time, or more receivers and deleters"
+
+
+def _attributes(visibility_timeout_seconds: int) -> dict[str, str]:
+    return {
+        "VisibilityTimeout": str(visibility_timeout_seconds),
+        "MessageRetentionPeriod": str(RETENTION_SECONDS),
+    }
+
+
+def _too_little(cost_max: Cost) -> str:
+    return (
+        f"the plan allows {cost_max.request_count} requests and {format_bytes(cost_max.transferred_bytes)}, too "
+        "little to send a batch and take it out again: raise the budget of a probe"
+    )

@@ -1,0 +1,88 @@
+"""Knows how long single requests take, one after another on a warm connection, at several batches.
+
+Few of each, so that many runs together tell the price of a request and of each message that it carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+
+from penstock.models.sqs.learning import IDLE_BATCHES
+from penstock.models.sqs.queue_class import billed_count
+from penstock.probes.outside import RequestError
+from penstock.probes.sqs.run import Bodies, Run
+
+TIME_FRACTION = 0.1  # of the plan's time and requests
+ROUND_COUNT_MAX = 4
+
+
+async def idle_seconds(run: Run) -> Mapping[tuple[str, int], list[float]]:
+    """By action and batch: of every batch that costs no more than the plan's; another comes first in each run."""
+    idle = _Idle(run)
+    batches = _batches(run)
+    first = run.plan.seed % len(batches)
+    requests_max = run.purse.request_count + TIME_FRACTION * run.plan.cost_max.request_count
+    round_seconds = run.stopwatch.elapsed_seconds()  # of the cold delivery, when there was one
+    until_seconds = round_seconds + TIME_FRACTION * run.seconds_max
+    for batch in ROUND_COUNT_MAX * (batches[first:] + batches[:first]):
+        began_seconds = run.stopwatch.elapsed_seconds()
+        is_affordable = run.purse.request_count + 3 <= requests_max
+        if not is_affordable or began_seconds + round_seconds > until_seconds:
+            break
+        if not await idle.measure(batch):
+            break
+        round_seconds = run.stopwatch.elapsed_seconds() - began_seconds
+    return idle.seconds
+
+
+def _batches(run: Run) -> list[int]:
+    setting, size = run.plan.setting, run.body_bytes
+    windows = (setting.send_window_message_count, setting.receive_window_message_count)
+    window = min((count for count in windows if count), default=max(IDLE_BATCHES))
+    batch_max, chunks_max = setting.batch_message_count, billed_count(setting.batch_message_count * size)
+    batches = [b for b in IDLE_BATCHES if b <= batch_max or billed_count(b * size) <= chunks_max]
+    return [b for b in batches if b <= window] or [1]
+
+
+class _Idle:
+    """Requests while nothing else happens, and their times."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._bodies = Bodies(run.body_bytes)  # whoever receives such a message late deletes it uncounted
+        self.seconds: dict[tuple[str, int], list[float]] = {}
+
+    async def measure(self, batch: int) -> bool:
+        """One send, what receives it takes, one delete; whether that went well."""
+        purse, queue, batch_bytes = self._run.purse, self._run.queue, batch * self._bodies.size_bytes
+        if not purse.claim(sent_bytes=batch_bytes, reserve_request_count=batch + 1):
+            return False
+        sent_seconds = self._run.stopwatch.elapsed_seconds()
+        handles: list[str] = []
+        try:
+            bodies = [self._bodies.body(index, sent_seconds) for index in range(batch)]
+            await self._timed("send", batch, queue.send(bodies))
+            while len(handles) < batch and purse.claim(received_bytes=batch_bytes):
+                began_seconds = self._run.stopwatch.elapsed_seconds()
+                messages = await queue.receive(batch - len(handles))
+                if len(messages) == batch:
+                    self._note("receive", batch, began_seconds)
+                handles += [message.receipt_handle for message in messages]
+                if not messages:
+                    break
+            if handles and purse.claim():
+                await self._timed("delete", len(handles), queue.delete(handles))
+        except RequestError as error:
+            await self._run.patience.bear(error)
+            return False
+        return len(handles) == batch
+
+    async def _timed(self, action: str, batch: int, request: Awaitable[object]) -> None:
+        began_seconds = self._run.stopwatch.elapsed_seconds()
+        await request
+        self._note(action, batch, began_seconds)
+
+    def _note(self, action: str, batch: int, began_seconds: float) -> None:
+        if batch in IDLE_BATCHES:
+            seconds = self._run.stopwatch.elapsed_seconds() - began_seconds
+            self.seconds.setdefault((action, batch), []).append(seconds)

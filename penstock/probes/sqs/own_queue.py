@@ -1,0 +1,117 @@
+"""Knows the queue that the probe uses: found or made when it is first needed, journalled before, removed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Mapping
+
+from penstock.probes.outside import MessageQueues, Missing, Refused, RequestError, Unreachable, Unsent
+from penstock.probes.probe import Journal, Leftover, LeftoverKind
+from penstock.vocabulary import Cost, Tariff
+
+_log = logging.getLogger(__name__)
+
+
+class OwnQueue:
+    """The probe's queue: found or made once, and removed only when the journal knows it as ours."""
+
+    def __init__(
+        self,
+        queues: MessageQueues,
+        journal: Journal,
+        name: str,
+        *,
+        suffix: str,
+        attributes: Mapping[str, str],
+    ) -> None:
+        self._queues = queues
+        self._journal = journal
+        self._name = name
+        self._suffix = suffix
+        self._attributes = attributes
+        self._url: str | None = None
+        self._leftover: Leftover | None = None
+        self._making: asyncio.Task[str] | None = None
+        self._request_count = 0
+
+    def used(self, tariff: Tariff) -> Cost:
+        """Of the last opening."""
+        count = self._request_count
+        return Cost(request_count=count, usd=tariff.usd(write_request_count=count))
+
+    async def open(self, region: str) -> tuple[str, Mapping[str, str]]:
+        """The queue's URL, made when it is not there, and its attributes. Raises RequestError."""
+        self._request_count = 0
+        url = await self._find_or_create_any(region)
+        self._request_count += 1
+        return url, await self._queues.queue_attributes(url)
+
+    def forget(self, trouble: RequestError) -> None:
+        """Look for the queue again next time, when somebody deleted it."""
+        if isinstance(trouble, Missing):
+            self._url = None
+
+    async def remove(self) -> None:
+        """Delete the queue and strike it; a queue that was there before us stays."""
+        await self._await_making()
+        if self._leftover is None:
+            return
+        try:
+            with contextlib.suppress(Missing):
+                await self._queues.delete_queue(
+                    self._url or await self._queues.find_queue(self._leftover.name)
+                )
+        except RequestError as error:
+            _log.warning("the queue %s is left behind until the next sweep: %s", self._leftover.name, error)
+            await self._journal.abandon(self._leftover)
+            return
+        await self._journal.strike(self._leftover)
+        self._url, self._leftover = None, None
+
+    async def _find_or_create_any(self, region: str) -> str:
+        if self._url is None:
+            try:
+                self._url = await self._find_or_create(self._name + self._suffix, region)
+            except Refused:
+                # A name cannot be used again for 60 s after its deletion.
+                unused_name = f"{self._name}-{uuid.uuid4().hex[:8]}{self._suffix}"
+                self._url = await self._find_or_create(unused_name, region)
+        return self._url
+
+    async def _find_or_create(self, name: str, region: str) -> str:
+        leftover = Leftover(kind=LeftoverKind.SQS_QUEUE, service="sqs_delivery", container=region, name=name)
+        self._request_count += 1
+        with contextlib.suppress(Missing):
+            url = await self._queues.find_queue(name)
+            if leftover in await self._journal.open_entries():
+                await self._journal.record(leftover)  # of an earlier life: from now on it is in use
+                self._leftover = leftover
+            return url
+        await self._journal.record(leftover)
+        self._request_count += 1
+        self._leftover = leftover  # before the request: its answer may be lost
+        # A cancellation ends the waiting, not the request: the service would carry it out all the same.
+        self._making = asyncio.create_task(self._make(name))
+        try:
+            return await asyncio.shield(self._making)
+        except RequestError as error:
+            if not isinstance(error, Unreachable) or isinstance(error, Unsent):  # else it may have been made
+                self._leftover = None
+                await self._journal.strike(leftover)
+            raise
+
+    async def _make(self, name: str) -> str:
+        self._url = await self._queues.create_queue(name, self._attributes)
+        return self._url
+
+    async def _await_making(self) -> None:
+        """Only a queue whose creation was answered can be removed for certain."""
+        if self._making is None:
+            return
+        try:
+            await asyncio.wait({self._making})
+        finally:
+            self._making.cancel()

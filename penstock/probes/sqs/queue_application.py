@@ -1,0 +1,378 @@
+"""Knows the measuring application as a probe: an application's way to drive a queue, on a queue of its own.
+
+Other than `delivery`, which measures what a queue costs, it measures what becomes of an application: for hours where
+the plan says so, second by second, through a collapse and out of it. Its setting is a `QueueDrive`. A conduct is driven
+as it is stated; or as penstock plans for what is measured first, on the same queue, with some fifty messages; or as it
+is stated until copies have come back for two visibility timeouts, and then as penstock plans for that, with the sender
+going on.
+
+The queue is made for each run and removed after it, also when the run is interrupted; the journal knows of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.models.prices import service_price
+from penstock.models.sqs.backlog_warning import WARN_FRACTION
+from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION
+from penstock.models.sqs.plan import Conditions, SqsPlan, plan_rescue
+from penstock.models.sqs.plan import plan as plan_for
+from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block
+from penstock.probes.outside import MessageQueues, Missing, RequestError
+from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
+from penstock.probes.sqs.application import (
+    BODY_BYTES,
+    SESSION_LENGTH,
+    DeleteBrake,
+    MeasurementApplication,
+    MeasurementError,
+    Sample,
+    Tally,
+)
+from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
+from penstock.probes.sqs.round_trips import REQUEST_COUNT_MAX, RoundTrips
+from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
+
+OPERATION = "sqs_application"
+JOURNALLED_AS = "sqs_delivery"  # the operation whose client reaches what is left
+QUEUE_PREFIX = "penstock-measure"
+RETENTION_SECONDS = 3600  # what a killed run left in its queue is gone after an hour in any case
+RESCUE_AFTER_TIMEOUTS = 2.0
+QUEUE_PREFIX_LENGTH_MAX = 50  # of the 80 that a name may have
+CLEANING_SECONDS_MAX = 30.0
+OVERHEAD_REQUEST_COUNT = 3  # to create the queue, to find it, to delete it
+_LAST_FRACTION = 0.25  # of a run: what it has come to
+_SAID_BY_EVERY_OBSERVATION = frozenset({field.name for field in dataclasses.fields(Observation)} | {"usd"})
+
+Tell = Callable[[Sample], None]
+
+
+class Policy(StrEnum):
+    """Where the conduct comes from."""
+
+    STATED = "stated"
+    ADVISED = "advised"
+    RESCUED = "rescued"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDrive:
+    """What is to be measured: a way to drive a queue, the queue, and how slow its deletes are made."""
+
+    label: str = "stated"  # a part of the queue's name
+    conduct: Conduct = BLAST
+    policy: Policy = Policy.STATED
+    visibility_timeout_seconds: int = 30
+    delete_delay_seconds: float = 0.0
+    delete_requests_per_second_max: float = 0.0  # of all deleters together; 0 is no limit
+    message_count_max: int | None = None  # the run ends when so many are sent and deleted
+
+
+def drive_of(
+    mode: str, *, visibility_timeout_seconds: int, offered_per_second: float = 0.0, **rest: Any
+) -> QueueDrive:
+    """How a queue is driven in a mode that has a name: the published rules follow the queue's timeout.
+
+    `rest` is other fields of a drive (Any: of several types).
+    """
+    conduct = BLAST
+    if mode == "rate-controlled":
+        conduct = dataclasses.replace(
+            RATE_CONTROLLED, oldest_undeleted_seconds_max=visibility_timeout_seconds / 2.0
+        )
+    return QueueDrive(
+        label=mode,
+        conduct=dataclasses.replace(conduct, offered_per_second=offered_per_second),
+        policy=Policy(mode) if mode in set(Policy) else Policy.STATED,
+        visibility_timeout_seconds=visibility_timeout_seconds,
+        **rest,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """How a run went, also one that was cut short."""
+
+    conduct: Conduct
+    tally: Tally = field(default_factory=Tally)
+    conditions: Conditions | None = None  # those that were measured for the advice
+    rescued_at_seconds: float | None = None
+    visibility_timeout_seconds: float
+
+    @property
+    def recovered_after_seconds(self) -> float | None:
+        """From the rescue until no copy came back any more and the backlog was calm for good; None for never."""
+        if self.rescued_at_seconds is None:
+            return None
+        calm_seconds = WARN_FRACTION * self.visibility_timeout_seconds
+        after = [s for s in self.tally.samples if s.at_seconds > self.rescued_at_seconds]
+        bad = [s for s in after if s.counts.duplicate_count or s.oldest_undeleted_seconds > calm_seconds]
+        if not after or (bad and bad[-1] is after[-1]):
+            return None
+        return (bad[-1].at_seconds if bad else after[0].at_seconds) - self.rescued_at_seconds
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; names say units, and what never happened is None."""
+        tally, total = self.tally, self.tally.total
+        seconds = max(tally.duration_seconds, 1e-9)
+        last = (1.0 - _LAST_FRACTION) * seconds, seconds
+        return {
+            "duration_seconds": tally.duration_seconds,
+            "goodput_messages_per_second": total.deleted_count / seconds,
+            "last_goodput_messages_per_second": tally.rate_between("deleted_count", *last),
+            "last_duplicates_per_second": tally.rate_between("duplicate_count", *last),
+            "latency_seconds_mean": total.latency_seconds_mean,
+            "latency_seconds_p50": tally.latency_seconds_quantile(0.50),
+            "latency_seconds_p99": tally.latency_seconds_quantile(0.99),
+            "sent_count": total.sent_count,
+            "received_count": total.received_count,
+            "duplicate_count": total.duplicate_count,
+            "deleted_count": total.deleted_count,
+            "deleted_in_vain_count": total.deleted_in_vain_count,
+            "failed_count": total.failed_count,
+            "request_count": total.request_count,
+            "usd": total.request_count * service_price("sqs", "standard").usd_per_write_request,
+            "oldest_undeleted_seconds_max": tally.oldest_undeleted_seconds_max,
+            "collapsed_after_seconds": _finite(tally.overdue_at_seconds),
+            "sent_after_seconds": _finite(tally.sent_after_seconds),
+            "rescued_at_seconds": self.rescued_at_seconds,
+            "recovered_after_seconds": self.recovered_after_seconds,
+            "conduct": dataclasses.asdict(self.conduct),
+            "conditions": None if self.conditions is None else dataclasses.asdict(self.conditions),
+            "first_arrivals": tally.first_arrivals,
+            "samples": [sample_document(sample) for sample in tally.samples],
+        }
+
+    def measures(self) -> dict[str, float]:
+        """The numbers that only this operation has; what never happened is absent."""
+        return {
+            name: float(value)
+            for name, value in self.document().items()
+            if isinstance(value, (int, float)) and name not in _SAID_BY_EVERY_OBSERVATION
+        }
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None
+
+
+def sample_document(sample: Sample) -> dict[str, float]:
+    """One second as JSON."""
+    counts = sample.counts
+    return {
+        "at_seconds": sample.at_seconds,
+        "sent_count": counts.sent_count,
+        "received_count": counts.received_count,
+        "duplicate_count": counts.duplicate_count,
+        "deleted_count": counts.deleted_count,
+        "deleted_in_vain_count": counts.deleted_in_vain_count,
+        "unreceived_message_count": sample.unreceived_count,
+        "undeleted_message_count": sample.undeleted_count,
+        "oldest_undeleted_seconds": sample.oldest_undeleted_seconds,
+        "latency_seconds_mean": counts.latency_seconds_mean,
+    }
+
+
+class QueueApplicationProbe:
+    """One queue and one application for each run. `course` is how the last one went."""
+
+    def __init__(
+        self,
+        queues: MessageQueues,
+        clock: Clock,
+        journal: Journal,
+        *,
+        queue_prefix: str = QUEUE_PREFIX,
+        loop_tick_seconds: float = LOOP_TICK_SECONDS,
+        tell: Tell = lambda _: None,
+    ) -> None:
+        """`tell` hears of each second, and may raise DrivenEnoughError to end the run there."""
+        self._queues = queues
+        self._clock = clock
+        self._journal = journal
+        self._queue_prefix = queue_prefix
+        self._loop_tick_seconds = loop_tick_seconds
+        self._tell = tell
+        self.used = Cost()
+        self.course: Course | None = None
+
+    async def run(self, plan: ProbePlan[QueueDrive]) -> Outcome[QueueDrive]:
+        """Drive the queue for as long as the plan says, or until it has spent what the plan allows."""
+        started_at, drive = self._clock.now(), plan.setting
+        self.used = Cost(request_count=OVERHEAD_REQUEST_COUNT)
+        self.course = Course(
+            conduct=drive.conduct, visibility_timeout_seconds=drive.visibility_timeout_seconds
+        )
+        try:
+            async with self._own_queue(plan) as url:
+                effort = await self._drive(plan, url, self.course)
+        except (RequestError, MeasurementError) as trouble:
+            return inconclusive(plan, started_at, str(trouble), self.used)
+        finally:
+            count = self.used.request_count + self.course.tally.total.request_count
+            moved = self._moved_bytes()
+            usd = plan.tariff.usd(write_request_count=count, sent_bytes=moved, received_bytes=moved)
+            self.used = Cost(request_count=count, transferred_bytes=moved, usd=usd)
+        tally, total = self.course.tally, self.course.tally.total
+        return Observation(
+            context=plan.context,
+            setting=drive,
+            started_at=started_at,
+            duration_seconds=tally.duration_seconds,
+            transferred_bytes=self._moved_bytes(),
+            request_count=self.used.request_count,
+            failed_count=total.failed_count,
+            latency_seconds_mean=total.latency_seconds_mean,
+            latency_seconds_p50=tally.latency_seconds_quantile(0.50),
+            latency_seconds_p99=tally.latency_seconds_quantile(0.99),
+            client_cpu_fraction=effort.client_cpu_fraction,
+            loop_lag_seconds_max=effort.loop_lag_seconds_max,
+            measures=self.course.measures(),
+        )
+
+    async def close(self) -> None:
+        """Nothing is kept between two runs."""
+
+    def _moved_bytes(self) -> int:
+        assert self.course is not None
+        return self.course.tally.total.received_count * BODY_BYTES
+
+    async def _drive(self, plan: ProbePlan[QueueDrive], url: str, course: Course) -> Effort:
+        drive, left = plan.setting, plan.cost_max.request_count - OVERHEAD_REQUEST_COUNT
+        brake = DeleteBrake(
+            self._clock,
+            delay_seconds=drive.delete_delay_seconds,
+            requests_per_second_max=drive.delete_requests_per_second_max,
+        )
+        if drive.policy is not Policy.STATED:
+            left -= REQUEST_COUNT_MAX
+            self.used += Cost(request_count=REQUEST_COUNT_MAX)
+            course.conditions = await RoundTrips(self._queues, self._clock, url, brake).conditions(
+                drive.conduct.offered_per_second, visibility_timeout_seconds=drive.visibility_timeout_seconds
+            )
+        if drive.policy is Policy.ADVISED and course.conditions is not None:
+            found = plan_for(course.conditions)
+            course.conduct = advised_conduct(found, course.conditions.message_rate_per_second)
+        application = MeasurementApplication(
+            self._queues,
+            self._clock,
+            url,
+            course.conduct,
+            session=uuid.uuid4().hex[:SESSION_LENGTH],
+            visibility_timeout_seconds=drive.visibility_timeout_seconds,
+            brake=brake,
+            request_count_max=max(0, left),
+            message_count_max=drive.message_count_max,
+        )
+        course.tally = application.tally
+        rescuer = _Rescuer(application, course) if drive.policy is Policy.RESCUED else None
+
+        def tell(sample: Sample) -> None:
+            if rescuer is not None:
+                rescuer.look(sample)
+            self._tell(sample)
+
+        async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
+            await application.drive(plan.cost_max.duration_seconds, tell)
+        return effort
+
+    @contextlib.asynccontextmanager
+    async def _own_queue(self, plan: ProbePlan[QueueDrive]) -> AsyncIterator[str]:
+        """A queue for one run, journalled and removed whatever happens. Raises RequestError."""
+        # A name cannot be used again for a minute, so each has a part of its own.
+        name = f"{self._queue_prefix}-{plan.setting.label}-{uuid.uuid4().hex[:8]}"
+        leftover = Leftover(
+            kind=LeftoverKind.SQS_QUEUE,
+            service=JOURNALLED_AS,
+            container=plan.context.place.region,
+            name=name,
+        )
+        timeout_seconds = plan.setting.visibility_timeout_seconds
+        attributes = {
+            "VisibilityTimeout": str(timeout_seconds),
+            "MessageRetentionPeriod": str(max(RETENTION_SECONDS, round(plan.cost_max.duration_seconds))),
+        }
+        await self._journal.record(leftover)
+        try:
+            yield await self._queues.create_queue(name, attributes)
+        finally:
+            try:
+                await clean_up_shielded(self._remove(leftover), seconds_max=CLEANING_SECONDS_MAX)
+            finally:
+                await self._journal.abandon(leftover)
+
+    async def _remove(self, leftover: Leftover) -> None:
+        """By its name: an interrupted creation has no URL, and may have made it all the same."""
+        try:
+            with contextlib.suppress(Missing):
+                await self._queues.delete_queue(await self._queues.find_queue(leftover.name))
+        except RequestError:
+            return  # the next sweep tries again
+        await self._journal.strike(leftover)
+
+
+class _Rescuer:
+    """Applies the rescue to an application in the loop, once."""
+
+    def __init__(self, application: MeasurementApplication, course: Course) -> None:
+        self._application = application
+        self._course = course
+
+    def look(self, sample: Sample) -> None:
+        """Act when copies have come back for long enough."""
+        course = self._course
+        due_seconds = course.tally.overdue_at_seconds
+        due_seconds += RESCUE_AFTER_TIMEOUTS * course.visibility_timeout_seconds
+        if (
+            course.rescued_at_seconds is None
+            and course.conditions is not None
+            and sample.at_seconds >= due_seconds
+        ):
+            course.rescued_at_seconds = sample.at_seconds
+            self._application.adopt(rescue_conduct(course.conditions, sample))
+
+
+def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:
+    """Blast, behind the receive window of the rescue, with its deleters and batches; the sender goes on."""
+    found = plan_rescue(
+        conditions,
+        undeleted_message_count=sample.undeleted_count,
+        visible_message_count=sample.unreceived_count,
+    )
+    return dataclasses.replace(
+        BLAST,
+        offered_per_second=conditions.message_rate_per_second,
+        deleter_count=found.deleter_thread_count,
+        delete_batch=found.batch_message_count,
+        receive_window=found.receive_window_message_count,
+        receive_pause_seconds=RECEIVE_PAUSE_FRACTION * conditions.visibility_timeout_seconds,
+        long_polls=True,
+    )
+
+
+def advised_conduct(found: SqsPlan, offered_per_second: float) -> Conduct:
+    """The application that heeds a plan."""
+    setting = found.setting
+    return Conduct(
+        sender_count=setting.sender_thread_count,
+        receiver_count=setting.receiver_thread_count,
+        deleter_count=setting.deleter_thread_count,
+        send_batch=setting.batch_message_count,
+        delete_batch=setting.batch_message_count,
+        offered_per_second=offered_per_second,
+        send_rate_limit_per_second=setting.send_rate_limit_messages_per_second,
+        send_window=setting.send_window_message_count,
+        receive_window=setting.receive_window_message_count,
+        receive_pause_seconds=found.receive_pause_at_oldest_undeleted_seconds,
+        long_polls=True,
+    )

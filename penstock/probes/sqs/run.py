@@ -1,0 +1,179 @@
+"""Knows what the phases of one run share: the queue, what may be spent, the trouble that is borne, and the time."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from penstock.clock import Clock
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.queue_class import billed_count
+from penstock.probes.outside import Denied, MessageQueues, Missing, ReceivedMessage, RequestError, Throttled
+from penstock.vocabulary import Cost, ProbePlan, Tariff
+
+WAIT_SECONDS = 1  # of a receive: long enough to be cheap while idle, short enough to end soon
+FAILURE_COUNT_MAX = 8
+THROTTLE_PAUSE_SECONDS = 0.1  # after the first trouble in a row; doubles
+THROTTLE_PAUSE_SECONDS_MAX = 2.0
+_BODY_FIELDS_BYTES = 37  # run (12), sequence (8), microseconds (15) and two colons
+
+
+class HopelessError(Exception):
+    """Going on with this run would be of no use; the trouble says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of the probe on its queue."""
+
+    plan: ProbePlan[SqsDeliverySetting]
+    queue: RunQueue
+    purse: Purse
+    patience: Patience
+    clock: Clock
+    stopwatch: Stopwatch  # since the run began
+    seconds_max: float  # what was left of the plan's time then
+
+    @property
+    def body_bytes(self) -> int:
+        """Of each message: as large as asked for, and large enough for its fields."""
+        return max(_BODY_FIELDS_BYTES, self.plan.context.payload_size_bytes)
+
+
+class RunQueue:
+    """The queue, as one run speaks to it. Every request may raise RequestError."""
+
+    def __init__(self, queues: MessageQueues, url: str, *, group_count: int) -> None:
+        self._queues = queues
+        self._url = url
+        self._group_count = group_count
+        self._next_group = 0
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it is a FIFO queue, with message groups."""
+        return self._group_count > 0
+
+    async def send(self, bodies: Sequence[str]) -> int:
+        """How many were accepted. Each goes into the next group, so that the order within groups holds up nothing."""
+        group_ids: list[str] = []
+        if self.keeps_order:
+            group_ids = [f"{(self._next_group + index) % self._group_count}" for index in range(len(bodies))]
+            self._next_group += len(bodies)
+        return await self._queues.send(self._url, bodies, group_ids=group_ids)
+
+    async def receive(self, message_count_max: int) -> Sequence[ReceivedMessage]:
+        """What is there, or comes soon."""
+        return await self._queues.receive(
+            self._url, message_count_max=message_count_max, wait_seconds=WAIT_SECONDS
+        )
+
+    async def delete(self, handles: Sequence[str]) -> int:
+        """How many were accepted."""
+        return await self._queues.delete(self._url, handles)
+
+    async def open_connections(self, count: int) -> None:
+        """So many requests at once, whose answers say nothing: trouble with the service is told by those that count."""
+        asking = [self._queues.queue_attributes(self._url) for _ in range(count)]
+        for answer in await asyncio.gather(*asking, return_exceptions=True):
+            if isinstance(answer, Exception) and not isinstance(answer, RequestError):
+                raise answer
+
+
+class Purse:
+    """What the plan allows, and what was spent of it."""
+
+    def __init__(self, cost_max: Cost, tariff: Tariff, *, request_count: int) -> None:
+        self._cost_max = cost_max
+        self._tariff = tariff
+        self.request_count = self._billed_count = request_count
+        self.moved_bytes = 0
+
+    def claim(self, *, sent_bytes: int = 0, received_bytes: int = 0, reserve_request_count: int = 0) -> bool:
+        """Whether one more request, and the reserve after it, is within the plan's cost; counts it when so.
+
+        What is sent has to be received as well, and is paid for both ways at once; `received_bytes` only say what a
+        receive may bring of that, for it is billed by that size.
+        """
+        if self.request_count + 1 + reserve_request_count > self._cost_max.request_count:
+            return False
+        if self.moved_bytes + 2 * sent_bytes > self._cost_max.transferred_bytes:
+            return False
+        self.spend(1, payload_bytes=sent_bytes + received_bytes)
+        self.moved_bytes += 2 * sent_bytes
+        return True
+
+    def spend(self, request_count: int, *, payload_bytes: int = 0) -> None:
+        """Count requests that nobody has to be asked for, each with so much in it."""
+        self.request_count += request_count
+        self._billed_count += request_count * billed_count(payload_bytes)
+
+    @property
+    def used(self) -> Cost:
+        """Bytes, requests and dollars so far."""
+        one_way_bytes = self.moved_bytes // 2
+        usd = self._tariff.usd(
+            write_request_count=self._billed_count, sent_bytes=one_way_bytes, received_bytes=one_way_bytes
+        )
+        return Cost(transferred_bytes=self.moved_bytes, request_count=self.request_count, usd=usd)
+
+
+class Patience:
+    """Trouble with the service: counted, waited out, and at some point too much."""
+
+    def __init__(self, *, thread_count: int) -> None:
+        self._in_a_row_max = FAILURE_COUNT_MAX + 2 * thread_count
+        self._in_a_row = 0
+        self.throttled_count = self.failed_count = 0
+        self.trouble: RequestError | None = None  # the last one
+
+    async def bear(self, error: RequestError) -> None:
+        """Count the trouble and pause. Raises HopelessError when going on would be of no use."""
+        self.trouble = error
+        if isinstance(error, Throttled):
+            self.throttled_count += 1
+        else:
+            self.failed_count += 1
+        self._in_a_row += 1
+        if isinstance(error, (Denied, Missing)) or self._in_a_row >= self._in_a_row_max:
+            raise HopelessError
+        doublings = min(self._in_a_row - 1, 5)
+        await asyncio.sleep(min(THROTTLE_PAUSE_SECONDS * 2**doublings, THROTTLE_PAUSE_SECONDS_MAX))
+
+    def recover(self) -> None:
+        """A request went well."""
+        self._in_a_row = 0
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_seconds = clock.monotonic_seconds()
+
+    def elapsed_seconds(self) -> float:
+        """Since then."""
+        return self._clock.monotonic_seconds() - self._began_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """What messages say: to whom they belong, which they are, and when they were sent."""
+
+    size_bytes: int
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    def body(self, sequence: int, sent_seconds: float) -> str:
+        """Of one message."""
+        fields = f"{self.owner}:{sequence:08x}:{round(sent_seconds * 1e6):015d}"
+        return fields.ljust(self.size_bytes, ".")
+
+    def parsed(self, body: str) -> tuple[int, float]:
+        """Sequence and moment of the send; sequence -1 for a message of somebody else, or of a former run."""
+        owner, _, rest = body[:_BODY_FIELDS_BYTES].partition(":")
+        if owner != self.owner:
+            return -1, 0.0
+        return int(rest[:8], 16), int(rest[9:]) / 1e6

@@ -23,7 +23,7 @@ UNKNOWN = "unknown"
 class Place:
     """Where something is measured. Whatever shares a place shares one fit, which is claimed nowhere else."""
 
-    operation: str  # a key of the table of services: "s3_upload", "sqs_delivery"
+    operation: str  # a key of the table of operations: "s3_upload", "sqs_delivery"
     region: str
     instance_type: str
     service_class: str = "standard"  # "standard" or "express" (S3), "standard" or "fifo" (SQS)
@@ -113,6 +113,41 @@ class Cost:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """What requests and bytes cost in US dollars on the way between this host and one service. Nothing, by default."""
+
+    usd_per_write_request: float = 0.0  # PUT, POST and LIST; any request to a queue, of 64 KiB each
+    usd_per_read_request: float = 0.0
+    usd_per_sent_byte: float = 0.0  # from this host, the way included
+    usd_per_received_byte: float = 0.0
+    usd_per_stored_byte_day: float = 0.0
+
+    def usd(
+        self,
+        *,
+        write_request_count: float = 0,
+        read_request_count: float = 0,
+        free_request_count: float = 0,
+        sent_bytes: float = 0,
+        received_bytes: float = 0,
+    ) -> float:
+        """The price of these, with what travels beside the payload of each request; free ones pay for that alone."""
+        request_count = write_request_count + read_request_count + free_request_count
+        beside_bytes = request_count * BESIDE_PAYLOAD_BYTES
+        return (
+            write_request_count * self.usd_per_write_request
+            + read_request_count * self.usd_per_read_request
+            + (sent_bytes + beside_bytes) * self.usd_per_sent_byte
+            + (received_bytes + beside_bytes) * self.usd_per_received_byte
+        )
+
+
+# Of one request, each way: headers and signature; of messages, their names and receipts.
+BESIDE_PAYLOAD_BYTES = 4096
+FREE = Tariff()
+
+
 class Reason(StrEnum):
     """Why a probe is made."""
 
@@ -132,6 +167,8 @@ class ProbePlan(Generic[SettingT]):
     reason: Reason
     cost_max: Cost
     seed: int = 0  # of the probe's own chance (message bodies, jitter), so that a plan can be replayed
+    tariff: Tariff = FREE  # at which its dollars were reckoned, and are settled
+    body_count: int | None = None  # S3: requests with a body; None is as many as a steady state needs
 
 
 class Origin(StrEnum):
@@ -141,13 +178,35 @@ class Origin(StrEnum):
     APPLICATION = "application"
 
 
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many values fell into each class of a logarithmic scale: class i reaches from 2^(i/16) to 2^((i+1)/16).
+
+    `counts` begins with class `first`. What is known of a quantile is right to 2.2 %; two of them add up.
+    """
+
+    first: int = 0
+    counts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """How the time of a request goes with that of the next one: sums of logarithms around their means, which add up."""
+
+    count: int
+    xx: float
+    yy: float
+    xy: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation(Generic[SettingT]):
     """What was measured, with the evidence of its own quality.
 
     `measures` holds what only this operation has (``send_seconds_mean``, ``duplicate_count``); the model of
     the operation documents the names. Requests that were throttled or failed are counted, not hidden: they
-    are evidence.
+    are evidence. `histograms` holds the times of single requests by name (``request_seconds``,
+    ``first_byte_seconds``).
     """
 
     context: Context
@@ -167,6 +226,8 @@ class Observation(Generic[SettingT]):
     client: str = "penstock"  # "boto3", "s5cmd", ...: whose behaviour was measured
     reporter_uid: int | None = None  # whose process reported it, as the kernel says; None for a probe
     measures: Mapping[str, float] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    successive: Pairs | None = None  # requests of one thread, or messages, one after another
 
     @property
     def throughput_bytes_per_second(self) -> float:
@@ -225,6 +286,7 @@ class Basis(StrEnum):
 
     DEFAULT = "default"  # nothing is known: what the SDK would do
     PRIOR = "prior"  # tables and neighbours, nothing measured here
+    REPORTED = "reported"  # what applications reported, nothing measured here
     MODEL = "model"  # a fit to observations of this place, at other sizes or settings
     MEASURED = "measured"  # the advised setting itself was measured, at this size
 
@@ -232,7 +294,7 @@ class Basis(StrEnum):
 class Objective(StrEnum):
     """What an application wants most."""
 
-    THROUGHPUT = "throughput"  # fewest threads and least memory within 2 % of the best
+    THROUGHPUT = "throughput"  # no more threads and memory than what they bring is worth
     LATENCY = "latency"  # the shortest time for one object or message
     FRUGAL = "frugal"  # least memory, connections and requests that still reach 80 % of the best
 
@@ -242,6 +304,21 @@ class Regime(StrEnum):
 
     SUSTAINED = "sustained"
     BURST = "burst"
+
+
+class Access(StrEnum):
+    """Which bytes of an object are read."""
+
+    WHOLE = "whole"  # from begin to end
+    RANDOM = "random"  # ranges of a large one, wherever they lie: Parquet, blocks of a file system
+
+
+class Sink(StrEnum):
+    """Where what is read goes to."""
+
+    MEMORY = "memory"
+    FILE = "file"
+    NULL = "null"  # it is counted and dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +331,9 @@ class Demand:
     bandwidth_bytes_per_second_max: float | None = None
     thread_count_max: int | None = None
     object_count: int = 1  # S3: how many objects move at a time
+    access: Access | None = None  # S3 downloads; None is whole
+    range_size_bytes: int | None = None  # S3 downloads, random: what the reader asks for at a time
+    sink: Sink | None = None  # S3 downloads; None is memory
     message_rate_per_second: float | None = None  # SQS: the load to carry; None is "as much as can be had"
     message_group_count: int | None = None  # SQS FIFO: groups in use; None is enough not to matter
     work_seconds: float = 0.0  # SQS: the consumer's own time for one message
@@ -266,7 +346,9 @@ class Recommendation(Generic[SettingT]):
     """The advice for one context, why, how sure, and until when.
 
     `derived` is the rest of the bundle that follows from the setting (``connection_pool_count``,
-    ``multipart_threshold_bytes``, ``crt_target_gbps``, ``receive_window_message_count``, ...).
+    ``multipart_threshold_bytes``, ``crt_target_gbps``, ``receive_window_message_count``, ...). `gain_over_default` is
+    how many times as well as the SDK's own default it serves the demand's aim on average: in throughput, or for
+    `latency` in the time of one. It is None while nothing is known, and in what an earlier version stored.
     """
 
     context: Context
@@ -276,12 +358,48 @@ class Recommendation(Generic[SettingT]):
     demand: Demand
     basis: Basis
     bottleneck: str  # what limits here: "connections", "host-ceiling", "request-rate", "client-cpu", ...
-    explanation: str  # one sentence
+    explanation: str  # a few sentences
     observation_count: int
     newest_observation_at: datetime | None
     issued_at: datetime
     expires_at: datetime
+    gain_over_default: Estimate | None = None
 
     def has_expired(self, now: datetime) -> bool:
         """Whether `now` is at or past `expires_at`."""
         return now >= self.expires_at
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An estimate before and after a change."""
+
+    before: Estimate
+    after: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceMoved(Generic[SettingT]):
+    """What a change of its place did to the ordinary advice of one size."""
+
+    payload_size_bytes: int
+    before: SettingT
+    after: SettingT
+    value: Moved | None  # of the setting that was advised before; None where the fit of then cannot be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Generic[SettingT]):
+    """A place became another one: when, what moved and how far, and what was advised before and after.
+
+    It outlives the fit that noticed it. `known_until` is the newest measurement that was there when it was noticed:
+    what changed before that is this very change.
+    """
+
+    place: Place
+    changed_at: datetime  # the first measurement after it
+    unchanged_at: datetime | None  # the last one before it
+    noticed_at: datetime
+    known_until: datetime
+    parameters: Mapping[str, Moved]
+    advice: tuple[AdviceMoved[SettingT], ...]

@@ -1,0 +1,131 @@
+"""Knows how connections come in: all that wait are looked at, each is refused or has a place, and users take turns.
+
+The kernel queues connections in the order in which they came, whoever made them, and an event loop takes one at a time.
+Behind two thousand of a user who only comes and goes, everybody else would wait for that many turns of the loop. So
+the queue is emptied at once, which costs a few microseconds each, and who is brought in first is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from penstock.api.peer import Peer, peer_behind
+from penstock.api.places import Places
+from penstock.api.turns import Turns
+
+_LOOKED_AT_COUNT_MAX = 512  # in one turn of the loop
+_REST_SECONDS = 1.0  # when there are no files left
+
+_log = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """Brings connections of one listening socket in. `protocol_of` makes what serves a peer.
+
+    Whoever has been brought in holds a place until `leave` is called for it.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        places: Places,
+        turns: Turns,
+        *,
+        control_gid: int | None,
+        protocol_of: Callable[[Peer], asyncio.Protocol],
+    ) -> None:
+        self._listening = listening
+        self._places = places
+        self._turns = turns
+        self._control_gid = control_gid
+        self._protocol_of = protocol_of
+        self._newcomers: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._rest: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """From now on, let connections in."""
+        self._listening.setblocking(False)  # noqa: FBT003  # the method takes no other
+        self._loop.add_reader(self._listening, self._look)
+
+    def listen_on(self, listening: socket.socket) -> None:
+        """Let connections in by another socket from now on; those that are in stay."""
+        if self._rest is not None:
+            self._rest.cancel()
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+        self._listening = listening
+        self.start()
+
+    def close(self) -> None:
+        """Let nobody in any more, and close the listening socket."""
+        if self._rest is not None:
+            self._rest.cancel()
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+        for task in self._newcomers:
+            task.cancel()
+
+    def leave(self, peer: Peer) -> None:
+        """Its place is free."""
+        self._places.give_back(peer.uid, is_in_control=peer.is_in_control(self._control_gid))
+
+    def _look(self) -> None:
+        for _ in range(_LOOKED_AT_COUNT_MAX):
+            try:
+                connection, _ = self._listening.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                continue  # it has left already
+            except OSError as trouble:
+                _log.warning("no connection can be accepted for a second: %s", trouble.strerror)
+                self._loop.remove_reader(self._listening)
+                self._rest = self._loop.call_later(_REST_SECONDS, self.start)
+                return
+            self._receive(connection)
+
+    def _receive(self, connection: socket.socket) -> None:
+        connection.setblocking(False)  # noqa: FBT003  # as above
+        peer = peer_behind(connection)
+        is_in_control = peer.is_in_control(self._control_gid)
+        refusal = self._places.refusal(peer.uid, is_in_control=is_in_control)
+        if refusal is not None:
+            _refuse(connection, refusal)
+            return
+        self._places.take(peer.uid, is_in_control=is_in_control)
+        task = self._loop.create_task(self._bring_in(connection, peer))
+        self._newcomers.add(task)
+        task.add_done_callback(self._newcomers.discard)
+
+    async def _bring_in(self, connection: socket.socket, peer: Peer) -> None:
+        is_in = False
+        try:
+            await self._turns.mine(peer.uid, is_in_control=peer.is_in_control(self._control_gid))
+            await self._loop.connect_accepted_socket(lambda: self._protocol_of(peer), connection)
+            is_in = True
+        except OSError:
+            pass  # it has left already
+        finally:
+            if not is_in:
+                connection.close()
+                self.leave(peer)
+
+
+def _refuse(connection: socket.socket, refusal: str) -> None:
+    """Say so, as far as there is room to say it, and hang up."""
+    detail = f"there is no connection for this one: {refusal}; close some and try again"
+    body = b'{"title":"Too many connections","status":503,"detail":"%s"}\n' % detail.encode("ascii")
+    head = (
+        b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
+        b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    )
+    try:
+        connection.send(head + body)
+    except OSError:
+        pass  # it has left already
+    finally:
+        connection.close()

@@ -1,0 +1,282 @@
+"""Knows who holds which share of this host: leases, and how what the host can do is divided among them.
+
+The optimum is the host's. Two processes that each run at the optimum overload it, so an application holds a lease
+for the time of its transfers, and the leases that contend for the same thing divide it:
+
+- A lease alone would run at its own optimum, n threads. The host, given endless work of that kind, would run at N.
+  So the lease can use u = n / N of the host, 1 at the most.
+- Fractions f of the host are handed out in proportion to the leases' weights; who can use no more than u gets no
+  more than u, and leaves the rest to the others (water-filling). They sum to 1, or to all that can be used.
+- Each lease runs at f / u of its own optimum: every knob that is divided is scaled by that. Leases for objects of
+  different sizes, with optima of their own, thereby fill the host together.
+- Threads are whole: rounded so that they sum to what the fractions sum to, and nobody gets less than one.
+
+Pure bookkeeping: no clock, no socket. Where nothing is known yet there is nothing to divide: then each lease gets
+what the SDK would do by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from math import floor
+from typing import Any
+
+from penstock.api.places import Places
+from penstock.api.wire import Claim
+from penstock.optimizer import objective
+from penstock.vocabulary import Basis, Demand, Recommendation, Setting, knobs, setting_values
+
+_ENDLESS_OBJECT_COUNT = 4096  # more objects at a time than any host has threads
+
+
+class TooManyLeasesError(Exception):
+    """No more leases are given, overall or to this user; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLimits:
+    """How many leases may be held. Each is an open connection, too."""
+
+    lease_count_max: int = 512
+    lease_count_max_per_uid: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appetite:
+    """What a lease would run at if it had the host to itself, and which fraction of the host that is.
+
+    `use_fraction` is None while nothing is known of the place.
+    """
+
+    setting: Setting
+    use_fraction: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who holds it, and what for."""
+
+    lease_id: int
+    claim: Claim
+    process_id: int
+    uid: int
+    is_in_control: bool  # of the daemon, too: then it may have one of the last
+    granted_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a lease may use now. `lease_count` leases divide the same thing, this one included."""
+
+    setting: Setting
+    host_fraction: float | None
+    lease_count: int
+
+
+def endless(demand: Demand) -> Demand:
+    """The same demand without an end of work and without limits of its own: what the whole host would be used for."""
+    return dataclasses.replace(
+        demand,
+        object_count=max(demand.object_count, _ENDLESS_OBJECT_COUNT),
+        message_rate_per_second=None,
+        thread_count_max=None,
+        memory_bytes_max=None,
+        bandwidth_bytes_per_second_max=None,
+    )
+
+
+def appetite(alone: Recommendation[Any], endless_work: Recommendation[Any]) -> Appetite:
+    """What a lease can use, from the advice for its own question and from that for endless work of its kind."""
+    if alone.basis is Basis.DEFAULT:
+        return Appetite(setting=alone.setting, use_fraction=None)
+    settings = [alone.setting, endless_work.setting]
+    used, usable = objective.thread_counts(type(alone.setting), settings)
+    return Appetite(setting=alone.setting, use_fraction=min(1.0, float(used / usable)))
+
+
+class LeaseBook:
+    """The live leases, and the share of each, which is worked out when it is asked for."""
+
+    def __init__(self, limits: LeaseLimits | None = None) -> None:
+        limits = limits or LeaseLimits()
+        self._leases: dict[int, Lease] = {}
+        self._appetites: dict[int, Appetite] = {}
+        self._places = Places(limits.lease_count_max, limits.lease_count_max_per_uid)
+        self._shares: dict[int, Share] | None = {}  # None: somebody came or went since
+        self._granted_count = 0
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """All that are live, the oldest first."""
+        return tuple(self._leases.values())
+
+    def grant(
+        self,
+        claim: Claim,
+        wanted: Appetite,
+        *,
+        process_id: int,
+        uid: int,
+        is_in_control: bool = False,
+        now: datetime,
+    ) -> Lease:
+        """Write a new lease in. Raises TooManyLeasesError."""
+        refusal = self._places.refusal(uid, is_in_control=is_in_control)
+        if refusal is not None:
+            raise TooManyLeasesError(f"there is no lease for this one: {refusal}; close some, or do without")
+        self._granted_count += 1
+        lease = Lease(
+            lease_id=self._granted_count,
+            claim=claim,
+            process_id=process_id,
+            uid=uid,
+            is_in_control=is_in_control,
+            granted_at=now,
+        )
+        self._places.take(uid, is_in_control=is_in_control)
+        self._leases[lease.lease_id], self._appetites[lease.lease_id] = lease, wanted
+        self._shares = None
+        return lease
+
+    def appraise(self, lease: Lease, wanted: Appetite) -> bool:
+        """Take note of what a live lease can use by now; returns whether that is news, and shares may differ."""
+        is_news = self._appetites[lease.lease_id] != wanted
+        if is_news:
+            self._appetites[lease.lease_id] = wanted
+            self._shares = None
+        return is_news
+
+    def release(self, lease: Lease) -> None:
+        """Strike a lease out; what it held is free."""
+        del self._leases[lease.lease_id], self._appetites[lease.lease_id]
+        self._places.give_back(lease.uid, is_in_control=lease.is_in_control)
+        self._shares = None
+
+    def share(self, lease: Lease) -> Share:
+        """What a live lease may use now."""
+        if self._shares is None:
+            self._shares = self._divided()
+        return self._shares[lease.lease_id]
+
+    def _divided(self) -> dict[int, Share]:
+        contenders: dict[tuple[str, str], list[Lease]] = {}
+        for lease in self._leases.values():
+            key = (lease.claim.question.operation, lease.claim.resource)
+            contenders.setdefault(key, []).append(lease)
+        return {
+            lease.lease_id: share
+            for leases in contenders.values()
+            for lease, share in zip(
+                leases,
+                divide(
+                    [self._appetites[lease.lease_id] for lease in leases],
+                    [lease.claim.weight for lease in leases],
+                ),
+                strict=True,
+            )
+        }
+
+
+def divide(appetites: Sequence[Appetite], weights: Sequence[float]) -> list[Share]:
+    """The shares of leases of one operation that contend for the same thing."""
+    fractions = water_fill([a.use_fraction or 0.0 for a in appetites], weights)
+    scales = [
+        fraction / wanted.use_fraction if wanted.use_fraction else 1.0
+        for fraction, wanted in zip(fractions, appetites, strict=True)
+    ]
+    settings = _scaled([wanted.setting for wanted in appetites], scales)
+    return [
+        Share(
+            setting=setting,
+            host_fraction=None if wanted.use_fraction is None else fraction,
+            lease_count=len(appetites),
+        )
+        for setting, fraction, wanted in zip(settings, fractions, appetites, strict=True)
+    ]
+
+
+def water_fill(useful: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Divide 1 in proportion to the weights (above 0), nobody getting more than is useful to him.
+
+    What one leaves goes to the others: either all of it is handed out, or everybody has all he can use.
+    """
+    last_first = sorted(range(len(useful)), key=lambda i: useful[i] / weights[i], reverse=True)
+    weights_from_here_on = accumulate(weights[index] for index in last_first)
+    fractions, left = [0.0] * len(useful), 1.0
+    for index, weight_left in reversed(list(zip(last_first, weights_from_here_on, strict=True))):
+        fractions[index] = min(useful[index], left * weights[index] / weight_left)
+        left = max(0.0, left - fractions[index])
+    return fractions
+
+
+def apportion(wanted: Sequence[float]) -> list[int]:
+    """Whole numbers near these, none below 1, with the same sum, rounded; where that is below their number, all 1."""
+    given = [max(1, floor(value)) for value in wanted]
+    missing = round(sum(wanted)) - sum(given)
+    for index in sorted(range(len(wanted)), key=lambda i: round(given[i] - wanted[i], 9))[: max(0, missing)]:
+        given[index] += 1
+    above = [(wanted[i] - given[i], i) for i in range(len(given)) if given[i] > 1]
+    heapify(above)
+    for _ in range(max(0, -missing)):  # what was given to those who wanted less than 1
+        if not above:
+            break
+        short, index = heappop(above)
+        given[index] -= 1
+        if given[index] > 1:
+            heappush(above, (short + 1, index))
+    return given
+
+
+def _scaled(settings: Sequence[Setting], scales: Sequence[float]) -> list[Setting]:
+    """The settings with every knob that is divided at this part of itself; 0 stays what it means: no limit."""
+    changes: list[dict[str, float]] = [{} for _ in settings]
+    for name in _divided_knobs(settings[0]):
+        wanted = {i: getattr(s, name) * scales[i] for i, s in enumerate(settings) if getattr(s, name)}
+        is_whole = all(isinstance(getattr(settings[i], name), int) for i in wanted)
+        given = apportion(list(wanted.values())) if is_whole else list(wanted.values())
+        for index, value in zip(wanted, given, strict=True):
+            changes[index][name] = value
+    return [dataclasses.replace(setting, **change) for setting, change in zip(settings, changes, strict=True)]
+
+
+def _divided_knobs(setting: Setting) -> list[str]:
+    return [name for name, knob in knobs(setting).items() if knob.is_divided]
+
+
+def terms_document(lease: Lease, share: Share) -> dict[str, Any]:
+    """What a lease has beside the advice for its share."""
+    return {
+        "lease_id": lease.lease_id,
+        "resource": lease.claim.resource,
+        "weight": lease.claim.weight,
+        "host_fraction": share.host_fraction,
+        "lease_count": share.lease_count,
+    }
+
+
+def lease_documents(book: LeaseBook) -> list[dict[str, Any]]:
+    """Every live lease for people and dashboards: who, what for, how much."""
+    documents = []
+    for lease in book.leases:
+        share, question = book.share(lease), lease.claim.question
+        documents.append(
+            {
+                "operation": question.operation,
+                "payload_size_bytes": question.payload_size_bytes,
+                **terms_document(lease, share),
+                "client": lease.claim.client,
+                "process_id": lease.process_id,
+                "uid": lease.uid,
+                "granted_at": lease.granted_at,
+                "setting": setting_values(share.setting),
+            }
+        )
+    return documents

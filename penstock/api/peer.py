@@ -1,0 +1,41 @@
+"""Knows who is at the other end of a connection over a unix socket, as the kernel says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+_SO_PEERGROUPS = 59  # not in the socket module: the supplementary groups of the peer (Linux 4.13)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """The identity of the process when it connected."""
+
+    process_id: int
+    uid: int
+    group_ids: frozenset[int]
+
+    def is_in_control(self, control_gid: int | None) -> bool:
+        """Whether it may do more than ask: root, the daemon's own user, and members of this group."""
+        return self.uid in {0, os.geteuid()} or control_gid in self.group_ids
+
+
+def peer_of(transport: asyncio.BaseTransport) -> Peer:
+    """The identity behind a connection."""
+    return peer_behind(transport.get_extra_info("socket"))
+
+
+def peer_behind(connection: socket.socket) -> Peer:
+    """The same of one that nobody serves yet."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process_id, uid, gid = struct.unpack("3i", credentials)
+    try:
+        packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)
+    except OSError:  # more groups than Python can ask for: the primary one remains
+        packed = b""
+    supplementary = struct.unpack(f"{len(packed) // 4}I", packed)
+    return Peer(process_id=process_id, uid=uid, group_ids=frozenset({gid, *supplementary}))

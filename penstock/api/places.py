@@ -1,0 +1,57 @@
+"""Knows how few places are shared among many users: nobody fills them all, and some are kept for those in control.
+
+The threshold is dynamic, as for packets of many flows in the memory of a switch (Choudhury and Hahne, IEEE/ACM
+Transactions on Networking 6, 1998): a user may hold up to twice what is free at that moment. So one user alone has two
+thirds of the places, two who both want all have two fifths each, and whoever comes next still finds one; it takes no
+list of who may come, and nobody is turned out. The last sixteenth is free to those in control alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+
+_OVER_FREE = 2  # what one user may hold, in terms of what is free
+_RESERVE_SHARE = 1 / 16
+
+
+class Places:
+    """Who holds how many of them."""
+
+    def __init__(self, count_max: int, count_max_per_uid: int) -> None:
+        self._count_max = count_max
+        self._count_max_per_uid = count_max_per_uid
+        self._count_by_uid: Counter[int] = Counter()
+        self._strangers = 0  # places that those hold who are not in control
+
+    def __len__(self) -> int:
+        return self._count_by_uid.total()
+
+    def refusal(self, uid: int, *, is_in_control: bool) -> str | None:
+        """Why this user gets none now, as the end of a sentence; None when he may take one."""
+        held = self._count_by_uid[uid]
+        if len(self) >= self._count_max:
+            return f"all {self._count_max} are taken"
+        if held >= self._count_max_per_uid:
+            return f"this user holds {held}, and no user may hold more"
+        if not is_in_control and held >= _OVER_FREE * self._free_to_strangers():
+            return f"this user holds {held}, and few are left for the others"
+        return None
+
+    def take(self, uid: int, *, is_in_control: bool) -> None:
+        """Hold one more."""
+        self._count_by_uid[uid] += 1
+        self._strangers += not is_in_control
+
+    def give_back(self, uid: int, *, is_in_control: bool) -> None:
+        """Hold one less."""
+        self._count_by_uid[uid] -= 1
+        if not self._count_by_uid[uid]:
+            del self._count_by_uid[uid]
+        self._strangers -= not is_in_control
+
+    def _free_to_strangers(self) -> int:
+        """Those in control fill the reserve first."""
+        reserve = ceil(_RESERVE_SHARE * self._count_max)
+        of_others = max(reserve, len(self) - self._strangers)
+        return self._count_max - of_others - self._strangers

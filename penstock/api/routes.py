@@ -1,0 +1,603 @@
+"""Knows the routes of the socket: which question goes to whom, how it is answered, and who may ask it.
+
+A lease is a connection: it is granted when its stream begins and ends with it, whichever side that ends, so that a
+killed holder's share is free as soon as the kernel has closed its socket.
+
+It speaks to the rest of the daemon through `Advisor` alone. The advice that stands is encoded once for each
+change, by `publish`; the snapshot file, ``/v1/recommendations`` and the watchers all get the same bytes. Each
+line of a watch is the whole state, so a slow watcher that misses lines has missed nothing but the past.
+
+What cannot be answered is an ``application/problem+json`` document with a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Protocol
+
+from aiohttp import HttpVersion11, web
+from aiohttp.typedefs import Handler, Middleware
+
+from penstock.api.answers import RememberedAnswers
+from penstock.api.complaints import Complaints
+from penstock.api.leases import (
+    Appetite,
+    Lease,
+    LeaseBook,
+    TooManyLeasesError,
+    appetite,
+    endless,
+    lease_documents,
+    terms_document,
+)
+from penstock.api.listener import ConnectionLimits
+from penstock.api.peer import Peer, peer_of
+from penstock.api.snapshot import write_snapshot
+from penstock.api.turns import Turns
+from penstock.api.wire import (
+    SCHEMA,
+    Claim,
+    Mistake,
+    Question,
+    Snapshot,
+    UnreadableError,
+    encode,
+    mistakes_document,
+    read_claim,
+    read_probe_request,
+    read_question,
+    read_reports,
+    recommendation_document,
+    reports_document,
+    snapshot_document,
+)
+from penstock.clock import Clock
+from penstock.vocabulary import Basis, Observation, Recommendation, Setting
+
+_log = logging.getLogger(__name__)
+
+_JSON = "application/json"
+_NDJSON = "application/x-ndjson"
+_PROBLEM = "application/problem+json"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_LEARNED = frozenset({Basis.MODEL, Basis.MEASURED})
+
+
+class RefusedError(Exception):
+    """The daemon understood and will not do it now; the message says why, and what to do."""
+
+
+class NoRoomError(Exception):
+    """What was sent cannot be kept, for the disk is full; the message says what to do."""
+
+
+class Advisor(Protocol):
+    """What the socket needs of the daemon. No answer here may wait for a fit or a probe."""
+
+    @property
+    def region(self) -> str:
+        """Of this host."""
+        ...
+
+    @property
+    def instance_type(self) -> str:
+        """Of this host."""
+        ...
+
+    @property
+    def probed_operations(self) -> Collection[str]:
+        """Those that are measured here; the others will never have more than a guess."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """All the advice that stands, with the generation that each answer carries."""
+        ...
+
+    def recommend(self, question: Question) -> Recommendation[Any]:
+        """The advice for this question; always some."""
+        ...
+
+    def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
+        """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
+        ...
+
+    def explain(self, question: Question) -> Mapping[str, Any]:
+        """Why that is the advice: the fit, the alternatives, the evidence, as JSON values and dates."""
+        ...
+
+    def status(self) -> Mapping[str, Any]:
+        """What the daemon does, has done and has spent, as JSON values and dates; units in the names."""
+        ...
+
+    def leftovers(self) -> Mapping[str, Any]:
+        """What probes left outside and nobody uses, as JSON values."""
+        ...
+
+    def clients(self) -> Mapping[str, Any]:
+        """What was heard of applications, and what they would gain, as JSON values."""
+        ...
+
+    def metrics(self) -> bytes:
+        """The same for Prometheus, in its text format."""
+        ...
+
+    def troubles(self) -> Sequence[Mapping[str, Any]]:
+        """What keeps the daemon from its work, as JSON values and dates: `name`, `subject`, `sentence`, ..."""
+        ...
+
+    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> Sequence[str | None]:
+        """Keep what an application of this user measured; for each report, why it was refused, or None.
+
+        Raises NoRoomError when none can be kept.
+        """
+        ...
+
+    async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
+        """Probe this out of turn, within the budget. Returns a sentence about when. Raises RefusedError."""
+        ...
+
+    async def remove_leftovers(self) -> Mapping[str, Any]:
+        """Try to remove all of these between two probes, and say what came of it. Raises RefusedError."""
+        ...
+
+    async def believe_clock(self) -> str:
+        """Take the clock for right: what was spent ahead of it counts as spent now. Returns a sentence."""
+        ...
+
+    async def reload(self) -> str:
+        """Read the configuration again. Returns a sentence about what changed. Raises RefusedError."""
+        ...
+
+
+class Api:
+    """The routes, and the one place where changed advice is made public."""
+
+    def __init__(
+        self,
+        advisor: Advisor,
+        *,
+        clock: Clock,
+        limits: ConnectionLimits,
+        snapshot_path: Path | None = None,
+        control_gid: int | None = None,
+        leases: LeaseBook | None = None,
+    ) -> None:
+        self._advisor = advisor
+        self._clock = clock
+        self._limits = limits
+        self._snapshot_path = snapshot_path
+        self._control_gid = control_gid
+        self._is_closing = False
+        self._watchers: set[_Watcher] = set()
+        self.answers = RememberedAnswers()
+        self._leases = leases if leases is not None else LeaseBook()
+        self.turns = Turns()
+        self._shares_changed = asyncio.Event()
+        self._snapshot = advisor.snapshot()
+        self._state = b""
+        self._etag = ""
+        self._snapshot_trouble: str | None = None
+
+    def application(self) -> web.Application:
+        """The routes as aiohttp serves them."""
+        application = web.Application(
+            middlewares=[_explaining_trouble(Complaints()), self._taking_turns()],
+            client_max_size=self._limits.body_bytes_max,
+        )
+        application.add_routes(
+            [
+                web.get("/v1/recommendation", self._get_recommendation),
+                web.get("/v1/recommendations", self._get_recommendations),
+                web.get("/v1/watch", self._get_watch, allow_head=False),
+                web.get("/v1/leases", self._get_leases),
+                web.post("/v1/leases", self._post_leases),
+                web.get("/v1/explain", self._get_explain),
+                web.get("/v1/status", self._get_status),
+                web.get("/v1/leftovers", self._get_leftovers),
+                web.delete("/v1/leftovers", self._delete_leftovers),
+                web.get("/v1/clients", self._get_clients),
+                web.get("/v1/ready", self._get_ready),
+                web.get("/metrics", self._get_metrics),
+                web.post("/v1/observations", self._post_observations),
+                web.post("/v1/probe", self._post_probe),
+                web.post("/-/reload", self._post_reload),
+                web.post("/-/believe-clock", self._post_believe_clock),
+            ]
+        )
+        application.on_startup.append(self._open)
+        application.on_shutdown.append(self._close)
+        return application
+
+    def publish(self) -> None:
+        """Make the advice that stands public: at the start by itself, and to be called after each change."""
+        self._snapshot = self._advisor.snapshot()
+        self.answers.forget()
+        self._state = encode(snapshot_document(self._snapshot))
+        self._etag = _etag_of(self._state)
+        self._tell_watchers()
+        self._wake_holders()
+        self._write_snapshot()
+
+    def mend_snapshot(self) -> str | None:
+        """Write the file again when it is gone, or could not be written; one sentence while it cannot be."""
+        is_gone = self._snapshot_path is not None and not self._snapshot_path.exists()
+        if is_gone or self._snapshot_trouble is not None:
+            self._write_snapshot()
+        if is_gone and self._snapshot_trouble is None:
+            _log.warning("the snapshot %s was removed; it is there again", self._snapshot_path)
+        return self._snapshot_trouble
+
+    def _write_snapshot(self) -> None:
+        self._snapshot_trouble = None
+        if self._snapshot_path is not None:
+            try:
+                write_snapshot(self._snapshot_path, self._state)
+            except OSError as trouble:
+                self._snapshot_trouble = (
+                    f"cannot write the snapshot {self._snapshot_path}: {trouble.strerror}; its readers keep the old "
+                    "advice until it expires"
+                )
+
+    # --- Reading
+
+    async def _get_recommendation(self, request: web.Request) -> web.StreamResponse:
+        recommendation = self._advisor.recommend(self._question(request))
+        body = encode(recommendation_document(recommendation, generation=self._snapshot.generation))
+        response = _conditional(request, body, _etag_of(body))
+        if recommendation.basis is not Basis.DEFAULT:  # that one is as old as its question
+            self.answers.keep(request, response)
+        return response
+
+    async def _get_recommendations(self, request: web.Request) -> web.StreamResponse:
+        return _conditional(request, self._state, self._etag)
+
+    async def _get_explain(self, request: web.Request) -> web.StreamResponse:
+        return _json(self._advisor.explain(self._question(request)))
+
+    async def _get_status(self, _request: web.Request) -> web.StreamResponse:
+        return _json(self._advisor.status())
+
+    async def _get_leftovers(self, _request: web.Request) -> web.StreamResponse:
+        return _json(self._advisor.leftovers())
+
+    async def _get_clients(self, _request: web.Request) -> web.StreamResponse:
+        return _json(self._advisor.clients())
+
+    async def _get_metrics(self, _request: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._advisor.metrics(), headers={"Content-Type": _METRICS})
+
+    async def _get_ready(self, request: web.Request) -> web.StreamResponse:
+        waiting_for = self._unready_operations(_max_age(request))
+        troubles = self._advisor.troubles()
+        if not self._advisor.probed_operations:
+            detail = "nothing is probed here; enable probes in the configuration"
+        elif waiting_for:
+            why = [f"{t['subject']}: {t['sentence']}" for t in troubles if t["name"] in waiting_for]
+            hint = "; ".join(why) or "wait, or see what the daemon does (`penstock status`)"
+            detail = f"no fresh advice from measurements for {', '.join(waiting_for)}; {hint}"
+        else:
+            detail = "there is advice from measurements for every operation that is probed"
+            return _json({"ready": True, "waiting_for": [], "detail": detail, "troubles": troubles})
+        more = {"ready": False, "waiting_for": waiting_for, "troubles": troubles}
+        return _problem(503, detail, more=more)
+
+    async def _get_leases(self, _request: web.Request) -> web.StreamResponse:
+        return _json({"schema": SCHEMA, "leases": lease_documents(self._leases)})
+
+    async def _get_watch(self, request: web.Request) -> web.StreamResponse:
+        response = await _stream(request)
+        watcher = _Watcher(request)
+        self._watchers.add(watcher)
+        try:
+            while not self._is_closing:
+                if watcher.told is not self._state:
+                    watcher.told = self._state
+                    async with asyncio.timeout(self._limits.idle_seconds_max):
+                        await response.write(watcher.told)
+                else:
+                    await watcher.is_behind()
+        except (TimeoutError, ConnectionError):
+            # It does not read, or it has left.
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._watchers.discard(watcher)
+        return response
+
+    # --- Writing
+
+    async def _post_observations(self, request: web.Request) -> web.StreamResponse:
+        reports = read_reports(
+            await request.read(),
+            region=self._advisor.region,
+            instance_type=self._advisor.instance_type,
+            now=self._clock.now(),
+        )
+        refused = dict(reports.mistakes)
+        if reports.readable:
+            recording = self._advisor.record(tuple(reports.readable.values()), uid=_peer(request).uid)
+            answers = await asyncio.shield(recording)
+            for index, refusal in zip(reports.readable, answers, strict=True):
+                if refusal is not None:
+                    refused[index] = [Mistake(f"observations[{index}]", refusal)]
+        count = len(reports.readable) + len(reports.mistakes)
+        if len(refused) < count:
+            return _json(reports_document(count, refused), status=202)
+        if reports.mistakes:
+            raise UnreadableError([mistake for index in sorted(refused) for mistake in refused[index]])
+        raise RefusedError("; ".join(dict.fromkeys(m.detail for wrong in refused.values() for m in wrong)))
+
+    async def _post_probe(self, request: web.Request) -> web.StreamResponse:
+        self._check_control(request)
+        operation, payload_size_bytes = read_probe_request(await request.read())
+        detail = await asyncio.shield(self._advisor.request_probe(operation, payload_size_bytes))
+        return _json({"detail": detail}, status=202)
+
+    async def _delete_leftovers(self, request: web.Request) -> web.StreamResponse:
+        self._check_control(request)
+        return _json(await asyncio.shield(self._advisor.remove_leftovers()))
+
+    async def _post_believe_clock(self, request: web.Request) -> web.StreamResponse:
+        self._check_control(request)
+        return _json({"detail": await self._advisor.believe_clock()})
+
+    async def _post_reload(self, request: web.Request) -> web.StreamResponse:
+        self._check_control(request)
+        return _json({"detail": await asyncio.shield(self._advisor.reload())})
+
+    # --- Leases
+
+    async def _post_leases(self, request: web.Request) -> web.StreamResponse:
+        lease = self._grant(request, read_claim(await request.read()))
+        try:
+            return await self._tell_shares(request, lease)
+        finally:
+            self._leases.release(lease)
+            self._wake_holders()
+
+    def _grant(self, request: web.Request, claim: Claim) -> Lease:
+        peer = _peer(request)
+        try:
+            lease = self._leases.grant(
+                claim,
+                self._appetite(claim),
+                process_id=peer.process_id,
+                uid=peer.uid,
+                is_in_control=peer.is_in_control(self._control_gid),
+                now=self._clock.now(),
+            )
+        except TooManyLeasesError as trouble:
+            raise RefusedError(str(trouble)) from trouble
+        self._wake_holders()
+        return lease
+
+    async def _tell_shares(self, request: web.Request, lease: Lease) -> web.StreamResponse:
+        """A line now and after each change; who reads slowly is told the newest share when he is ready for it."""
+        told, snapshot = b"", self._snapshot
+        response = await _stream(request)
+        while not self._is_closing:
+            # Taken before the share is: a change in between is then not missed.
+            changed = self._shares_changed
+            if snapshot is not self._snapshot:
+                snapshot = self._snapshot
+                if self._leases.appraise(lease, self._appetite(lease.claim)):
+                    self._wake_holders()
+                await asyncio.sleep(0)  # the other holders do the same, before anybody is told a new share
+            share = self._leases.share(lease)
+            advice = self._advisor.assess(lease.claim.question, share.setting)
+            document = recommendation_document(advice, generation=snapshot.generation)
+            line = encode(document | terms_document(lease, share))
+            if line != told:
+                told = line
+                await response.write(line)
+            # Also after a line: advice that is as old as its question differs each time that it is asked for.
+            await changed.wait()
+            await self._turn(request)
+        return response
+
+    def _appetite(self, claim: Claim) -> Appetite:
+        question = claim.question
+        boundless = dataclasses.replace(question, demand=endless(question.demand))
+        return appetite(self._advisor.recommend(question), self._advisor.recommend(boundless))
+
+    # --- Shared by the handlers
+
+    def _question(self, request: web.Request) -> Question:
+        return read_question(request.query.items())
+
+    def _taking_turns(self) -> Middleware:
+        @web.middleware
+        async def take_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.method == "POST":
+                await self._read_body(request)
+            await self._turn(request)
+            return await handler(request)
+
+        return take_turn
+
+    async def _turn(self, request: web.Request) -> None:
+        """Until it is this user's: what follows takes all of the daemon, without a pause."""
+        peer = _peer(request)
+        await self.turns.mine(peer.uid, is_in_control=peer.is_in_control(self._control_gid))
+
+    async def _read_body(self, request: web.Request) -> None:
+        """Wait for it; the handler has it at once then."""
+        try:
+            async with asyncio.timeout(self._limits.idle_seconds_max):
+                await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+        except web.RequestPayloadError as trouble:
+            raise UnreadableError([Mistake("body", f"its framing is broken: {trouble}")]) from trouble
+
+    def _check_control(self, request: web.Request) -> None:
+        if not _peer(request).is_in_control(self._control_gid):
+            raise web.HTTPForbidden
+
+    def _unready_operations(self, age_max: timedelta | None) -> list[str]:
+        now = self._clock.now()
+        ready = {
+            recommendation.context.operation
+            for recommendation in self._snapshot.recommendations
+            if recommendation.basis in _LEARNED
+            and not recommendation.has_expired(now)
+            and recommendation.newest_observation_at is not None
+            and (age_max is None or now - recommendation.newest_observation_at <= age_max)
+        }
+        return sorted(set(self._advisor.probed_operations) - ready)
+
+    def _tell_watchers(self) -> None:
+        line, chunk = self._state, b"%x\r\n%b\r\n" % (len(self._state), self._state)
+        for watcher in self._watchers:
+            watcher.tell(line, chunk)
+
+    def _wake_holders(self) -> None:
+        self._shares_changed.set()
+        self._shares_changed = asyncio.Event()
+
+    async def _open(self, _application: web.Application) -> None:
+        self.publish()
+
+    async def _close(self, _application: web.Application) -> None:
+        self._is_closing = True
+        for watcher in self._watchers:
+            watcher.wake()
+        self._wake_holders()
+
+
+_DETAILS = {
+    403: "only root, the daemon's own user and members of its control group may do this; try sudo",
+    404: "there is nothing here; the routes are in docs/socket-protocol.md",
+    408: "the body did not come in time; send it at once",
+    413: "the body is too large; send fewer observations at a time",
+}
+
+
+def _explaining_trouble(complaints: Complaints) -> Middleware:
+    @web.middleware
+    async def explain_trouble(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn every way to fail into a document that says what to do: nothing passes this edge of a request."""
+        try:
+            return await _answered(request, handler)
+        except ConnectionError:
+            raise  # nobody is left to answer
+        except Exception:  # noqa: BLE001 - the edge: one bad request must not look like a dead daemon
+            if complaints.may_write(_peer(request).uid):
+                _log.exception("cannot answer %s %s", request.method, request.path)
+            return _problem(500, "a fault of penstockd; its log has the details, please report them")
+
+    return explain_trouble
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The answer, or the document of a refusal that was foreseen."""
+    try:
+        return await handler(request)
+    except UnreadableError as trouble:
+        detail = f"what was sent cannot be understood: {trouble}"
+        return _problem(400, detail, more={"errors": mistakes_document(trouble.mistakes)})
+    except RefusedError as trouble:
+        return _problem(409, str(trouble))
+    except NoRoomError as trouble:
+        return _problem(507, str(trouble))
+    except web.HTTPMethodNotAllowed as trouble:
+        allowed = ", ".join(sorted(trouble.allowed_methods))
+        return _problem(405, f"use {allowed} here", headers={"Allow": allowed})
+    except web.HTTPException as trouble:
+        return _problem(trouble.status, _DETAILS.get(trouble.status, trouble.reason))
+
+
+def _peer(request: web.Request) -> Peer:
+    """Who asks, as the kernel says."""
+    if request.transport is None:
+        raise ConnectionResetError
+    return peer_of(request.transport)
+
+
+def _problem(
+    status: int,
+    detail: str,
+    *,
+    more: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    document = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **(more or {})}
+    response = _json(document, status=status, content_type=_PROBLEM)
+    response.headers.update(headers or {})
+    return response
+
+
+def _json(document: Mapping[str, Any], *, status: int = 200, content_type: str = _JSON) -> web.Response:
+    return web.Response(body=encode(document), status=status, content_type=content_type)
+
+
+class _Watcher:
+    """Somebody who watches. Who has taken everything so far is told at once, without his handler being woken."""
+
+    def __init__(self, request: web.Request) -> None:
+        self.told = b""
+        self._transport = request.transport
+        self._is_chunked = request.version >= HttpVersion11
+        self._behind: asyncio.Future[None] | None = None  # while his handler waits
+
+    def tell(self, line: bytes, chunk: bytes) -> None:
+        """Send him the new state, or leave it to his handler when there is more that he has not taken."""
+        transport = self._transport
+        if self._behind is None or transport is None or transport.is_closing():
+            return
+        if transport.get_write_buffer_size():
+            self.wake()
+            return
+        transport.write(chunk if self._is_chunked else line)
+        self.told = line
+
+    async def is_behind(self) -> None:
+        """Wait until his handler has something to do."""
+        self._behind = asyncio.get_running_loop().create_future()
+        try:
+            await self._behind
+        finally:
+            self._behind = None
+
+    def wake(self) -> None:
+        """Let his handler look."""
+        if self._behind is not None and not self._behind.done():
+            self._behind.set_result(None)
+
+
+async def _stream(request: web.Request) -> web.StreamResponse:
+    """The beginning of an answer that goes on, line by line."""
+    response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
+    await response.prepare(request)
+    return response
+
+
+def _conditional(request: web.Request, body: bytes, etag: str) -> web.Response:
+    """The body, or 304 when the client has it already."""
+    headers = {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
+    if any(tag.value in {etag, "*"} for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=body, content_type=_JSON, headers=headers)
+
+
+def _etag_of(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=12).hexdigest()
+
+
+def _max_age(request: web.Request) -> timedelta | None:
+    text = request.query.get("max_age_seconds")
+    if text is None:
+        return None
+    try:
+        return timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        raise UnreadableError(
+            [Mistake("max_age_seconds", f"{text[:64]!r} is not a number of seconds")]
+        ) from None

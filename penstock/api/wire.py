@@ -1,0 +1,509 @@
+"""Knows how the words are spelled in JSON and in a query string, and what a stranger may claim in them.
+
+One thing has one spelling: JSON key, query parameter and field of the vocabulary are the same word.
+Everything here is pure; what cannot be read raises `UnreadableError`, which lists every mistake at once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from penstock.operations.table import OPERATIONS
+from penstock.units import GiB, parse_bytes, parse_bytes_per_second, parse_seconds
+from penstock.vocabulary import (
+    UNKNOWN,
+    Access,
+    Context,
+    Demand,
+    Estimate,
+    Objective,
+    Observation,
+    Origin,
+    Place,
+    Recommendation,
+    Regime,
+    Setting,
+    Sink,
+    knobs,
+    setting_values,
+)
+
+SCHEMA = 1  # counts up only when a key changes its meaning or goes away; new keys may come at any time
+PAYLOAD_SIZE_BYTES_MAX = 10_000 * 5 * GiB  # the largest object of S3: so many parts of so much
+MEMORY_BYTES_MIN = "memory_bytes_min"  # among what is derived, where less than the least was allowed
+REPORT_COUNT_MAX = 100  # in one post
+_QUERY_VALUE_LENGTH_MAX = 64
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All the advice that stands at one moment. `generation` rises whenever any of it changes."""
+
+    generation: int
+    generated_at: datetime
+    region: str
+    instance_type: str
+    recommendations: tuple[Recommendation[Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What an application asks. None for the region or the instance type is "the daemon's own"."""
+
+    operation: str
+    payload_size_bytes: int
+    region: str | None
+    instance_type: str | None
+    service_class: str
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What an application wants to hold a share of the host for, and how much it counts beside the others."""
+
+    question: Question
+    weight: float = 1.0
+    resource: str = ""  # what it contends for: claims that name different ones do not divide
+    client: str = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong with what was sent, and what was expected there."""
+
+    where: str
+    detail: str
+
+
+class UnreadableError(ValueError):
+    """What was sent cannot be understood; `mistakes` has all that is wrong with it."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        super().__init__("; ".join(f"{mistake.where}: {mistake.detail}" for mistake in mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """One line of JSON with its line feed, so that every answer is also a line of a stream."""
+    return msgspec.json.encode(document) + b"\n"
+
+
+def recommendation_document(recommendation: Recommendation[Any], *, generation: int) -> dict[str, Any]:
+    """The flat document of one recommendation."""
+    context, place = recommendation.context, recommendation.context.place
+    return {
+        "schema": SCHEMA,
+        "generation": generation,
+        "operation": place.operation,
+        "region": place.region,
+        "instance_type": place.instance_type,
+        "service_class": place.service_class,
+        "payload_size_bytes": context.payload_size_bytes,
+        "setting": setting_values(recommendation.setting),
+        "derived": {name: _counted(name, value) for name, value in recommendation.derived.items()},
+        "prediction": {name: _estimate_document(value) for name, value in recommendation.prediction.items()},
+        "gain_over_default": (
+            None
+            if recommendation.gain_over_default is None
+            else _estimate_document(recommendation.gain_over_default)
+        ),
+        "basis": recommendation.basis,
+        "bottleneck": recommendation.bottleneck,
+        "explanation": recommendation.explanation,
+        "observation_count": recommendation.observation_count,
+        "newest_observation_age_seconds": _age_seconds_when_issued(recommendation),
+        "issued_at": recommendation.issued_at,
+        "expires_at": recommendation.expires_at,
+        "demand": demand_document(recommendation.demand),
+    }
+
+
+def _counted(name: str, value: float) -> float:
+    """Bytes and counts as whole numbers: a typed client expects them so."""
+    return round(value) if name.endswith(("_bytes", "_count")) else value
+
+
+def demand_document(demand: Demand) -> dict[str, Any]:
+    """What was asked for, without what was not stated."""
+    stated = {field.name: getattr(demand, field.name) for field in fields(demand)}
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
+    """All the advice that stands, for the snapshot file, ``/v1/recommendations`` and each line of a watch."""
+    return {
+        "schema": SCHEMA,
+        "generation": snapshot.generation,
+        "generated_at": snapshot.generated_at,
+        "region": snapshot.region,
+        "instance_type": snapshot.instance_type,
+        "recommendations": [
+            recommendation_document(recommendation, generation=snapshot.generation)
+            for recommendation in snapshot.recommendations
+        ],
+    }
+
+
+def read_question(query: Iterable[tuple[str, str]]) -> Question:
+    """The question in a query string. Raises UnreadableError."""
+    values, mistakes = _read_parameters(query)
+    operation = values.get("operation")
+    row = OPERATIONS.get(str(operation))
+    if operation is None:
+        mistakes.append(Mistake("operation", f"is missing; expected one of {', '.join(OPERATIONS)}"))
+    elif row is None:
+        mistakes.append(_unknown_operation(operation))
+    if "payload_size_bytes" not in values and not any(m.where == "payload_size_bytes" for m in mistakes):
+        mistakes.append(
+            Mistake("payload_size_bytes", "is missing; expected a size such as 1073741824 or 1GiB")
+        )
+    service_class = values.get("service_class", "standard")
+    if row is not None and service_class not in row.service_classes:
+        expected = ", ".join(row.service_classes)
+        mistakes.append(
+            Mistake("service_class", f"{service_class!r} is not known; expected one of {expected}")
+        )
+    if mistakes:
+        raise UnreadableError(mistakes)
+    return Question(
+        operation=values["operation"],
+        payload_size_bytes=values["payload_size_bytes"],
+        region=values.get("region"),
+        instance_type=values.get("instance_type"),
+        service_class=service_class,
+        demand=Demand(**{name: values[name] for name in DEMAND_PARAMETERS if name in values}),
+    )
+
+
+def read_claim(body: bytes) -> Claim:
+    """The claim in a document: the parameters of a question, and how much it counts. Raises UnreadableError."""
+    values = _decoded(body, dict[str, str | int | float])
+    own = {name: values.pop(name) for name in CLAIM_KEYS if name in values}
+    try:
+        terms = msgspec.convert(own, type=_ClaimTerms)
+    except msgspec.ValidationError as trouble:
+        raise UnreadableError([Mistake("body", str(trouble))]) from trouble
+    question = read_question((name, str(value)) for name, value in values.items())
+    return Claim(question=question, weight=terms.weight, resource=terms.resource, client=terms.client)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """What a post holds, by position: reports that are possible, and what is wrong with the others."""
+
+    readable: Mapping[int, Observation[Any]]
+    mistakes: Mapping[int, Sequence[Mistake]]
+
+
+def read_reports(body: bytes, *, region: str, instance_type: str, now: datetime) -> Reports:
+    """What an application measured on this host, each report by itself. Raises UnreadableError for what is no list."""
+    documents = _decoded(body, _Reports).observations
+    readable: dict[int, Observation[Any]] = {}
+    mistakes: dict[int, Sequence[Mistake]] = {}
+    for index, document in enumerate(documents):
+        try:
+            report = _decoded(document, _Report, where=f"observations[{index}]")
+        except UnreadableError as trouble:
+            mistakes[index] = trouble.mistakes
+            continue
+        wrong = [
+            Mistake(f"observations[{index}].{mistake.where}", mistake.detail)
+            for mistake in _implausible(report, now)
+        ]
+        if wrong:
+            mistakes[index] = wrong
+        else:
+            readable[index] = _observation(report, region, instance_type)
+    return Reports(readable=readable, mistakes=mistakes)
+
+
+def reports_document(count: int, refused: Mapping[int, Sequence[Mistake]]) -> dict[str, Any]:
+    """What became of so many reports."""
+    return {
+        "accepted_count": count - len(refused),
+        "refused": [
+            {"index": index, "errors": mistakes_document(mistakes)}
+            for index, mistakes in sorted(refused.items())
+        ],
+    }
+
+
+def mistakes_document(mistakes: Iterable[Mistake]) -> list[dict[str, str]]:
+    """What is wrong, each with its place."""
+    return [{"where": mistake.where, "detail": mistake.detail} for mistake in mistakes]
+
+
+def read_probe_request(body: bytes) -> tuple[str, int]:
+    """The operation and the payload size that an operator wants probed now. Raises UnreadableError."""
+    request = _decoded(body, _ProbeRequest)
+    if request.operation not in OPERATIONS:
+        raise UnreadableError([_unknown_operation(request.operation)])
+    return request.operation, request.payload_size_bytes
+
+
+T = TypeVar("T")
+
+
+def _decoded(document: bytes | msgspec.Raw, kind: type[T], *, where: str = "body") -> T:
+    """What a stranger's JSON says, or UnreadableError: it may be no JSON, no UTF-8, or nested without an end."""
+    try:
+        return msgspec.json.decode(document, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
+        raise UnreadableError([Mistake(where, str(trouble))]) from trouble
+
+
+def _unknown_operation(found: str) -> Mistake:
+    return Mistake("operation", f"{found!r} is not known; expected one of {', '.join(OPERATIONS)}")
+
+
+# --- The query string
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    size = parse_bytes(text)
+    if not 1 <= size <= PAYLOAD_SIZE_BYTES_MAX:
+        raise ValueError(f"{text!r} is out of range: expected 1 byte to {PAYLOAD_SIZE_BYTES_MAX // GiB}GiB")
+    return size
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{text!r} is not a number above 0")
+    return number
+
+
+def _rate(text: str) -> float:
+    rate = float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else parse_bytes_per_second(text)
+    return _number(str(rate))
+
+
+def _positive_seconds(text: str) -> float:
+    return _number(str(parse_seconds(text)))
+
+
+def _name(text: str) -> str:
+    if _NAME.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a name: expected lower-case letters, digits, dots and hyphens")
+    return text
+
+
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
+
+
+def _choice(words: type[ChoiceT]) -> Callable[[str], ChoiceT]:
+    def read(text: str) -> ChoiceT:
+        try:
+            return words(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not one of {', '.join(words)}") from None
+
+    return read
+
+
+DEMAND_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
+    "objective": _choice(Objective),
+    "regime": _choice(Regime),
+    "memory_bytes_max": _size,
+    "bandwidth_bytes_per_second_max": _rate,
+    "thread_count_max": _whole,
+    "object_count": _whole,
+    "access": _choice(Access),
+    "range_size_bytes": _size,
+    "sink": _choice(Sink),
+    "message_rate_per_second": _number,
+    "message_group_count": _whole,
+    "work_seconds": parse_seconds,
+    "latency_objective_seconds": _positive_seconds,
+    "visibility_timeout_seconds": _positive_seconds,
+}
+"""How each field of `Demand` is read from a query string."""
+
+QUESTION_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
+    "operation": str,
+    "payload_size_bytes": _size,
+    "region": _name,
+    "instance_type": _name,
+    "service_class": _name,
+    **DEMAND_PARAMETERS,
+}
+"""Every parameter of a question, and how it is read."""
+
+
+def _read_parameters(query: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Mistake]]:
+    values: dict[str, Any] = {}
+    mistakes: list[Mistake] = []
+    for name, text in query:
+        read = QUESTION_PARAMETERS.get(name)
+        if read is None:
+            mistakes.append(
+                Mistake(
+                    name[:_QUERY_VALUE_LENGTH_MAX], f"is not known; expected {', '.join(QUESTION_PARAMETERS)}"
+                )
+            )
+        elif name in values:
+            mistakes.append(Mistake(name, "is given twice"))
+        elif len(text) > _QUERY_VALUE_LENGTH_MAX:
+            mistakes.append(Mistake(name, f"is longer than {_QUERY_VALUE_LENGTH_MAX} characters"))
+        else:
+            try:
+                values[name] = read(text)
+            except (ValueError, OverflowError) as trouble:
+                mistakes.append(Mistake(name, str(trouble)))
+    return values, mistakes
+
+
+# --- The reports of applications
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+_LatencySeconds = Annotated[float, msgspec.Meta(ge=0, le=86400)]
+_ReportedName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+_RATE_BYTES_PER_SECOND_MAX = 3.2e12 / 8  # the largest hosts of EC2 are sold with 3,200 Gbit/s
+_REPORT_AGE_MAX = timedelta(days=1)
+_CLOCK_SKEW_MAX = timedelta(minutes=1)
+_MEASURE_COUNT_MAX = 32
+_MEASURE_MAX = 1e15
+_SECONDS_MAX = 86400.0
+
+
+class _Report(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    operation: _ReportedName
+    payload_size_bytes: Annotated[int, msgspec.Meta(ge=1, le=PAYLOAD_SIZE_BYTES_MAX)]
+    setting: dict[_ReportedName, int | float]
+    started_at: Annotated[datetime, msgspec.Meta(tz=True)]
+    duration_seconds: Annotated[float, msgspec.Meta(gt=0, le=86400)]
+    transferred_bytes: Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+    request_count: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+    throttled_count: _Count = 0
+    failed_count: _Count = 0
+    latency_seconds_mean: _LatencySeconds = 0.0
+    latency_seconds_p50: _LatencySeconds = 0.0
+    latency_seconds_p99: _LatencySeconds = 0.0
+    client_cpu_fraction: Annotated[float, msgspec.Meta(ge=0, le=1024)] = 0.0
+    region: _ReportedName | None = None
+    service_class: _ReportedName = "standard"
+    client: _ReportedName = "unknown"
+    measures: Annotated[dict[_ReportedName, float], msgspec.Meta(max_length=_MEASURE_COUNT_MAX)] = {}
+
+
+class _ClaimTerms(msgspec.Struct, kw_only=True, frozen=True):
+    weight: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
+    resource: Annotated[str, msgspec.Meta(max_length=256, pattern=r"^[ -~]*$")] = ""
+    client: _ReportedName = UNKNOWN
+
+
+CLAIM_KEYS = tuple(field.name for field in msgspec.structs.fields(_ClaimTerms))
+"""What a claim has beside the parameters of its question."""
+
+
+class _Reports(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    observations: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=REPORT_COUNT_MAX)]
+
+
+class _ProbeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    operation: _ReportedName
+    payload_size_bytes: Annotated[int, msgspec.Meta(ge=1, le=PAYLOAD_SIZE_BYTES_MAX)]
+
+
+def _implausible(report: _Report, now: datetime) -> Iterable[Mistake]:
+    row = OPERATIONS.get(report.operation)
+    if row is None:
+        yield _unknown_operation(report.operation)
+    else:
+        yield from _illegal_knobs(report.setting, row.setting_type)
+    if not now - _REPORT_AGE_MAX <= report.started_at <= now + _CLOCK_SKEW_MAX:
+        yield Mistake(
+            "started_at", "lies more than a day back or in the future; report soon after the transfer"
+        )
+    if report.transferred_bytes / report.duration_seconds > _RATE_BYTES_PER_SECOND_MAX:
+        yield Mistake(
+            "transferred_bytes", "is more than any host can move in duration_seconds; check the units"
+        )
+    if report.throttled_count + report.failed_count > report.request_count:
+        yield Mistake("request_count", "is below throttled_count + failed_count; count every attempt")
+    for name, value in report.measures.items():
+        most = _SECONDS_MAX if "_seconds" in name else _MEASURE_MAX
+        if not 0 <= value <= most:
+            yield Mistake(f"measures.{name}", f"is out of range: expected 0 to {most:g}")
+    if report.latency_seconds_p50 > report.latency_seconds_p99:
+        yield Mistake("latency_seconds_p50", "is above latency_seconds_p99")
+
+
+def _illegal_knobs(values: Mapping[str, float], setting_type: type[Setting]) -> Iterable[Mistake]:
+    known = knobs(setting_type)
+    required = {f.name for f in fields(setting_type) if f.default is f.default_factory}  # both are MISSING
+    for name in sorted(required - values.keys()):
+        yield Mistake(f"setting.{name}", "is missing")
+    for name, value in values.items():
+        bounds = known.get(name)
+        if bounds is None:
+            yield Mistake(f"setting.{name}", f"is not known; expected {', '.join(known)}")
+        elif not bounds.low <= value <= bounds.high:
+            yield Mistake(f"setting.{name}", f"is out of range: expected {bounds.low:g} to {bounds.high:g}")
+        elif _is_whole(setting_type, name) and value != int(value):
+            yield Mistake(f"setting.{name}", "is not a whole number")
+
+
+def _observation(report: _Report, region: str, instance_type: str) -> Observation[Any]:
+    setting_type = OPERATIONS[report.operation].setting_type
+    values = {
+        name: int(value) if _is_whole(setting_type, name) else float(value)
+        for name, value in report.setting.items()
+    }
+    place = Place(
+        operation=report.operation,
+        region=report.region or region,
+        instance_type=instance_type,  # a report is about the host that it was made on
+        service_class=report.service_class,
+    )
+    return Observation(
+        context=Context(place=place, payload_size_bytes=report.payload_size_bytes),
+        setting=setting_type(**values),
+        started_at=report.started_at,
+        duration_seconds=report.duration_seconds,
+        transferred_bytes=report.transferred_bytes,
+        request_count=report.request_count,
+        throttled_count=report.throttled_count,
+        failed_count=report.failed_count,
+        latency_seconds_mean=report.latency_seconds_mean,
+        latency_seconds_p50=report.latency_seconds_p50,
+        latency_seconds_p99=report.latency_seconds_p99,
+        client_cpu_fraction=report.client_cpu_fraction,
+        origin=Origin.APPLICATION,
+        client=report.client,
+        measures=dict(report.measures),
+    )
+
+
+def _is_whole(setting_type: type[Setting], name: str) -> bool:
+    return next(f.type for f in fields(setting_type) if f.name == name) in (int, "int")
+
+
+def _estimate_document(estimate: Estimate) -> dict[str, float]:
+    return {"low": estimate.low, "expected": estimate.expected, "high": estimate.high}
+
+
+def _age_seconds_when_issued(recommendation: Recommendation[Any]) -> float | None:
+    newest = recommendation.newest_observation_at
+    if newest is None:
+        return None
+    return max(0.0, (recommendation.issued_at - newest).total_seconds())  # the clock may have stepped back

@@ -1,0 +1,63 @@
+"""Knows what is said of every operation on objects, on the command line and of its sizes, and what its probes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.units import GiB, KiB, MiB, TiB, counted, format_bytes, number
+
+if TYPE_CHECKING:
+    from penstock.operations.operation import Equipment
+    from penstock.operations.sections.objects import ObjectSection
+
+OBJECT_CLASSES = ("standard", "express")
+OBJECT_LADDER_BYTES = (64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB)
+UNTOLD_SIZE_BYTES = 512 * MiB  # of an object that moves in several parts
+OBJECT_LEARNED = ("request_seconds", "connection_bytes_per_second", "host_bytes_per_second")
+OBJECT_DEMAND = ("object_count", "memory_bytes_max", "bandwidth_bytes_per_second_max")
+
+
+def object_section() -> type[ObjectSection]:
+    """The section of an operation that has no keys of its own."""
+    from penstock.operations.sections.objects import ObjectSection
+
+    return ObjectSection
+
+
+def threads_by(size_knob: str) -> Callable[[Mapping[str, float]], str]:
+    """How a setting reads in short: ``24 x 8 MiB`` are 24 threads, each with 8 MiB at a time."""
+    return lambda values: f"{number(values['thread_count'])} x {format_bytes(values[size_knob])}"
+
+
+def threads_by_in_full(size_knob: str) -> Callable[[Mapping[str, float]], str]:
+    """``24 threads x 8 MiB``."""
+    return lambda values: f"{counted(values['thread_count'], 'thread')} x {format_bytes(values[size_knob])}"
+
+
+async def probe_options(section: ObjectSection, equipment: Equipment) -> dict[str, Any]:
+    """What every probe of objects is made with (Any: arguments by name)."""
+    from penstock.probes.aws import AwsObjectStore  # half a second; a report is made without
+    from penstock.probes.s3 import workers
+
+    store = await equipment.outside.object_store(equipment.region)
+    bucket = section.bucket_in(equipment.region)
+    hire = None
+    if isinstance(store, AwsObjectStore):  # other processes reach it as this one does
+        hire = partial(
+            workers.hired,
+            access=store.access,
+            bucket=bucket,
+            loop_tick_seconds=equipment.loop_tick_seconds,
+        )
+    return {
+        "store": store,
+        "clock": equipment.clock,
+        "journal": equipment.journal,
+        "bucket": bucket,
+        "key_prefix": section.key_prefix,
+        "loop_tick_seconds": equipment.loop_tick_seconds,
+        "hire": hire,
+        "worker_count_max": min(section.worker_count_max, workers.processor_count()),
+    }

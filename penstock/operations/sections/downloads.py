@@ -1,0 +1,45 @@
+"""Knows what the operator may say of downloads beside what all operations on objects share: what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from penstock.operations.sections.objects import ObjectSection
+from penstock.operations.sections.section import Contradiction, OrphanPlace
+from penstock.operations.sections.values import ObjectKey
+
+
+class DownloadSection(ObjectSection, frozen=True, kw_only=True):
+    """The keys of downloads. With an object of the operator's nothing is ever written."""
+
+    object_key: ObjectKey = ""
+    object_storage_class: Literal["standard", "standard-ia", "onezone-ia", "glacier-ir"] = "standard"
+
+    @property
+    def price_class(self) -> str:
+        """See `Section`: reading some classes of objects is charged for by the byte."""
+        return self.service_class if self.object_storage_class == "standard" else self.object_storage_class
+
+    @property
+    def kept_bytes_max(self) -> int:
+        """See `Section`: what is read is kept until the daemon stops."""
+        from penstock.models.s3.download import READ_OBJECT_BYTES_MAX
+
+        if self.object_key:
+            return 0
+        return sum({min(size, READ_OBJECT_BYTES_MAX) for size in self.object_size_bytes})
+
+    def contradictions(self, path: str) -> Iterator[Contradiction]:
+        """Those of all, and a class of an object that is not named."""
+        yield from ObjectSection.contradictions(self, path)
+        if self.object_storage_class != "standard" and not self.object_key:
+            found = f'found "{self.object_storage_class}"'
+            sentence = f"{found}; that is said of an object of yours, and {path}.object_key is not set"
+            yield Contradiction(
+                key=f"{path}.object_storage_class", sentence=sentence, because=(f"{path}.object_key",)
+            )
+
+    def orphan_place(self, region: str) -> OrphanPlace | None:
+        """See `Section`; what only reads leaves nothing."""
+        return None if self.object_key else ObjectSection.orphan_place(self, region)

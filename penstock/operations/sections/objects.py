@@ -1,0 +1,85 @@
+"""Knows what operations on objects share: a bucket in each region, what it may be called, what is left in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from penstock.operations.sections.section import Contradiction, OrphanPlace, Section
+from penstock.operations.sections.values import (
+    BucketName,
+    Bytes,
+    KeyPrefix,
+    ObjectPath,
+    PayloadSizes,
+    ThreadCount,
+    WorkerCount,
+)
+from penstock.probes.probe import Leftover
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Cost, Tariff
+
+# docs.aws.amazon.com/AmazonS3/latest/userguide/directory-bucket-naming-rules.html
+_DIRECTORY_BUCKET = "--x-s3"
+
+
+class ObjectSection(Section, frozen=True, kw_only=True):
+    """The keys of every operation on objects."""
+
+    thread_count_max: ThreadCount = 256
+    service_class: Literal["standard", "express"] = "standard"
+    network_path: ObjectPath = "auto"
+    bucket: BucketName = ""
+    key_prefix: KeyPrefix = "penstock-probe/"
+    object_size_bytes: PayloadSizes = (64 * MiB, GiB)
+    transferred_bytes_max: Bytes = 2 * GiB
+    memory_bytes_max: Bytes = GiB
+    worker_count_max: WorkerCount = 4
+
+    def bucket_in(self, region: str) -> str:
+        """The bucket to use in a region: ``{region}`` in the name stands for it."""
+        return self.bucket.replace("{region}", region)
+
+    @property
+    def payload_size_bytes(self) -> tuple[int, ...]:
+        """See `Section`."""
+        return self.object_size_bytes
+
+    def cost_max(self, tariff: Tariff) -> Cost:
+        """See `Section`."""
+        del tariff
+        return Cost(transferred_bytes=self.transferred_bytes_max, duration_seconds=self.duration_seconds_max)
+
+    def contradictions(self, path: str) -> Iterator[Contradiction]:
+        """A bucket that is missing, of the other class, or not one in each region."""
+        key = f"{path}.bucket"
+        if self.is_enabled and not self.bucket:
+            sentence = f"missing; expected the name of a bucket, because {path}.is_enabled is true"
+            yield Contradiction(key=key, sentence=sentence, because=(f"{path}.is_enabled",))
+        if re.search(r"[{}]", self.bucket.replace("{region}", "")):
+            sentence = f'found "{self.bucket}"; the only word in braces can be {{region}}'
+            yield Contradiction(key=key, sentence=sentence)
+        if self.bucket and self.bucket.endswith(_DIRECTORY_BUCKET) != (self.service_class == "express"):
+            sentence = (
+                f'found "{self.bucket}"; the name of a directory bucket ends with {_DIRECTORY_BUCKET}, those of others '
+                f'do not, and {path}.service_class is "{self.service_class}"'
+            )
+            yield Contradiction(key=key, sentence=sentence, because=(f"{path}.service_class",))
+        if len(self.regions) > 1 and self.bucket and "{region}" not in self.bucket:
+            count = len(self.regions)
+            sentence = (
+                f'found "{self.bucket}"; expected {{region}} in the name, because regions lists {count}'
+            )
+            yield Contradiction(key=key, sentence=sentence)
+
+    def region_of(self, leftover: Leftover, home_region: str) -> str:
+        """That of the bucket; the host's own for a bucket that is no longer configured."""
+        regions = self.regions or (home_region,)
+        return next(
+            (region for region in regions if self.bucket_in(region) == leftover.container), home_region
+        )
+
+    def orphan_place(self, region: str) -> OrphanPlace | None:
+        """See `Section`."""
+        return OrphanPlace(bucket=self.bucket_in(region), key_prefix=self.key_prefix)

@@ -1,0 +1,1 @@
+"""The operations on SQS, a row in a file for each."""

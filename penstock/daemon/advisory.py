@@ -14,25 +14,32 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from penstock.api.leases import LeaseBook, lease_documents
+from penstock.api.routes import NoRoomError, RefusedError
+from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import Clock
-from penstock.daemon import backlog_watch
-from penstock.daemon.api import RefusedError
-from penstock.daemon.backlog_watch import BacklogWatch, QueueStanding
+from penstock.daemon.audit import Audit
+from penstock.daemon.backlog_watch import Backlog, BacklogWatch
 from penstock.daemon.board import Board
 from penstock.daemon.budget import Ledger
 from penstock.daemon.conductor import Conductor, Cycle
-from penstock.daemon.leases import LeaseBook, lease_documents
+from penstock.daemon.forecast import Forecast, shown_cost
+from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.schedule import fresh_report_count
-from penstock.daemon.services import Service
 from penstock.daemon.store import AsyncStore
+from penstock.daemon.sweeper import Sweeper
+from penstock.daemon.troubles import Trouble
 from penstock.daemon.trust import Door
-from penstock.daemon.wire import Question, Standing, recommendation_document
-from penstock.models.backlog_warning import Alarm
 from penstock.models.model import Fit
+from penstock.models.sqs.backlog_warning import Alarm
+from penstock.operations.sqs.delivery import DELIVERY
+from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import alternatives
+from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
 from penstock.vocabulary import (
     Context,
     Cost,
+    Demand,
     Inconclusive,
     Observation,
     Place,
@@ -44,33 +51,39 @@ from penstock.vocabulary import (
 
 ALTERNATIVE_COUNT = 8
 CYCLE_COUNT_SHOWN = 20
+_DAY_SECONDS = 86400.0
+REMOVAL_SECONDS_MAX = 60.0  # who asked for it is answered by then
 
 
 class Advisory:
-    """`penstock.daemon.api.Advisor` of a living daemon."""
+    """`penstock.api.routes.Advisor` of a living daemon."""
 
     def __init__(
         self,
         *,
-        services: Mapping[str, Service[Any]],
         board: Board,
         conductor: Conductor,
         backlogs: BacklogWatch,
+        host_watch: HostWatch,
         store: AsyncStore,
         clock: Clock,
         home: Place,
         started_at: datetime,
         reload: Callable[[], Awaitable[str]],
         leases: LeaseBook | None = None,
+        forecast: Callable[[], Sequence[Forecast]] = tuple,
+        audit: Audit,
     ) -> None:
-        self._services = services
         self._board = board
         self._conductor = conductor
         self._backlogs = backlogs
+        self._host_watch = host_watch
         self._store = store
         self._clock = clock
         self._home = home
         self._started_at = started_at
+        self._forecast = forecast
+        self._audit = audit
         self._reload = reload
         self._door = Door(clock, self._known_places)
         self._report_counts = {"kept": 0, "refused": 0}  # since the start
@@ -87,20 +100,15 @@ class Advisory:
         return self._home.instance_type
 
     @property
-    def setting_types(self) -> Mapping[str, type[Setting]]:
-        """The operations that are advised here, each with its setting."""
-        return {operation: service.setting_type for operation, service in self._services.items()}
-
-    @property
     def probed_operations(self) -> Collection[str]:
-        """Those of them that are measured here."""
+        """Those that are measured here."""
         return {context.operation for context in self._conductor.contexts}
 
     # --- Reading
 
-    def standing(self) -> Standing:
+    def snapshot(self) -> Snapshot:
         """All the advice that stands."""
-        return self._board.standing(self._clock.now())
+        return self._board.snapshot(self._clock.now())
 
     def recommend(self, question: Question) -> Recommendation[Any]:
         """The advice for this question; always some."""
@@ -120,9 +128,9 @@ class Advisory:
             "fit": None if fit is None else _fit_document(fit),
             "alternatives": [] if fit is None else self._alternatives(fit, recommendation),
             "queues": [
-                standing.document()
-                for standing in self._backlogs.standings(context.place.region)
-                if context.operation == backlog_watch.OPERATION
+                backlog.document()
+                for backlog in self._backlogs.backlogs(context.place.region)
+                if context.operation == DELIVERY.name
             ],
         }
 
@@ -138,10 +146,15 @@ class Advisory:
             "activity": self._conductor.activity,
             "next_probe_due_at": self._conductor.next_due_at,
             "generation": self._board.generation,
-            "trouble": self._store.trouble,
+            "trouble": "; ".join(f"{t.subject}: {t.sentence}" for t in self._troubles()) or None,
+            "troubles": self.troubles(),
+            "leftover_count": self._conductor.sweeper.count,
+            "leftover_oldest_age_seconds": self._conductor.sweeper.oldest_age_seconds,
+            "leftover_remark": self._conductor.sweeper.remark,
             "budget_per_day": dataclasses.asdict(ledger.limit),
             "spent_per_day": dataclasses.asdict(ledger.spent(now)),
-            "usd_per_day": _usd_by_operation(ledger, self._services, now),
+            "costs": self._costs(now),
+            "host": self._host_watch.document(),
             "contexts": [
                 {
                     "operation": standing.context.operation,
@@ -152,27 +165,83 @@ class Advisory:
                     "attempt_count": standing.attempt_count,
                     "last_attempt_at": standing.last_attempt_at,
                     "postponed_until": standing.postponed_until,
+                    "verdict": self._verdict(standing.context, now),
                 }
                 for standing in self._conductor.standings
             ],
             "leases": lease_documents(self._leases),
             "report_kept_count": self._report_counts["kept"],
             "report_refused_count": self._report_counts["refused"],
-            "queues": [standing.document() for standing in self._backlogs.standings()],
+            "queues": [backlog.document() for backlog in self._backlogs.backlogs()],
             "cycle_count": self._conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
 
+    def _costs(self, now: datetime) -> dict[str, Any]:
+        """Of each operation: what it cost in the last 24 hours, what it may, and what such days cost typically."""
+        ledger = self._conductor.ledger
+        coming = {forecast.operation: forecast.document() for forecast in self._forecast()}
+        return {
+            operation: {
+                "spent": shown_cost(ledger.spent(now, operation)),
+                "usd_per_day": ledger.usd_limits.get(operation, ledger.limit.usd),
+                **coming.get(operation, {}),
+            }
+            for operation in OPERATIONS
+        }
+
+    def _verdict(self, context: Context, now: datetime) -> str:
+        """What is advised and what it brings, as the report says it, too."""
+        made = self._board.recommend(context, Demand(), now)
+        over, fit = made.gain_over_default, self._board.fit(context.place)
+        return sentence(
+            Verdict(
+                setting_words=OPERATIONS[context.operation].words.setting_in_full(
+                    setting_values(made.setting)
+                ),
+                basis=made.basis,
+                bottleneck=made.bottleneck,
+                gains={"boto3": over} if over else {},
+                notes=(CHANGE_SUSPECTED,) if fit is not None and fit.suspicion.is_raised else (),
+                usd=self._conductor.ledger.spent(now, context.operation).usd,
+                usd_period_seconds=_DAY_SECONDS,
+                expired_at=made.expires_at if made.has_expired(now) else None,
+            )
+        )
+
+    def troubles(self) -> Sequence[Mapping[str, Any]]:
+        """What keeps the daemon from its work, as JSON values and dates."""
+        return [trouble.document() for trouble in self._troubles()]
+
+    def _troubles(self) -> Sequence[Trouble]:
+        found = self._conductor.troubles.now()
+        trouble = self._store.trouble
+        return found if trouble is None else (Trouble(name="database", sentence=trouble), *found)
+
+    def leftovers(self) -> Mapping[str, Any]:
+        """What probes left outside and nobody uses."""
+        return self._conductor.sweeper.document()
+
+    def clients(self) -> Mapping[str, Any]:
+        """What was heard of applications, and what they would gain."""
+        return self._audit.document()
+
     def metrics(self) -> bytes:
         """The same for Prometheus."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Snapshot(self._metric_families()))
+        registry.register(_Scrape(self._metric_families()))
         return generate_latest(registry)
 
     # --- Acting
 
     async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> list[str | None]:
-        """Keep what an application of this user measured, each report by itself, and learn from it soon."""
+        """Keep what an application of this user measured, each report by itself, and learn from it soon.
+
+        Raises NoRoomError when they would wait in memory for a disk in trouble, and too many do.
+        """
+        if (trouble := await self._store.why_no_room(len(reports))) is not None:
+            self._report_counts["refused"] += len(reports)
+            raise NoRoomError(f"reports cannot be kept now: {trouble}")
         answers = await asyncio.gather(*(self._record_one(report, uid) for report in reports))
         kept = [report for report, refusal in zip(reports, answers, strict=True) if refusal is None]
         self._report_counts["kept"] += len(kept)
@@ -209,6 +278,22 @@ class Advisory:
             self._conductor.request(context)
         return f"a probe of {operation} at {payload_size_bytes} bytes comes next, within the budget"
 
+    async def remove_leftovers(self) -> Mapping[str, Any]:
+        """Try all of them again between two probes; what was removed, and what is left."""
+        try:
+            async with asyncio.timeout(REMOVAL_SECONDS_MAX):
+                summary = await asyncio.shield(self._conductor.request_sweep())
+        except TimeoutError:
+            raise RefusedError(
+                f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self._conductor.activity}); "
+                "what is left behind is tried right after that"
+            ) from None
+        return self._conductor.sweeper.document(summary.removed)
+
+    async def believe_clock(self) -> str:
+        """Take the clock for right."""
+        return self._conductor.believe_clock()
+
     async def reload(self) -> str:
         """Read the configuration again."""
         return await self._reload()
@@ -227,7 +312,7 @@ class Advisory:
     def _alternatives(self, fit: Fit, recommendation: Recommendation[Any]) -> list[dict[str, Any]]:
         """The advice first, then what it was chosen from, and what each would take."""
         context = recommendation.context
-        model = self._services[context.operation].model
+        model = OPERATIONS[context.operation].model
         settings, appraisal = alternatives(
             model,
             fit,
@@ -258,32 +343,43 @@ class Advisory:
             reports.add_metric([outcome], count)
         families: list[Metric] = [info, cycles, reports]
         families += _spend_families(self._conductor.ledger.spent(now), self._conductor.ledger.limit)
-        families += _queue_families(self._backlogs.standings())
-        families += _usd_families(_usd_by_operation(self._conductor.ledger, self._services, now))
+        families += _leftover_families(self._conductor.sweeper)
+        families += self._audit.metric_families()
+        families.append(_trouble_family(self._troubles(), self._conductor.contexts))
+        families += _queue_families(self._backlogs.backlogs())
+        families += _usd_families(_usd_by_operation(self._conductor.ledger, OPERATIONS, now))
         advised = GaugeMetricFamily(
             "penstock_recommended_setting", "Each knob of the standing advice.", labels=[*_LABELS, "knob"]
         )
         expected = GaugeMetricFamily(
             "penstock_predicted_value", "What the advice is expected to reach.", labels=[*_LABELS, "metric"]
         )
+        gain = GaugeMetricFamily(
+            "penstock_gain_over_default",
+            "How many times as well as the SDK's default the advice is expected to do.",
+            labels=_LABELS,
+        )
         age = GaugeMetricFamily(
             "penstock_newest_observation_age_seconds", "How old the newest evidence is.", labels=_LABELS
         )
-        for recommendation in self.standing().recommendations:
+        for recommendation in self.snapshot().recommendations:
             labels = _labels(recommendation.context)
             for knob, value in setting_values(recommendation.setting).items():
                 advised.add_metric([*labels, knob], value)
             for metric, estimate in recommendation.prediction.items():
                 expected.add_metric([*labels, metric], estimate.expected)
+            if recommendation.gain_over_default is not None:
+                gain.add_metric(labels, recommendation.gain_over_default.expected)
             if recommendation.newest_observation_at is not None:
-                age.add_metric(labels, (now - recommendation.newest_observation_at).total_seconds())
-        return [*families, advised, expected, age, *_lease_families(self._leases)]
+                age_seconds = (now - recommendation.newest_observation_at).total_seconds()
+                age.add_metric(labels, max(0.0, age_seconds))  # a clock that stepped back knows no better
+        return [*families, advised, expected, gain, age, *_lease_families(self._leases)]
 
 
 _LABELS = ["operation", "region", "instance_type", "payload_size_bytes"]
 
 
-class _Snapshot(Collector):
+class _Scrape(Collector):
     """Families that were worked out beforehand."""
 
     def __init__(self, families: list[Metric]) -> None:
@@ -335,7 +431,29 @@ def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
     return families
 
 
-def _queue_families(standings: Sequence[QueueStanding]) -> list[Metric]:
+def _leftover_families(sweeper: Sweeper) -> list[Metric]:
+    count = GaugeMetricFamily("penstock_leftovers", "Things that probes left outside and nobody uses.")
+    count.add_metric([], sweeper.count)
+    age = GaugeMetricFamily("penstock_leftover_oldest_age_seconds", "How old the oldest is; 0 without any.")
+    age.add_metric([], sweeper.oldest_age_seconds or 0.0)
+    return [count, age]
+
+
+def _trouble_family(troubles: Iterable[Trouble], contexts: Iterable[Context]) -> Metric:
+    """1 where something is wrong, 0 for each operation that is probed and well."""
+    family = GaugeMetricFamily(
+        "penstock_trouble",
+        "Whether something keeps this operation from being measured, or ails the daemon itself.",
+        labels=["name", "region"],
+    )
+    well = {(context.operation, context.place.region): 0 for context in contexts}
+    ill = {(trouble.name, trouble.region): 1 for trouble in troubles}
+    for (name, region), value in (well | ill).items():
+        family.add_metric([name, region], value)
+    return family
+
+
+def _queue_families(backlogs: Sequence[Backlog]) -> list[Metric]:
     labels = ["queue", "source", "region"]
     messages = GaugeMetricFamily(
         "penstock_queue_messages", "Messages of a queue, by state.", labels=[*labels, "state"]
@@ -355,19 +473,19 @@ def _queue_families(standings: Sequence[QueueStanding]) -> list[Metric]:
         "When the backlog reaches the visibility timeout at this rate.",
         labels=labels,
     )
-    for standing in standings:
-        values = [standing.name, standing.source, standing.region]
+    for backlog in backlogs:
+        values = [backlog.name, backlog.source, backlog.region]
         for state, count in (
-            ("visible", standing.visible_message_count),
-            ("not_visible", standing.not_visible_message_count),
+            ("visible", backlog.visible_message_count),
+            ("not_visible", backlog.not_visible_message_count),
         ):
             if count is not None:
                 messages.add_metric([*values, state], count)
-        if standing.warning is not None:
-            age.add_metric(values, standing.warning.oldest_undeleted_seconds)
-            alarm.add_metric(values, list(Alarm).index(standing.warning.alarm))
-            if standing.warning.reaches_timeout_at is not None:
-                due.add_metric(values, standing.warning.reaches_timeout_at.timestamp())
+        if backlog.warning is not None:
+            age.add_metric(values, backlog.warning.oldest_undeleted_seconds)
+            alarm.add_metric(values, list(Alarm).index(backlog.warning.alarm))
+            if backlog.warning.reaches_timeout_at is not None:
+                due.add_metric(values, backlog.warning.reaches_timeout_at.timestamp())
     return [messages, age, alarm, due]
 
 

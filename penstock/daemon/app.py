@@ -7,60 +7,55 @@ import contextlib
 import dataclasses
 import grp
 import logging
-import platform
-import re
 import signal
-import socket
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from penstock.api.leases import LeaseBook
+from penstock.api.listener import ConnectionLimits, serving
+from penstock.api.routes import Api, RefusedError
+from penstock.api.wire import snapshot_document
 from penstock.clock import Clock, SystemClock
 from penstock.daemon import budget, host
 from penstock.daemon.advisory import Advisory, cycle_document
-from penstock.daemon.api import Api, RefusedError
+from penstock.daemon.attended_probe import AttendedProbe
+from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch, watch_queue
 from penstock.daemon.board import Board
 from penstock.daemon.conductor import Conductor, Cycle, Watch
 from penstock.daemon.config import ConfigError, Configuration
-from penstock.daemon.leases import LeaseBook
-from penstock.daemon.listener import ConnectionLimits, open_socket, remove_socket, serving
+from penstock.daemon.entrance import Entrance, keep_files
+from penstock.daemon.forecast import Forecast, forecasts
+from penstock.daemon.hearing import Hearing
+from penstock.daemon.host import HostIdentity
+from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
+from penstock.daemon.limits import thread_count_limits
 from penstock.daemon.outside_aws import AwsOutside
-from penstock.daemon.services import (
-    SERVICES,
-    Equipment,
-    Outside,
-    ProbeOnDemand,
-    setting_types,
-    thread_count_limits,
-    usd_limits,
-    watching_cost,
-)
 from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.systemd import Notifier, inherited_sockets
+from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.thinker import SpawnedThinker, Thinker
-from penstock.daemon.wire import standing_document
+from penstock.daemon.troubles import Troubles
 from penstock.models import burst
-from penstock.probes import leftovers
+from penstock.models.model import Fit
+from penstock.operations.operation import Equipment, Outside
+from penstock.operations.table import OPERATIONS, setting_types
 from penstock.probes.measurement import LOOP_TICK_SECONDS
-from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
-from penstock.probes.probe import Leftover, Probe
-from penstock.vocabulary import Context, Place
+from penstock.probes.on_demand import ProbeOnDemand
+from penstock.probes.probe import Probe
+from penstock.vocabulary import Context, Demand, Place, Setting
 
 log = logging.getLogger(__name__)
 
 _SOCKET_NAME = "api"
-_FIXED = (
-    "runtime_directory",
-    "state_directory",
-    "socket_mode",
-    "control_group",
-)  # the socket and the file outlive
+# The socket and the file outlive.
+_FIXED = ("runtime_directory", "state_directory", "socket_mode", "control_group")
 _STOP_SECONDS_MAX = 90.0  # a probe's clean-up, and the removal of queues, when a service is silent
 _BEAT_SECONDS = 10.0
-_BUSY_WINDOW_SECONDS_MIN = 1.0  # shorter ones are noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +65,16 @@ class Surroundings:
     clock: Clock
     outside: Outside
     thinker: Thinker
-    region: str
-    instance_type: str
+    identity: HostIdentity
     host_name: str
-    host_verdict: Callable[[datetime], budget.Verdict]
     seed: int
-    look_at_host: Callable[[], None] = lambda: None  # to be called every few seconds
-    sample_host: Callable[[], host.HostSample] = host.HostSample  # what the network counts: nothing in a lab
+    sample_host: Callable[[], host.HostSample] = host.HostSample  # what its counters say: nothing in a lab
     loop_tick_seconds: float = LOOP_TICK_SECONDS
+
+    @property
+    def home(self) -> Place:
+        """This host, for any operation."""
+        return Place(operation="", region=self.identity.region, instance_type=self.identity.instance_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +84,12 @@ class App:
     conductor: Conductor
     board: Board
     backlogs: BacklogWatch
+    host_watch: HostWatch
     store: AsyncStore
     home: Place
     started_at: datetime
     close_probes: Callable[[], Awaitable[None]]  # removes what they keep outside; once is enough
+    forecast: Callable[[], Sequence[Forecast]]  # of costs; none before the first fits
 
 
 @contextlib.asynccontextmanager
@@ -106,7 +105,7 @@ async def assembled(
     Raises StoreError when the database cannot be used.
     """
     clock = surroundings.clock
-    home = Place(operation="", region=surroundings.region, instance_type=surroundings.instance_type)
+    home = surroundings.home
     store = AsyncStore(Store(configuration.daemon.database_path, setting_types()), clock.now)
     probes: list[Probe[Any]] = []
 
@@ -117,83 +116,43 @@ async def assembled(
     try:
         for notice in await store.run(Store.take_notices):
             log.warning("%s", notice)
-        watches = _watches(configuration, surroundings, store)
+        tariffs = Tariffs(configuration, surroundings.identity)
+        watches = _watches(configuration, surroundings, store, tariffs)
         probes += {id(watch.probe): watch.probe for watch in watches}.values()
         board = _board(configuration, home)
         board.restore(await store.run(Store.fits), await store.run(Store.recommendations), clock.now())
+        host_watch = _host_watch(configuration, surroundings, board)
         conductor = Conductor(
             watches,
-            services=SERVICES,
             board=board,
             store=store,
-            ledger=await _ledger(configuration, surroundings, store),
+            ledger=await _ledger(configuration, surroundings, store, tariffs),
             thinker=surroundings.thinker,
+            sweeper=Sweeper(configuration, surroundings.outside, store, clock, tariffs=tariffs),
             clock=clock,
-            host_verdict=surroundings.host_verdict,
+            troubles=Troubles(clock),
+            host_verdict=host_watch.verdict,
             seed=surroundings.seed,
             observation_count_max=configuration.advice.fit_observation_count_max,
             retention_seconds=configuration.advice.observation_retention_seconds,
             on_change=on_change,
             on_cycle=on_cycle,
         )
-        backlogs = BacklogWatch(clock, configuration.watched_queue, region=home.region)
         yield App(
             conductor=conductor,
             board=board,
-            backlogs=backlogs,
+            backlogs=BacklogWatch(clock, configuration.watched_queue, region=home.region),
+            host_watch=host_watch,
             store=store,
             home=home,
             started_at=clock.now(),
             close_probes=close_probes,
+            forecast=partial(_forecast, configuration, tariffs, board, clock),
         )
     finally:
         surroundings.thinker.rest()
         await close_probes()
         await store.close()
-
-
-async def sweep(configuration: Configuration, app: App, outside: Outside, now: datetime) -> None:
-    """Remove what an earlier life left outside, by the journal, and objects of hosts that are no more.
-
-    What cannot be reached is tried at the next start.
-    """
-
-    async def store_for(leftover: Leftover) -> ObjectStore:
-        return await outside.object_store(
-            _region_of_bucket(configuration, leftover.container, app.home.region)
-        )
-
-    async def queues_for(leftover: Leftover) -> MessageQueues:
-        return await outside.message_queues(leftover.container)
-
-    _tell_of_sweep(await leftovers.sweep(app.store, store_for, queues_for))
-    await _sweep_orphans(configuration, app, outside, now)
-
-
-async def _sweep_orphans(configuration: Configuration, app: App, outside: Outside, now: datetime) -> None:
-    """Objects of hosts that are no more, in every bucket that is probed."""
-    section = configuration.probes.s3_upload
-    for region in (section.regions or (app.home.region,)) if section.is_enabled else ():
-        try:
-            summary = await leftovers.sweep_orphans(
-                app.store,
-                await outside.object_store(region),
-                service="s3_upload",
-                bucket=section.bucket_in(region),
-                key_prefix=section.key_prefix,
-                now=now,
-            )
-        except RequestError as trouble:
-            log.info("%s was not searched for what other hosts left: %s", section.bucket_in(region), trouble)
-        else:
-            _tell_of_sweep(summary)
-
-
-def _tell_of_sweep(summary: leftovers.SweepSummary) -> None:
-    for leftover in summary.removed:
-        log.warning("removed %s %s, which an earlier run left behind", leftover.kind, leftover.name)
-    for kept in summary.kept:
-        log.warning("%s %s is left behind: %s", kept.leftover.kind, kept.leftover.name, kept.reason)
 
 
 async def run_once(configuration: Configuration) -> Mapping[str, Any]:
@@ -204,11 +163,44 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
     async with contextlib.AsyncExitStack() as resources:
         surroundings = await _real_surroundings(configuration, resources)
         app = await resources.enter_async_context(assembled(configuration, surroundings))
-        await sweep(configuration, app, surroundings.outside, surroundings.clock.now())
+        await app.conductor.sweep()
         await app.conductor.prepare()
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
-        standing = standing_document(app.board.standing(surroundings.clock.now()))
-        return {"cycles": [cycle_document(cycle) for cycle in cycles], **standing}
+        snapshot = snapshot_document(app.board.snapshot(surroundings.clock.now()))
+        return {"cycles": [cycle_document(cycle) for cycle in cycles], **snapshot}
+
+
+async def remove_leftovers(configuration: Configuration) -> Mapping[str, Any]:
+    """What no daemon is there to remove; a document of what came of it. Raises StoreError."""
+    async with contextlib.AsyncExitStack() as resources:
+        surroundings = await _real_surroundings(configuration, resources)
+        app = await resources.enter_async_context(assembled(configuration, surroundings))
+        removed = await app.conductor.sweep()
+        return app.conductor.sweeper.document(removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workbench:
+    """What it takes to measure without a daemon: the database, which is the journal, and what things cost."""
+
+    clock: Clock
+    store: AsyncStore
+    tariffs: Tariffs
+    sweep: Callable[[], Awaitable[object]]  # removes what was left outside
+
+
+@contextlib.asynccontextmanager
+async def workbench(configuration: Configuration) -> AsyncIterator[Workbench]:
+    """The daemon's own, which must not run meanwhile. Raises StoreError."""
+    async with contextlib.AsyncExitStack() as resources:
+        surroundings = await _real_surroundings(configuration, resources)
+        app = await resources.enter_async_context(assembled(configuration, surroundings))
+        yield Workbench(
+            clock=surroundings.clock,
+            store=app.store,
+            tariffs=Tariffs(configuration, surroundings.identity),
+            sweep=app.conductor.sweep,
+        )
 
 
 async def serve(load: Callable[[], Configuration]) -> None:
@@ -223,26 +215,26 @@ async def serve(load: Callable[[], Configuration]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     path = configuration.daemon.socket_path
     inherited = inherited_sockets().get(_SOCKET_NAME)
-    listening = inherited or open_socket(
-        path, mode=configuration.daemon.socket_mode_bits, gid=_group_id(configuration.daemon.control_group)
+    entrance = Entrance(
+        path,
+        mode=configuration.daemon.socket_mode_bits,
+        gid=_group_id(configuration.daemon.control_group),
+        inherited=inherited,
     )
     log.info("listening on %s%s", path, "" if inherited is None else ", a socket of systemd")
-    listening.setblocking(False)  # noqa: FBT003  # the method takes no other
     beating = asyncio.create_task(_beat(notifier))
     try:
         while not stop.is_set():
-            configuration = await _live(configuration, load, listening, stop, notifier)
+            configuration = await _live(configuration, load, entrance, stop, notifier)
     finally:
         beating.cancel()
-        listening.close()
-        if inherited is None:
-            remove_socket(path)
+        entrance.close()
 
 
 async def _live(
     configuration: Configuration,
     load: Callable[[], Configuration],
-    listening: socket.socket,
+    entrance: Entrance,
     stop: asyncio.Event,
     notifier: Notifier,
 ) -> Configuration:
@@ -257,34 +249,46 @@ async def _live(
                 api.publish()
 
         app = await resources.enter_async_context(assembled(configuration, surroundings, on_change=publish))
-        api = _api(configuration, app, surroundings.clock, reload)
+        reload.trouble = lambda: app.store.trouble
+        hearing = Hearing(surroundings.clock)
+        api = _api(configuration, app, hearing, surroundings.clock, reload)
         api.publish()
         # Each life listens through a descriptor of its own; the socket itself outlives them all.
-        await resources.enter_async_context(
-            serving(api.application(), listening.dup(), _limits(configuration), api.answers)
+        acceptor = await resources.enter_async_context(
+            serving(
+                api.application(),
+                entrance.listening.dup(),
+                _limits(configuration),
+                api.answers,
+                api.turns,
+                control_gid=_group_id(configuration.daemon.control_group),
+            )
         )
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(_work(configuration, app, surroundings))
+            work = tasks.create_task(_work(app))
             watched = configuration.watched_queue
             watching = tasks.create_task(
                 watch_queue(app.backlogs, surroundings.outside, watched, region=app.home.region)
             )
-            telling = tasks.create_task(_tell_status(notifier, app.conductor, surroundings.look_at_host))
+            listening = tasks.create_task(hearing.listen(configuration.listen, app.conductor.troubles))
+            telling = tasks.create_task(_tell_status(notifier, app))
+            keeping = tasks.create_task(keep_files(entrance, acceptor, api, app.conductor.troubles))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 notifier.stopping("removing what probes left outside")
                 notifier.extend_timeout(_STOP_SECONDS_MAX)
-            for task in (work, watching, telling, *ending):
+            for task in (work, watching, listening, telling, keeping, *ending):
                 task.cancel()
         await app.close_probes()  # seconds, when a queue has to go: the socket answers meanwhile
     return reload.configuration
 
 
-async def _work(configuration: Configuration, app: App, surroundings: Surroundings) -> None:
-    await sweep(configuration, app, surroundings.outside, surroundings.clock.now())
+async def _work(app: App) -> None:
     await app.conductor.prepare()
+    for forecast in app.forecast():
+        log.info("%s", forecast.sentence)
     await app.conductor.run()
 
 
@@ -295,10 +299,12 @@ async def _beat(notifier: Notifier) -> None:
         await asyncio.sleep((notifier.watchdog_seconds or 2 * _BEAT_SECONDS) / 2)
 
 
-async def _tell_status(notifier: Notifier, conductor: Conductor, look_at_host: Callable[[], None]) -> None:
+async def _tell_status(notifier: Notifier, app: App) -> None:
     while True:
-        look_at_host()
-        notifier.status(conductor.activity)
+        app.host_watch.look()
+        troubles = app.conductor.troubles.now()
+        ailing = f"; trouble with {troubles[0].subject}: {troubles[0].sentence}" if troubles else ""
+        notifier.status(app.conductor.activity + ailing)
         await asyncio.sleep(_BEAT_SECONDS)
 
 
@@ -312,6 +318,7 @@ class _Reload:
         self._notifier = notifier
         self.configuration = configuration
         self.requested = asyncio.Event()
+        self.trouble: Callable[[], str | None] = lambda: None  # of the store, which a reload closes
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_signal)
 
     async def __call__(self) -> str:
@@ -328,6 +335,8 @@ class _Reload:
                 f"{' and '.join(f'daemon.{name}' for name in changed)} changes only with a restart"
             )
         is_changed = configuration != self.configuration
+        if is_changed and (waiting := self.trouble()) is not None:
+            raise RefusedError(f"a reload would lose what waits in memory: {waiting}")
         self.configuration = configuration
         if is_changed:
             self._notifier.reloading()
@@ -359,49 +368,25 @@ async def _real_surroundings(
     identity = await host.identify(configuration.host)
     log.info("region %s, instance type %s (%s)", identity.region, identity.instance_type, identity.sentence)
     clock = SystemClock()
-    watch = _HostWatch(configuration, clock)
     return Surroundings(
         clock=clock,
         outside=await resources.enter_async_context(AwsOutside(configuration)),
         thinker=SpawnedThinker(),
-        region=identity.region,
-        instance_type=identity.instance_type,
-        host_name=re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:24] or "host",
-        host_verdict=watch,
-        look_at_host=watch.look,
+        identity=identity,
+        host_name=host.host_name(),
         sample_host=host.sample,
         seed=configuration.daemon.seed or host.machine_seed(),
     )
 
 
-class _HostWatch:
-    """How busy the host is with its own work, over the last seconds: a look now and then, and one when asked."""
-
-    def __init__(self, configuration: Configuration, clock: Clock) -> None:
-        self._section = configuration.budget
-        self._clock = clock
-        self._samples = deque([(clock.monotonic_seconds(), host.sample())], maxlen=2)
-
-    def look(self) -> None:
-        """Begin a new window; call it every few seconds."""
-        self._samples.append((self._clock.monotonic_seconds(), host.sample()))
-
-    def __call__(self, now: datetime) -> budget.Verdict:
-        """Whether there is room, by the window that is at least a second long."""
-        seconds, now_seconds = [at for at, _ in self._samples], self._clock.monotonic_seconds()
-        before = self._samples[-1 if now_seconds - seconds[-1] >= _BUSY_WINDOW_SECONDS_MIN else 0][1]
-        usage = host.usage(before, host.sample())
-        return budget.host_verdict(usage.others_busy_fraction, self._section, now)
-
-
-def _watches(configuration: Configuration, surroundings: Surroundings, store: AsyncStore) -> list[Watch]:
+def _watches(
+    configuration: Configuration, surroundings: Surroundings, store: AsyncStore, tariffs: Tariffs
+) -> list[Watch]:
     """Every context that the configuration wants probed; those of one operation and region share a probe."""
     watches = []
-    for operation, service in SERVICES.items():
-        plan = service.plan(configuration)
-        for region in (plan.regions or (surroundings.region,)) if plan.is_enabled else ():
+    for row, section in configuration.enabled():
+        for region in tariffs.regions(section):
             equipment = Equipment(
-                configuration=configuration,
                 clock=surroundings.clock,
                 journal=store,
                 outside=surroundings.outside,
@@ -409,28 +394,34 @@ def _watches(configuration: Configuration, surroundings: Surroundings, store: As
                 host_name=surroundings.host_name,
                 loop_tick_seconds=surroundings.loop_tick_seconds,
             )
-            probe = host.AttendedProbe(ProbeOnDemand(service, equipment), surroundings.sample_host)
-            place = Place(
-                operation=operation,
-                region=region,
-                instance_type=surroundings.instance_type,
-                service_class=plan.service_class,
-            )
+            on_demand = ProbeOnDemand(partial(row.make_probe, section, equipment), surroundings.clock)
+            probe = AttendedProbe(on_demand, surroundings.sample_host, surroundings.clock)
+            place = tariffs.place(row, region)
             watches += [
                 Watch(
                     context=Context(place=place, payload_size_bytes=size),
-                    service=service,
-                    plan=plan,
+                    section=section,
                     probe=probe,
+                    tariff=tariffs.of(row, region),
                 )
-                for size in plan.payload_size_bytes
+                for size in section.payload_size_bytes
             ]
     return watches
 
 
+def _host_watch(configuration: Configuration, surroundings: Surroundings, board: Board) -> HostWatch:
+    return HostWatch(
+        configuration.budget,
+        surroundings.clock,
+        surroundings.sample_host,
+        ceiling_bytes_per_second=lambda: ceiling_bytes_per_second(
+            surroundings.identity.instance_type, board.fits()
+        ),
+    )
+
+
 def _board(configuration: Configuration, home: Place) -> Board:
     return Board(
-        SERVICES,
         _standing_contexts(configuration, home),
         thread_count_max=thread_count_limits(configuration),
         region=home.region,
@@ -442,45 +433,58 @@ def _board(configuration: Configuration, home: Place) -> Board:
 def _standing_contexts(configuration: Configuration, home: Place) -> list[Context]:
     """Every operation at every size of its ladder, and at the sizes that are probed."""
     contexts = []
-    for operation, service in SERVICES.items():
-        plan = service.plan(configuration)
-        for region in plan.regions or (home.region,):
+    for name, row in OPERATIONS.items():
+        section = configuration.section_of(row)
+        for region in section.regions or (home.region,):
             place = dataclasses.replace(
-                home, operation=operation, region=region, service_class=plan.service_class
+                home, operation=name, region=region, service_class=section.service_class
             )
-            sizes = sorted({*service.payload_ladder_bytes, *plan.payload_size_bytes})
+            sizes = sorted({*row.payload_ladder_bytes, *section.payload_size_bytes})
             contexts += [Context(place=place, payload_size_bytes=size) for size in sizes]
     return contexts
 
 
+def _forecast(
+    configuration: Configuration, tariffs: Tariffs, board: Board, clock: Clock
+) -> Sequence[Forecast]:
+    """By what is known of each place now."""
+
+    def advised(context: Context) -> tuple[Fit, Setting] | None:
+        fit = board.fit(context.place)
+        return None if fit is None else (fit, board.recommend(context, Demand(), clock.now()).setting)
+
+    return forecasts(configuration, tariffs, advised)
+
+
 async def _ledger(
-    configuration: Configuration, surroundings: Surroundings, store: AsyncStore
+    configuration: Configuration, surroundings: Surroundings, store: AsyncStore, tariffs: Tariffs
 ) -> budget.Ledger:
-    ceiling = burst.ceiling(surroundings.instance_type)
+    ceiling = burst.ceiling(surroundings.identity.instance_type)
     limit = budget.daily_limit(
         configuration.budget, credit_bytes_per_day=ceiling.credit_bytes_max if ceiling else 0.0
     )
-    since = (
-        surroundings.clock.now() - 30 * budget.DAY
-    )  # a clock that steps there and back finds its rows again
+    # A clock that steps there and back finds its rows again.
+    since = surroundings.clock.now() - 30 * budget.DAY
     spends = tuple(await store.run(lambda s: s.spend(since=since)))
-    limit = budget.left(limit, watching_cost(configuration))
-    return budget.Ledger(limit, spends, usd_limits(configuration))
+    limit = budget.left(limit, tariffs.standing_cost())
+    return budget.Ledger(limit, spends, tariffs.probing_usd_limits())
 
 
-def _api(configuration: Configuration, app: App, clock: Clock, reload: _Reload) -> Api:
+def _api(configuration: Configuration, app: App, hearing: Hearing, clock: Clock, reload: _Reload) -> Api:
     leases = LeaseBook()
     advisory = Advisory(
-        services=SERVICES,
         board=app.board,
         conductor=app.conductor,
         backlogs=app.backlogs,
+        host_watch=app.host_watch,
         store=app.store,
         clock=clock,
         home=app.home,
         started_at=app.started_at,
         reload=reload,
         leases=leases,
+        forecast=app.forecast,
+        audit=Audit(app.board, hearing, clock, app.home),
     )
     return Api(
         advisory,
@@ -504,9 +508,3 @@ def _group_id(name: str) -> int | None:
         return grp.getgrnam(name).gr_gid
     except KeyError:
         return None  # no such group here: control is for root and the daemon's own user
-
-
-def _region_of_bucket(configuration: Configuration, bucket: str, home_region: str) -> str:
-    section = configuration.probes.s3_upload
-    regions = section.regions or (home_region,)
-    return next((region for region in regions if section.bucket_in(region) == bucket), home_region)

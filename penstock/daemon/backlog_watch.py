@@ -23,8 +23,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.daemon.config import WatchedQueueSection
-from penstock.daemon.services import Outside
-from penstock.models.backlog_warning import (
+from penstock.models.sqs.backlog_warning import (
     AgeSample,
     Alarm,
     BacklogSample,
@@ -33,11 +32,12 @@ from penstock.models.backlog_warning import (
     assess,
     growth_messages_per_second,
 )
-from penstock.models.sqs_delivery import VISIBILITY_TIMEOUT_SECONDS
+from penstock.models.sqs.delivery import VISIBILITY_TIMEOUT_SECONDS
+from penstock.operations.operation import Outside
+from penstock.operations.sqs.delivery import DELIVERY
 from penstock.probes.outside import Missing, RequestError
 from penstock.vocabulary import Observation
 
-OPERATION = "sqs_delivery"
 SAMPLE_COUNT_MAX = 400  # 20 minutes, which date the collapse, at one sample in 3 s
 SUBJECT_COUNT_MAX = 64  # of applications; the one that was silent for longest makes room
 AGE_SECONDS_MAX = 1_209_600.0  # no message is kept for longer than 14 days
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStanding:
+class Backlog:
     """How one queue stands, as it was last seen."""
 
     name: str
@@ -110,9 +110,9 @@ class _Subject:
     trouble: str | None = None
     alarm: Alarm = Alarm.CALM
 
-    def standing(self) -> QueueStanding:
+    def backlog(self) -> Backlog:
         newest = self.backlogs[-1] if self.backlogs else None
-        return QueueStanding(
+        return Backlog(
             name=self.name,
             source=self.source,
             region=self.region,
@@ -137,7 +137,7 @@ class _Subject:
 
 
 class BacklogWatch:
-    """The standing of every queue that is told of."""
+    """The backlog of every queue that is told of."""
 
     def __init__(self, clock: Clock, section: WatchedQueueSection, *, region: str) -> None:
         self._clock = clock
@@ -147,19 +147,19 @@ class BacklogWatch:
         if section.name:
             self._watched = _Subject(name=section.name, source="attributes", region=section.region_or(region))
 
-    def standings(self, region: str | None = None) -> list[QueueStanding]:
+    def backlogs(self, region: str | None = None) -> list[Backlog]:
         """Of all queues, or of those in one region; the most alarming first."""
         silent_since = self._clock.now() - SILENT_AFTER
         subjects = [s for s in self._reported.values() if s.seen_at and s.seen_at > silent_since]
         if self._watched is not None:
             subjects.insert(0, self._watched)
-        chosen = [s.standing() for s in subjects if region in {None, s.region}]
+        chosen = [s.backlog() for s in subjects if region in {None, s.region}]
         return sorted(chosen, key=lambda s: -_SEVERITY.index(s.warning.alarm) if s.warning else 0)
 
     def note_reports(self, observations: Iterable[Observation[Any]]) -> None:
         """Take from what applications measured what says something about their backlog."""
         for observation in sorted(observations, key=lambda o: o.started_at):
-            if observation.context.operation == OPERATION:
+            if observation.context.operation == DELIVERY.name:
                 self._note_report(observation)
 
     def note_attributes(self, attributes: Mapping[str, str]) -> None:

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from math import ceil
 from typing import Any
 
-from penstock.daemon.services import Service
-from penstock.daemon.wire import MEMORY_BYTES_MIN, Standing
+from penstock.api.wire import MEMORY_BYTES_MIN, Snapshot
 from penstock.models.model import Fit, PerformanceModel, handed_on, is_current
-from penstock.optimizer import objective
-from penstock.optimizer.recommendation import assess, recommend
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.recommendation import assess, from_tables, recommend, unmeasured
 from penstock.units import format_bytes
 from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation
 
-_UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 _ANSWER_COUNT_MAX = 4096  # remembered answers to questions beyond the standing ones
 
 Key = tuple[Context, Demand]
@@ -40,24 +38,22 @@ class Posting:
 class Board:
     """Advice by context and demand.
 
-    `standing_contexts` are answered ahead of any question, for the default demand. `thread_count_max` is the most
+    `configured_contexts` are answered ahead of any question, for the default demand. `thread_count_max` is the most
     that the operator allows, by operation: no more is ever advised.
     """
 
     def __init__(
         self,
-        services: Mapping[str, Service[Any]],
-        standing_contexts: Iterable[Context],
+        configured_contexts: Iterable[Context],
         *,
         thread_count_max: Mapping[str, int],
         region: str,
         instance_type: str,
         validity_seconds: float,
     ) -> None:
-        self._services = services
         self._thread_count_max = thread_count_max
-        self._standing_contexts = tuple(standing_contexts)
-        self._standing_keys = frozenset((context, Demand()) for context in self._standing_contexts)
+        self._configured_contexts = tuple(configured_contexts)
+        self._configured_keys = frozenset((context, Demand()) for context in self._configured_contexts)
         self._region = region
         self._instance_type = instance_type
         self._validity_seconds = validity_seconds
@@ -72,8 +68,8 @@ class Board:
     ) -> None:
         """Take up what an earlier life of the daemon knew."""
         for fit in fits:
-            service = self._services.get(fit.place.operation)
-            if service is not None and is_current(fit, service.model):
+            row = OPERATIONS.get(fit.place.operation)
+            if row is not None and is_current(fit, row.model):
                 self._postings[fit.place] = _posting(None, fit, now)
         self._previous = {(r.context, r.demand): r for r in recommendations}
         self.generation += 1
@@ -99,7 +95,7 @@ class Board:
         for assessed in [key for key in self._assessments if key[0].place == fit.place]:
             del self._assessments[assessed]
         changed = []
-        for context in self._standing_contexts:
+        for context in self._configured_contexts:
             if context.place == fit.place:
                 before = self._previous.get((context, Demand()))
                 after = self.recommend(context, Demand(), now)
@@ -116,7 +112,7 @@ class Board:
         if answer is None:
             posting = self._postings.get(context.place)
             answer = recommend(
-                self._services[context.operation].model,
+                OPERATIONS[context.operation].model,
                 posting.fit if posting else None,
                 context,
                 demand,
@@ -136,7 +132,7 @@ class Board:
         if answer is None:
             posting = self._postings.get(context.place)
             answer = assess(
-                self._services[context.operation].model,
+                OPERATIONS[context.operation].model,
                 posting.fit if posting else None,
                 context,
                 demand,
@@ -150,22 +146,22 @@ class Board:
                 self._assessments[key] = answer
         return answer
 
-    def standing(self, now: datetime) -> Standing:
+    def snapshot(self, now: datetime) -> Snapshot:
         """All standing advice."""
-        return Standing(
+        return Snapshot(
             generation=self.generation,
             generated_at=now,
             region=self._region,
             instance_type=self._instance_type,
             recommendations=tuple(
-                self.recommend(context, Demand(), now) for context in self._standing_contexts
+                self.recommend(context, Demand(), now) for context in self._configured_contexts
             ),
         )
 
     def within_limits(self, context: Context, demand: Demand) -> Demand:
         """The demand within what the operator allows here."""
         return within_limits(
-            self._services[context.operation].model,
+            OPERATIONS[context.operation].model,
             self.fit(context.place),
             context,
             demand,
@@ -188,8 +184,8 @@ class Board:
 
     def _memory_bytes(self, answer: Recommendation[Any], fit: Fit | None) -> int:
         """What is held at a time, by the model's own account: the one that the limit was judged by."""
-        model, context = self._services[answer.context.operation].model, answer.context
-        known = fit or model.fit(context.place, (), prior=None, seed=0)
+        model, context = OPERATIONS[answer.context.operation].model, answer.context
+        known = fit or from_tables(model, context.place)
         appraisal = model.appraise(known, context, [answer.setting], answer.demand)
         return ceil(float(appraisal.memory_bytes[0]))
 
@@ -197,14 +193,14 @@ class Board:
         if not is_fitted:  # costs nothing to work out again, and its date is the asking's
             return
         for remembered in (self._answers, self._previous):
-            if key not in remembered and key not in self._standing_keys:
+            if key not in remembered and key not in self._configured_keys:
                 self._make_room(remembered)
             remembered[key] = answer
 
     def _make_room(self, remembered: dict[Key, Recommendation[Any]]) -> None:
         """Forget the oldest answers to questions; no question displaces what stands."""
-        excess = len(remembered) + 1 - _ANSWER_COUNT_MAX - len(self._standing_keys)
-        asked = (key for key in remembered if key not in self._standing_keys)
+        excess = len(remembered) + 1 - _ANSWER_COUNT_MAX - len(self._configured_keys)
+        asked = (key for key in remembered if key not in self._configured_keys)
         for key in list(islice(asked, max(0, excess))):
             del remembered[key]
 
@@ -232,27 +228,26 @@ def within_limits(
 
     What a probe may hold in memory is no limit of an application: that one states its own.
     """
-    thread_counts = [demand.thread_count_max, thread_count_max]
-    if fit is not None and fit.observation_count == 0:
-        count = objective.thread_counts(model.setting_type, [model.default_setting(context)])[0]
-        thread_counts.append(_UNMEASURED_OVER_DEFAULT * int(count))
-    least = min((count for count in thread_counts if count is not None), default=None)
-    return dataclasses.replace(demand, thread_count_max=least)
+    counts = [count for count in (demand.thread_count_max, thread_count_max) if count is not None]
+    narrowed = dataclasses.replace(demand, thread_count_max=min(counts, default=None))
+    return narrowed if fit is None else unmeasured(model, fit, context, narrowed)
 
 
-def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:
-    """The fit whose physics most likely hold in a place that was never measured: a neighbour of the same operation.
+def nearest(place: Place, fits: Iterable[Fit], kindred: Collection[str] = ()) -> Fit | None:
+    """The fit whose physics most likely hold in a place that was never measured.
 
-    What was measured there comes before what was reported. What belongs to the region (request time, rate of one
-    connection) weighs more than what belongs to the host. The order in which places were fitted decides nothing.
+    That is a neighbour of the same operation, or the same place as a kindred operation found it. What was measured
+    there comes before what was reported. What belongs to the region (request time, rate of one connection) weighs more
+    than what belongs to the host, and the one that knows the same host and way, but of another operation, lies in
+    between. The order in which places were fitted decides nothing.
     """
     neighbours = [
         fit
         for fit in fits
-        if fit.place.operation == place.operation
-        and fit.place.service_class == place.service_class
+        if fit.place.service_class == place.service_class
         and fit.place != place
         and fit.observation_count > 0
+        and (fit.place.operation == place.operation or _is_kin(fit.place, place, kindred))
     ]
     if not neighbours:
         return None
@@ -260,11 +255,24 @@ def nearest(place: Place, fits: Iterable[Fit]) -> Fit | None:
         neighbours,
         key=lambda fit: (
             not fit.is_from_reports,
-            2 * (fit.place.region == place.region) + (fit.place.instance_type == place.instance_type),
+            _nearness(fit.place, place),
             handed_on(fit).observation_count,
-            (fit.place.region, fit.place.instance_type),
+            (fit.place.region, fit.place.instance_type, fit.place.operation),
         ),
     )
+
+
+_NEARNESS_OF_KIN = 1.5
+
+
+def _is_kin(one: Place, other: Place, kindred: Collection[str]) -> bool:
+    return one.operation in kindred and dataclasses.replace(one, operation=other.operation) == other
+
+
+def _nearness(there: Place, here: Place) -> float:
+    if there.operation != here.operation:
+        return _NEARNESS_OF_KIN
+    return 2.0 * (there.region == here.region) + (there.instance_type == here.instance_type)
 
 
 def _advice(recommendation: Recommendation[Any]) -> tuple[object, ...]:

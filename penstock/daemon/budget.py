@@ -3,14 +3,15 @@
 The invariant: of all that was reserved, no 24 hours of the calendar hold more than the limit, whatever
 the order of acts, restarts and steps of the clock. An act is kept by the hour in which it was allowed,
 so a row counts until the last act that may be in it is a day old: 25 hours from its beginning. When the
-clock steps back, rows lie in the future; those less than a day ahead share a window with the present and
-count, too.
+clock steps back, rows lie in the future. Nobody knows how long ago they were spent, so all of them count
+until the clock has passed them, or until the operator says that the clock is right: then they count as
+spent at that moment.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Self
@@ -64,10 +65,20 @@ class Ledger:
     def spent(self, now: datetime, operation: str | None = None) -> Cost:
         """What counts against the limit at this moment: all, or of one operation."""
         return total(
-            s
-            for s in self.spends
-            if now - DAY - HOUR < s.hour_at <= now + DAY and operation in {None, s.operation}
+            s for s in self.spends if now - DAY - HOUR < s.hour_at and operation in {None, s.operation}
         )
+
+    def ahead(self, now: datetime) -> Sequence[Spend]:
+        """What was spent at hours that have not come yet, the latest last."""
+        return [s for s in self.spends if s.hour_at > now and any(dataclasses.astuple(s.cost))]
+
+    def believing(self, now: datetime) -> Self:
+        """The ledger when the clock is right: what lies ahead of it counts as spent in this hour."""
+        ahead = self.ahead(now)
+        past = dataclasses.replace(self, spends=tuple(s for s in self.spends if s.hour_at <= now))
+        for spend in ahead:
+            past = past._with(dataclasses.replace(spend, hour_at=_hour(now)), now)  # noqa: SLF001 - of its kind
+        return past
 
     def affordable(self, operation: str, now: datetime) -> Cost:
         """What is left for this operation."""
@@ -87,6 +98,11 @@ class Ledger:
     def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with the act in it, and the row to be on the disk before the act begins."""
         assert self.allows(operation, cost, now).is_allowed, "ask `allows` first"
+        spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
+        return self._with(spend, now), spend
+
+    def book(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
+        """The ledger with what was spent unasked, and its row: clean-up is counted, and no budget forbids it."""
         spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 
@@ -163,15 +179,19 @@ def daily_limit(section: BudgetSection, *, credit_bytes_per_day: float = 0.0) ->
     )
 
 
-def host_verdict(others_busy_fraction: float, section: BudgetSection, now: datetime) -> Verdict:
-    """Whether the host has room for a probe beside its own work."""
-    if others_busy_fraction <= section.host_cpu_fraction_max:
-        return ALLOWED
-    sentence = (
-        f"the host is {others_busy_fraction:.0%} busy with its own work, "
-        f"more than budget.host_cpu_fraction_max = {section.host_cpu_fraction_max:.0%}"
-    )
-    return Verdict(is_allowed=False, sentence=sentence, retry_at=now + BUSY_RETRY)
+def host_verdict(
+    cpu_fraction: float, network_fraction: float | None, section: BudgetSection, now: datetime
+) -> Verdict:
+    """Whether the host has room for a probe beside its own work; None: nobody knows what its network carries."""
+    for what, fraction, key in (
+        ("processors", cpu_fraction, "host_cpu_fraction_max"),
+        ("network", network_fraction or 0.0, "host_network_fraction_max"),
+    ):
+        most = getattr(section, key)
+        if fraction > most:
+            sentence = f"the host's own work keeps its {what} {fraction:.0%} busy, more than budget.{key} = {most:.0%}"
+            return Verdict(is_allowed=False, sentence=sentence, retry_at=now + BUSY_RETRY)
+    return ALLOWED
 
 
 def total(spends: Iterable[Spend]) -> Cost:

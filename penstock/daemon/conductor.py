@@ -11,28 +11,33 @@ import dataclasses
 import logging
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from math import ceil
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.daemon import schedule
+from penstock.daemon import costs
 from penstock.daemon.board import Board, nearest
-from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict
+from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict, total
+from penstock.daemon.changes import note_change
 from penstock.daemon.database import DiskTrouble
-from penstock.daemon.services import Plan, Service
+from penstock.daemon.sentences import describe, describe_setting, tell
+from penstock.daemon.standings import Standings
 from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.thinker import Thinker, ThinkerError
-from penstock.models import burst
-from penstock.models.model import Fit, is_newly_changed
-from penstock.optimizer.deliberation import Conclusion, Question
-from penstock.optimizer.evidence import is_same_size
-from penstock.probes.probe import Probe
-from penstock.units import format_bytes, quantity
+from penstock.daemon.troubles import Troubles
+from penstock.models.model import Fit, HasKindred
+from penstock.operations.sections.section import Section
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.deliberation import Case, Conclusion
+from penstock.probes.leftovers import SweepSummary
+from penstock.probes.probe import Leftover, Probe
+from penstock.units import format_bytes
 from penstock.vocabulary import (
+    FREE,
     Context,
     Cost,
     Demand,
@@ -44,7 +49,7 @@ from penstock.vocabulary import (
     Reason,
     Recommendation,
     Setting,
-    setting_values,
+    Tariff,
 )
 
 log = logging.getLogger(__name__)
@@ -57,8 +62,6 @@ REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more
 AVOIDED_COUNT_MAX = 6  # settings that could not be measured; each success lets the oldest be tried again
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
-CLOCK_STEP_SECONDS_MIN = 300.0  # a smaller step back delays a probe by no more than that
-STEADY_RESIDUAL_FRACTION = 0.1
 
 
 class ConductorError(RuntimeError):
@@ -80,9 +83,14 @@ class Watch:
     """One context that is kept up to date, and by which probe."""
 
     context: Context
-    service: Service[Any]
-    plan: Plan
+    section: Section
     probe: Probe[Any]
+    tariff: Tariff
+
+    @property
+    def cost_max(self) -> Cost:
+        """The most that one probe may cost."""
+        return self.section.cost_max(self.tariff)
 
 
 class Conductor:
@@ -92,12 +100,13 @@ class Conductor:
         self,
         watches: Sequence[Watch],
         *,
-        services: Mapping[str, Service[Any]],
         board: Board,
         store: AsyncStore,
         ledger: Ledger,
         thinker: Thinker,
+        sweeper: Sweeper,
         clock: Clock,
+        troubles: Troubles,
         host_verdict: Callable[[datetime], Verdict],
         seed: int,
         observation_count_max: int,
@@ -110,23 +119,24 @@ class Conductor:
         self._store = store
         self.ledger = ledger
         self._thinker = thinker
+        self.sweeper = sweeper
         self._clock = clock
+        self.troubles = troubles
         self._host_verdict = host_verdict
-        self._services = services  # all of them: applications also report what is not probed
         self._seed = seed
         self._observation_count_max = observation_count_max
         self._retention_seconds = retention_seconds
         self._on_change = on_change
         self._on_cycle = on_cycle
-        self._standings: dict[Context, schedule.Standing] = {}
+        self.standings = Standings(seed, clock.now())
         self._requested: deque[Context] = deque(maxlen=16)
+        self._is_clock_believed = False  # the operator said so; taken up between two probes
         self._reported: set[Place] = set()
         self._reports_due_seconds = 0.0  # on the monotonic clock
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
-        self._changes_known_until: dict[Place, datetime | None] = {}
         self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
-        self._tidy_at = self._resumed_at = self._seen_at = clock.now()
+        self._tidy_at = clock.now()
         self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
         self.cycle_count = 0
         self.activity = "starting"
@@ -137,11 +147,6 @@ class Conductor:
         """What is watched."""
         return list(self._watches)
 
-    @property
-    def standings(self) -> list[schedule.Standing]:
-        """What the schedule knows of each context."""
-        return list(self._standings.values())
-
     # --- What others may ask for
 
     def request(self, context: Context) -> bool:
@@ -151,6 +156,24 @@ class Conductor:
         self._requested.append(context)
         self._news.set()
         return True
+
+    def request_sweep(self) -> asyncio.Future[SweepSummary]:
+        """Remove what is left behind, as soon as nothing else runs."""
+        coming = self.sweeper.hurry()
+        self._news.set()
+        return coming
+
+    def believe_clock(self) -> str:
+        """Take the clock for right, as soon as nothing else runs: what was spent ahead of it counts as spent now."""
+        ahead = self.ledger.ahead(self._clock.now())
+        if not ahead:
+            return "nothing was spent at a date that has not come yet"
+        self._is_clock_believed = True
+        self._news.set()
+        return (
+            f"what was spent at dates up to {ahead[-1].hour_at:%Y-%m-%d %H:%M} UTC counts as spent now, and no more "
+            "in 25 hours"
+        )
 
     def note_reports(self, observations: Sequence[Observation[Any]]) -> None:
         """Applications reported: learn from it soon, and probe less where it is believed."""
@@ -164,7 +187,8 @@ class Conductor:
 
     async def prepare(self) -> None:
         """Take up the schedule where the last life left it, and put up what tables and neighbours say of new places."""
-        await self._load_standings()
+        intervals = {context: watch.section.mean_interval_seconds for context, watch in self._watches.items()}
+        await self.standings.load(self._store, intervals)
         for place in {context.place for context in self._watches}:
             if self._board.fit(place) is None:
                 try:
@@ -174,13 +198,13 @@ class Conductor:
 
     async def run(self) -> None:
         """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""
-        self._resumed_at = self._clock.now()
+        self.standings.resume(self._clock.now())
         failure_count = 0
         while True:
             context, reason = await self._wait_for_work()
             try:
                 if context is None:
-                    await self._learn_from_reports()
+                    await self._do_chores()
                 else:
                     await self.run_cycle(context, reason)
                 failure_count = 0
@@ -196,7 +220,7 @@ class Conductor:
     async def run_cycle(self, context: Context, reason: Reason | None = None) -> Cycle:
         """Do one cycle for this context and say in one sentence what was done."""
         watch = self._watches[context]
-        self.activity = f"thinking about {_describe(context)}"
+        self.activity = f"thinking about {describe(context)}"
         try:
             sentence, outcome = await self._try(watch, reason)
         except DiskTrouble as trouble:
@@ -217,7 +241,9 @@ class Conductor:
         host = self._host_verdict(now)
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host), None
-        allowance = _smaller(watch.plan.cost_max, self.ledger.affordable(watch.context.operation, now))
+        if (trouble := self.sweeper.refusal(watch.context.operation)) is not None:
+            return self._postpone(watch, Verdict(is_allowed=False, sentence=trouble)), None
+        allowance = costs.smaller(watch.cost_max, self.ledger.affordable(watch.context.operation, now))
         conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
         plan = conclusion.plan
         wanted = plan.cost_max if plan else _wanted(watch, conclusion.fit)
@@ -228,30 +254,32 @@ class Conductor:
             return self._postpone(watch, verdict), None
         outcome = await self._probe(watch, dataclasses.replace(plan, reason=reason or plan.reason))
         if isinstance(outcome, Inconclusive):
-            return f"{_describe(watch.context)}: {outcome.reason}", outcome
+            self._note_failed(watch.context, outcome.reason)
+            return f"{describe(watch.context)}: {outcome.reason}", outcome
+        self.troubles.note_measured(watch.context)
         before = self._board.recommend(watch.context, Demand(), self._clock.now())
         fit = await self._learn(watch.context.place)
-        self._note_measured(watch.context, fit)
+        self.standings.note_measured(watch.context, fit)
         after = self._board.recommend(watch.context, Demand(), self._clock.now())
-        return _tell(watch.service, plan, outcome, before, after), outcome
+        return tell(OPERATIONS[watch.context.operation].model, plan, outcome, before, after), outcome
 
     async def _probe(self, watch: Watch, plan: ProbePlan[Any]) -> Outcome[Any]:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
         context, started_at = watch.context, self._clock.now()
-        self.activity = f"probing {_describe(context)} with {_describe_setting(plan.setting)}"
+        self.activity = f"probing {describe(context)} with {describe_setting(context, plan.setting)}"
         ledger, reserved = self.ledger.reserve(context.operation, plan.cost_max, started_at)
         await self._store.run(lambda store: store.add_attempt(context, at=started_at))
         await self._store.run(lambda store: store.add_spend(reserved))
         self.ledger = ledger  # not before it is written: what the disk refuses is not done and costs nothing
-        self._note_attempt(context, started_at)
+        self.standings.note_attempt(context, started_at)
         start_seconds = self._clock.monotonic_seconds()
         try:
             outcome = await watch.probe.run(plan)
         except asyncio.CancelledError:  # a stop or a reload: the next life may spend what this run did not
-            used = _interrupted(plan, watch.probe.used)
-            await self._settle(plan, reserved, used, start_seconds)
+            used = costs.interrupted(plan, watch.probe.used)
+            await self._settle(reserved, used, start_seconds)
             raise
-        await self._settle(plan, reserved, _used(plan, outcome), start_seconds)
+        await self._settle(reserved, costs.used_by(plan, outcome, watch.probe.used), start_seconds)
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)
@@ -260,12 +288,13 @@ class Conductor:
             if avoided:
                 avoided.popleft()
             await self._store.add_observation(outcome)
+        await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome
 
-    async def _settle(self, plan: ProbePlan[Any], reserved: Spend, used: Cost, start_seconds: float) -> None:
+    async def _settle(self, reserved: Spend, used: Cost, start_seconds: float) -> None:
         """Put the true cost in place of the reserved one, in memory and on the disk."""
         duration_seconds = self._clock.monotonic_seconds() - start_seconds
-        cost = _true_cost(plan.cost_max, used, duration_seconds=duration_seconds)
+        cost = dataclasses.replace(used, duration_seconds=duration_seconds)
         self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
         await self._store.run(lambda store: store.correct_spend(correction))
 
@@ -277,8 +306,47 @@ class Conductor:
         await self._store.run(lambda store: store.add_fit(conclusion.fit, fitted_at=now))
         for recommendation in changed:
             await self._store.run(partial(_add_recommendation, recommendation=recommendation))
+        await self._note_change(conclusion.fit, now)
         self._on_change()
         return conclusion.fit
+
+    async def _note_change(self, fit: Fit, now: datetime) -> None:
+        """Write down what changed, and what is advised since."""
+        contexts = [context for context in self._watches if context.place == fit.place]
+        advising = [self._board.recommend(context, Demand(), now) for context in contexts]
+        model = OPERATIONS[fit.place.operation].model
+        await self._store.run(lambda store: note_change(store, model, fit, advising, now))
+
+    async def sweep(self) -> Sequence[Leftover]:
+        """Remove what is left behind, and book what that takes; what was removed."""
+        self.activity = "removing what was left behind"
+        summary = await self.sweeper.sweep()
+        for operation, cost in self.sweeper.costs(summary).items():
+            self.ledger, spend = self.ledger.book(operation, cost, self._clock.now())
+            await self._store.run(partial(Store.correct_spend, correction=spend))
+        self.activity = "idle"
+        return summary.removed
+
+    async def _do_chores(self) -> None:
+        """What is due beside probes."""
+        if self._is_clock_believed:
+            await self._redate_spend()
+        if self.sweeper.due_in_seconds <= 0:
+            await self.sweep()
+        if self._reported and self._reports_due_seconds <= self._clock.monotonic_seconds():
+            await self._learn_from_reports()
+
+    async def _redate_spend(self) -> None:
+        """The clock is right, the operator says."""
+        self._is_clock_believed = False
+        now = self._clock.now()
+        try:
+            await self._store.run(lambda store: store.redate_spend(now))
+        except DiskTrouble as trouble:
+            log.warning("what was spent ahead of the clock keeps its dates: %s", trouble)
+            return
+        self.ledger = self.ledger.believing(now)
+        self.standings.begin_anew(now)
 
     async def _learn_from_reports(self) -> None:
         """One fit for each place that applications reported from."""
@@ -301,62 +369,65 @@ class Conductor:
             )
         )
         watch = self._watches.get(next_context) if next_context else None
-        evidence = _evidence(observations, reports)
-        question = Question(
+        evidence, model = _evidence(observations, reports), OPERATIONS[place.operation].model
+        kindred = model.kindred if isinstance(model, HasKindred) else frozenset()
+        case = Case(
             place=place,
             observations=(*observations, *reports),
             fit=self._board.fit(place) if self._fitted.get(place) == evidence else None,
-            prior=nearest(place, self._board.fits()),
+            prior=nearest(place, self._board.fits(), kindred),
             next_context=next_context,
             cost_max=cost_max,
+            tariff=watch.tariff if watch else FREE,
             avoided=tuple(self._avoided[next_context]) if next_context else (),
             demand=Demand(
-                thread_count_max=watch.plan.thread_count_max if watch else None,
-                memory_bytes_max=watch.plan.memory_bytes_max if watch else None,
+                thread_count_max=watch.section.thread_count_max if watch else None,
+                memory_bytes_max=watch.section.memory_bytes_max if watch else None,
             ),
             seed=_seed(self._seed, place, observations),
         )
-        conclusion = await self._thinker.deliberate(self._services[place.operation].model, question)
+        conclusion = await self._thinker.deliberate(model, case)
         if next_context is None:
             self._fitted[place] = evidence
         if conclusion.believed is not None:
-            self._note_believed(place, conclusion)
+            self.standings.note_believed(place, conclusion.believed)
+        if conclusion.disbelieved_count:
+            log.info(
+                "%s in %s: %d reports of applications are not believed, for they do not agree with measurements",
+                place.operation,
+                place.region,
+                conclusion.disbelieved_count,
+            )
         return conclusion
 
     # --- When
 
     async def _wait_for_work(self) -> tuple[Context | None, Reason | None]:
-        """The context that is due or asked for; None when reports wait to be learned from."""
+        """The context that is due or asked for; None when there are chores."""
         while True:
             self._news.clear()
             if self._requested:
                 return self._requested.popleft(), Reason.REQUESTED
-            reports_wait_seconds = self._reports_due_seconds - self._clock.monotonic_seconds()
-            if self._reported and reports_wait_seconds <= 0:
-                return None, None
+            chores_wait_seconds = self.sweeper.due_in_seconds
+            if self._reported:
+                reports_wait_seconds = self._reports_due_seconds - self._clock.monotonic_seconds()
+                chores_wait_seconds = min(chores_wait_seconds, reports_wait_seconds)
             now = self._clock.now()
-            self._notice_step_back(now)
-            due = schedule.next_due(
-                self._seed, self._standings.values(), resumed_at=self._resumed_at, now=now
-            )
+            self.troubles.note("clock", self._clock_trouble(now))
+            if chores_wait_seconds <= 0 or self._is_clock_believed:
+                return None, None
+            if self.standings.has_clock_stepped_back(now):
+                self._tidy_at = now
+            due = self.standings.next_due(now)
             self.next_due_at = due.due_at if due else None
             wait_seconds = (due.due_at - now).total_seconds() if due else HOUSEKEEPING_SECONDS
             if due and wait_seconds <= 0:
                 return due.context, None
-            if self._reported:
-                wait_seconds = min(wait_seconds, reports_wait_seconds)
+            wait_seconds = min(wait_seconds, chores_wait_seconds)
             if wait_seconds >= REST_SECONDS:
                 self._thinker.rest()
             await self._tidy_up()
             await self._wait_for_news(min(wait_seconds, HOUSEKEEPING_SECONDS))
-
-    def _notice_step_back(self, now: datetime) -> None:
-        """Moments that were set by a clock that was ahead would silence every context until they come again."""
-        if now < self._seen_at - timedelta(seconds=CLOCK_STEP_SECONDS_MIN):
-            self._resumed_at = self._tidy_at = now
-            for context, standing in self._standings.items():
-                self._standings[context] = dataclasses.replace(standing, postponed_until=None)
-        self._seen_at = now
 
     async def _wait_for_news(self, seconds: float) -> None:
         try:
@@ -364,6 +435,17 @@ class Conductor:
                 await self._news.wait()
         except TimeoutError:
             pass
+
+    def _clock_trouble(self, now: datetime) -> str | None:
+        """One sentence while something was spent ahead of the clock."""
+        ahead = self.ledger.ahead(now)
+        if not ahead:
+            return None
+        return (
+            f"it stands at {now:%Y-%m-%d %H:%M} UTC, and ${total(ahead).usd:.2g} were spent at dates up to "
+            f"{ahead[-1].hour_at:%Y-%m-%d %H:%M} UTC, which count until then; if it is right, say "
+            "`sudo penstock believe-clock`"
+        )
 
     async def _tidy_up(self) -> None:
         """Forget what is too old, once in a while."""
@@ -381,64 +463,28 @@ class Conductor:
     def _postpone(self, watch: Watch, verdict: Verdict) -> str:
         """Leave the context alone for a while, and say why."""
         now = self._clock.now()
-        until = verdict.retry_at or now + timedelta(seconds=max(watch.plan.mean_interval_seconds, 60.0))
-        standing = self._standings[watch.context]
-        self._standings[watch.context] = dataclasses.replace(standing, postponed_until=until)
+        until = verdict.retry_at or now + timedelta(seconds=max(watch.section.mean_interval_seconds, 60.0))
+        self.standings.postpone(watch.context, until)
         why = verdict.sentence or "no probe is worth its price now"
-        return f"{_describe(watch.context)}: not probed, {why}"
+        if verdict.sentence and verdict.retry_at is None:
+            self.troubles.note_stopped(watch.context, f"not probed, {why}")
+        else:
+            self.troubles.note_postponed(watch.context)
+        self._note_expired(watch.context, f"not probed, {why}")
+        return f"{describe(watch.context)}: not probed, {why}"
 
-    # --- What the schedule knows of each context
+    def _note_failed(self, context: Context, reason: str) -> None:
+        fit = self._board.fit(context.place)
+        self.troubles.note_failed(context, reason, is_known=fit is not None and fit.observation_count > 0)
+        self._note_expired(context, reason)
 
-    async def _load_standings(self) -> None:
-        attempts = {a.context: a for a in await self._store.run(Store.attempts)}
-        summaries = {s.context: s for s in await self._store.run(Store.summaries)}
-        for context, watch in self._watches.items():
-            attempt, summary = attempts.get(context), summaries.get(context)
-            self._standings[context] = schedule.Standing(
-                context=context,
-                mean_interval_seconds=watch.plan.mean_interval_seconds,
-                attempt_count=attempt.attempt_count if attempt else 0,
-                last_attempt_at=attempt.last_at if attempt else None,
-                observation_count=summary.observation_count if summary else 0,
-            )
-
-    def _note_attempt(self, context: Context, at: datetime) -> None:
-        standing = self._standings[context]
-        self._standings[context] = dataclasses.replace(
-            standing, attempt_count=standing.attempt_count + 1, last_attempt_at=at, postponed_until=None
-        )
-
-    def _note_believed(self, place: Place, conclusion: Conclusion[Any]) -> None:
-        """Reports that agree with what was measured stand in for probes of about the same size."""
-        if conclusion.disbelieved_count:
-            log.info(
-                "%s in %s: %d reports of applications are not believed, for they do not agree with measurements",
-                place.operation,
-                place.region,
-                conclusion.disbelieved_count,
-            )
-        for context, standing in self._standings.items():
-            if context.place == place:
-                reports_at = (
-                    b.started_at for b in conclusion.believed or () if is_same_size(b.context, context)
-                )
-                self._standings[context] = dataclasses.replace(standing, reports_at=tuple(sorted(reports_at)))
-
-    def _note_measured(self, context: Context, fit: Fit) -> None:
-        """After a change of the place, every context of it is learned anew."""
-        known = self._changes_known_until
-        is_new = is_newly_changed(fit, known.get(fit.place))
-        has_changed = is_new and fit.place in known  # not what was known before the daemon started
-        if is_new or fit.place not in known:
-            known[fit.place] = fit.newest_observation_at if fit.changed_at else None
-        for other, standing in self._standings.items():
-            if other.place == fit.place:
-                count = 0 if has_changed else standing.observation_count
-                self._standings[other] = dataclasses.replace(
-                    standing,
-                    observation_count=count + (other == context),
-                    is_steady=not has_changed and fit.residual_fraction_p50 < STEADY_RESIDUAL_FRACTION,
-                )
+    def _note_expired(self, context: Context, reason: str) -> None:
+        """Whatever is in the way has outlasted the advice: then it does not pass by itself."""
+        now = self._clock.now()
+        advice = self._board.recommend(context, Demand(), now)
+        if advice.has_expired(now):
+            ended = f"{advice.expires_at:%Y-%m-%d %H:%M} UTC"
+            self.troubles.note_expired(context, f"its advice has expired ({ended}): {reason}")
 
 
 def _evidence(
@@ -452,20 +498,9 @@ def _add_recommendation(store: Store, recommendation: Recommendation[Any]) -> No
     store.add_recommendation(recommendation)
 
 
-def _smaller(configured: Cost, affordable: Cost) -> Cost:
-    """Field by field the smaller; a configured 0 states no limit of its own."""
-    fields = (field.name for field in dataclasses.fields(Cost))
-    return Cost(
-        **{
-            name: min(getattr(configured, name) or getattr(affordable, name), getattr(affordable, name))
-            for name in fields
-        }
-    )
-
-
 def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
     """Whether any setting keeps what a probe may hold; `memory_bytes_min` is what all of them hold where none does."""
-    most = watch.plan.memory_bytes_max
+    most = watch.section.memory_bytes_max
     if most is None or memory_bytes_min is None:
         return ALLOWED
     return Verdict(
@@ -476,46 +511,11 @@ def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
 
 
 def _wanted(watch: Watch, fit: Fit) -> Cost:
-    """What was not to be had where nothing is planned: what a probe may take, and the credits of the gentlest."""
-    model, context = watch.service.model, watch.context
+    """What was not to be had where nothing is planned: what a probe may take, and what the gentlest one costs."""
+    model, context = OPERATIONS[watch.context.operation].model, watch.context
     gentlest = model.legal(context, model.ramp(context)[0])
-    credit_bytes = model.probe_cost(fit, context, gentlest).credit_bytes
-    return dataclasses.replace(watch.plan.cost_max, credit_bytes=credit_bytes)
-
-
-def _true_cost(allowed: Cost, used: Cost, *, duration_seconds: float) -> Cost:
-    """What the probe did cost: counted, and in dollars by the share of the plan that was used."""
-    used_fraction = max(
-        used.request_count / max(allowed.request_count, 1),
-        used.transferred_bytes / max(allowed.transferred_bytes, 1),
-    )
-    return dataclasses.replace(
-        used, usd=allowed.usd * min(used_fraction, 1.0), duration_seconds=duration_seconds
-    )
-
-
-def _used(plan: ProbePlan[Any], outcome: Outcome[Any]) -> Cost:
-    """Bytes, requests and credits of a probe that ended."""
-    moved_bytes = _moved_bytes(outcome)
-    used = Cost(transferred_bytes=moved_bytes, request_count=outcome.request_count)
-    if isinstance(outcome, Inconclusive):
-        return _interrupted(plan, used)
-    limits = burst.ceiling(plan.context.place.instance_type)
-    spent = limits.credits_spent(moved_bytes, seconds=outcome.duration_seconds) if limits else 0.0
-    return dataclasses.replace(used, credit_bytes=ceil(spent))
-
-
-def _interrupted(plan: ProbePlan[Any], used: Cost) -> Cost:
-    """The same of one that timed nothing: no more credits than were planned, nor than it moved."""
-    credit_bytes = min(plan.cost_max.credit_bytes, used.transferred_bytes)
-    return dataclasses.replace(used, credit_bytes=credit_bytes)
-
-
-def _moved_bytes(outcome: Outcome[Any]) -> int:
-    """All that went over the wire, also in vain; an observation's own bytes are those that arrived."""
-    if isinstance(outcome, Inconclusive):
-        return outcome.transferred_bytes
-    return int(outcome.measures.get("attempted_bytes", outcome.transferred_bytes))
+    least, most = model.probe_cost(fit, context, gentlest, watch.tariff), watch.cost_max
+    return dataclasses.replace(most, credit_bytes=least.credit_bytes, usd=most.usd or least.usd)
 
 
 def _seed(seed: int, place: Place, observations: Sequence[Observation[Any]]) -> int:
@@ -526,42 +526,3 @@ def _seed(seed: int, place: Place, observations: Sequence[Observation[Any]]) -> 
     newest = f"{observations[-1].started_at.timestamp():.6f}" if observations else ""
     text = f"{seed}/{place.operation}/{place.region}/{place.instance_type}/{place.service_class}/{newest}"
     return zlib.crc32(text.encode())
-
-
-def _describe(context: Context) -> str:
-    return f"{context.operation} {format_bytes(context.payload_size_bytes)} in {context.place.region}"
-
-
-def _describe_setting(setting: Setting) -> str:
-    """``thread_count 16, part_size 8 MiB``: the knobs that say something."""
-    shown = (
-        f"{name.removesuffix('_bytes')} {format_bytes(value)}"
-        if name.endswith("_bytes")
-        else f"{name} {value:g}"
-        for name, value in setting_values(setting).items()
-        if value
-    )
-    return ", ".join(shown)
-
-
-def _tell(
-    service: Service[Any],
-    plan: ProbePlan[Any],
-    observation: Observation[Any],
-    before: Recommendation[Any],
-    after: Recommendation[Any],
-) -> str:
-    """The sentence of a cycle that measured something."""
-    metric = service.model.value_metric
-    value = service.model.measured_value(observation)
-    trouble = f", {observation.throttled_count} throttled" if observation.throttled_count else ""
-    trouble += f", {observation.failed_count} failed" if observation.failed_count else ""
-    kept = (
-        "advice stands"
-        if before.setting == after.setting
-        else f"now advising {_describe_setting(after.setting)}"
-    )
-    return (
-        f"{_describe(plan.context)} ({plan.reason}): {_describe_setting(plan.setting)} gave "
-        f"{quantity(metric, value)}{trouble}; {kept}"
-    )

@@ -16,95 +16,47 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.models.sqs_queue_class import usd_per_request_of
-from penstock.units import GiB, KiB, MiB, UnitError, parse_bytes, parse_seconds
+from penstock.daemon import regions
+from penstock.models.prices import service_price
+from penstock.models.sqs.queue_class import class_of
+from penstock.operations.operation import Operation, SectionT, Service
+from penstock.operations.sections.section import Section
+from penstock.operations.sections.values import (
+    Count,
+    Directory,
+    EndpointUrl,
+    Fraction,
+    Kind,
+    MessageRate,
+    Name,
+    Port,
+    QueueName,
+    Region,
+    Seconds,
+    Seed,
+    SocketMode,
+    Usd,
+    WatchInterval,
+    bounds,
+)
+from penstock.operations.sqs.delivery import DELIVERY
+from penstock.operations.table import OPERATIONS
+from penstock.units import GiB, UnitError, parse_bytes, parse_seconds
+from penstock.vocabulary import FREE
 
 MAIN_FILE = Path("/etc/penstock/penstock.toml")
 VENDOR_DIRECTORY = Path("/usr/lib/penstock")
 DEFAULT_ORIGIN = "default"
 AUTO = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How a type of value is read from text and described to the operator."""
-
-    expected: str
-    parse: Callable[[str], float] | None = None
-
-
-def _meta(expected: str, *, parse: Callable[[str], float] | None = None, **bounds: Any) -> Meta:
-    """Bounds for msgspec (Any: they are numbers, lengths or patterns) and words for people, side by side."""
-    return Meta(extra={"kind": Kind(expected, parse)}, **bounds)
-
-
-Bytes: TypeAlias = Annotated[int, _meta('a size of at least 1 byte, such as "8MiB"', parse=parse_bytes, ge=1)]
-Seconds: TypeAlias = Annotated[float, _meta('a duration above 0, such as "15m"', parse=parse_seconds, gt=0)]
-Fraction: TypeAlias = Annotated[float, _meta("a fraction between 0 and 1", ge=0, le=1)]
-Count: TypeAlias = Annotated[int, _meta("a whole number of at least 1", ge=1)]
-Name: TypeAlias = Annotated[str, _meta("a name that is not empty", min_length=1)]
-Directory: TypeAlias = Annotated[str, _meta('an absolute path, such as "/var/lib/penstock"', pattern="^/")]
-Region: TypeAlias = Annotated[str, _meta('a region, such as "eu-central-1"', pattern="^[a-z0-9][a-z0-9-]*$")]
-Regions: TypeAlias = tuple[Region, ...]
-EndpointUrl: TypeAlias = Annotated[
-    str,
-    _meta(
-        'a URL without a user name, such as "http://127.0.0.1:9000"', pattern=r"^(https?://[^/@\s]+[^@\s]*)?$"
-    ),
-]
-ThreadCount: TypeAlias = Annotated[int, _meta("a whole number from 1 to 1024", ge=1, le=1024)]
-WorkerCount: TypeAlias = Annotated[int, _meta("a whole number from 1 to 64", ge=1, le=64)]
-PayloadBytes: TypeAlias = Annotated[
-    int, _meta('a size from 1 byte to 5TiB, such as "64MiB"', parse=parse_bytes, ge=1, le=5 * 1024 * GiB)
-]
-PayloadSizes: TypeAlias = Annotated[
-    tuple[PayloadBytes, ...], _meta("a list with at least one size", min_length=1)
-]
-MessageBytes: TypeAlias = Annotated[
-    int, _meta('a size from 1 byte to 1MiB, such as "1KiB"', parse=parse_bytes, ge=1, le=MiB)
-]
-MessageSizes: TypeAlias = Annotated[
-    tuple[MessageBytes, ...], _meta("a list with at least one size", min_length=1)
-]
-BucketName: TypeAlias = Annotated[
-    str,
-    _meta(
-        'the name of a bucket, such as "my-bucket" or "probe-{region}", without "s3://"',
-        pattern=r"^([a-z0-9{][a-z0-9.{}-]{1,80}[a-z0-9}])?$",
-    ),
-]
-KeyPrefix: TypeAlias = Annotated[
-    str, _meta('a prefix of keys that is not empty and ends with "/"', pattern="^[^/].*/$", max_length=512)
-]
-QueueNamePrefix: TypeAlias = Annotated[
-    str, _meta("1 to 40 letters, digits, - or _", pattern="^[A-Za-z0-9_-]{1,40}$")
-]
-QueueName: TypeAlias = Annotated[
-    str,
-    _meta("the name of a queue, not its URL", pattern=r"^([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)?$"),
-]
-WatchInterval: TypeAlias = Annotated[
-    float, _meta('a duration of at least 1s, such as "15s"', parse=parse_seconds, ge=1)
-]
-MessageRate: TypeAlias = Annotated[float, _meta("messages a second, at least 0", ge=0)]
-VisibilityTimeout: TypeAlias = Annotated[
-    float,
-    _meta('whole seconds from 1 to 43200, such as "30s"', parse=parse_seconds, ge=1, le=43200, multiple_of=1),
-]
-SocketMode: TypeAlias = Annotated[
-    str, _meta('octal permissions in quotes, such as "0666"', pattern="^0?[0-7]{3}$")
-]
-Usd: TypeAlias = Annotated[float, _meta("an amount in US dollars of at least 0", ge=0)]
-Seed: TypeAlias = Annotated[int, _meta("a whole number from 0 to 2^63 - 1", ge=0, le=2**63 - 1)]
 
 
 class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,48 +111,24 @@ class AwsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     read_timeout_seconds: Seconds = 30.0
 
 
-class S3UploadSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[probes.s3_upload]."""
+if TYPE_CHECKING:
 
-    is_enabled: bool = False
-    bucket: BucketName = ""
-    regions: Regions = ()
-    key_prefix: KeyPrefix = "penstock-probe/"
-    object_size_bytes: PayloadSizes = (64 * MiB, GiB)
-    mean_interval_seconds: Seconds = 600.0
-    duration_seconds_max: Seconds = 10.0
-    transferred_bytes_max: Bytes = 2 * GiB
-    thread_count_max: ThreadCount = 256
-    memory_bytes_max: Bytes = GiB
-    worker_count_max: WorkerCount = 4
-    service_class: Literal["standard", "express"] = "standard"
+    class ProbesSection(Struct, frozen=True):
+        """[probes]: a table for each operation, by its name."""
 
-    def bucket_in(self, region: str) -> str:
-        """The bucket to use in a region: ``{region}`` in the name stands for it."""
-        return self.bucket.replace("{region}", region)
+        def __init__(self, **sections: Section) -> None: ...
 
+        def __getattr__(self, operation: str) -> Any:  # the section of the operation's own type
+            ...
 
-class SqsDeliverySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[probes.sqs_delivery]."""
-
-    is_enabled: bool = False
-    regions: Regions = ()
-    queue_name_prefix: QueueNamePrefix = "penstock-probe"
-    message_size_bytes: MessageSizes = (KiB,)
-    mean_interval_seconds: Seconds = 1800.0
-    duration_seconds_max: Seconds = 10.0
-    request_count_max: Count = 3000
-    usd_per_day: Usd = 0.03
-    thread_count_max: ThreadCount = 64
-    visibility_timeout_seconds: VisibilityTimeout = 30.0
-    service_class: Literal["standard", "fifo", "fifo-high-throughput"] = "standard"
-
-
-class ProbesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[probes]: one table for each operation."""
-
-    s3_upload: S3UploadSection = S3UploadSection()
-    sqs_delivery: SqsDeliverySection = SqsDeliverySection()
+else:
+    ProbesSection = msgspec.defstruct(
+        "ProbesSection",
+        [(name, row.section_type, row.section_type()) for name, row in OPERATIONS.items()],
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
 
 
 class WatchedQueueSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -217,35 +145,50 @@ class WatchedQueueSection(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return math.ceil(86400.0 / self.interval_seconds) + 10 if self.name else 0
 
     @property
-    def usd_per_day(self) -> float:
-        """The same at list price."""
-        return self.request_count_per_day * usd_per_request_of(self.name)
+    def service_class(self) -> str:
+        """By which its requests are priced."""
+        return class_of(self.name)
+
+    @property
+    def usd_per_day_min(self) -> float:
+        """What these requests cost, whichever way they take."""
+        price = service_price(Service.SQS.value, self.service_class)
+        return self.request_count_per_day * price.usd_per_write_request
 
     def region_or(self, home_region: str) -> str:
         """Where the queue is."""
         return home_region if self.region == AUTO else self.region
 
 
+class ListenSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[listen]: where SDKs of this host may tell what their applications do."""
+
+    is_enabled: bool = False
+    address: Literal["127.0.0.1", "::1"] = "127.0.0.1"
+    port: Port = 31000
+
+
 class BudgetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[budget]: what all probes together may cost in any 24 hours."""
 
     transferred_bytes_per_day: Annotated[
-        int, _meta('a size of at least 0, such as "64GiB"', parse=parse_bytes, ge=0)
+        int, bounds('a size of at least 0, such as "64GiB"', parse=parse_bytes, ge=0)
     ] = 64 * GiB
-    request_count_per_day: Annotated[int, _meta("a whole number of at least 0", ge=0)] = 100_000
-    usd_per_day: Usd = 0.10
+    request_count_per_day: Annotated[int, bounds("a whole number of at least 0", ge=0)] = 100_000
+    usd_per_day: Usd = 0.05
     credit_fraction_per_day: Fraction = 0.10
     duty_cycle_fraction: Fraction = 0.05
     host_cpu_fraction_max: Fraction = 0.50
+    host_network_fraction_max: Fraction = 0.30
 
 
 class AdviceSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[advice]: how long it holds and what it rests on."""
 
     validity_seconds: Seconds = 6 * 3600.0
-    fit_observation_count_max: Annotated[int, _meta("a whole number from 10 to 1000", ge=10, le=1000)] = 100
+    fit_observation_count_max: Annotated[int, bounds("a whole number from 10 to 1000", ge=10, le=1000)] = 100
     observation_retention_seconds: Annotated[
-        float, _meta('a duration of at least 1h, such as "90d"', parse=parse_seconds, ge=3600)
+        float, bounds('a duration of at least 1h, such as "90d"', parse=parse_seconds, ge=3600)
     ] = 90 * 86400.0
 
 
@@ -257,8 +200,22 @@ class Configuration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     aws: AwsSection = AwsSection()
     probes: ProbesSection = ProbesSection()
     watched_queue: WatchedQueueSection = WatchedQueueSection()
+    listen: ListenSection = ListenSection()
     budget: BudgetSection = BudgetSection()
     advice: AdviceSection = AdviceSection()
+
+    def section_of(self, row: Operation[SectionT, Any]) -> SectionT:
+        """What is said of this operation."""
+        section: SectionT = getattr(self.probes, row.name)
+        return section
+
+    def sections(self) -> Iterator[tuple[Operation[Any, Any], Section]]:
+        """All operations, each with its section."""
+        return ((row, self.section_of(row)) for row in OPERATIONS.values())
+
+    def enabled(self) -> Iterator[tuple[Operation[Any, Any], Section]]:
+        """The operations that are probed, each with its section."""
+        return ((row, section) for row, section in self.sections() if section.is_enabled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +246,18 @@ class LoadedConfiguration:
     configuration: Configuration
     origins: Mapping[str, str]  # by dotted path; what is not here is a default
     files: tuple[Path, ...]  # in the order in which they were laid over each other
+
+    def warnings(self) -> list[Problem]:
+        """What may well be a mistake, and may be newer than this penstock: regions that nobody has heard of."""
+        return [
+            Problem(
+                self.origins.get(key, DEFAULT_ORIGIN),
+                key,
+                f'found "{name}", which is no region that the SDK knows{regions.hint(name)}',
+            )
+            for key, name in _aws_regions(self.configuration)
+            if not regions.is_known(name)
+        ]
 
     def effective(self) -> dict[str, Any]:
         """Every key by section as ``{"value": ..., "origin": ...}``, as JSON (hence Any)."""
@@ -372,6 +341,10 @@ def _read_file(file: Path, problems: list[Problem]) -> dict[str, Any]:
         problems.append(Problem(str(file), "", f"it is not UTF-8 text (byte {error.start})"))
     except tomllib.TOMLDecodeError as error:
         problems.append(_syntax_problem(file, str(error)))
+    except RecursionError:
+        problems.append(Problem(str(file), "", "it is nested deeper than any configuration"))
+    except ValueError:  # that the others are, too: Python reads no integer of more than some thousand digits
+        problems.append(Problem(str(file), "", "it has a number that is longer than any that is meant"))
     else:
         return dict(_read_table(Configuration, table, "", str(file), problems))
     return {}
@@ -479,27 +452,63 @@ def _contradictions(configuration: Configuration, origins: Mapping[str, str]) ->
         file = next((origins[path] for path in (key, *because) if path in origins), DEFAULT_ORIGIN)
         return Problem(file, key, sentence)
 
-    s3 = configuration.probes.s3_upload
-    if s3.is_enabled and not s3.bucket:
-        sentence = "missing; expected the name of a bucket, because probes.s3_upload.is_enabled is true"
-        yield problem("probes.s3_upload.bucket", sentence, because=["probes.s3_upload.is_enabled"])
-    if re.search(r"[{}]", s3.bucket.replace("{region}", "")):
-        yield problem(
-            "probes.s3_upload.bucket", f'found "{s3.bucket}"; the only word in braces can be {{region}}'
-        )
-    if len(s3.regions) > 1 and s3.bucket and "{region}" not in s3.bucket:
-        sentence = (
-            f'found "{s3.bucket}"; expected {{region}} in the name, because regions lists {len(s3.regions)}'
-        )
-        yield problem("probes.s3_upload.bucket", sentence)
+    for name, row in OPERATIONS.items():
+        for wrong in configuration.section_of(row).contradictions(f"probes.{name}"):
+            yield problem(wrong.key, wrong.sentence, because=wrong.because)
+    for key, name in _aws_regions(configuration):
+        if not regions.looks_like_a_region(name):
+            expected = 'expected the name of a region, such as "eu-central-1"'
+            yield problem(key, f'found "{name}"; {expected}{regions.hint(name)}')
+    yield from (problem(key, sentence, because=because) for key, sentence, because in _starved(configuration))
     watched = configuration.watched_queue
     for key, most in (
         ("budget.usd_per_day", configuration.budget.usd_per_day),
-        ("probes.sqs_delivery.usd_per_day", configuration.probes.sqs_delivery.usd_per_day),
+        (f"probes.{DELIVERY.name}.usd_per_day", configuration.section_of(DELIVERY).usd_per_day),
     ):
-        if watched.usd_per_day > most:
-            sentence = f"watching takes ${watched.usd_per_day:.3g} a day, and {key} allows ${most:.3g}: ask less often"
+        if watched.usd_per_day_min > most:
+            need, limit = f"${watched.usd_per_day_min:.3g}", f"${most:.3g}"
+            sentence = f"watching takes {need} a day, and {key} allows {limit}: ask less often"
             yield problem("watched_queue.interval_seconds", sentence, because=["watched_queue.name", key])
+
+
+def _aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """The regions of AWS that are named, with their keys; where an endpoint is named, its regions are its own."""
+    aws = configuration.aws
+    endpoints = {Service.S3: aws.s3_endpoint_url, Service.SQS: aws.sqs_endpoint_url}
+    for row, section in configuration.sections():
+        if not endpoints[row.service]:
+            yield from ((f"probes.{row.name}.regions", name) for name in section.regions)
+    at_home = [row.service for row, section in configuration.enabled() if not section.regions]
+    if not all(endpoints[service] for service in at_home or endpoints):
+        yield from (("host.region", name) for name in (configuration.host.region,) if name != AUTO)
+    watched = configuration.watched_queue
+    if watched.name and watched.region != AUTO and not aws.sqs_endpoint_url:
+        yield "watched_queue.region", watched.region
+
+
+_NEEDED = {
+    "transferred_bytes": "transferred_bytes_per_day",
+    "request_count": "request_count_per_day",
+    "usd": "usd_per_day",
+    "duration_seconds": "duty_cycle_fraction",
+}
+
+
+def _starved(configuration: Configuration) -> Iterator[tuple[str, str, list[str]]]:
+    """Budgets of nothing that a probe which is enabled needs something of: it would never run."""
+    for row, section in configuration.enabled():
+        path, because = f"probes.{row.name}", [f"probes.{row.name}.is_enabled"]
+        for name, key in _NEEDED.items():
+            needs = name != "transferred_bytes" or section.cost_max(FREE).transferred_bytes > 0
+            if needs and not getattr(configuration.budget, key):
+                yield (
+                    f"budget.{key}",
+                    f"found 0; a probe needs some of it, and {path}.is_enabled is true",
+                    because,
+                )
+        if section.usd_per_day == 0:
+            sentence = "found 0; a probe costs something, and is_enabled is true"
+            yield f"{path}.usd_per_day", sentence, because
 
 
 def _is_section(hint: Any) -> bool:

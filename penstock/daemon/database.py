@@ -4,7 +4,8 @@
     ├── StoreInUse    another penstockd works on the same directory
     ├── StoreTooNew   a newer penstock wrote the file
     ├── StoreMissing  there is nothing to read
-    └── DiskTrouble   the disk is full, read-only or failing; what was committed is safe
+    ├── DiskTrouble   the disk is full, read-only or failing; what was committed is safe
+    └── Lost          values that waited in memory for such a disk are gone with the process
 
 A broken file is never an error: it is moved aside, what must not be lost is taken out of it, and a new one is
 begun. Every commit reaches the disk (``synchronous=FULL``): probes are rare, and a journal that lies is none.
@@ -16,7 +17,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -60,6 +61,10 @@ class DiskTrouble(StoreError):
     """Nothing can be written at present; trying again later may help."""
 
 
+class Lost(StoreError):
+    """What waited in memory could not be written before the end."""
+
+
 class Database:
     """One open file. `notices` are sentences for the log about what happened while opening or since."""
 
@@ -89,10 +94,11 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            return self._open_sound()
+            with speaking_of_damage():
+                return self._open_sound()
         except sqlite3.DatabaseError as error:
             if not _is_broken(error):
-                raise _trouble(self.path, error) from error
+                raise trouble_with(self.path, error) from error
             return self._begin_again(str(error))
 
     def _open_sound(self) -> sqlite3.Connection:
@@ -103,6 +109,7 @@ class Database:
             connection.execute("PRAGMA synchronous=FULL")
             _refuse_broken(connection)
             self._migrate(connection)
+            _refuse_misshapen(connection)
         except BaseException:
             connection.close()
             raise
@@ -134,15 +141,31 @@ class Database:
 
     def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return action(self._connection)
+            with speaking_of_damage():
+                return action(self._connection)
         except sqlite3.DatabaseError as error:
             if _is_broken(error):
                 self._connection.close()
                 self._connection = self._begin_again(str(error))
                 return action(self._connection)
             if _code(error) in _DISK:
-                raise _trouble(self.path, error) from error
+                raise trouble_with(self.path, error) from error
             raise
+
+
+def holder(path: Path) -> str | None:
+    """The process that works on this database, if one does."""
+    try:
+        descriptor = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _written_holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
@@ -155,18 +178,28 @@ def open_read_only(path: Path) -> sqlite3.Connection:
             f"there is no database at {path}: start penstockd, or name another with --database"
         )
     try:
-        with contextlib.ExitStack() as unless_it_serves:
-            connection = unless_it_serves.enter_context(contextlib.closing(_connect_read_only(path)))
+        with speaking_of_damage(), contextlib.ExitStack() as unless_it_serves:
+            connection = unless_it_serves.enter_context(contextlib.closing(connect_read_only(path)))
             _refuse_newer(connection, path)
             if _version(connection) == len(migrations()):
+                _refuse_misshapen(connection)
                 unless_it_serves.pop_all()
                 return connection
             copy = sqlite3.connect(":memory:", isolation_level=None)
             connection.backup(copy)
         migrate(copy)
     except sqlite3.DatabaseError as error:
-        raise _trouble(path, error) from error
+        raise trouble_with(path, error) from error
     return copy
+
+
+@contextlib.contextmanager
+def speaking_of_damage() -> Iterator[None]:
+    """What SQLite says of a broken file may hold bytes that are no text, and then comes as UnicodeDecodeError."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise _broken("the names in it are no text") from error
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -193,7 +226,7 @@ def migrations() -> list[str]:
 
 def _locked(path: Path) -> int:
     """The lock beside the file; the kernel gives it up when this process ends, however it ends."""
-    lock_path = path.with_name(path.name + ".lock")
+    lock_path = _lock_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -205,10 +238,10 @@ def _locked(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        holder = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
+        process = _written_holder(descriptor)
         os.close(descriptor)
         raise StoreInUse(
-            f"another penstockd (process {holder}) works on {path.parent}; "
+            f"another penstockd (process {process}) works on {path.parent}; "
             "stop it, or give this one its own daemon.state_directory"
         ) from error
     with contextlib.suppress(
@@ -219,22 +252,38 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _written_holder(descriptor: int) -> str:
+    return os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
+
+
+def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
     # One thread at a time uses the connection; not always the one that opened it.
-    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=uri
+    )
+    connection.text_factory = _as_text
+    return connection
 
 
-def _connect_read_only(path: Path) -> sqlite3.Connection:
-    """Where the index of the write-ahead log cannot be made, read the file as it lies there."""
+def _as_text(data: bytes) -> str:
+    """A damaged row is for whoever reads it to leave out; it must not keep the others from being read."""
+    return data.decode("utf-8", "replace")
+
+
+def connect_read_only(path: Path, *, is_damaged: bool = False) -> sqlite3.Connection:
+    """As it is, of whatever version; where the index of the log cannot be made, as the file lies there.
+
+    A file that `is_damaged` may be shorter than it says.
+    """
     for mode in ("mode=ro", "mode=ro&immutable=1"):
-        connection = sqlite3.connect(
-            f"file:{quote(str(path))}?{mode}",
-            uri=True,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        connection = _connect(f"file:{quote(str(path))}?{mode}", uri=True)
         try:
+            if is_damaged:  # SQLite reads one that was cut off only so
+                connection.execute("PRAGMA writable_schema=ON")
             _version(connection)
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.DatabaseError as error:
@@ -294,15 +343,34 @@ def _code(error: sqlite3.DatabaseError) -> int:
 def _refuse_broken(connection: sqlite3.Connection) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
-        error = sqlite3.DatabaseError(verdict.replace("\n", " "))
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
+        raise _broken(verdict.replace("\n", " "))
+
+
+def _refuse_misshapen(connection: sqlite3.Connection) -> None:
+    """A damaged name of a table or a column is no damage to SQLite, and every question about it would fail."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
+        migrate(model)
+        if missing := _shape(model) - _shape(connection):
+            raise _broken(f"it has no {', '.join(sorted(missing))}")
+
+
+def _shape(connection: sqlite3.Connection) -> set[str]:
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    columns = "SELECT name FROM pragma_table_info(?)"
+    return {f"{table}.{column}" for table in tables for (column,) in connection.execute(columns, (table,))}
+
+
+def _broken(reason: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(reason)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
     return _code(error) in _BROKEN
 
 
-def _trouble(path: Path, error: sqlite3.DatabaseError) -> DiskTrouble:
+def trouble_with(path: Path, error: sqlite3.DatabaseError) -> DiskTrouble:
+    """What to say and to do about it."""
     advice = _DISK.get(_code(error), "it is not readable as a database")
     return DiskTrouble(f"the database {path} cannot be used ({error}); {advice}")

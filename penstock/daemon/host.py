@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import fcntl
 import hashlib
+import ipaddress
 import json
 import os
 import platform
@@ -14,15 +15,13 @@ import socket
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
 from penstock.daemon.config import AUTO, HostSection
-from penstock.probes.probe import Probe
-from penstock.vocabulary import UNKNOWN, Cost, Observation, Outcome, ProbePlan
+from penstock.vocabulary import UNKNOWN
 
 IMDS_SECONDS_MAX = 1.0
 IMDS_BYTES_MAX = 64 * 1024
@@ -43,6 +42,8 @@ class HostIdentity:
     region: str
     instance_type: str
     sentence: str  # for the log: who said so, or why nobody did
+    is_instance: bool = False  # of EC2, as its metadata say
+    has_public_address: bool = False  # so that no NAT gateway is in its way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,10 @@ class HostSample:
     own_ticks: int = 0  # of this process and its children
     received_bytes: int = 0
     transmitted_bytes: int = 0
+    received_packet_count: int = 0
     transmitted_packet_count: int = 0
+    own_received_bytes: int = 0  # by this process and its children: pipes and files, too, which are little
+    own_transmitted_bytes: int = 0
     allowance_exceeded: Mapping[str, int] = field(default_factory=dict)  # ENA: by counter name
 
 
@@ -66,6 +70,8 @@ class HostUsage:
     others_busy_fraction: float  # without this process
     received_bytes: int
     transmitted_bytes: int
+    own_received_bytes: int
+    own_transmitted_bytes: int
     allowance_exceeded: Mapping[str, int]  # only counters that moved: the host's own limit was met
 
 
@@ -77,15 +83,22 @@ async def identify(section: HostSection, environment: Mapping[str, str] = os.env
     if UNKNOWN not in {configured.region, configured.instance_type}:
         return configured
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
-        told, sentence = dict[str, str](), "the environment disables the instance metadata"
+        told, address, sentence = dict[str, str](), "", "the environment disables the instance metadata"
     else:
-        told, sentence = await _instance_identity(section.imds_endpoint_url)
+        told, address, sentence = await _instance_identity(section.imds_endpoint_url)
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or UNKNOWN
     return HostIdentity(
         region=_first_known(configured.region, told.get("region", UNKNOWN), region),
         instance_type=_first_known(configured.instance_type, told.get("instanceType", UNKNOWN)),
         sentence=sentence,
+        is_instance=bool(told),
+        has_public_address=bool(address),
     )
+
+
+def host_name() -> str:
+    """What tells the queues of hosts apart that share an account, in the characters that a queue's name may have."""
+    return re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:24] or "host"
 
 
 def machine_seed(root: Path = Path("/")) -> int:
@@ -98,6 +111,7 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
     """The counters now. Takes well under a millisecond."""
     total, busy = _processor_ticks(_text(root / "proc/stat"))
     interfaces = _interfaces(root / "sys/class/net")
+    own_received, own_transmitted = _own_bytes(root / "proc")
     exceeded: dict[str, int] = {}
     for interface in interfaces:
         for name, count in (statistics or driver_statistics)(interface.name).items():
@@ -109,9 +123,12 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
         own_ticks=_own_ticks(_text(root / "proc/self/stat")) + _children_ticks(root / "proc"),
         received_bytes=sum(_number(interface / "statistics/rx_bytes") for interface in interfaces),
         transmitted_bytes=sum(_number(interface / "statistics/tx_bytes") for interface in interfaces),
+        received_packet_count=sum(_number(interface / "statistics/rx_packets") for interface in interfaces),
         transmitted_packet_count=sum(
             _number(interface / "statistics/tx_packets") for interface in interfaces
         ),
+        own_received_bytes=own_received,
+        own_transmitted_bytes=own_transmitted,
         allowance_exceeded=exceeded,
     )
 
@@ -130,49 +147,10 @@ def usage(before: HostSample, after: HostSample) -> HostUsage:
         others_busy_fraction=min(1.0, others / ticks) if ticks > 0 else 0.0,
         received_bytes=max(0, after.received_bytes - before.received_bytes),
         transmitted_bytes=max(0, after.transmitted_bytes - before.transmitted_bytes),
+        own_received_bytes=max(0, after.own_received_bytes - before.own_received_bytes),
+        own_transmitted_bytes=max(0, after.own_transmitted_bytes - before.own_transmitted_bytes),
         allowance_exceeded={name: count for name, count in moved.items() if count > 0},
     )
-
-
-class AttendedProbe:
-    """A probe whose observations also say what the host's network refused meanwhile, where its driver counts that.
-
-    `bw_out_allowance_exceeded` and its like, as ENA spells them: packets that were queued or dropped because the
-    instance had used up what it may send or receive; `host_transmitted_packet_count`: of how many.
-    """
-
-    def __init__(self, probe: Probe[Any], look: Callable[[], HostSample]) -> None:
-        self._probe = probe
-        self._look = look
-
-    @property
-    def used(self) -> Cost:
-        """See the protocol."""
-        return self._probe.used
-
-    async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Run it, between two looks at the counters."""
-        before = self._look()
-        outcome = await self._probe.run(plan)
-        if not isinstance(outcome, Observation):
-            return outcome
-        return replace(outcome, measures={**outcome.measures, **_network_measures(before, self._look())})
-
-    async def close(self) -> None:
-        """Close the probe."""
-        await self._probe.close()
-
-
-def _network_measures(before: HostSample, after: HostSample) -> dict[str, float]:
-    """By how much the counters moved; nothing where there are none."""
-    moved = {
-        name: float(max(0, count - before.allowance_exceeded.get(name, count)))
-        for name, count in after.allowance_exceeded.items()
-    }
-    if not moved:
-        return {}
-    sent = after.transmitted_packet_count - before.transmitted_packet_count
-    return moved | {"host_transmitted_packet_count": float(max(0, sent))}
 
 
 def driver_statistics(interface: str) -> dict[str, int]:
@@ -204,8 +182,8 @@ def _ethtool(channel: socket.socket, interface: str, request: bytes) -> bytes:
     return data.raw
 
 
-async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str]:
-    """The identity document by IMDSv2, and a sentence."""
+async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str, str]:
+    """The identity document by IMDSv2, the public address where there is one, and a sentence."""
     limit = aiohttp.ClientTimeout(total=IMDS_SECONDS_MAX)
     try:
         async with (
@@ -215,14 +193,25 @@ async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str]:
             lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
             token = await _answer(session, "PUT", "/latest/api/token", lifetime)
             path = "/latest/dynamic/instance-identity/document"
-            text = await _answer(session, "GET", path, {"X-aws-ec2-metadata-token": token})
-        return _identity(text), "told by the instance metadata"
+            proof = {"X-aws-ec2-metadata-token": token}
+            identity = _identity(await _answer(session, "GET", path, proof))
+            address = await _public_address(session, proof)
+            return identity, address, "told by the instance metadata"
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         reason = str(error) or "no answer within a second"
         return (
             {},
+            "",
             f"no instance metadata ({reason}); outside EC2, set host.region and host.instance_type",
         )
+
+
+async def _public_address(session: aiohttp.ClientSession, proof: Mapping[str, str]) -> str:
+    """Empty where there is none, or none is told: it is answered with 404."""
+    with suppress(ValueError):
+        address = ipaddress.IPv4Address(await _answer(session, "GET", "/latest/meta-data/public-ipv4", proof))
+        return str(address)
+    return ""
 
 
 async def _answer(session: aiohttp.ClientSession, method: str, path: str, headers: Mapping[str, str]) -> str:
@@ -264,9 +253,26 @@ def _processor_ticks(stat: str) -> tuple[int, int]:
 
 def _children_ticks(proc: Path) -> int:
     """Of children that live: the one that fits is our own work, too."""
-    children = (child for file in proc.glob("self/task/*/children") for child in _text(file).split())
-    stats = (_text(proc / child / "stat") for child in children)
+    stats = (_text(proc / child / "stat") for child in _children(proc))
     return sum(_own_ticks(stat) for stat in stats if stat)
+
+
+def _children(proc: Path) -> list[str]:
+    return [child for file in proc.glob("self/task/*/children") for child in _text(file).split()]
+
+
+def _own_bytes(proc: Path) -> tuple[int, int]:
+    """What this process and its children have read and written by read(2) and write(2), which is how uvloop does it.
+
+    The kernel counts that for each process, and counts the bytes of sockets for none. Beside the network it holds the
+    database and pipes, which are little. Where it is not counted, all traffic looks like that of others.
+    """
+    accounts = [_text(proc / process / "io") for process in ("self", *_children(proc))]
+    found = [
+        sum(int(match.group(1)) for text in accounts if (match := re.search(pattern, text, re.MULTILINE)))
+        for pattern in (r"^rchar: (\d+)$", r"^wchar: (\d+)$")
+    ]
+    return found[0], found[1]
 
 
 def _own_ticks(stat: str) -> int:

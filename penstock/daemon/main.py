@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     if sys.version_info < (3, 11) or find_spec("uvloop") is None:
         sys.stderr.write(
             "penstockd: only what applications import is installed here; the daemon comes with "
@@ -32,21 +33,25 @@ def _run(config_file: Path | None) -> int:
     # Imported here: after the environment is set, and not for `--help`.
     import uvloop
 
+    from penstock.api.listener import SocketPathError
     from penstock.daemon import log
     from penstock.daemon.app import serve
     from penstock.daemon.conductor import ConductorError
     from penstock.daemon.config import ConfigError, Configuration, load
-    from penstock.daemon.database import StoreError
-    from penstock.daemon.listener import SocketPathError
+    from penstock.daemon.database import Lost, StoreError
 
     def read() -> Configuration:
-        configuration = load(config_file).configuration
-        log.configure(configuration.daemon.log_level, configuration.daemon.log_format)
-        return configuration
+        loaded = load(config_file)
+        log.configure(loaded.configuration.daemon.log_level, loaded.configuration.daemon.log_format)
+        for warning in loaded.warnings():
+            logging.getLogger("penstock.daemon.config").warning("%s", warning)
+        return loaded.configuration
 
     status = 0
     try:
         uvloop.run(serve(read))
+    except* Lost:  # the log has it
+        status = EXIT_FAILED
     except* (ConfigError, StoreError, SocketPathError, ConductorError) as group:
         _complain(group)
         status = EXIT_FAILED
@@ -62,21 +67,22 @@ def _complain(group: BaseExceptionGroup[Exception]) -> None:
             sys.stderr.write(f"penstockd: {trouble}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """What can be said to it."""
+    found = argparse.ArgumentParser(
         prog="penstockd",
         description="Measures how this host should talk to S3 and SQS, and tells the applications on it.",
         epilog="It runs in the foreground; under systemd use the unit. "
         "Ask it with `penstock query` and `penstock status`.",
     )
-    parser.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
-    parser.add_argument(
+    found.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
+    found.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help="read this file, and FILE's *.d folder, in place of /etc/penstock/penstock.toml",
     )
-    return parser
+    return found
 
 
 if __name__ == "__main__":

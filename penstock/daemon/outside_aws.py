@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Self, TypeVar
 
 from penstock.daemon.config import Configuration
+from penstock.operations.operation import Service
 from penstock.probes.aws import (
     Access,
     AwsMessageQueues,
@@ -23,7 +24,7 @@ ClientT = TypeVar("ClientT")
 
 
 class AwsOutside:
-    """`penstock.daemon.services.Outside` on AWS, or on whatever endpoints the configuration names.
+    """`penstock.operations.operation.Outside` on AWS, or on whatever endpoints the configuration names.
 
     A context manager: on leaving it, all clients are closed. Whoever uses them must have ended before.
     """
@@ -43,23 +44,24 @@ class AwsOutside:
 
     async def object_store(self, region: str) -> ObjectStore:
         """S3 in this region. Raises Denied when there are no usable credentials."""
-        aws, thread_count = self._configuration.aws, self._configuration.probes.s3_upload.thread_count_max
-        access = self._access(region, aws.s3_endpoint_url, thread_count)
+        access = self._access(Service.S3, region, self._configuration.aws.s3_endpoint_url)
         return await self._opened(self._stores, access, open_object_store)
 
     async def message_queues(self, region: str) -> MessageQueues:
         """SQS in this region. Raises Denied when there are no usable credentials."""
-        aws, thread_count = self._configuration.aws, self._configuration.probes.sqs_delivery.thread_count_max
-        access = self._access(region, aws.sqs_endpoint_url, 3 * thread_count)
+        access = self._access(Service.SQS, region, self._configuration.aws.sqs_endpoint_url)
         return await self._opened(self._queues, access, open_message_queues)
 
-    def _access(self, region: str, endpoint_url: str, thread_count: int) -> Access:
+    def _access(self, service: Service, region: str, endpoint_url: str) -> Access:
+        """With as many connections as the hungriest operation of the service needs: probes take turns."""
         aws = self._configuration.aws
+        enabled = self._configuration.enabled()
+        needed = (section.connection_count_max for row, section in enabled if row.service is service)
         return Access(
             region=region,
             endpoint_url=endpoint_url or None,
             profile=aws.profile or None,
-            connection_count_max=thread_count + _SMALL_CONNECTION_COUNT,
+            connection_count_max=max(needed, default=0) + _SMALL_CONNECTION_COUNT,
             connect_timeout_seconds=aws.connect_timeout_seconds,
             read_timeout_seconds=aws.read_timeout_seconds,
         )
@@ -72,6 +74,7 @@ class AwsOutside:
     ) -> ClientT:
         """The client of the region, opened when it is not there yet."""
         async with self._opening:
+            assert access.region is not None
             if access.region not in known:
                 known[access.region] = await self._resources.enter_async_context(open_client(access))
             return known[access.region]

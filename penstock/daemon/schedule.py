@@ -8,7 +8,8 @@ states as often as it lasts. The gap after attempt n of a context is
 so that a restart comes to the same moment. A moment that passed while nothing could run (the daemon was
 down, the budget was spent) is drawn anew from where running resumed: the process has no memory, so that
 keeps its rate, and contexts that waited together do not run together. The pace is that of the moment when it is
-looked at: while applications report, a moment moves away, and it comes back when they fall silent.
+looked at: while applications report, a moment moves away, and it comes back when they fall silent. After a measurement
+that was far from what was expected of it, the gap is at most a quarter of the mean interval.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from penstock.vocabulary import Context
 LEARNING_COUNT = 16  # observations that a context needs before it is probed at its own pace
 LEARNING_PACE = 0.25
 STEADY_PACE = 2.0
+SUSPECT_GAP = 0.25  # of the mean interval: the next probe comes no later while a change is suspected
 APPLICATIONS_PACE = 4.0
 REPORT_COUNT_ENOUGH = 8
 REPORT_FRESH_INTERVALS = 8.0  # mean intervals: what is older stands in for no probe
@@ -40,9 +42,9 @@ class Standing:
     last_attempt_at: datetime | None = None
     observation_count: int = 0  # of this context, since it last changed
     is_steady: bool = False  # the last observations were as predicted
-    reports_at: tuple[
-        datetime, ...
-    ] = ()  # when applications made what they reported, as far as it is believed
+    is_suspect: bool = False  # the last one was not: the place may have changed
+    # When applications made what they reported, as far as it is believed.
+    reports_at: tuple[datetime, ...] = ()
     postponed_until: datetime | None = None  # the budget or the host said so
 
 
@@ -98,7 +100,8 @@ def next_due(seed: int, standings: Iterable[Standing], *, resumed_at: datetime, 
 
 def _gap(seed: int, standing: Standing, salt: str, now: datetime) -> timedelta:
     draw = min(-math.log1p(-_uniform(seed, standing.context, standing.attempt_count, salt)), GAP_MEANS_MAX)
-    return timedelta(seconds=standing.mean_interval_seconds * pace(standing, now) * draw)
+    intervals = SUSPECT_GAP * min(draw, 1.0) if standing.is_suspect else pace(standing, now) * draw
+    return timedelta(seconds=standing.mean_interval_seconds * intervals)
 
 
 def _uniform(seed: int, context: Context, count: int, salt: str) -> float:

@@ -10,11 +10,12 @@ the spend: an act that cannot be written down is not done (DiskTrouble).
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import mmap
 import re
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -26,10 +27,20 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from penstock.daemon.budget import Spend
-from penstock.daemon.database import Database, DiskTrouble, open_read_only
+from penstock.daemon.database import (
+    Database,
+    DiskTrouble,
+    Lost,
+    open_read_only,
+    speaking_of_damage,
+    trouble_with,
+)
+from penstock.daemon.salvage import salvaged
 from penstock.models.model import Fit
 from penstock.probes.probe import Leftover
+from penstock.units import counted
 from penstock.vocabulary import (
+    Change,
     Context,
     Cost,
     Demand,
@@ -44,6 +55,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 PENDING_COUNT_MAX = 10_000
+WAITING_REPORT_COUNT_MAX = 200  # while the disk is in trouble: what waits is lost when the process ends
 RESCUED_COUNT_MAX = 10_000
 PRUNED_COUNT_MAX = 5_000  # rows of one table in one go, so that no transaction is long
 REPORT_COUNT_MAX = 20_000  # of applications
@@ -52,11 +64,14 @@ OBSERVATION_COUNT_MAX = 200_000  # measured: 0.9 kB each, and 0.2 s of checking 
 INCONCLUSIVE_COUNT_MAX = 20_000
 FIT_COUNT_MAX = 5_000
 RECOMMENDATION_COUNT_MAX = 20_000
+CHANGE_COUNT_MAX = 2_000  # whatever their age
 SPEND_RETENTION = timedelta(days=400)
 _LEFTOVER = re.compile(
     rb'\{"kind":%s,"service":%s,"container":%s,"name":%s\}' % ((rb'"(?:[^"\\]|\\.)*"',) * 4)
 )
 _UNKNOWN_UID = -1
+_UNREADABLE = (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError)
+"""What reading a stored value may raise where it was damaged, or where another penstock wrote it."""
 _BEYOND_OF_USER = """report_id IN (SELECT report_id FROM
     (SELECT report_id, row_number() OVER (PARTITION BY reporter_uid ORDER BY report_id DESC) AS number FROM reports)
     WHERE number > ?)"""
@@ -98,11 +113,21 @@ class Store:
     answers and counted in `unreadable_count`.
     """
 
-    def __init__(self, path: Path, setting_types: Mapping[str, type], *, is_read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        setting_types: Mapping[str, type],
+        *,
+        is_read_only: bool = False,
+        copy: sqlite3.Connection | None = None,
+    ) -> None:
+        """`copy` is read in place of the file."""
         self.trouble: str | None = None  # one sentence while values wait in memory
+        self._reason = ""  # of the trouble
         self.dropped_count = 0  # values that waited in memory and had to make room
         self._documents = _Documents(setting_types)
-        self._database = _ReadOnly(path) if is_read_only else Database(path, _rescue_leftovers)
+        self._database = _ReadOnly(path, copy) if is_read_only or copy else Database(path, _rescue_leftovers)
+        self._damaged_tables: set[str] = set()  # of which the log was told
         self._pending: deque[Row[Any]] = deque()  # only while the disk is in trouble
 
     @classmethod
@@ -110,10 +135,26 @@ class Store:
         """Change nothing, also beside a daemon. Raises StoreMissing, StoreTooNew, DiskTrouble."""
         return cls(path, setting_types, is_read_only=True)
 
+    @classmethod
+    def open_salvaged(cls, path: Path, setting_types: Mapping[str, type]) -> tuple[Store, list[str]]:
+        """What can be read of a file that is damaged or of another version, and what is missing, a sentence each.
+
+        Raises DiskTrouble where nothing can be.
+        """
+        copy, missing = salvaged(path)
+        return cls(path, setting_types, copy=copy), missing
+
     def close(self) -> None:
-        """Write what waits, if the disk allows it, and give up the file."""
-        self.flush()
+        """Write what waits, if the disk allows it, and give up the file. Raises Lost."""
+        is_written = self.flush()
         self._database.close()
+        if not is_written:
+            raise Lost(f"{self._waiting_sentence()} are lost: {self._reason}")
+
+    @property
+    def waiting_report_count(self) -> int:
+        """Reports of applications that wait in memory."""
+        return sum(map(_is_report, self._waiting(Observation)))
 
     @property
     def unreadable_count(self) -> int:
@@ -185,23 +226,22 @@ class Store:
 
     def reported_places(self) -> list[Place]:
         """Every place that an application reported about."""
-        return [
-            Place(operation=row[0], region=row[1], instance_type=row[2], service_class=row[3])
-            for row in self._rows(f"SELECT DISTINCT {_PLACE} FROM reports ORDER BY {_PLACE}")
-        ]
+        return self._understood(
+            "reports", f"SELECT DISTINCT {_PLACE} FROM reports ORDER BY {_PLACE}", (), _place_of
+        )
 
     def summaries(self) -> list[ContextSummary]:
         """Every context that was ever measured and is still remembered."""
         sql = f"""SELECT {_PLACE}, payload_size_bytes, count(*), max(started_at) FROM observations
                   GROUP BY {_PLACE}, payload_size_bytes ORDER BY {_PLACE}, payload_size_bytes"""
-        return [
-            ContextSummary(
-                context=_context(row),
-                observation_count=row[5],
-                newest_observation_at=datetime.fromisoformat(row[6]),
-            )
-            for row in self._rows(sql)
-        ]
+        return self._understood(
+            "observations",
+            sql,
+            (),
+            lambda row: ContextSummary(
+                context=_context(row), observation_count=row[5], newest_observation_at=_moment(row[6])
+            ),
+        )
 
     def add_inconclusive(self, inconclusive: Inconclusive[Any]) -> None:
         """Remember a probe that could not measure."""
@@ -272,6 +312,35 @@ class Store:
         ]
         return [*reversed(stored), *waiting][-count_max:]
 
+    def fit_before(self, place: Place, at: datetime) -> Fit | None:
+        """The last fit of a place that was made before this moment."""
+        sql = f"SELECT operation, document FROM fits WHERE {_IS_PLACE} AND fitted_at < ? ORDER BY fit_id DESC LIMIT 1"
+        return next(iter(self._documents.read_all(self._rows(sql, (*_place(place), _date(at))), Fit)), None)
+
+    def advice_before(self, context: Context, demand: Demand, at: datetime) -> Recommendation[Any] | None:
+        """What stood before this moment."""
+        sql = f"""SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?
+                  AND demand = ? AND issued_at < ? ORDER BY recommendation_id DESC LIMIT 1"""
+        parameters = (*_place(context.place), context.payload_size_bytes, _demand(demand), _date(at))
+        return next(iter(self._documents.read_all(self._rows(sql, parameters), Recommendation)), None)
+
+    def put_change(self, change: Change[Any]) -> None:
+        """Remember a change of a place, in place of what was known of it before."""
+        columns = f"{_PLACE}, changed_at, noticed_at, document"
+        sql = f"INSERT OR REPLACE INTO changes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        document = self._documents.write(change, Change)
+        key = (*_place(change.place), _date(change.changed_at), _date(change.noticed_at))
+        self.add_rows([Row(sql, (*key, document), change)])
+
+    def changes(self, *, place: Place | None = None, count_max: int) -> list[Change[Any]]:
+        """The newest changes that were noticed, of one place or of all, newest first."""
+        condition, parameters = (f"WHERE {_IS_PLACE}", _place(place)) if place else ("", ())
+        sql = f"SELECT operation, document FROM changes {condition} ORDER BY noticed_at DESC LIMIT ?"
+        stored = self._documents.read_all(self._rows(sql, (*parameters, count_max)), Change)
+        waiting = {(c.place, c.noticed_at): c for c in self._waiting(Change) if place in {None, c.place}}
+        known = {(c.place, c.noticed_at): c for c in stored} | waiting
+        return sorted(known.values(), key=lambda c: c.noticed_at, reverse=True)[:count_max]
+
     # What comes before an act: on the disk on return, or DiskTrouble
 
     def record_leftover(self, leftover: Leftover, *, now: datetime) -> None:
@@ -283,10 +352,26 @@ class Store:
         """Strike out what is gone."""
         self._commit("DELETE FROM leftovers WHERE document = ?", (_leftover_document(leftover),))
 
+    def date_leftover(self, leftover: Leftover, *, now: datetime) -> None:
+        """Count its age from now, if it was not struck out."""
+        parameters = (_date(now), _leftover_document(leftover))
+        self._commit("UPDATE leftovers SET recorded_at = ? WHERE document = ?", parameters)
+
+    def dated_leftovers(self) -> dict[Leftover, datetime]:
+        """What may still be outside and since when, oldest first."""
+        sql = "SELECT document, recorded_at FROM leftovers ORDER BY recorded_at, document"
+        return dict(
+            self._understood(
+                "leftovers",
+                sql,
+                (),
+                lambda row: (msgspec.json.decode(row[0], type=Leftover), _moment(row[1])),
+            )
+        )
+
     def open_leftovers(self) -> list[Leftover]:
-        """What may still be outside, oldest first."""
-        documents = self._column("SELECT document FROM leftovers ORDER BY recorded_at, document")
-        return [msgspec.json.decode(document, type=Leftover) for document in documents]
+        """The same without dates."""
+        return list(self.dated_leftovers())
 
     def add_spend(self, spend: Spend) -> None:
         """Add to what was spent in an hour, before the act that costs it."""
@@ -297,23 +382,28 @@ class Store:
         """Add what is mostly less than nothing, after the act: it may wait, since the disk then holds too much."""
         self.add_rows([_spend_row(correction)])
 
+    def redate_spend(self, now: datetime) -> None:
+        """Count what was spent at hours that have not come yet in this hour, as `Ledger.believing` does.
+
+        Raises DiskTrouble.
+        """
+        if not self.flush():
+            raise DiskTrouble(self.trouble or "")
+        hour_at = now.replace(minute=0, second=0, microsecond=0)
+        ahead = [spend for spend in self.spend(since=now) if spend.hour_at > now]
+        rows = [_spend_row(dataclasses.replace(spend, hour_at=hour_at)) for spend in ahead]
+
+        def redate(connection: sqlite3.Connection) -> None:
+            for row in rows:
+                connection.execute(row.sql, row.parameters)
+            connection.execute("DELETE FROM spend WHERE hour_at > ?", (_date(now),))
+
+        self._database.write(redate)
+
     def spend(self, *, since: datetime | None = None) -> list[Spend]:
         """What was spent, by hour and operation, oldest first."""
         sql = "SELECT * FROM spend WHERE hour_at >= ? ORDER BY hour_at, operation"
-        return [
-            Spend(
-                hour_at=datetime.fromisoformat(row[0]),
-                operation=row[1],
-                cost=Cost(
-                    transferred_bytes=row[2],
-                    request_count=row[3],
-                    usd=row[4],
-                    credit_bytes=row[5],
-                    duration_seconds=row[6],
-                ),
-            )
-            for row in self._rows(sql, (_date(since) if since else "",))
-        ]
+        return self._understood("spend", sql, (_date(since) if since else "",), _spend_of)
 
     def add_attempt(self, context: Context, *, at: datetime) -> None:
         """Count a probe before it is made, so that one that kills the daemon is not made again at once."""
@@ -324,10 +414,14 @@ class Store:
     def attempts(self) -> list[Attempts]:
         """How often each context was probed."""
         sql = f"SELECT * FROM attempts ORDER BY {_PLACE}, payload_size_bytes"
-        return [
-            Attempts(context=_context(row), attempt_count=row[5], last_at=datetime.fromisoformat(row[6]))
-            for row in self._rows(sql)
-        ]
+        return self._understood(
+            "attempts",
+            sql,
+            (),
+            lambda row: Attempts(
+                context=_context(row), attempt_count=_count(row[5]), last_at=_moment(row[6])
+            ),
+        )
 
     # Housekeeping
 
@@ -351,6 +445,11 @@ class Store:
                 f"{_too_old_or_many('recommendation', 'issued_at')} AND {advice}",
                 (old, RECOMMENDATION_COUNT_MAX),
             ),
+            (
+                "changes",
+                "change_id <= (SELECT max(change_id) - ? FROM changes)",
+                (CHANGE_COUNT_MAX,),
+            ),
             ("spend", "hour_at < ?", (_date(now - SPEND_RETENTION),)),
         ]
         return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
@@ -373,13 +472,26 @@ class Store:
             self._make_room(str(error))
         else:
             self._pending.clear()
+            if self.trouble is not None:
+                _log.info("the database can be written again; what waited in memory is in it")
             self.trouble = None
 
     def _make_room(self, reason: str) -> None:
+        self._reason = reason
         while len(self._pending) > PENDING_COUNT_MAX:
             self._pending.popleft()
             self.dropped_count += 1
-        self.trouble = f"{reason}. {len(self._pending)} values wait in memory until then"
+        if self.trouble is None:
+            _log.warning("%s. What is measured and reported waits in memory until then", reason)
+        self.trouble = f"{reason}. {self._waiting_sentence()} wait in memory until then"
+
+    def _waiting_sentence(self) -> str:
+        """``512 values (500 reports, 12 fits)``."""
+        kinds = Counter(
+            "report" if _is_report(row.value) else type(row.value).__name__ for row in self._pending
+        )
+        shown = ", ".join(counted(count, kind.lower()) for kind, count in kinds.most_common())
+        return f"{counted(len(self._pending), 'value')} ({shown})"
 
     def _commit(self, sql: str, parameters: Sequence[Any]) -> None:
         self._database.write(lambda connection: connection.execute(sql, parameters))
@@ -390,6 +502,23 @@ class Store:
 
     def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._database.rows(sql, parameters)
+
+    def _understood(
+        self, table: str, sql: str, parameters: Sequence[Any], read: Callable[[tuple[Any, ...]], T]
+    ) -> list[T]:
+        """What can be read of the rows. SQLite has no checksums: a row may be damaged in a file that is sound."""
+        values = []
+        for row in self._rows(sql, parameters):
+            try:
+                values.append(read(row))
+            except _UNREADABLE as error:
+                self._documents.unreadable_count += 1
+                if table not in self._damaged_tables:
+                    self._damaged_tables.add(table)
+                    _log.warning(
+                        "the database is damaged in its %s; what cannot be read is left out: %s", table, error
+                    )
+        return values
 
     def _column(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return [row[0] for row in self._rows(sql, parameters)]
@@ -416,6 +545,7 @@ class AsyncStore:
         self._now = now
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._batch: deque[Row[Any]] = deque()
+        self._in_use: set[Leftover] = set()
 
     @property
     def trouble(self) -> str | None:
@@ -434,22 +564,49 @@ class AsyncStore:
     async def record(self, leftover: Leftover) -> None:
         """Return only when the entry would survive `kill -9`. Raises DiskTrouble."""
         await self.run(lambda store: store.record_leftover(leftover, now=self._now()))
+        self._in_use.add(leftover)
 
     async def strike(self, leftover: Leftover) -> None:
         """The thing is gone. What cannot be struck out now is looked for once more by the next sweep."""
+        self._in_use.discard(leftover)
         try:
             await self.run(lambda store: store.strike_leftover(leftover))
         except DiskTrouble as trouble:
             _log.warning("%s is gone and stays in the journal: %s", leftover.name, trouble)
+
+    async def abandon(self, leftover: Leftover) -> None:
+        """If it was not struck by now, it is left behind, and its age counts from now."""
+        if leftover in self._in_use:
+            self._in_use.discard(leftover)
+            with suppress(DiskTrouble):  # then it is older than it might be
+                await self.run(lambda store: store.date_leftover(leftover, now=self._now()))
+
+    async def left_behind(self) -> dict[Leftover, datetime]:
+        """What may still be outside and is used by nobody, and since when, oldest first. Raises DiskTrouble."""
+        entries = await self.run(Store.dated_leftovers)
+        return {leftover: at for leftover, at in entries.items() if leftover not in self._in_use}
 
     async def open_entries(self) -> list[Leftover]:
         """What may still be there."""
         return await self.run(Store.open_leftovers)
 
     async def close(self) -> None:
-        """Write what waits and give up the file."""
-        await self.run(Store.close)
-        self._writer.shutdown()
+        """Write what waits and give up the file. Raises Lost, with a line in the log."""
+        try:
+            await self.run(Store.close)
+        except Lost as loss:
+            _log.error("%s", loss)
+            raise
+        finally:
+            self._writer.shutdown()
+
+    async def why_no_room(self, report_count: int) -> str | None:
+        """Why so many reports more cannot be kept now; None when they can."""
+        if self.trouble is None or not await self.run(Store.flush):
+            waiting_count = self._store.waiting_report_count + len(self._batch)
+            if self.trouble is not None and waiting_count + report_count > WAITING_REPORT_COUNT_MAX:
+                return self.trouble
+        return None
 
     def _write_batch(self, store: Store) -> None:
         rows = []
@@ -462,13 +619,17 @@ class AsyncStore:
 class _ReadOnly:
     """The reading half of a database."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
         self.notices: list[str] = []
-        self._connection = open_read_only(path)
+        self._connection = connection or open_read_only(path)
         self._path = path
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, parameters).fetchall()
+        try:
+            with speaking_of_damage():
+                return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise trouble_with(self._path, error) from error
 
     def write(self, _work: Callable[[sqlite3.Connection], T]) -> T:
         raise DiskTrouble(f"the database {self._path} was opened for reading only")
@@ -488,7 +649,7 @@ class _Documents:
     def write(self, value: Any, kind: type) -> str:
         """The document. Raises ValueError for a value that could not be read back."""
         document = msgspec.json.encode(value)
-        operation = value.place.operation if isinstance(value, Fit) else value.context.operation
+        operation = (value if isinstance(value, (Fit, Change)) else value.context).place.operation
         decoder = self._decoder(kind, operation)
         if decoder is None:
             raise ValueError(f"{operation!r} is not an operation of this penstock")
@@ -501,7 +662,7 @@ class _Documents:
     def read(self, document: str, kind: type[T], operation: str) -> T | None:
         """The value, or None when this program does not understand it."""
         decoder = self._decoder(kind, operation)
-        with suppress(msgspec.DecodeError):  # of which ValidationError is one
+        with suppress(*_UNREADABLE):
             if decoder is not None:
                 value: T = decoder.decode(document)
                 return value
@@ -534,7 +695,7 @@ def _rescue_leftovers(broken: Path) -> Callable[[sqlite3.Connection], str]:
     known = sorted(filter(_is_leftover, documents))[:RESCUED_COUNT_MAX]
 
     def restore(connection: sqlite3.Connection) -> str:
-        rows = [(document, _date(datetime.min.replace(tzinfo=UTC))) for document in known]
+        rows = [(document, _date(datetime.now(UTC))) for document in known]  # when they were made is lost
         connection.executemany("INSERT OR IGNORE INTO leftovers (document, recorded_at) VALUES (?, ?)", rows)
         return f"{len(known)} entries of the journal were saved, the observations in it were not"
 
@@ -544,7 +705,7 @@ def _rescue_leftovers(broken: Path) -> Callable[[sqlite3.Connection], str]:
 def _ask(broken: Path) -> tuple[set[str], bool]:
     documents: set[str] = set()
     try:
-        with closing(sqlite3.connect(broken)) as connection:
+        with speaking_of_damage(), closing(sqlite3.connect(broken)) as connection:
             for (document,) in connection.execute("SELECT document FROM leftovers"):
                 documents.add(str(document))
     except sqlite3.DatabaseError:
@@ -567,6 +728,10 @@ def _is_leftover(document: str) -> bool:
         msgspec.json.decode(document, type=Leftover)
         return True
     return False
+
+
+def _is_report(value: object) -> bool:
+    return isinstance(value, Observation) and value.origin is Origin.APPLICATION
 
 
 def _row(table: str, context: Context, at: datetime, document: str, value: T) -> Row[T]:
@@ -617,9 +782,32 @@ def _place(place: Place) -> tuple[str, str, str, str]:
     return place.operation, place.region, place.instance_type, place.service_class
 
 
+def _place_of(row: tuple[Any, ...]) -> Place:
+    """As `_place` writes it. Raises one of `_UNREADABLE`, as the next three do."""
+    names = ("operation", "region", "instance_type", "service_class")
+    return msgspec.convert(dict(zip(names, row, strict=False)), type=Place)
+
+
 def _context(row: tuple[Any, ...]) -> Context:
-    place = Place(operation=row[0], region=row[1], instance_type=row[2], service_class=row[3])
-    return Context(place=place, payload_size_bytes=row[4])
+    return Context(place=_place_of(row), payload_size_bytes=_count(row[4]))
+
+
+def _count(value: Any) -> int:
+    return msgspec.convert(value, type=int)
+
+
+def _spend_of(row: tuple[Any, ...]) -> Spend:
+    names = ("transferred_bytes", "request_count", "usd", "credit_bytes", "duration_seconds")
+    cost = msgspec.convert(dict(zip(names, row[2:], strict=True)), type=Cost)
+    return Spend(hour_at=_moment(row[0]), operation=msgspec.convert(row[1], type=str), cost=cost)
+
+
+def _moment(text: Any) -> datetime:
+    """As `_date` writes it."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment.astimezone(UTC)
 
 
 def _date(moment: datetime) -> str:

@@ -1,7 +1,7 @@
 """Knows where deliberation happens: in a process of its own, so that the event loop never waits for a fit.
 
 A fit in a thread of the probing process made its loop 6 to 33 ms late, which is as long as an SQS request takes; and
-importing scikit-optimize takes the daemon from 65 to 164 MB. So a child process thinks, one question at a time, and
+importing scikit-optimize takes the daemon from 65 to 164 MB. So a child process thinks, one case at a time, and
 is let go as soon as the daemon rests.
 """
 
@@ -17,16 +17,16 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from penstock.models.model import PerformanceModel
-from penstock.optimizer.deliberation import Conclusion, Question, deliberate
-from penstock.parent import end_with_parent
+from penstock.optimizer.deliberation import Case, Conclusion, deliberate
+from penstock.processes.parent import end_with_parent
 
 _NICE_INCREMENT = 5  # thinking yields to the applications on the host; probing does not
 
 
 class Thinker(Protocol):
-    """Answers a question, somewhere."""
+    """Deliberates, somewhere."""
 
-    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
         """The conclusion of `penstock.optimizer.deliberation.deliberate`."""
         ...
 
@@ -38,9 +38,9 @@ class Thinker(Protocol):
 class InlineThinker:
     """Thinks in the caller's process: for virtual time, where nothing real can be disturbed."""
 
-    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
         """Answer at once."""
-        return deliberate(model, question)
+        return deliberate(model, case)
 
     def rest(self) -> None:
         """Hold nothing."""
@@ -57,7 +57,7 @@ class SpawnedThinker:
         self._pool: ProcessPoolExecutor | None = None
         self._children: set[BaseProcess] = set()
 
-    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
+    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
         """Ask the child, starting one when none is there. Raises ThinkerError when it dies on the way."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
@@ -66,7 +66,7 @@ class SpawnedThinker:
         loop = asyncio.get_running_loop()
         others = set(multiprocessing.active_children()) - self._children
         try:
-            answer = loop.run_in_executor(self._pool, deliberate, model, question)
+            answer = loop.run_in_executor(self._pool, deliberate, model, case)
             self._children = set(multiprocessing.active_children()) - others
             return await answer
         except BrokenProcessPool as trouble:
@@ -77,9 +77,9 @@ class SpawnedThinker:
             ) from trouble
 
     def rest(self) -> None:
-        """End the child; the next question starts another (about a second).
+        """End the child; the next case starts another (about a second).
 
-        A question that nobody waits for any more ends with it: it would overlap the next probe, or delay the exit.
+        A case that nobody waits for any more ends with it: it would overlap the next probe, or delay the exit.
         """
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)

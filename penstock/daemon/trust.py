@@ -1,7 +1,7 @@
 """Knows which reports of applications are taken down at all: what can have happened, and not too much of it.
 
 Anybody whom the socket admits may report. Shapes and plain contradictions are refused while a report is read
-(`daemon.wire`); here follows what takes a host, a clock and a memory to see. Which of the reports that were taken down
+(`api.wire`); here follows what takes a host, a clock and a memory to see. Which of the reports that were taken down
 are believed is decided beside the measurements, at each fit (`optimizer.reports`).
 """
 
@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.daemon.wire import SERVICE_CLASSES
 from penstock.models import burst
+from penstock.operations.table import OPERATIONS
 from penstock.units import format_rate
 from penstock.vocabulary import Observation, Place
 
@@ -25,7 +25,7 @@ PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed: each is fitted
 PLACE_COUNT_MAX = 64
 USER_COUNT_MAX = 1024
 _CLOCK_SKEW_MAX = timedelta(minutes=1)
-_SERVICE_CLASSES = frozenset(word for words in SERVICE_CLASSES.values() for word in words)
+_SERVICE_CLASSES = frozenset(word for row in OPERATIONS.values() for word in row.service_classes)
 
 
 @dataclass(slots=True)

@@ -14,16 +14,22 @@ from penstock.daemon.board import Board
 from penstock.daemon.budget import ALLOWED, Ledger
 from penstock.daemon.conductor import Conductor, Watch
 from penstock.daemon.config import Configuration
-from penstock.daemon.services import SERVICES
+from penstock.daemon.host import HostIdentity
 from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.sweeper import Sweeper
+from penstock.daemon.tariffs import Tariffs
+from penstock.daemon.troubles import Troubles
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.models.model import Fit, PerformanceModel
-from penstock.optimizer.deliberation import Conclusion, Question
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.deliberation import Case, Conclusion
+from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.units import GiB
 from penstock.vocabulary import Cost, Outcome, Place, ProbePlan, Reason
-from tests.factories import CONTEXT, NOON, SETTING, SETTING_TYPES, an_observation
+from tests.factories import CONTEXT, NOON, S3_TARIFF, SETTING, SETTING_TYPES, an_observation
+from tests.unit.probes.fakes import MemoryQueues, MemoryStore
 
-SERVICE = SERVICES["s3_upload"]
+TARIFFS = Tariffs(Configuration(), HostIdentity(region="r", instance_type="i", sentence=""))
 PLAN_COST = Cost(transferred_bytes=GiB, request_count=100, usd=0.1, duration_seconds=10.0)
 DAY_LIMIT = Cost(transferred_bytes=5 * GiB, request_count=1000, usd=1.0, duration_seconds=600.0)
 
@@ -36,18 +42,18 @@ class CannedThinker:
         self.trouble: Exception | None = None
         self._fits: dict[Place, Fit] = {}
 
-    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
-        self.asked.append(question.place)
+    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
+        self.asked.append(case.place)
         if self.trouble is not None:
             raise self.trouble
         plan: ProbePlan[Any] | None = None
-        if question.next_context is not None:
+        if case.next_context is not None:
             plan = ProbePlan(
-                context=question.next_context, setting=SETTING, reason=Reason.EXPLORE, cost_max=PLAN_COST
+                context=case.next_context, setting=SETTING, reason=Reason.EXPLORE, cost_max=PLAN_COST
             )
-        if question.place not in self._fits:
-            self._fits[question.place] = model.fit(question.place, (), prior=None, seed=1)
-        return Conclusion(fit=self._fits[question.place], plan=plan)
+        if case.place not in self._fits:
+            self._fits[case.place] = model.fit(case.place, (), prior=None, seed=1)
+        return Conclusion(fit=self._fits[case.place], plan=plan)
 
     def rest(self) -> None:
         pass
@@ -61,6 +67,8 @@ class CannedProbe:
         self.before_end = before_end
         self.run_count = 0
         self.measures: dict[str, float] = {}
+        self.usd = 0.001
+        self.moved_bytes = 0  # also in vain; 0: what was observed
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
@@ -68,10 +76,30 @@ class CannedProbe:
         started_at = self._clock.now()
         await asyncio.sleep(2.0)
         self.before_end()
-        return an_observation(context=plan.context, started_at=started_at, measures=self.measures)
+        observation = an_observation(context=plan.context, started_at=started_at, measures=self.measures)
+        self.used = Cost(
+            transferred_bytes=self.moved_bytes or observation.transferred_bytes,
+            request_count=observation.request_count,
+            usd=self.usd,
+        )
+        return observation
 
     async def close(self) -> None:
         pass
+
+
+class Outside:
+    """A store and queues of memory, the same in every region."""
+
+    def __init__(self) -> None:
+        self.objects = MemoryStore()
+        self.queues = MemoryQueues()
+
+    async def object_store(self, _region: str) -> ObjectStore:
+        return self.objects
+
+    async def message_queues(self, _region: str) -> MessageQueues:
+        return self.queues
 
 
 class SteppingClock:
@@ -99,17 +127,24 @@ class House:
         self.verdict = ALLOWED
         self.store = AsyncStore(self.disk, clock.now)
         self.board = Board(
-            SERVICES, [CONTEXT], thread_count_max={}, region="r", instance_type="i", validity_seconds=3600.0
+            [CONTEXT], thread_count_max={}, region="r", instance_type="i", validity_seconds=3600.0
         )
-        watch = Watch(context=CONTEXT, service=SERVICE, plan=SERVICE.plan(Configuration()), probe=self.probe)
+        self.outside = Outside()
+        watch = Watch(
+            context=CONTEXT,
+            section=OPERATIONS[CONTEXT.operation].section_type(),
+            probe=self.probe,
+            tariff=S3_TARIFF,
+        )
         self.conductor = Conductor(
             [watch],
-            services=SERVICES,
             board=self.board,
             store=self.store,
             ledger=Ledger(DAY_LIMIT),
             thinker=self.thinker,
+            sweeper=Sweeper(Configuration(), self.outside, self.store, clock, tariffs=TARIFFS),
             clock=clock,
+            troubles=Troubles(clock),
             host_verdict=lambda _now: self.verdict,
             seed=1,
             observation_count_max=100,

@@ -7,33 +7,52 @@ from pathlib import Path
 
 import pytest
 
+from penstock.api.leases import Appetite, LeaseBook
+from penstock.api.routes import RefusedError
+from penstock.api.wire import Claim, read_question
 from penstock.daemon.advisory import Advisory
-from penstock.daemon.api import RefusedError
+from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
-from penstock.daemon.config import WatchedQueueSection
-from penstock.daemon.leases import Appetite, LeaseBook
-from penstock.daemon.services import SERVICES
-from penstock.daemon.wire import Claim, read_question
-from penstock.vocabulary import Place
+from penstock.daemon.config import BudgetSection, WatchedQueueSection
+from penstock.daemon.forecast import Forecast
+from penstock.daemon.hearing import Hearing
+from penstock.daemon.host import HostSample
+from penstock.daemon.host_watch import HostWatch
+from penstock.daemon.tariffs import Way
+from penstock.models.prices import NetworkPath
+from penstock.vocabulary import Cost, Demand, Place
 from tests.factories import CONTEXT, NOON, SETTING
 from tests.unit.daemon.house import House, story
 
 HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")
 
 
+FORECAST = Forecast(
+    operation=CONTEXT.operation,
+    way=Way(NetworkPath.NAT_GATEWAY, "stated"),
+    at_most=Cost(usd=0.01),
+    typically=Cost(usd=0.004),
+    probe_count_wanted=144.0,
+    probe_count=2.0,
+    bound_by=f"probes.{CONTEXT.operation}.usd_per_day",
+)
+
+
 def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
     """On a host that lives in another region than it probes."""
     return Advisory(
-        services=SERVICES,
         board=house.board,
         conductor=house.conductor,
         backlogs=BacklogWatch(house.clock, WatchedQueueSection(), region=HOME.region),
+        host_watch=HostWatch(BudgetSection(), house.clock, HostSample, ceiling_bytes_per_second=lambda: None),
         store=house.store,
         clock=house.clock,
         home=HOME,
         started_at=NOON,
         reload=lambda: asyncio.sleep(0, ""),
         leases=leases,
+        forecast=lambda: [FORECAST],
+        audit=Audit(house.board, Hearing(house.clock), house.clock, HOME),
     )
 
 
@@ -59,13 +78,28 @@ def test_a_probe_of_a_size_that_is_not_probed_is_refused(tmp_path: Path) -> None
     story(tmp_path, told)
 
 
+def test_what_advice_is_worth_is_a_metric(tmp_path: Path) -> None:
+    """A fleet sees where the advice is worth most, and where it has nothing to give."""
+
+    async def told(house: House) -> None:
+        advisory = advisory_of(house)
+        advice = house.board.recommend(CONTEXT, Demand(), NOON)
+        assert advice.gain_over_default is not None
+        (line,) = [
+            x for x in advisory.metrics().decode().splitlines() if x.startswith("penstock_gain_over_default{")
+        ]
+        assert float(line.split()[-1]) == advice.gain_over_default.expected
+
+    story(tmp_path, told)
+
+
 def test_leases_are_shown_to_people_and_to_dashboards(tmp_path: Path) -> None:
     """Who holds what, and how much is held of each knob that is divided."""
 
     async def told(house: House) -> None:
         book = LeaseBook()
         advisory = advisory_of(house, book)
-        question = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")], SERVICES)
+        question = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")])
         for process_id in (7, 8):
             wanted = Appetite(setting=SETTING, use_fraction=1.0)
             book.grant(Claim(question=question), wanted, process_id=process_id, uid=1000, now=NOON)

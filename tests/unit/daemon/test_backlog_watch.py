@@ -15,8 +15,8 @@ from penstock.daemon.backlog_watch import SUBJECT_COUNT_MAX, BacklogWatch, watch
 from penstock.daemon.config import WatchedQueueSection
 from penstock.lab.sqs import ActionTruth, QueueTruth, Sending, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.models.backlog_warning import Alarm
-from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.sqs.backlog_warning import Alarm
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Context, Observation, Origin, Place
@@ -96,16 +96,16 @@ def test_an_overload_is_dated_before_it_collapses() -> None:
         await outside.service.create_queue("orders", {})
         working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
         await asyncio.sleep(100.0)
-        (standing,) = backlogs.standings()
+        (backlog,) = backlogs.backlogs()
         working.cancel()
-        assert standing.warning is not None
-        assert standing.warning.alarm is Alarm.ACT
-        assert standing.warning.reaches_timeout_at is not None
-        due_seconds = (standing.warning.reaches_timeout_at - NOON).total_seconds()
+        assert backlog.warning is not None
+        assert backlog.warning.alarm is Alarm.ACT
+        assert backlog.warning.reaches_timeout_at is not None
+        due_seconds = (backlog.warning.reaches_timeout_at - NOON).total_seconds()
         assert due_seconds == pytest.approx(150.0, abs=20.0)
-        assert standing.growth_messages_per_second == pytest.approx(4.0, rel=0.1)
-        assert standing.not_visible_message_count == pytest.approx(4.0 * clock.monotonic_seconds(), rel=0.2)
-        assert "reaches the visibility timeout in" in standing.explanation
+        assert backlog.growth_messages_per_second == pytest.approx(4.0, rel=0.1)
+        assert backlog.not_visible_message_count == pytest.approx(4.0 * clock.monotonic_seconds(), rel=0.2)
+        assert "reaches the visibility timeout in" in backlog.explanation
 
     watching(story)
 
@@ -118,9 +118,9 @@ def test_a_queue_that_keeps_up_is_calm() -> None:
         working = asyncio.create_task(application(outside, sent_per_second=19, deleted_per_second=20))
         await asyncio.sleep(1800.0)
         working.cancel()
-        (standing,) = backlogs.standings()
-        assert standing.warning is not None
-        return standing.warning.alarm
+        (backlog,) = backlogs.backlogs()
+        assert backlog.warning is not None
+        return backlog.warning.alarm
 
     assert watching(story) is Alarm.CALM
 
@@ -146,13 +146,13 @@ def test_a_queue_that_is_not_there_yet_is_found_later(caplog: pytest.LogCaptureF
 
     async def story(outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
         await asyncio.sleep(120.0)
-        (standing,) = backlogs.standings()
-        assert "no queue orders" in standing.explanation
+        (backlog,) = backlogs.backlogs()
+        assert "no queue orders" in backlog.explanation
         await outside.service.create_queue("orders", {})
         await asyncio.sleep(20.0)
-        (standing,) = backlogs.standings()
-        assert standing.warning is not None
-        assert standing.trouble is None
+        (backlog,) = backlogs.backlogs()
+        assert backlog.warning is not None
+        assert backlog.trouble is None
 
     with caplog.at_level(logging.WARNING):
         watching(story)
@@ -166,13 +166,13 @@ def test_without_a_delete_rate_the_age_is_not_guessed() -> None:
         await outside.service.create_queue("orders", {})
         working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
         await asyncio.sleep(60.0)
-        (standing,) = backlogs.standings()
-        assert standing.document()["alarm"] == "unknown"
-        assert standing.document()["not_visible_message_count"] > 100
-        assert "watched_queue.delete_rate_messages_per_second" in standing.explanation
+        (backlog,) = backlogs.backlogs()
+        assert backlog.document()["alarm"] == "unknown"
+        assert backlog.document()["not_visible_message_count"] > 100
+        assert "watched_queue.delete_rate_messages_per_second" in backlog.explanation
         backlogs.note_reports([a_report(60.0, deleted_count=600, received_count=720)])
         await asyncio.sleep(15.0)
-        watched = next(s for s in backlogs.standings() if s.source == "attributes")
+        watched = next(s for s in backlogs.backlogs() if s.source == "attributes")
         working.cancel()
         assert watched.warning is not None
         assert watched.warning.oldest_undeleted_seconds == pytest.approx(15.0, abs=3.0)
@@ -195,14 +195,14 @@ def test_reports_of_an_application_are_dated_too(measures_at: Callable[[float], 
         for seconds in range(30, 901, 30):
             await asyncio.sleep(30.0)
             backlogs.note_reports([a_report(float(seconds), **measures_at(float(seconds)))])
-        (standing,) = backlogs.standings()
-        assert standing.warning is not None
-        assert standing.warning.alarm is Alarm.ACT
-        assert standing.warning.reaches_timeout_at is not None
-        due_seconds = (standing.warning.reaches_timeout_at - NOON).total_seconds()
+        (backlog,) = backlogs.backlogs()
+        assert backlog.warning is not None
+        assert backlog.warning.alarm is Alarm.ACT
+        assert backlog.warning.reaches_timeout_at is not None
+        due_seconds = (backlog.warning.reaches_timeout_at - NOON).total_seconds()
         assert due_seconds == pytest.approx(1800.0, rel=0.06)
         await asyncio.sleep(3600.0)
-        assert backlogs.standings() == []  # silent for so long, it says nothing about now
+        assert backlogs.backlogs() == []  # silent for so long, it says nothing about now
 
     watching(story, WatchedQueueSection())
 
@@ -215,7 +215,7 @@ def test_however_many_applications_report_memory_is_bounded() -> None:
         for number in range(3 * SUBJECT_COUNT_MAX):
             report = a_report(30.0, oldest_undeleted_seconds=1.0)
             backlogs.note_reports([dataclasses.replace(report, client=f"app-{number}")])
-        names = {standing.name for standing in backlogs.standings()}
+        names = {backlog.name for backlog in backlogs.backlogs()}
         assert len(names) == SUBJECT_COUNT_MAX
         assert f"of app-{3 * SUBJECT_COUNT_MAX - 1} of user None" in names
 
@@ -233,7 +233,7 @@ def test_no_two_queues_have_one_name() -> None:
         backlogs.note_reports(
             [dataclasses.replace(r, reporter_uid=uid) for r in (report, on_fifo) for uid in (1, 2)]
         )
-        assert len({standing.name for standing in backlogs.standings()}) == 4
+        assert len({backlog.name for backlog in backlogs.backlogs()}) == 4
 
     watching(story, WatchedQueueSection())
 
@@ -246,7 +246,7 @@ def test_the_rate_that_the_operator_states_stands_whatever_is_reported() -> None
         backlogs.note_attributes({"ApproximateNumberOfMessagesNotVisible": "200"})
         (age,) = {
             s.warning.oldest_undeleted_seconds
-            for s in backlogs.standings()
+            for s in backlogs.backlogs()
             if s.name == "orders" and s.warning
         }
         assert age == pytest.approx(10.0)

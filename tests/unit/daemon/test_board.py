@@ -8,21 +8,21 @@ import pytest
 from penstock.daemon import app
 from penstock.daemon import board as board_module
 from penstock.daemon.board import Board, nearest
-from penstock.daemon.config import Configuration, ProbesSection, S3UploadSection
-from penstock.daemon.services import SERVICES
+from penstock.daemon.config import Configuration, ProbesSection
 from penstock.models.model import Fit
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.operations.sections.objects import ObjectSection
+from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB, TiB, format_bytes
 from penstock.vocabulary import Basis, Context, Demand, Place
 from tests.factories import CONTEXT, NOON, PLACE, SETTING, a_fit, an_observation
 
-MODEL = SERVICES["s3_upload"].model
+MODEL = OPERATIONS["s3_upload"].model
 VALIDITY_SECONDS = 3600.0
 
 
 def a_board(*contexts: Context) -> Board:
     return Board(
-        SERVICES,
         contexts or (CONTEXT,),
         thread_count_max={"s3_upload": 16},
         region=PLACE.region,
@@ -138,9 +138,9 @@ async def test_no_number_of_odd_questions_displaces_what_stands(monkeypatch: pyt
     monkeypatch.setattr(board_module, "_ANSWER_COUNT_MAX", 8)
     board = a_board()
     await board.post(a_learned_fit(), NOON)
-    (standing,) = board.standing(NOON).recommendations
+    (standing,) = board.snapshot(NOON).recommendations
     asked = [board.recommend(CONTEXT, Demand(work_seconds=float(n + 1)), NOON) for n in range(20)]
-    assert board.standing(NOON).recommendations[0] is standing
+    assert board.snapshot(NOON).recommendations[0] is standing
     assert board.recommend(CONTEXT, Demand(work_seconds=20.0), NOON) is asked[-1]
     assert board.recommend(CONTEXT, Demand(work_seconds=1.0), NOON) is not asked[0]
     assert len(board._answers) <= 8 + 1
@@ -160,7 +160,7 @@ async def test_nothing_beyond_the_operators_limits_is_advised() -> None:
 
 async def test_what_a_probe_may_hold_does_not_bound_an_application() -> None:
     """Its own memory does; the operator's limit on threads bounds both, also where more memory would do."""
-    section = S3UploadSection(memory_bytes_max=GiB, thread_count_max=12)
+    section = ObjectSection(memory_bytes_max=GiB, thread_count_max=12)
     board = app._board(Configuration(probes=ProbesSection(s3_upload=section)), PLACE)
     await board.post(a_learned_fit(), NOON)
     context = dataclasses.replace(CONTEXT, payload_size_bytes=5 * TiB)
@@ -193,7 +193,7 @@ async def test_a_memory_limit_that_cannot_be_kept_is_not_broken_in_silence(
     """There is an answer all the same: it holds the least, and says how much that is."""
     board, place = a_board(), dataclasses.replace(PLACE, operation=operation)
     context = Context(place=place, payload_size_bytes=size)
-    await board.post(SERVICES[operation].model.fit(place, (), prior=None, seed=1), NOON)
+    await board.post(OPERATIONS[operation].model.fit(place, (), prior=None, seed=1), NOON)
     short = board.recommend(context, Demand(memory_bytes_max=1024), NOON)
     held = int(short.derived["memory_bytes_min"])
     assert held == (least or held)
@@ -214,7 +214,7 @@ def test_what_keeps_the_memory_is_not_said_to_break_it(operation: str, size: int
     """Ten threads of 8 MiB hold no more than the three parts of 20 MiB."""
     context = Context(place=dataclasses.replace(PLACE, operation=operation), payload_size_bytes=size)
     advice = a_board().recommend(context, Demand(memory_bytes_max=most), NOON)
-    assert advice.setting == SERVICES[operation].model.default_setting(context)
+    assert advice.setting == OPERATIONS[operation].model.default_setting(context)
     assert "for buffers" not in advice.explanation
 
 
@@ -229,7 +229,6 @@ def test_the_least_without_a_fit_says_when_it_holds_more_than_was_allowed() -> N
 async def test_what_was_never_measured_stays_near_the_default() -> None:
     """Tables alone do not make anybody open hundreds of connections."""
     board = Board(
-        SERVICES,
         (CONTEXT,),
         thread_count_max={},
         region=PLACE.region,
@@ -256,6 +255,20 @@ def test_a_place_is_not_its_own_neighbour_and_ignorance_is_none() -> None:
     foreign = a_fit(place=dataclasses.replace(PLACE, operation="sqs_delivery", region="us-west-2"))
 
     assert nearest(PLACE, [itself, ignorant, foreign]) is None
+
+
+def test_a_kindred_operation_is_nearer_than_the_same_host_elsewhere() -> None:
+    """What downloads found of this way and this host comes after uploads by the same way, and before all else."""
+    kindred = {"s3_download"}
+    download = a_fit(place=dataclasses.replace(PLACE, operation="s3_download"))
+    same_region = a_fit(place=dataclasses.replace(PLACE, instance_type="m7g.large"))
+    same_host = a_fit(place=dataclasses.replace(PLACE, region="us-west-2"))
+    elsewhere = a_fit(place=dataclasses.replace(download.place, region="us-west-2"))
+
+    assert nearest(PLACE, [same_region, same_host, download], kindred) == same_region
+    assert nearest(PLACE, [same_host, download], kindred) == download
+    assert nearest(PLACE, [elsewhere], kindred) is None
+    assert nearest(PLACE, [download]) is None
 
 
 def test_what_was_measured_is_a_nearer_neighbour_than_what_was_reported() -> None:

@@ -71,6 +71,30 @@ def test_an_operation_keeps_to_its_own_dollars() -> None:
     )
 
 
+def test_what_was_spent_ahead_of_the_clock_counts_until_it_has_come() -> None:
+    """A clock that was 400 days ahead, or is that much behind now, gives no budget back."""
+    ahead = NOON + timedelta(days=400)
+    ledger, _ = Ledger(LIMIT).reserve("s3_upload", Cost(request_count=90), ahead)
+    assert [spend.hour_at for spend in ledger.ahead(NOON)] == [ahead]
+    verdict = ledger.allows("s3_upload", Cost(request_count=20), NOON)
+    assert (verdict.is_allowed, verdict.retry_at) == (False, ahead + 25 * HOUR)
+    assert ledger.ahead(ahead + HOUR) == []
+
+
+def test_a_clock_that_is_believed_makes_what_was_ahead_spent_now() -> None:
+    """It counts for a day, as all that is spent does; what was given back again is not in it."""
+    ahead = NOON + timedelta(days=400)
+    ledger, reserved = Ledger(LIMIT).reserve("s3_upload", Cost(request_count=90), ahead)
+    ledger, _ = ledger.settle(reserved, Cost(request_count=60), ahead)
+    ledger, _ = ledger.reserve("sqs_delivery", Cost(request_count=20), ahead + HOUR)
+    ledger, _ = ledger.reserve("s3_upload", Cost(request_count=5), NOON)
+    ledger = ledger.believing(NOON)
+    assert ledger.ahead(NOON) == []
+    assert ledger.spent(NOON).request_count == 85
+    assert ledger.spent(NOON, "sqs_delivery").request_count == 20
+    assert ledger.spent(NOON + 25 * HOUR).request_count == 0
+
+
 def test_the_limit_comes_from_the_configuration() -> None:
     """Fractions of a day become seconds and bytes."""
     section = BudgetSection(duty_cycle_fraction=0.5, credit_fraction_per_day=0.1)
@@ -80,8 +104,11 @@ def test_the_limit_comes_from_the_configuration() -> None:
 
 def test_a_busy_host_is_left_alone_for_a_minute() -> None:
     """Applications come first."""
-    section = BudgetSection(host_cpu_fraction_max=0.5)
-    assert host_verdict(0.5, section, NOON) == ALLOWED
-    verdict = host_verdict(0.8, section, NOON)
-    assert verdict.retry_at == NOON + timedelta(minutes=1)
-    assert verdict.sentence.startswith("the host is 80% busy with its own work")
+    section = BudgetSection(host_cpu_fraction_max=0.5, host_network_fraction_max=0.2)
+    assert host_verdict(0.5, 0.2, section, NOON) == ALLOWED
+    for verdict, what in (
+        (host_verdict(0.8, 0.0, section, NOON), "processors"),
+        (host_verdict(0.0, 0.8, section, NOON), "network"),
+    ):
+        assert verdict.retry_at == NOON + timedelta(minutes=1)
+        assert verdict.sentence.startswith(f"the host's own work keeps its {what} 80% busy")

@@ -12,7 +12,7 @@ import pytest
 from penstock.daemon.conductor import REPORTS_PAUSE_SECONDS
 from penstock.models.model import PerformanceModel
 from penstock.optimizer import reports
-from penstock.optimizer.deliberation import Conclusion, Question
+from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.units import MiB
 from penstock.vocabulary import Observation, Origin
 from tests.factories import CONTEXT, a_context, an_observation
@@ -28,9 +28,9 @@ class CredulousThinker(CannedThinker):
         super().__init__()
         self._is_credulous = is_credulous
 
-    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
-        conclusion = await super().deliberate(model, question)
-        said = reports.reported(question.observations)
+    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
+        conclusion = await super().deliberate(model, case)
+        said = reports.reported(case.observations)
         believed = [reports.Believed(context=o.context, started_at=o.started_at) for o in said]
         return Conclusion(
             fit=conclusion.fit,

@@ -10,14 +10,19 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from penstock.api.wire import recommendation_document
 from penstock.daemon.budget import DAY, Ledger, total
 from penstock.daemon.thinker import InlineThinker, ThinkerError
 from penstock.models import burst
-from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Context, Cost, Observation, Origin, Place, Reason
+from penstock.vocabulary import Context, Cost, Demand, Objective, Observation, Origin, Place, Reason
 from tests.factories import CONTEXT, NOON, PLACE, an_observation
 from tests.unit.daemon.house import House, story
+from tests.unit.daemon.test_advisory import advisory_of
 
 SQS_PLACE = Place(operation="sqs_delivery", region=PLACE.region, instance_type=PLACE.instance_type)
 
@@ -106,11 +111,65 @@ def test_a_clock_that_was_ahead_at_the_start_does_not_silence_the_daemon(tmp_pat
     assert story(tmp_path, told).probe.run_count > 0
 
 
+def test_a_clock_set_back_gives_no_budget_back_until_it_is_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was spent by a clock that was ahead counts, and it is said; a day after a word, probing goes on."""
+
+    async def told(house: House) -> None:
+        house.clock.ahead = timedelta(days=400)
+        await house.live(24 * 3600.0)
+        house.clock.ahead = timedelta()
+        before = house.probe.run_count
+        assert before > 0
+        await house.live(3 * 24 * 3600.0)
+        assert house.probe.run_count == before
+        advisory = advisory_of(house)
+        status = advisory.status()
+        assert status["spent_per_day"]["request_count"] > 0
+        (clock,) = (t for t in advisory.troubles() if t["name"] == "clock")
+        assert "and no more in 25 hours" in await advisory.believe_clock()
+        assert "penstock believe-clock" in clock["sentence"]
+        await house.live(1.0)
+        assert [t["name"] for t in advisory.troubles() if t["name"] == "clock"] == []
+        on_disk, counted = total(house.disk.spend()), house.conductor.ledger.spent(house.clock.now())
+        assert on_disk.request_count == counted.request_count > 0
+        assert on_disk.usd == pytest.approx(counted.usd)
+        await house.live(2 * 24 * 3600.0)
+        assert house.probe.run_count > before
+        assert await advisory.believe_clock() == "nothing was spent at a date that has not come yet"
+
+    story(tmp_path, told)
+    said = [r.getMessage() for r in caplog.records if "clock" in r.getMessage()]
+    assert len(said) == 2
+    assert said[0].startswith("trouble with clock: it stands at 2026-03-02 12:00 UTC, and $")
+    assert said[1] == "the trouble with clock is over"
+
+
+def test_no_age_is_negative(tmp_path: Path) -> None:
+    """Measurements of a clock that was ahead are as new as can be, not newer."""
+
+    async def told(house: House) -> None:
+        (fit,) = house.board.fits()
+        ahead = replace(fit, observation_count=1, newest_observation_at=NOON + timedelta(days=400))
+        await house.board.post(ahead, house.clock.now())
+        metrics = advisory_of(house).metrics().decode()
+        (line,) = (
+            x for x in metrics.splitlines() if x.startswith("penstock_newest_observation_age_seconds{")
+        )
+        assert float(line.split()[-1]) == 0.0
+        advice = house.board.recommend(CONTEXT, Demand(objective=Objective.FRUGAL), house.clock.now())
+        document = recommendation_document(advice, generation=1)
+        assert document["newest_observation_age_seconds"] == 0.0
+
+    story(tmp_path, told)
+
+
 def test_bytes_that_were_moved_in_vain_are_paid_for(tmp_path: Path) -> None:
     """A failed part costs as much as one that arrived: the day's limit is on what was sent."""
 
     async def told(house: House) -> None:
-        house.probe.measures = {"attempted_bytes": 3 * 64 * MiB}
+        house.probe.moved_bytes = 3 * 64 * MiB
         await house.conductor.run_cycle(CONTEXT)
 
     assert story(tmp_path, told).conductor.ledger.spent(NOON).transferred_bytes == 3 * 64 * MiB
@@ -121,7 +180,8 @@ def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(tmp_path: P
 
     async def told(house: House) -> None:
         watch = house.conductor._watches[CONTEXT]
-        house.conductor._watches[CONTEXT] = replace(watch, plan=replace(watch.plan, memory_bytes_max=MiB))
+        section = ObjectSection(memory_bytes_max=MiB)
+        house.conductor._watches[CONTEXT] = replace(watch, section=section)
         house.conductor._thinker = InlineThinker()
         await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)
 
@@ -130,7 +190,7 @@ def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(tmp_path: P
     assert house.conductor.cycles[-1].sentence.endswith(
         "not probed, a probe holds at least 5 MiB, and probes.s3_upload.memory_bytes_max allows 1 MiB: raise it"
     )
-    assert house.conductor.standings[0].postponed_until is not None
+    assert next(iter(house.conductor.standings)).postponed_until is not None
 
 
 def test_burst_credits_are_settled_by_what_was_sent_above_the_baseline(tmp_path: Path) -> None:
@@ -139,7 +199,7 @@ def test_burst_credits_are_settled_by_what_was_sent_above_the_baseline(tmp_path:
     assert limits is not None
 
     async def told(house: House) -> None:
-        house.probe.measures = {"attempted_bytes": GiB}
+        house.probe.moved_bytes = GiB
         await house.conductor.run_cycle(CONTEXT)
 
     above = GiB - limits.baseline_bytes_per_second * an_observation().duration_seconds
@@ -154,7 +214,8 @@ def test_credits_that_are_spent_are_the_reason_that_is_given(tmp_path: Path) -> 
         watch = replace(house.conductor._watches[CONTEXT], context=tiny)
         house.conductor._watches[tiny] = watch
         house.conductor._avoided[tiny] = deque(maxlen=1)
-        house.conductor._standings[tiny] = replace(house.conductor.standings[0], context=tiny)
+        (known,) = house.conductor.standings
+        house.conductor.standings._standings[tiny] = replace(known, context=tiny)
         house.conductor._thinker = InlineThinker()
         ample = Cost(transferred_bytes=10**12, request_count=10**6, usd=100.0, duration_seconds=86400.0)
         house.conductor.ledger = Ledger(replace(ample, credit_bytes=MiB))
@@ -164,6 +225,23 @@ def test_credits_that_are_spent_are_the_reason_that_is_given(tmp_path: Path) -> 
     assert house.probe.run_count == 0
     sentence = house.conductor.cycles[-1].sentence
     assert "of burst credit, and budget.credit_fraction_per_day allows 1 MiB of burst credit" in sentence
+
+
+def test_dollars_that_are_spent_are_the_reason_that_is_given(tmp_path: Path) -> None:
+    """Where not even the gentlest probe is to be had for them: by the key that binds, not as if none were worth it."""
+
+    async def told(house: House) -> None:
+        house.conductor._thinker = InlineThinker()
+        ample = Cost(transferred_bytes=10**12, request_count=10**6, usd=100.0, duration_seconds=86400.0)
+        house.conductor.ledger = Ledger(
+            replace(ample, credit_bytes=10**12), usd_limits={CONTEXT.operation: 0.0001}
+        )
+        await house.conductor.run_cycle(CONTEXT)
+
+    house = story(tmp_path, told)
+    assert house.probe.run_count == 0
+    sentence = house.conductor.cycles[-1].sentence
+    assert f"and probes.{CONTEXT.operation}.usd_per_day allows $0.0001 in 24 hours: raise it" in sentence
 
 
 def test_a_stopped_probe_gives_back_what_it_did_not_spend(tmp_path: Path) -> None:

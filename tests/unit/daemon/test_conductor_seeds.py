@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.models.model import PerformanceModel
-from penstock.optimizer.deliberation import Conclusion, Question
+from penstock.optimizer.deliberation import Case, Conclusion
 from tests.factories import CONTEXT
 from tests.unit.daemon.house import CannedThinker, House, story
 
@@ -20,11 +20,11 @@ class NotingThinker(CannedThinker):
         super().__init__()
         self.seeds: list[int] = []
 
-    async def deliberate(self, model: PerformanceModel[Any], question: Question[Any]) -> Conclusion[Any]:
-        assert len(question.observations) <= HISTORY_COUNT_MAX
-        if question.next_context is not None:
-            self.seeds.append(question.seed)
-        return await super().deliberate(model, question)
+    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
+        assert len(case.observations) <= HISTORY_COUNT_MAX
+        if case.next_context is not None:
+            self.seeds.append(case.seed)
+        return await super().deliberate(model, case)
 
 
 def seeds_of(directory: Path, *, cycle_count: int) -> list[int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.daemon import config
+from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
 
 
@@ -117,6 +118,17 @@ def test_syntax_errors_have_line_and_column(tmp_path: Path) -> None:
         config.load(tmp_path / "penstock.toml", root=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [("[" * 5000, "nested deeper than any configuration"), ("9" * 5000, "a number that is longer than any")],
+)
+def test_what_has_no_end_is_a_mistake(value: str, sentence: str, tmp_path: Path) -> None:
+    """And no traceback."""
+    (tmp_path / "penstock.toml").write_text(f"a = {value}", encoding="utf-8")
+    with pytest.raises(config.ConfigError, match=sentence):
+        config.load(tmp_path / "penstock.toml", root=tmp_path)
+
+
 def test_all_files_are_checked(tmp_path: Path) -> None:
     """A file that cannot be read does not hide the mistakes of the others."""
     folder = tmp_path / "penstock.d"
@@ -151,7 +163,7 @@ def test_later_files_win_key_by_key(tmp_path: Path) -> None:
     effective = loaded.effective()
     assert effective["aws"]["profile"]["origin"].endswith("20-b.toml")
     assert effective["daemon"]["log_level"] == {"value": "debug", "origin": str(tmp_path / next(iter(files)))}
-    assert effective["budget"]["usd_per_day"] == {"value": 0.10, "origin": "default"}
+    assert effective["budget"]["usd_per_day"] == {"value": 0.05, "origin": "default"}
     assert effective["probes"]["s3_upload"]["object_size_bytes"]["value"] == [64 * MiB, GiB]
 
 
@@ -186,4 +198,81 @@ def test_a_value_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
 
 def test_bucket_name_may_depend_on_the_region() -> None:
     """One bucket is in one region; a pattern names one for each."""
-    assert config.S3UploadSection(bucket="probe-{region}").bucket_in("eu-west-1") == "probe-eu-west-1"
+    assert ObjectSection(bucket="probe-{region}").bucket_in("eu-west-1") == "probe-eu-west-1"
+
+
+PROBED = '[probes.s3_upload]\nis_enabled = true\nbucket = "probe-{region}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "found"),
+    [
+        (f'{PROBED}regions = ["europe"]', "probes.s3_upload.regions", '"europe"'),
+        (f'{PROBED}regions = ["eu-central1"]', "probes.s3_upload.regions", "did you mean eu-central-1?"),
+        (f'{PROBED}[host]\nregion = "frankfurt"', "host.region", '"frankfurt"'),
+        ('[watched_queue]\nname = "orders"\nregion = "europe"', "watched_queue.region", '"europe"'),
+    ],
+)
+def test_what_cannot_be_a_region_of_aws_is_a_mistake(tmp_path: Path, text: str, key: str, found: str) -> None:
+    """No request would ever be answered."""
+    (problem,) = _problems(tmp_path, text)
+    assert problem.startswith(f"{key}: found ")
+    assert found in problem
+    assert 'expected the name of a region, such as "eu-central-1"' in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{PROBED}regions = ["europe"]\n[aws]\ns3_endpoint_url = "http://localhost:9000"',
+        f'{PROBED}[host]\nregion = "europe"\n[aws]\ns3_endpoint_url = "http://localhost:9000"',
+        '[host]\nregion = "europe"\n[aws]\ns3_endpoint_url = "http://a"\nsqs_endpoint_url = "http://b"',
+        f'{PROBED}regions = ["us-gov-east-1", "eusc-de-east-1", "us-isob-west-1"]',
+    ],
+)
+def test_other_endpoints_and_partitions_have_regions_of_their_own(tmp_path: Path, text: str) -> None:
+    """Nothing is said of them."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(text, encoding="utf-8")
+    assert config.load(file, root=tmp_path).warnings() == []
+
+
+def test_a_region_that_the_sdk_does_not_know_is_a_warning(tmp_path: Path) -> None:
+    """It may be newer than the SDK, or a slip: the nearest is named."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'{PROBED}regions = ["eu-central-1", "eu-centrl-1"]', encoding="utf-8")
+    (warning,) = config.load(file, root=tmp_path).warnings()
+    assert str(warning) == (
+        f'{file}: probes.s3_upload.regions: found "eu-centrl-1", which is no region that the SDK knows; '
+        "did you mean eu-central-1?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (f"{PROBED}[budget]\nusd_per_day = 0", "budget.usd_per_day"),
+        (f"{PROBED}[budget]\nrequest_count_per_day = 0", "budget.request_count_per_day"),
+        (f"{PROBED}[budget]\ntransferred_bytes_per_day = 0", "budget.transferred_bytes_per_day"),
+        (f"{PROBED}[budget]\nduty_cycle_fraction = 0", "budget.duty_cycle_fraction"),
+        (
+            "[probes.sqs_delivery]\nis_enabled = true\nusd_per_day = 0",
+            "probes.sqs_delivery.usd_per_day",
+        ),
+        (f'{PROBED}service_class = "express"', "probes.s3_upload.bucket"),
+        (
+            '[probes.s3_upload]\nis_enabled = true\nbucket = "probe--use1-az4--x-s3"',
+            "probes.s3_upload.bucket",
+        ),
+    ],
+)
+def test_a_probe_that_is_enabled_has_what_it_needs(tmp_path: Path, text: str, key: str) -> None:
+    """What would never run is said before it does not."""
+    (problem,) = _problems(tmp_path, text)
+    assert problem.startswith(f"{key}: found ")
+
+
+def test_a_budget_of_nothing_is_fine_where_nothing_is_probed(tmp_path: Path) -> None:
+    """And bytes are of no use to a queue."""
+    _load(tmp_path, "[budget]\nusd_per_day = 0\nduty_cycle_fraction = 0")
+    _load(tmp_path, "[probes.sqs_delivery]\nis_enabled = true\n[budget]\ntransferred_bytes_per_day = 0")

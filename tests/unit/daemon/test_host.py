@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock.daemon import host
-from penstock.probes.probe import inconclusive
-from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
-from tests.factories import NOON, an_observation
-from tests.unit.probes.fakes import an_upload_plan
 
 
 def _write(path: Path, text: str) -> None:
@@ -72,59 +66,16 @@ def test_only_allowances_that_were_exceeded_since_are_told(tmp_path: Path) -> No
     assert host.usage(before, after).allowance_exceeded == {"bw_out_allowance_exceeded": 4}
 
 
-class CannedProbe:
-    """Measures the same again and again, or cannot."""
-
-    used = Cost(request_count=3)
-
-    def __init__(self, outcome: Outcome[Any]) -> None:
-        self.outcome = outcome
-
-    async def run(self, _plan: ProbePlan[Any]) -> Outcome[Any]:
-        return self.outcome
-
-    async def close(self) -> None:
-        pass
-
-
-async def observed_beside(counters: Sequence[Mapping[str, int]], tmp_path: Path) -> Mapping[str, float]:
-    """The measures of a probe during which the driver's counters went from the first to the second."""
-    counts, sent = iter(counters), iter([0, 50_000])
-
-    def look() -> host.HostSample:
-        root = _fake_root(tmp_path, cpu="1 0 0 0 0 0 0 0", sent=next(sent))
-        found = next(counts)
-        return host.sample(root, lambda _name: found)
-
-    probe = host.AttendedProbe(CannedProbe(an_observation(measures={"part_count": 8})), look)
-    outcome = await probe.run(an_upload_plan())
-    assert isinstance(outcome, Observation)
-    assert probe.used.request_count == 3
-    return outcome.measures
-
-
-async def test_an_observation_says_what_the_network_held_back(tmp_path: Path) -> None:
-    """By the driver's own names, also when a counter stood still; and of how many packets."""
-    before = {"bw_out_allowance_exceeded": 5, "pps_allowance_exceeded": 1, "tx_queue_stops": 7}
-    measures = await observed_beside([before, before | {"bw_out_allowance_exceeded": 45}], tmp_path)
-    assert measures == {
-        "part_count": 8,
-        "bw_out_allowance_exceeded": 40,
-        "pps_allowance_exceeded": 0,
-        "host_transmitted_packet_count": 500,
-    }
-
-
-async def test_a_network_that_counts_nothing_adds_nothing(tmp_path: Path) -> None:
-    """Most hosts have another driver; zeros would say that nothing was held back."""
-    assert await observed_beside([{"tx_queue_stops": 7}] * 2, tmp_path) == {"part_count": 8}
-
-
-async def test_what_could_not_be_measured_stays_as_it_is() -> None:
-    """An inconclusive probe has no measures."""
-    plan = an_upload_plan()
-    outcome = inconclusive(plan, NOON, "no network")
-    assert await host.AttendedProbe(CannedProbe(outcome), host.HostSample).run(plan) is outcome
+def test_what_this_process_and_its_children_move_is_told_apart(tmp_path: Path) -> None:
+    """The kernel counts packets by interface and what is read and written by process; loopback is no network."""
+    root = _fake_root(tmp_path, cpu="1 0 0 0 0 0 0 0", sent=700)
+    _write(root / "proc/self/io", "rchar: 100\nwchar: 400\nsyscr: 9\nwrite_bytes: 8\n")
+    _write(root / "proc/self/task/42/children", "43 ")
+    _write(root / "proc/43/io", "rchar: 1\nwchar: 20\n")
+    sample = host.sample(root, lambda _name: {})
+    assert (sample.own_received_bytes, sample.own_transmitted_bytes) == (101, 420)
+    assert sample.transmitted_bytes == 700
+    assert host.usage(host.HostSample(), sample).own_transmitted_bytes == 420
 
 
 def test_a_host_that_shows_nothing(tmp_path: Path) -> None:

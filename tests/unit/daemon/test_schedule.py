@@ -38,6 +38,15 @@ def test_fresh_reports_stand_in_for_probes_but_never_for_all_of_them() -> None:
     assert pace(learning, NOON) == 0.25  # a new place, or one that has changed: only probes tell
 
 
+def test_a_surprise_hastens_the_next_probe() -> None:
+    """Also where applications report much: it comes within a quarter of the mean interval, whatever the draw."""
+    known = dataclasses.replace(SETTLED, is_steady=True, reports_at=(NOON,) * 8, is_suspect=True)
+    quarter = timedelta(seconds=known.mean_interval_seconds / 4)
+    for count in range(50):
+        standing = dataclasses.replace(known, attempt_count=count)
+        assert NOON < due_at(7, standing, resumed_at=NOON, now=NOON) <= NOON + quarter
+
+
 def test_a_restart_comes_to_the_same_moment() -> None:
     """While the moment has not passed, it does not matter when the daemon started."""
     before = due_at(7, SETTLED, resumed_at=NOON - DAY, now=NOON)

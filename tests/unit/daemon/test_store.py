@@ -1,6 +1,7 @@
 """The store: what goes in comes out, and trouble with the disk costs as little as possible."""
 
 import asyncio
+import dataclasses
 import os
 import sqlite3
 import threading
@@ -14,15 +15,27 @@ import pytest
 
 from penstock.daemon import database
 from penstock.daemon.budget import Spend
-from penstock.daemon.database import DiskTrouble, StoreError, StoreInUse, StoreMissing, StoreTooNew
-from penstock.daemon.store import AsyncStore, Row, Store
-from penstock.models.sqs_delivery import SqsDeliverySetting
-from penstock.vocabulary import Context, Cost, Demand, Objective, Origin, Place
+from penstock.daemon.database import DiskTrouble, Lost, StoreError, StoreInUse, StoreMissing, StoreTooNew
+from penstock.daemon.store import WAITING_REPORT_COUNT_MAX, AsyncStore, Row, Store
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Estimate,
+    Histogram,
+    Moved,
+    Objective,
+    Origin,
+    Pairs,
+    Place,
+)
 from tests.factories import (
     CONTEXT,
     NOON,
     PLACE,
     SETTING_TYPES,
+    a_change,
     a_context,
     a_fit,
     a_leftover,
@@ -58,7 +71,13 @@ def _free_disk(store: Store) -> None:
 
 def test_observations_come_back_as_they_were(store: Store) -> None:
     """Every field survives, with the type of the operation's own setting."""
-    s3 = an_observation(measures={"a": 1.5}, client="boto3", throttled_count=3)
+    s3 = an_observation(
+        measures={"a": 1.5},
+        client="boto3",
+        throttled_count=3,
+        histograms={"request_seconds": Histogram(-40, (1, 0, 2))},
+        successive=Pairs(3, 1.0, 2.0, -0.5),
+    )
     report = an_observation(origin=Origin.APPLICATION, client="boto3", reporter_uid=1001)
     place = Place(operation="sqs_delivery", region="r", instance_type="unknown", service_class="fifo")
     sqs = an_observation(
@@ -100,6 +119,19 @@ def test_rows_that_this_program_cannot_read_are_left_out(store: Store) -> None:
     store._database.write(lambda c: c.execute("UPDATE observations SET document = '{}'"))
     assert store.observations(PLACE, count_max=9) == []
     assert store.unreadable_count == 1
+
+
+def test_advice_that_a_version_without_gains_stored_is_read(store: Store) -> None:
+    """What was not known then is not known now; the rest of it stands."""
+    advice = a_recommendation(gain_over_default=Estimate(1.5, 2.0, 2.5))
+    store.add_recommendation(advice)
+    assert store.recommendations() == [advice]
+    store._database.write(
+        lambda c: c.execute(
+            "UPDATE recommendations SET document = json_remove(document, '$.gain_over_default')"
+        )
+    )
+    assert store.recommendations() == [a_recommendation()]
 
 
 def test_newest_fit_and_advice_of_each_question(store: Store) -> None:
@@ -336,6 +368,68 @@ def test_a_database_that_breaks_while_in_use(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE leftovers SET document = substr(document, 2)",
+        "UPDATE leftovers SET recorded_at = 'some day'",
+        "UPDATE leftovers SET document = CAST(x'7bff7d' AS TEXT)",
+        "UPDATE spend SET hour_at = '2026-03-01T12:00:00'",
+        "UPDATE spend SET usd = 'dear'",
+        "UPDATE attempts SET payload_size_bytes = 'large'",
+        "UPDATE attempts SET last_at = NULL",
+        "UPDATE observations SET document = CAST(x'ff' AS TEXT), started_at = CAST(x'ff' AS TEXT)",
+        "UPDATE fits SET document = 7",
+    ],
+)
+def test_a_damaged_row_is_left_out_and_the_log_told_once(
+    path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    """SQLite has no checksums: a bit that flips in a row ends no start, and takes no other row along."""
+    with closing(Store(path, SETTING_TYPES)) as store:
+        store.record_leftover(a_leftover(), now=NOON)
+        store.add_spend(Spend(hour_at=NOON, operation="s3_upload", cost=Cost(usd=1.0)))
+        store.add_attempt(CONTEXT, at=NOON)
+        store.add_observations([an_observation()])
+        store.add_fit(a_fit(), fitted_at=NOON)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        connection.execute(damage.replace(" SET last_at = NULL", " SET last_at = 'never'"))
+        connection.commit()
+    with closing(Store(path, SETTING_TYPES)) as store:
+        for _ in range(2):
+            rows = (store.open_leftovers(), store.spend(), store.attempts(), store.fits(), store.summaries())
+            found: list[Sequence[Any]] = [*rows, store.observations(PLACE, count_max=9)]
+        assert store.unreadable_count > 0
+        assert [len(some) for some in found].count(0) in {1, 2}  # an observation is asked for in two ways
+        store.add_observations([an_observation()])
+    assert caplog.text.count("what cannot be read is left out") <= 1
+    Store.open_read_only(path, SETTING_TYPES).close()
+
+
+@pytest.mark.parametrize("name", [b"recorded_at", b"leftovers"])
+def test_a_database_whose_names_are_damaged_is_broken(path: Path, name: bytes) -> None:
+    """To SQLite a column or a table of another name is in order; every question about it would fail for ever."""
+    Store(path, SETTING_TYPES).close()
+    path.write_bytes(path.read_bytes().replace(name, b"x" * len(name)))
+    with pytest.raises(DiskTrouble):
+        Store.open_read_only(path, SETTING_TYPES)
+    with closing(Store(path, SETTING_TYPES)) as store:
+        assert "was broken (it has no leftovers" in store.take_notices()[0]
+        store.record_leftover(a_leftover(), now=NOON)
+
+
+@pytest.mark.parametrize("noise", [b"\xff\xfe\xfd", b"\xc0\xaf\x98"])
+def test_a_broken_schema_that_is_no_text_is_broken(path: Path, noise: bytes) -> None:
+    """What SQLite says of it cannot even be decoded; that is no fault of the program."""
+    Store(path, SETTING_TYPES).close()
+    path.write_bytes(path.read_bytes().replace(b"TABLE leftovers", b"TA" + noise * 2 + b"leftove"))
+    with pytest.raises(StoreError):
+        Store.open_read_only(path, SETTING_TYPES)
+    with closing(Store(path, SETTING_TYPES)) as store:
+        assert "was broken" in store.take_notices()[0]
+
+
 def test_broken_files_do_not_pile_up(path: Path) -> None:
     """The newest few are evidence; the rest is a full disk in the making."""
     for _ in range(database.BROKEN_FILE_COUNT_MAX + 2):
@@ -361,6 +455,57 @@ def test_migration_keeps_a_copy_and_reaches_the_present(path: Path, monkeypatch:
     assert again._database.rows("PRAGMA user_version") == [(len(steps),)]
     assert len(list(path.parent.glob("penstock.db.before-*"))) == 1
     again.close()
+
+
+def test_a_database_of_the_version_before_changes_were_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured then has no histograms, and is read; a change can be written down beside it."""
+    steps = database.migrations()
+    monkeypatch.setattr(database, "migrations", lambda: steps[:2])
+    with closing(Store(path, SETTING_TYPES)) as store:
+        store.add_observations([an_observation()])
+        store._database.write(
+            lambda c: c.execute(
+                "UPDATE observations SET document = json_remove(document, '$.histograms', '$.successive')"
+            )
+        )
+    monkeypatch.setattr(database, "migrations", lambda: steps)
+    with closing(Store.open_read_only(path, SETTING_TYPES)) as older:
+        assert older.observations(PLACE, count_max=9) == [an_observation()]
+        assert older.changes(count_max=9) == []
+    with closing(Store(path, SETTING_TYPES)) as store:
+        store.put_change(a_change())
+        assert store.observations(PLACE, count_max=9) == [an_observation()]
+        assert store.changes(count_max=9) == [a_change()]
+
+
+def test_a_change_is_kept_as_it_is_known_best(store: Store) -> None:
+    """The same change is described again as more is measured; another one of the place stands beside it."""
+    again = a_change(parameters={"rate_bytes_per_second": Moved(Estimate(3, 4, 5), Estimate(1, 2, 3))})
+    later = a_change(noticed_at=NOON + MINUTE)
+    elsewhere = a_change(place=dataclasses.replace(PLACE, region="eu-west-1"))
+    for change in (a_change(), again, later, elsewhere):
+        store.put_change(change)
+    assert store.changes(place=PLACE, count_max=9) == [later, again]
+    assert len(store.changes(count_max=9)) == 3
+    while store.prune(now=NOON + timedelta(days=999), retention_seconds=1.0):
+        pass
+    assert len(store.changes(count_max=9)) == 3
+
+
+def test_what_was_known_and_advised_before_a_moment(store: Store) -> None:
+    """A change is told by what stood before it."""
+    for n in range(3):
+        store.add_fit(a_fit(observation_count=n), fitted_at=NOON + n * MINUTE)
+        store.add_recommendation(a_recommendation(observation_count=n, issued_at=NOON + n * MINUTE))
+    at = NOON + 1.5 * MINUTE
+    assert store.fit_before(PLACE, at) == a_fit(observation_count=1)
+    before = store.advice_before(CONTEXT, Demand(), at)
+    assert before is not None
+    assert before.observation_count == 1
+    assert store.fit_before(PLACE, NOON) is None
+    assert store.advice_before(CONTEXT, Demand(), NOON) is None
 
 
 def test_a_migration_is_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,4 +596,37 @@ async def test_a_bad_report_harms_no_other(path: Path) -> None:
     results = await asyncio.gather(bad, good, return_exceptions=True)
     assert isinstance(results[0], ValueError)
     assert results[1] is None
+    await store.close()
+
+
+async def test_what_is_lost_at_the_end_is_said(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A daemon that ends on a full disk names what goes with it, as an error, and does not end as if all were well."""
+    inner = Store(path, SETTING_TYPES)
+    store = AsyncStore(inner, lambda: NOON)
+    inner._database._connection.execute("PRAGMA query_only = 1")
+    await store.add_observation(an_observation())
+    for _ in range(2):
+        await store.add_observation(an_observation(origin=Origin.APPLICATION))
+    with pytest.raises(Lost, match=r"^3 values \(2 reports, 1 observation\) are lost: .*read-only"):
+        await store.close()
+    assert [(r.levelname, "3 values" in r.getMessage()) for r in caplog.records][-1] == ("ERROR", True)
+    again = Store(path, SETTING_TYPES)  # the lock was given up all the same
+    assert again.observations(PLACE, count_max=9) == []
+    again.close()
+
+
+async def test_reports_wait_for_a_full_disk_up_to_a_bound(path: Path) -> None:
+    """What can only be lost is refused to those who could keep it; once there is room, it is taken again."""
+    inner = Store(path, SETTING_TYPES)
+    store = AsyncStore(inner, lambda: NOON)
+    assert await store.why_no_room(10**6) is None
+    inner._database._connection.execute("PRAGMA query_only = 1")
+    for _ in range(WAITING_REPORT_COUNT_MAX):
+        assert await store.why_no_room(1) is None
+        await store.add_observation(an_observation(origin=Origin.APPLICATION))
+    assert "read-only" in (await store.why_no_room(1) or "")
+    await store.add_observation(an_observation())  # what was measured here waits on
+    inner._database._connection.execute("PRAGMA query_only = 0")
+    assert await store.why_no_room(10**6) is None
+    assert store.trouble is None
     await store.close()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from penstock.daemon.app import Surroundings, assembled, sweep
-from penstock.daemon.budget import ALLOWED
-from penstock.daemon.config import Configuration, DaemonSection, ProbesSection, S3UploadSection
+from penstock.daemon.app import Surroundings, assembled
+from penstock.daemon.config import Configuration, DaemonSection, ProbesSection
+from penstock.daemon.host import HostIdentity
 from penstock.daemon.thinker import InlineThinker
 from penstock.lab.virtual_time import VirtualClock
+from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import run_name
 from penstock.probes.outside import Denied, MessageQueues, ObjectStore
 from tests.unit.probes.fakes import START_AT, MemoryQueues, MemoryStore, virtually
@@ -40,7 +41,7 @@ def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start(tmp_path: Pa
     configuration = Configuration(
         daemon=DaemonSection(state_directory=directory, runtime_directory=directory),
         probes=ProbesSection(
-            s3_upload=S3UploadSection(is_enabled=True, bucket="b-{region}", regions=tuple(outside.stores))
+            s3_upload=ObjectSection(is_enabled=True, bucket="b-{region}", regions=tuple(outside.stores))
         ),
     )
 
@@ -49,14 +50,12 @@ def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start(tmp_path: Pa
             clock=clock,
             outside=outside,
             thinker=InlineThinker(),
-            region="eu-west-1",
-            instance_type="c6i.large",
+            identity=HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence=""),
             host_name="host",
-            host_verdict=lambda _now: ALLOWED,
             seed=1,
         )
         async with assembled(configuration, surroundings) as app:
-            await sweep(configuration, app, outside, clock.now())
+            await app.conductor.sweep()
 
     virtually(story)
     assert outside.stores["eu-west-1"].objects == {"penstock-probe/somebody's"}

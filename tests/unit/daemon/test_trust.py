@@ -15,7 +15,7 @@ from penstock.daemon.trust import (
     USER_COUNT_MAX,
     Door,
 )
-from penstock.models.sqs_queue_class import QUEUE_CLASSES
+from penstock.models.sqs.queue_class import QUEUE_CLASSES
 from penstock.vocabulary import Context, Observation, Origin
 from tests.factories import CONTEXT, NOON, PLACE, an_observation
 

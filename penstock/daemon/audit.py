@@ -1,0 +1,187 @@
+"""Knows what applications that were heard would gain by the advice for what they do. It reads, and moves nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.clock import Clock
+from penstock.daemon.board import Board
+from penstock.daemon.hearing import Hearing
+from penstock.listening.datagram import Application
+from penstock.listening.tally import Series
+from penstock.models.inference.histogram import quantile
+from penstock.operations.operation import Driven, Operation
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.comparison import gain
+from penstock.vocabulary import Context, Demand, Estimate, Place, Recommendation, setting_values
+
+# Applications and operations that are held against advice for a question: milliseconds each.
+COMPARED_COUNT_MAX = 16
+_REMEMBERED_COUNT_MAX = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    """One operation of an application, held against its advice."""
+
+    advice: Recommendation[Any]
+    driven: Driven[Any]
+    gain: Estimate | None  # None where nothing was measured, or too little is told
+
+    def document(self) -> dict[str, Any]:
+        row = OPERATIONS[self.advice.context.operation]
+        values = setting_values(self.advice.setting)
+        return {
+            "operation": row.name,
+            "region": self.advice.context.place.region,
+            "payload_size_bytes": self.advice.context.payload_size_bytes,
+            "basis": self.advice.basis,
+            "setting": values,
+            "gain": None if self.gain is None else dataclasses.asdict(self.gain),
+            "sentence": f"{self.driven.sentence}; {self._words(row.words.setting_in_full(values))}",
+        }
+
+    def _words(self, advised: str) -> str:
+        if self.gain is None:
+            return f"advised: {advised} ({self.advice.basis})"
+        span = f"{self.gain.low:.2g} to {self.gain.high:.2g}"
+        return f"{advised} would bring {self.gain.expected:.2g} times as much ({span})"
+
+
+class Audit:
+    """Applications beside the board."""
+
+    def __init__(self, board: Board, hearing: Hearing, clock: Clock, home: Place) -> None:
+        self._board = board
+        self._hearing = hearing
+        self._clock = clock
+        self._home = home
+        self._gains: dict[tuple[int, Context, Any], Estimate] = {}
+
+    def document(self) -> dict[str, Any]:
+        """Who was heard, what each does, and what it would gain; most to be gained first. As JSON values."""
+        by_application: defaultdict[Application, list[Series]] = defaultdict(list)
+        for series in self._hearing.series():
+            by_application[series.key.application].append(series)
+        verdicts = self._verdicts(by_application)
+        clients = [
+            {
+                **dataclasses.asdict(application),
+                "advice": [verdict.document() for verdict in verdicts[application]],
+                "apis": [_api_document(series) for series in sorted(heard, key=_by_calls)],
+            }
+            for application, heard in by_application.items()
+        ]
+        clients.sort(key=_by_gain)
+        return {"is_listening": self._hearing.is_listening, **self._counts(), "clients": clients}
+
+    def metric_families(self) -> list[Metric]:
+        """How much was heard. Names of applications are anybody's choice, and are no labels."""
+        family = CounterMetricFamily(
+            "penstock_datagrams", "What SDKs sent, since the start.", labels=["outcome"]
+        )
+        for name, count in self._counts().items():
+            family.add_metric([name.removesuffix("_count")], count)
+        known = GaugeMetricFamily("penstock_clients", "Applications that were heard in the last minutes.")
+        known.add_metric([], len({series.key.application for series in self._hearing.series()}))
+        return [family, known]
+
+    def _counts(self) -> dict[str, int]:
+        hearing = self._hearing
+        return {
+            "heard_count": hearing.heard_count,
+            "unreadable_count": hearing.unreadable_count,
+            "unplaced_count": hearing.unplaced_count,
+            "dropped_count": hearing.dropped_count,
+        }
+
+    def _verdicts(
+        self, by_application: Mapping[Application, Sequence[Series]]
+    ) -> Mapping[Application, list[_Verdict]]:
+        """Of the busiest: a crowd of forged names must not keep the socket waiting."""
+        busiest = sorted(
+            by_application, key=lambda one: -sum(s.in_flight_count_max for s in by_application[one])
+        )
+        found: defaultdict[Application, list[_Verdict]] = defaultdict(list)
+        left = COMPARED_COUNT_MAX
+        for application in busiest:
+            for row, region, apis in _by_operation(by_application[application]):
+                if left and (verdict := self._verdict(row, region or self._home.region, apis)):
+                    found[application].append(verdict)
+                    left -= 1
+        return found
+
+    def _verdict(self, row: Operation[Any, Any], region: str, apis: Mapping[str, Series]) -> _Verdict | None:
+        now = self._clock.now()
+        place = dataclasses.replace(self._home, operation=row.name, region=region)
+        context = Context(place=place, payload_size_bytes=row.untold_payload_bytes)
+        advice = self._board.recommend(context, Demand(), now)
+        driven = row.driven(apis, advice.setting, row.model.default_setting(context))
+        if driven is None:
+            return None
+        worth = None
+        if driven.setting is not None and not advice.has_expired(now):
+            worth = self._gain(row, advice, row.model.legal(context, driven.setting))
+        return _Verdict(advice=advice, driven=driven, gain=worth)
+
+    def _gain(self, row: Operation[Any, Any], advice: Recommendation[Any], heard: Any) -> Estimate | None:
+        """Of what is advised over what was heard (Any: a setting of the row's own type)."""
+        fit = self._board.fit(advice.context.place)
+        if fit is None:
+            return None
+        key = (self._board.generation, advice.context, heard)
+        if key not in self._gains:
+            while len(self._gains) >= _REMEMBERED_COUNT_MAX:
+                del self._gains[next(iter(self._gains))]
+            self._gains[key] = gain(
+                row.model, fit, advice.context, advice.demand, setting=advice.setting, reference=heard
+            )
+        return self._gains[key]
+
+
+def _by_operation(
+    heard: Sequence[Series],
+) -> Iterator[tuple[Operation[Any, Any], str, Mapping[str, Series]]]:
+    """What was heard of each service and region by API, once for each operation of the service."""
+    groups: defaultdict[tuple[str, str], dict[str, Series]] = defaultdict(dict)
+    for series in heard:
+        groups[series.key.service.lower(), series.key.region][series.key.api] = series
+    for (service, region), apis in groups.items():
+        for row in OPERATIONS.values():
+            if row.service == service:
+                yield row, region, apis
+
+
+def _api_document(series: Series) -> dict[str, Any]:
+    return {
+        "service": series.key.service,
+        "api": series.key.api,
+        "region": series.key.region,
+        "duration_seconds": series.duration_seconds,
+        "call_count": series.call_count,
+        "calls_per_second": series.calls_per_second,
+        "attempt_count": series.attempt_count,
+        "in_flight_count_mean": series.in_flight_count_mean,
+        "in_flight_count_max": series.in_flight_count_max,
+        "latency_seconds_p50": quantile(series.latencies, 0.5),
+        "latency_seconds_p99": quantile(series.latencies, 0.99),
+        "retry_count": series.retry_count,
+        "refused_count": series.refused_count,
+        "failed_count": series.failed_count,
+    }
+
+
+def _by_calls(series: Series) -> float:
+    return -series.attempt_count
+
+
+def _by_gain(client: Mapping[str, Any]) -> tuple[float, int]:
+    """Most to be gained first; then whom the service refuses most."""
+    gains = [advice["gain"]["expected"] for advice in client["advice"] if advice["gain"] is not None]
+    return -max(gains, default=0.0), -sum(api["refused_count"] for api in client["apis"])

@@ -1,0 +1,304 @@
+"""Knows what can be wrong with a daemon and its host, and what to do about it: THE TABLE of checks is `CHECKS`.
+
+Each check looks at a `Patient` and says what it found. Permissions are tried as the rows of the operations say.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+import resource
+import struct
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from penstock.daemon import host
+from penstock.daemon.config import LoadedConfiguration
+from penstock.daemon.host import HostIdentity
+from penstock.daemon.tariffs import Tariffs
+from penstock.models.prices import GB, NetworkPath
+from penstock.operations.operation import Outside, Service, Ward
+from penstock.probes.finding import NO_CREDENTIALS, Finding, Health
+from penstock.probes.outside import RequestError
+from penstock.units import MiB, counted, format_bytes, format_seconds, number
+from penstock.vocabulary import UNKNOWN
+
+_DAEMON_BYTES = 300 * MiB  # beside what a probe holds: the daemon, and the process that fits
+_DESCRIPTORS_BESIDE = 64  # files, the database, the child process
+_CLOCK_ERROR_SECONDS_MAX = 1.0
+_TIME_ERROR = 5  # adjtimex: the clock is not synchronised
+_TIMEX_BYTES, _MAXERROR_AT = 256, 24
+_SDKS = ("aiobotocore", "botocore")
+_UNIT = "penstock.service"
+_SYSTEMD_SECONDS_MAX = 10.0
+_ASSUMED = frozenset({NetworkPath.UNKNOWN, NetworkPath.NAT_GATEWAY, NetworkPath.OUTSIDE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patient:
+    """All that is looked at."""
+
+    loaded: LoadedConfiguration
+    identity: HostIdentity
+    status: Mapping[str, Any] | None  # what the daemon says of itself; None where none answers
+    root: Path = Path("/")
+    unit: Callable[[], Mapping[str, str]]  # what systemd says of it, by property; nothing without systemd
+    clock_error_seconds: Callable[[], float | None]  # None where the clock is not synchronised
+
+    @cached_property
+    def tariffs(self) -> Tariffs:
+        """Which way bytes take, as the daemon reckons it."""
+        return Tariffs(self.loaded.configuration, self.identity)
+
+
+def _versions(patient: Patient) -> Iterator[Finding]:
+    own = version("penstock")
+    running = own if patient.status is None else patient.status["version"]
+    if running != own:
+        sentence = f"the daemon that runs is {running}, and {own} is installed"
+        yield Finding("versions", Health.POOR, sentence, f"systemctl restart {_UNIT}")
+        return
+    sdks = ", ".join(f"{name} {version(name)}" for name in _SDKS)
+    yield Finding("versions", Health.WELL, f"penstock {own}, Python {platform.python_version()}, {sdks}")
+
+
+def _configuration(patient: Patient) -> Iterator[Finding]:
+    for warning in patient.loaded.warnings():
+        yield Finding("configuration", Health.POOR, str(warning), "penstock config check")
+    enabled = [row.name for row, _ in patient.loaded.configuration.enabled()]
+    if enabled:
+        yield Finding("configuration", Health.WELL, f"{', '.join(enabled)} are probed")
+    else:
+        remedy = "set is_enabled in a [probes] section of /etc/penstock/penstock.toml"
+        yield Finding("configuration", Health.POOR, "nothing is probed", remedy)
+
+
+def _daemon(patient: Patient) -> Iterator[Finding]:
+    path = patient.loaded.configuration.daemon.socket_path
+    if patient.status is None:
+        remedy = f"systemctl enable --now penstock.socket {_UNIT}, and see journalctl -u penstock"
+        yield Finding("daemon", Health.ILL, f"nobody answers on {path}", remedy)
+        return
+    yield Finding("daemon", Health.WELL, f"it answers on {path}, and is {patient.status['activity']}")
+    for trouble in patient.status["troubles"]:
+        yield Finding(trouble["subject"], Health.ILL, trouble["sentence"])
+
+
+def _service(patient: Patient) -> Iterator[Finding]:
+    unit = patient.unit()
+    if not unit:
+        yield Finding("unit", Health.UNKNOWN, "there is no systemd to ask")
+    elif unit.get("LoadState") != "loaded":
+        remedy = "sudo penstock service install"
+        yield Finding("unit", Health.POOR, f"{_UNIT} is not installed: nothing starts the daemon", remedy)
+    elif unit.get("NeedDaemonReload") == "yes":
+        yield Finding(
+            "unit", Health.POOR, f"{_UNIT} has changed since it was read", "systemctl daemon-reload"
+        )
+    elif unit.get("ActiveState") != "active":
+        sentence = f"{_UNIT} is {unit.get('ActiveState', UNKNOWN)}"
+        yield Finding("unit", Health.ILL, sentence, f"systemctl status {_UNIT}")
+    elif unit.get("UnitFileState") != "enabled":
+        remedy = f"systemctl enable penstock.socket {_UNIT}"
+        yield Finding("unit", Health.POOR, f"{_UNIT} runs, and is not started with the host", remedy)
+    else:
+        yield Finding("unit", Health.WELL, f"{_UNIT} runs, and is started with the host")
+
+
+def _leftovers(patient: Patient) -> Iterator[Finding]:
+    if patient.status is None:
+        remedy = "penstock leftovers list"
+        yield Finding("leftovers", Health.UNKNOWN, "no daemon tells", remedy)
+    elif remark := patient.status["leftover_remark"]:
+        yield Finding("leftovers", Health.POOR, remark, "penstock leftovers remove")
+    else:
+        yield Finding("leftovers", Health.WELL, "nothing of probes is left that could not be removed")
+
+
+def _clock(patient: Patient) -> Iterator[Finding]:
+    error = patient.clock_error_seconds()
+    remedy = "run chronyd or systemd-timesyncd; AWS refuses what is signed 15 minutes off"
+    if error is None:
+        yield Finding("clock", Health.POOR, "nothing synchronises the clock", remedy)
+    elif error > _CLOCK_ERROR_SECONDS_MAX:
+        yield Finding("clock", Health.POOR, f"the clock may be off by {format_seconds(error)}", remedy)
+    else:
+        yield Finding("clock", Health.WELL, f"synchronised to within {format_seconds(error)}")
+
+
+def _metadata(patient: Patient) -> Iterator[Finding]:
+    identity = patient.identity
+    known = f"{identity.region}, {identity.instance_type}"
+    if UNKNOWN not in {identity.region, identity.instance_type}:
+        yield Finding("host", Health.WELL, f"{known}: {identity.sentence}")
+        return
+    remedy = (
+        "set host.region and host.instance_type; in a container on EC2 the metadata need a hop limit of 2 "
+        "(aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2)"
+    )
+    health = Health.ILL if identity.region == UNKNOWN else Health.POOR
+    yield Finding("host", health, f"{known}: {identity.sentence}", remedy)
+
+
+def _allowances(patient: Patient) -> Iterator[Finding]:
+    counters = host.sample(patient.root).allowance_exceeded
+    exceeded = {name.removesuffix("_allowance_exceeded"): count for name, count in counters.items() if count}
+    if not counters:
+        yield Finding("network allowance", Health.UNKNOWN, "no ENA adapter tells what it held back")
+    elif exceeded:
+        told = ", ".join(f"{counted(count, 'packet')} by {name}" for name, count in exceeded.items())
+        sentence = f"the instance held packets back since it started: {told}"
+        yield Finding(
+            "network allowance", Health.POOR, sentence, "a larger instance type, or less traffic at a time"
+        )
+    else:
+        yield Finding("network allowance", Health.WELL, "the instance held no packet back since it started")
+
+
+def _limits(patient: Patient) -> Iterator[Finding]:
+    group = patient.unit().get("ControlGroup") or _own_group(patient.root)
+    folder = patient.root / "sys/fs/cgroup" / group.strip("/")
+    enabled = [section for _, section in patient.loaded.configuration.enabled()]
+    needed = _DAEMON_BYTES + max((section.memory_bytes_max or 0 for section in enabled), default=0)
+    limit = min(_memory_limits(folder, patient.root / "sys/fs/cgroup"), default=None)
+    if limit is not None and limit < needed:
+        sentence = f"probes and daemon need up to {format_bytes(needed)}, and may have {format_bytes(limit)}"
+        yield Finding("memory", Health.POOR, sentence, "lower memory_bytes_max of the probes, or allow more")
+    else:
+        told = "no limit" if limit is None else f"a limit of {format_bytes(limit)}"
+        yield Finding("memory", Health.WELL, f"up to {format_bytes(needed)} of {told}")
+    throttled = re.search(r"^nr_throttled (\d+)$", _text(folder / "cpu.stat"), re.MULTILINE)
+    if throttled and int(throttled.group(1)):
+        sentence = (
+            f"a CPU quota has stopped it {counted(int(throttled.group(1)), 'time')}: probes measure that"
+        )
+        yield Finding("processor", Health.POOR, sentence, "use CPUWeight in place of CPUQuota")
+
+
+def _pools(patient: Patient) -> Iterator[Finding]:
+    daemon, enabled = patient.loaded.configuration.daemon, list(patient.loaded.configuration.enabled())
+    pools = {
+        service: max((s.connection_count_max for row, s in enabled if row.service is service), default=0)
+        for service in Service
+    }
+    needed = daemon.connection_count_max + sum(pools.values()) + _DESCRIPTORS_BESIDE
+    stated = patient.unit().get("LimitNOFILE", "")
+    limit = int(stated) if stated.isdigit() else resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    told = ", ".join(
+        f"{counted(count, 'connection')} to {service}" for service, count in pools.items() if count
+    )
+    if 0 <= limit < needed:
+        sentence = f"{needed} files may be open at a time, and {limit} are allowed"
+        yield Finding(
+            "pools", Health.POOR, sentence, "raise LimitNOFILE, or lower daemon.connection_count_max"
+        )
+    else:
+        yield Finding(
+            "pools", Health.WELL, f"room for {told or 'no probe'}, and {daemon.connection_count_max} clients"
+        )
+
+
+def _ways(patient: Patient) -> Iterator[Finding]:
+    for row, section in patient.loaded.configuration.enabled():
+        way = patient.tariffs.ways[row.name]
+        for region in patient.tariffs.regions(section):
+            subject, price = f"{row.name} in {region}", patient.tariffs.of(row, region)
+            sentence = (
+                f"the way is {way.path} ({way.reason}), at ${number(GB * price.usd_per_sent_byte)} for a GB "
+                f"that is sent and ${number(GB * price.usd_per_received_byte)} for one that is received"
+            )
+            if way.path in _ASSUMED and way.reason != "stated":
+                remedy = f"state probes.{row.name}.network_path; a gateway endpoint of S3 costs nothing"
+                yield Finding(subject, Health.POOR, sentence, remedy)
+            elif UNKNOWN not in {region, patient.identity.region} != {region}:
+                yield Finding(subject, Health.POOR, f"{sentence}; it is another region, which is paid for")
+            else:
+                yield Finding(subject, Health.WELL, sentence)
+
+
+CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
+    _versions,
+    _configuration,
+    _daemon,
+    _service,
+    _leftovers,
+    _clock,
+    _metadata,
+    _allowances,
+    _limits,
+    _pools,
+    _ways,
+)
+
+
+async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Finding]:
+    """Each action of each operation that is probed, in each region, tried with the least effect."""
+    for row, section in patient.loaded.configuration.enabled():
+        for region in patient.tariffs.regions(section):
+            ward = Ward(
+                outside=outside,
+                region=region,
+                host_name=host.host_name(),
+                subject=f"{row.name} in {region}",
+            )
+            try:
+                async for finding in row.try_permissions(section, ward):
+                    yield finding
+                    if finding.remedy == NO_CREDENTIALS:  # all else would follow from it
+                        break
+            except RequestError as trouble:  # before any action
+                yield Finding(ward.subject, Health.ILL, str(trouble), NO_CREDENTIALS)
+
+
+def unit_properties() -> Mapping[str, str]:
+    """What systemd says of the service; nothing where there is none."""
+    try:
+        told = subprocess.run(  # noqa: S603 - as it stands here
+            ["systemctl", "show", _UNIT],  # noqa: S607 - wherever it is
+            capture_output=True,
+            text=True,
+            timeout=_SYSTEMD_SECONDS_MAX,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+
+
+def clock_error_seconds() -> float | None:
+    """How far the kernel thinks its clock may be off at the most; None where nothing synchronises it."""
+    timex = ctypes.create_string_buffer(_TIMEX_BYTES)  # all zero: ask, and change nothing
+    state = ctypes.CDLL(None).adjtimex(timex)
+    if state in {-1, _TIME_ERROR}:
+        return None
+    (microseconds,) = struct.unpack_from("l", timex, _MAXERROR_AT)
+    return float(microseconds) / 1e6
+
+
+def _memory_limits(folder: Path, top: Path) -> Iterator[int]:
+    """Of a control group and of those that it is in."""
+    for group in (folder, *folder.parents):
+        text = _text(group / "memory.max").strip()
+        if text.isdigit():
+            yield int(text)
+        if group == top:
+            return
+
+
+def _own_group(root: Path) -> str:
+    """The control group of this process, where that of the service is not known."""
+    found = re.search(r"^0::(.+)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

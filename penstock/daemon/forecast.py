@@ -1,0 +1,217 @@
+"""Knows what probing will cost as it is configured: a day and a month, at the most and typically, and what bounds it.
+
+At the most is what budgets allow. As a rule is what probes cost that try what is advised, as often as their intervals
+have it once nothing is new, or as often as the first of the budgets pays for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.daemon import costs
+from penstock.daemon.budget import DAY, daily_limit, left
+from penstock.daemon.config import Configuration
+from penstock.daemon.schedule import STEADY_PACE
+from penstock.daemon.tariffs import Tariffs, Way
+from penstock.models.model import Fit
+from penstock.operations.operation import Operation
+from penstock.operations.sections.section import Section
+from penstock.units import number
+from penstock.vocabulary import Context, Cost, Setting, Tariff
+
+MONTH_DAYS = 30
+_BUDGETS = {
+    "usd": "budget.usd_per_day",
+    "transferred_bytes": "budget.transferred_bytes_per_day",
+    "request_count": "budget.request_count_per_day",
+}
+
+Advised = Callable[[Context], tuple[Fit, Setting] | None]
+"""What is known of a place, and the setting that is advised; None while nothing is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What one operation costs in 24 hours."""
+
+    operation: str
+    way: Way
+    at_most: Cost
+    typically: Cost
+    probe_count_wanted: float  # by the intervals
+    probe_count: float  # that is paid for
+    bound_by: str | None  # the key of the budget that binds before the intervals do
+
+    @property
+    def sentence(self) -> str:
+        """What a day costs, and what binds."""
+        usd = f"${self.at_most.usd:.3g} a day at most, ${self.typically.usd:.2g} typically"
+        return self.remark or f"{self.operation}: {usd}; bytes go by {self.way.path} ({self.way.reason})"
+
+    @property
+    def remark(self) -> str | None:
+        """One sentence where a budget binds before the intervals do."""
+        if self.bound_by is None:
+            return None
+        what = "dollars bind" if "usd" in self.bound_by else "a budget binds"
+        paid, wanted = (number(float(f"{n:.2g}")) for n in (self.probe_count, self.probe_count_wanted))
+        counts = f"{self.bound_by} pays for about {paid} of {wanted} probes a day"
+        way = f"bytes go by {self.way.path} ({self.way.reason})"
+        return f"{self.operation}: {what} before intervals do: {counts}; {way}"
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "network_path": self.way.path.value,
+            "network_path_reason": self.way.reason,
+            "day": {"at_most": shown_cost(self.at_most), "typically": shown_cost(self.typically)},
+            "month": {
+                "at_most": shown_cost(_times(self.at_most, MONTH_DAYS)),
+                "typically": shown_cost(_times(self.typically, MONTH_DAYS)),
+            },
+            "probe_count_per_day": self.probe_count,
+            "probe_count_per_day_by_intervals": self.probe_count_wanted,
+            "bound_by": self.bound_by,
+            "remark": self.remark,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What an operation would cost in 24 hours if nothing but its intervals held it back."""
+
+    probe_count: float
+    unpaid_count: float  # of sizes of which not even the gentlest probe is ever paid for
+    cost: Cost
+
+
+def forecasts(configuration: Configuration, tariffs: Tariffs, advised: Advised) -> Sequence[Forecast]:
+    """Of each operation that is probed; none while nothing is known of one of them."""
+    everything = daily_limit(configuration.budget)
+    limit, own_usd = left(everything, tariffs.standing_cost()), tariffs.probing_usd_limits()
+    wishes: dict[str, _Wish] = {}
+    for row, section in configuration.enabled():
+        within = dataclasses.replace(limit, usd=min(limit.usd, own_usd[row.name]))
+        wish = _wish(row, section, tariffs, within, advised)
+        if wish is None:
+            return ()
+        wishes[row.name] = wish
+    own = {name: _part(own_usd[name], wish.cost.usd) for name, wish in wishes.items()}
+    wanted = sum((_times(wish.cost, own[name]) for name, wish in wishes.items()), Cost())
+    common, scarce = min((_part(getattr(limit, name), getattr(wanted, name)), name) for name in _BUDGETS)
+    return [
+        _forecast(
+            row,
+            section,
+            tariffs,
+            wishes[row.name],
+            part=own[row.name] * common,
+            bound_by=_binding(row.name, wishes[row.name], own[row.name], common, _BUDGETS[scarce]),
+            limit=everything,
+        )
+        for row, section in configuration.enabled()
+    ]
+
+
+def _forecast(
+    row: Operation[Any, Any],
+    section: Section,
+    tariffs: Tariffs,
+    wish: _Wish,
+    *,
+    part: float,
+    bound_by: str | None,
+    limit: Cost,
+) -> Forecast:
+    standing = sum((cost for name, cost in tariffs.standing_costs() if name == row.name), Cost())
+    return Forecast(
+        operation=row.name,
+        way=tariffs.ways[row.name],
+        at_most=_at_most(section, [tariffs.of(row, region) for region in tariffs.regions(section)], limit),
+        typically=_times(wish.cost, part) + standing,
+        probe_count_wanted=wish.probe_count + wish.unpaid_count,
+        probe_count=wish.probe_count * part,
+        bound_by=bound_by,
+    )
+
+
+def _binding(operation: str, wish: _Wish, own: float, common: float, scarce: str) -> str | None:
+    """The key of the budget that gives the least of what is wanted."""
+    if common < own:
+        return scarce
+    return f"probes.{operation}.usd_per_day" if own < 1.0 or wish.unpaid_count else None
+
+
+def _wish(
+    row: Operation[Any, Any], section: Section, tariffs: Tariffs, limit: Cost, advised: Advised
+) -> _Wish | None:
+    """Each size in each region as often as its interval has it; None while nothing is known of a place."""
+    count_each = DAY.total_seconds() / (section.mean_interval_seconds * STEADY_PACE)
+    count, unpaid_count, total = 0.0, 0.0, Cost()
+    for region in tariffs.regions(section):
+        tariff = tariffs.of(row, region)
+        most = costs.smaller(section.cost_max(tariff), limit)
+        for size in section.payload_size_bytes:
+            context = Context(place=tariffs.place(row, region), payload_size_bytes=size)
+            known = advised(context)
+            if known is None:
+                return None
+            cost = _probe_cost(row, context, tariff, most, known)
+            if cost is None:
+                unpaid_count += count_each
+            else:
+                count, total = count + count_each, total + _times(cost, count_each)
+    return _Wish(probe_count=count, unpaid_count=unpaid_count, cost=total)
+
+
+def _probe_cost(
+    row: Operation[Any, Any], context: Context, tariff: Tariff, most: Cost, known: tuple[Fit, Setting]
+) -> Cost | None:
+    """Of the advised setting, or of the most that the ramp tries within the limits; None where nothing is."""
+    fit, setting = known
+    measured = dataclasses.replace(
+        fit, observation_count=max(fit.observation_count, 1), is_from_reports=False
+    )
+    steps = (row.model.legal(context, step) for step in reversed(row.model.ramp(context)))
+    for tried in (setting, *steps):
+        cost = row.model.probe_cost(measured, context, tried, tariff)
+        if all(getattr(cost, name) <= getattr(most, name) for name in _BUDGETS):
+            return cost
+    return None
+
+
+def _part(limit: float, wanted: float) -> float:
+    """How much of what is wanted the limit allows."""
+    return min(1.0, limit / wanted) if wanted > 0 else 1.0
+
+
+def _at_most(section: Section, tariffs: Sequence[Tariff], limit: Cost) -> Cost:
+    """What the budgets allow; where each byte and each request has a price, what the dollars pay for."""
+    usd = min(section.usd_per_day, limit.usd)
+    byte_usd = min(min(t.usd_per_sent_byte, t.usd_per_received_byte) for t in tariffs)
+    request_usd = min(t.usd(free_request_count=1) for t in tariffs)
+    return Cost(
+        usd=usd,
+        transferred_bytes=int(_paid(usd, byte_usd, limit.transferred_bytes)),
+        request_count=int(_paid(usd, request_usd, limit.request_count)),
+    )
+
+
+def _paid(usd: float, usd_each: float, most: float) -> float:
+    return min(most, usd / usd_each) if usd_each > 0 else most
+
+
+def _times(cost: Cost, factor: float) -> Cost:
+    return Cost(
+        usd=cost.usd * factor,
+        transferred_bytes=round(cost.transferred_bytes * factor),
+        request_count=round(cost.request_count * factor),
+    )
+
+
+def shown_cost(cost: Cost) -> dict[str, float]:
+    """What of a cost is paid for in money, or is what is paid for."""
+    return {name: getattr(cost, name) for name in _BUDGETS}

@@ -1,0 +1,174 @@
+"""Knows how busy the host is with the work of others, and when a probe has to wait for them, or to end for them.
+
+Before a probe: while others use more of the processors, or move more over the network, than the budget allows, no
+probe begins. Windows of seconds are compared, and what penstock itself moved in them is taken off.
+
+During a probe nobody can tell whose bytes the network carries, for packets are counted by interface alone. But what
+penstock hands to the kernel is counted, so what the others move is known to within the headers of its own packets (a
+hundredth where a driver counts segments before they are cut, as ENA does) and what waits in the kernel. When that falls
+below half of what it was just before, again and again, the probe took it.
+Loopback is no network here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.daemon import budget, host
+from penstock.daemon.config import BudgetSection
+from penstock.models import burst
+from penstock.models.model import Fit
+from penstock.units import format_rate
+
+WINDOW_SECONDS_MIN = 1.0  # shorter ones are noise
+_WIRE_OVER_PAYLOAD = 1.1  # headers, acknowledgements and retransmissions; 1.05 on a good path
+_LEARNED_OBSERVATION_COUNT_MIN = 5
+_CEILING = "host_bytes_per_second"  # a parameter of fits, where they have it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """What others on this host do at present. `network_ceiling_bytes_per_second` is None where nobody knows it."""
+
+    cpu_fraction: float
+    received_bytes_per_second: float
+    transmitted_bytes_per_second: float
+    network_ceiling_bytes_per_second: float | None
+
+    @property
+    def network_fraction(self) -> float | None:
+        """Of the ceiling, in the busier direction: each has a ceiling of its own, of the same height."""
+        if self.network_ceiling_bytes_per_second is None:
+            return None
+        busiest = max(self.received_bytes_per_second, self.transmitted_bytes_per_second)
+        return busiest / self.network_ceiling_bytes_per_second
+
+
+class HostWatch:
+    """Looks at the host now and then, and when it is asked."""
+
+    def __init__(
+        self,
+        section: BudgetSection,
+        clock: Clock,
+        sample: Callable[[], host.HostSample],
+        *,
+        ceiling_bytes_per_second: Callable[[], float | None],
+    ) -> None:
+        self._section = section
+        self._clock = clock
+        self._sample = sample
+        self._ceiling_bytes_per_second = ceiling_bytes_per_second
+        self._samples = deque([(clock.monotonic_seconds(), sample())], maxlen=2)
+
+    def look(self) -> None:
+        """Begin a new window; call it every few seconds."""
+        self._samples.append((self._clock.monotonic_seconds(), self._sample()))
+
+    def neighbours(self) -> Neighbours:
+        """By the window up to now that is at least a second long."""
+        now_seconds = self._clock.monotonic_seconds()
+        at_seconds, before = self._samples[-1]
+        if now_seconds - at_seconds < WINDOW_SECONDS_MIN:
+            at_seconds, before = self._samples[0]
+        usage, seconds = host.usage(before, self._sample()), max(now_seconds - at_seconds, WINDOW_SECONDS_MIN)
+        received = usage.received_bytes - _WIRE_OVER_PAYLOAD * usage.own_received_bytes
+        transmitted = usage.transmitted_bytes - _WIRE_OVER_PAYLOAD * usage.own_transmitted_bytes
+        return Neighbours(
+            cpu_fraction=usage.others_busy_fraction,
+            received_bytes_per_second=max(0.0, received) / seconds,
+            transmitted_bytes_per_second=max(0.0, transmitted) / seconds,
+            network_ceiling_bytes_per_second=self._ceiling_bytes_per_second(),
+        )
+
+    def verdict(self, now: datetime) -> budget.Verdict:
+        """Whether there is room for a probe beside them."""
+        found = self.neighbours()
+        return budget.host_verdict(found.cpu_fraction, found.network_fraction, self._section, now)
+
+    def document(self) -> dict[str, float | None]:
+        """What others use, and how much of it lets a probe begin, as JSON values."""
+        found = self.neighbours()
+        return {
+            "others_cpu_fraction": found.cpu_fraction,
+            "host_cpu_fraction_max": self._section.host_cpu_fraction_max,
+            "others_network_fraction": found.network_fraction,
+            "host_network_fraction_max": self._section.host_network_fraction_max,
+            "others_received_bytes_per_second": found.received_bytes_per_second,
+            "others_transmitted_bytes_per_second": found.transmitted_bytes_per_second,
+            "network_ceiling_bytes_per_second": found.network_ceiling_bytes_per_second,
+        }
+
+
+def ceiling_bytes_per_second(instance_type: str, fits: Iterable[Fit]) -> float | None:
+    """What the network of this host carries for as long as one likes: by the table, or more where more was measured.
+
+    What was learned on one path may be the path's own ceiling, so it never lowers what the table says.
+    """
+    table = burst.ceiling(instance_type)
+    known = [table.baseline_bytes_per_second] if table is not None else []
+    known += [
+        fit.parameters[_CEILING].expected
+        for fit in fits
+        if _CEILING in fit.parameters
+        and fit.place.instance_type == instance_type
+        and fit.observation_count >= _LEARNED_OBSERVATION_COUNT_MIN
+        and not fit.is_from_reports
+    ]
+    return max(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Bytes per second that others move, in each direction."""
+
+    received: float
+    transmitted: float
+
+    def __str__(self) -> str:
+        directions = ((self.transmitted, "out"), (self.received, "in"))
+        return " and ".join(
+            f"{format_rate(rate)} {way}" for rate, way in directions if rate >= _WATCHED_BYTES_PER_SECOND_MIN
+        )
+
+    def least(self, other: Flow) -> Flow:
+        """The smaller one, direction by direction."""
+        return Flow(min(self.received, other.received), min(self.transmitted, other.transmitted))
+
+    def is_worth_watching(self) -> bool:
+        """Whether there is anything that a probe could take."""
+        return max(self.received, self.transmitted) >= _WATCHED_BYTES_PER_SECOND_MIN
+
+    def has_collapsed_since(self, before: Flow) -> bool:
+        """Whether less than half is left in a direction in which there was something."""
+        return any(
+            then >= _WATCHED_BYTES_PER_SECOND_MIN and now < _LEFT_FRACTION_MIN * then
+            for then, now in ((before.received, self.received), (before.transmitted, self.transmitted))
+        )
+
+
+_WATCHED_BYTES_PER_SECOND_MIN = 1e6  # less is not missed, and too little to be told from noise
+_LEFT_FRACTION_MIN = 0.5
+_COUNTED_FRACTION_MIN = 0.8  # of what penstock sent: less, and the counters of the network lag behind
+
+
+def others_flow(before: host.HostSample, after: host.HostSample, seconds: float) -> Flow | None:
+    """What others moved at the most; None where the counters have not even caught up with what penstock moved itself.
+
+    Drivers that count by the second, and bytes that wait in the kernel, make a window say nothing; a longer one does.
+    """
+    usage = host.usage(before, after)
+    pairs = (
+        (usage.received_bytes, usage.own_received_bytes),
+        (usage.transmitted_bytes, usage.own_transmitted_bytes),
+    )
+    # Files, pipes and this very look are read and written, too.
+    little = _WATCHED_BYTES_PER_SECOND_MIN * seconds
+    if any(counted + little < _COUNTED_FRACTION_MIN * own for counted, own in pairs):
+        return None
+    received, transmitted = (max(0, counted - own) / seconds for counted, own in pairs)
+    return Flow(received, transmitted)

@@ -1,0 +1,37 @@
+"""Knows what the name of an AWS region looks like, and which there are, as far as the SDK has heard of them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache
+
+_FORM = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-\d{1,2}")  # eu-central-1, us-gov-east-1, eusc-de-east-1
+
+
+def looks_like_a_region(name: str) -> bool:
+    """Whether AWS could name a region so. An endpoint of somebody else's may have any."""
+    return _FORM.fullmatch(name) is not None
+
+
+def is_known(name: str) -> bool:
+    """Whether the SDK has heard of it; a newer region than the SDK is none that it knows."""
+    return name in _known()
+
+
+def hint(name: str) -> str:
+    """What may be meant, as the end of a sentence; empty where nothing is near."""
+    close = difflib.get_close_matches(name, sorted(_known()), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+@cache
+def _known() -> frozenset[str]:
+    import botocore.session  # a quarter of a second: only who names a region waits for it
+
+    session = botocore.session.Session()
+    return frozenset(
+        name
+        for partition in session.get_available_partitions()
+        for name in session.get_available_regions("sqs", partition_name=partition)
+    )

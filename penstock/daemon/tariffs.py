@@ -1,0 +1,155 @@
+"""Knows which way bytes take between this host and each service, as far as that can be known, and what is paid for it.
+
+What is stated holds. Otherwise an endpoint tells where it has an address of AWS's or of this host's own network, and
+the instance metadata tells whether this host is in AWS and has a public address. What is left open is assumed dear.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.daemon.config import AUTO, Configuration
+from penstock.daemon.host import HostIdentity
+from penstock.daemon.limits import usd_limits
+from penstock.models.prices import NetworkPath, tariff
+from penstock.operations.operation import Operation, Service
+from penstock.operations.sections.section import Section
+from penstock.operations.sqs.delivery import DELIVERY
+from penstock.vocabulary import Cost, Place, Tariff
+
+_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".amazonaws.eu")
+_OWN_NAMES = (".localhost", ".local", ".internal", ".lan")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Which way is reckoned with, and why, as the end of a sentence."""
+
+    path: NetworkPath
+    reason: str
+
+
+class Tariffs:
+    """What each operation pays in each region."""
+
+    def __init__(self, configuration: Configuration, identity: HostIdentity) -> None:
+        self._configuration = configuration
+        self._identity = identity
+        endpoints = _endpoints(configuration)
+        self.ways: Mapping[str, Way] = {
+            row.name: way(section, endpoints[row.service], identity)
+            for row, section in configuration.sections()
+        }
+
+    def of(self, row: Operation[Any, Any], region: str) -> Tariff:
+        """Between this host and the operation's service in a region."""
+        section: Section = self._configuration.section_of(row)
+        path, home = self.ways[row.name].path, self._identity.region
+        return tariff(row.service.value, section.price_class, path, home=home, region=region)
+
+    def place(self, row: Operation[Any, Any], region: str) -> Place:
+        """Where the operation is measured, from this host."""
+        return Place(
+            operation=row.name,
+            region=region,
+            instance_type=self._identity.instance_type,
+            service_class=self._configuration.section_of(row).service_class,
+        )
+
+    @property
+    def home_region(self) -> str:
+        """That of this host."""
+        return self._identity.region
+
+    def clean_up_usd(self, row: Operation[Any, Any], *, request_count: int, priced_count: int) -> float:
+        """What removing costs, wherever it is dearest; a deletion has no price but its way."""
+        regions = self.regions(self._configuration.section_of(row))
+        return max(
+            self.of(row, region).usd(
+                write_request_count=priced_count, free_request_count=request_count - priced_count
+            )
+            for region in regions
+        )
+
+    def regions(self, section: Section) -> tuple[str, ...]:
+        """Those in which it is probed."""
+        return section.regions or (self._identity.region,)
+
+    def standing_cost(self) -> Cost:
+        """What goes on in 24 hours whatever probes do, and is set aside: watching a queue, keeping what is read."""
+        return sum((cost for _, cost in self.standing_costs()), Cost())
+
+    def standing_costs(self) -> Iterator[tuple[str, Cost]]:
+        """The same by operation."""
+        for row, section in self._configuration.enabled():
+            usd = sum(
+                self.of(row, region).usd_per_stored_byte_day * section.kept_bytes_max
+                for region in self.regions(section)
+            )
+            yield row.name, Cost(usd=usd)
+        watched = self._configuration.watched_queue
+        if watched.name:
+            count = watched.request_count_per_day
+            price = tariff(
+                Service.SQS.value,
+                watched.service_class,
+                self.ways[DELIVERY.name].path,
+                home=self._identity.region,
+                region=watched.region_or(self._identity.region),
+            )
+            yield DELIVERY.name, Cost(request_count=count, usd=price.usd(write_request_count=count))
+
+    def probing_usd_limits(self) -> dict[str, float]:
+        """What the probes of each operation may cost in 24 hours, beside what goes on anyway."""
+        limits = usd_limits(self._configuration)
+        for name, cost in self.standing_costs():
+            limits[name] = max(0.0, limits[name] - cost.usd)
+        return limits
+
+
+def way(section: Section, endpoint_url: str, identity: HostIdentity) -> Way:
+    """How the service of this section is reached."""
+    if section.network_path != AUTO:
+        return Way(NetworkPath(section.network_path), "stated")
+    host = (urlsplit(endpoint_url).hostname or "").rstrip(".")
+    return _way_to(host) or _way_from(identity)
+
+
+def _way_to(host: str) -> Way | None:
+    """As far as the endpoint's name tells."""
+    if ".vpce." in host and host.endswith(_AWS_DOMAINS):
+        return Way(NetworkPath.INTERFACE_ENDPOINT, f"{host} is one")
+    if host.endswith(_AWS_DOMAINS) or not host:
+        return None
+    if _is_own(host):
+        return Way(NetworkPath.PRIVATE, f"{host} is of this host's own network")
+    return Way(NetworkPath.OUTSIDE, f"{host} is not AWS, and may be anywhere: assumed dear")
+
+
+def _way_from(identity: HostIdentity) -> Way:
+    """As far as this host tells."""
+    if not identity.is_instance:
+        return Way(NetworkPath.UNKNOWN, "nothing tells whether this host is in AWS: assumed dear")
+    if identity.has_public_address:
+        return Way(NetworkPath.INTERFACE_ENDPOINT, "this host has a public address, and needs nothing dearer")
+    return Way(
+        NetworkPath.NAT_GATEWAY, "this host has no public address, and endpoints cannot be seen: assumed dear"
+    )
+
+
+def _is_own(host: str) -> bool:
+    """Whether that is an address or a name which nothing outside of the own network can have."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith(_OWN_NAMES)
+    return address.is_private or address.is_loopback or address.is_link_local
+
+
+def _endpoints(configuration: Configuration) -> Mapping[Service, str]:
+    aws = configuration.aws
+    return {Service.S3: aws.s3_endpoint_url, Service.SQS: aws.sqs_endpoint_url}

@@ -1,0 +1,1 @@
+"""What applications' own SDKs say of their calls, read and counted."""

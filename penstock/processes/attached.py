@@ -1,0 +1,16 @@
+"""Runs a command that is told to end when its parent does.
+
+python -m penstock.processes.attached PARENT_PROCESS_ID PROGRAM [ARGUMENT...]
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from penstock.processes.parent import end_with_parent
+
+if __name__ == "__main__":
+    end_with_parent(int(sys.argv[1]), signal.SIGTERM)
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606  # the caller's command; what was asked for above outlives this

@@ -1,0 +1,168 @@
+"""What the doctor sees on a host, and what it says to do."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.daemon import doctor, host
+from penstock.daemon.config import LoadedConfiguration, load
+from penstock.daemon.doctor import CHECKS, Patient
+from penstock.daemon.host import HostIdentity
+from penstock.probes.finding import Finding, Health
+from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
+
+RUNNING = {
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "UnitFileState": "enabled",
+    "NeedDaemonReload": "no",
+    "LimitNOFILE": "8192",
+    "ControlGroup": "/system.slice/penstock.service",
+}
+IDENTITY = HostIdentity(
+    region="eu-west-1", instance_type="m7i.large", sentence="told", is_instance=True, has_public_address=True
+)
+PROBES = """
+[probes.s3_upload]
+is_enabled = true
+bucket = "my-bucket"
+network_path = "gateway-endpoint"
+"""
+
+
+def configured(folder: Path, text: str = PROBES) -> LoadedConfiguration:
+    """From a file."""
+    (folder / "penstock.toml").write_text(text)
+    return load(folder / "penstock.toml", root=folder)
+
+
+def findings(folder: Path, **changes: Any) -> list[Finding]:
+    """Of a host where all is well but for these."""
+    (folder / "root").mkdir(exist_ok=True)
+    text = changes.pop("configuration", PROBES)
+    healthy: dict[str, Any] = {
+        "loaded": configured(folder, text),
+        "identity": IDENTITY,
+        "status": a_status(),
+        "root": folder / "root",
+        "unit": lambda: RUNNING,
+        "clock_error_seconds": lambda: 0.01,
+    }
+    patient = Patient(**(healthy | changes))
+    return [finding for check in CHECKS for finding in check(patient)]
+
+
+def group_file(folder: Path, name: str, text: str, group: str = "system.slice/penstock.service") -> None:
+    """Of a control group."""
+    path = folder / "root/sys/fs/cgroup" / group / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_where_all_is_well_nothing_is_to_be_done(tmp_path: Path) -> None:
+    """No remedy but for what cannot be seen, and each check says something."""
+    found = findings(tmp_path)
+    assert {finding.subject: finding.remedy for finding in found if finding.health != Health.WELL} == {
+        "network allowance": ""
+    }
+    assert len(found) == len(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject", "health", "remedy"),
+    [
+        ({"status": a_status() | {"version": "0.0.9"}}, "versions", Health.POOR, "systemctl restart"),
+        ({"configuration": ""}, "configuration", Health.POOR, "is_enabled"),
+        ({"status": None}, "daemon", Health.ILL, "systemctl enable --now"),
+        (
+            {"status": a_status() | {"leftover_remark": "3 things"}},
+            "leftovers",
+            Health.POOR,
+            "leftovers remove",
+        ),
+        ({"unit": lambda: RUNNING | {"LoadState": "not-found"}}, "unit", Health.POOR, "service install"),
+        ({"unit": lambda: RUNNING | {"ActiveState": "failed"}}, "unit", Health.ILL, "systemctl status"),
+        ({"unit": lambda: RUNNING | {"UnitFileState": "disabled"}}, "unit", Health.POOR, "systemctl enable"),
+        ({"unit": lambda: RUNNING | {"NeedDaemonReload": "yes"}}, "unit", Health.POOR, "daemon-reload"),
+        ({"unit": lambda: RUNNING | {"LimitNOFILE": "1024"}}, "pools", Health.POOR, "LimitNOFILE"),
+        ({"clock_error_seconds": lambda: None}, "clock", Health.POOR, "chronyd"),
+        ({"clock_error_seconds": lambda: 5.0}, "clock", Health.POOR, "chronyd"),
+        (
+            {"identity": HostIdentity(region="unknown", instance_type="unknown", sentence="no answer")},
+            "host",
+            Health.ILL,
+            "hop limit",
+        ),
+        (
+            {"configuration": PROBES.replace('network_path = "gateway-endpoint"', "")}
+            | {
+                "identity": HostIdentity(region="eu-west-1", instance_type="i", sentence="", is_instance=True)
+            },
+            "s3_upload in eu-west-1",
+            Health.POOR,
+            "network_path",
+        ),
+        ({"configuration": f"{PROBES}regions = ['us-east-1']"}, "s3_upload in us-east-1", Health.POOR, ""),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_to_do(
+    tmp_path: Path, changes: dict[str, Any], subject: str, health: Health, remedy: str
+) -> None:
+    """One row for each thing that can be wrong."""
+    (found,) = [finding for finding in findings(tmp_path, **changes) if finding.subject == subject]
+    assert found.health is health
+    assert remedy in found.remedy
+
+
+def test_troubles_of_the_daemon_are_findings(tmp_path: Path) -> None:
+    """In its own words, which say what to do."""
+    found = findings(tmp_path, status=a_status() | {"troubles": [NO_CREDENTIALS]})
+    assert Finding(NO_CREDENTIALS["subject"], Health.ILL, NO_CREDENTIALS["sentence"]) in found
+
+
+def test_limits_of_the_control_group_are_seen(tmp_path: Path) -> None:
+    """Also those of a group around it; a quota that stopped it is told."""
+    group_file(tmp_path, "memory.max", "max\n")
+    group_file(tmp_path, "memory.max", f"{512 << 20}\n", "system.slice")
+    group_file(tmp_path, "cpu.stat", "nr_periods 9\nnr_throttled 7\n")
+    found = {finding.subject: finding for finding in findings(tmp_path)}
+    assert "512 MiB" in found["memory"].sentence
+    assert found["memory"].health is Health.POOR
+    assert "7 times" in found["processor"].sentence
+
+
+def test_packets_that_the_instance_held_back_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the names of the ENA driver."""
+    counters = {"bw_out_allowance_exceeded": 1234, "pps_allowance_exceeded": 0}
+    monkeypatch.setattr(host, "sample", lambda _root: host.HostSample(allowance_exceeded=counters))
+    (found,) = [f for f in findings(tmp_path) if f.subject == "network allowance"]
+    assert (found.health, "1,234 packets by bw_out" in found.sentence) == (Health.POOR, True)
+
+
+def test_the_kernel_is_asked_about_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is changed: what is passed in is zero. A state of 5 is a clock that nobody synchronises."""
+
+    class Library:
+        def __init__(self, state: int) -> None:
+            self.state = state
+
+        def adjtimex(self, timex: Any) -> int:
+            assert not any(timex.raw)
+            struct.pack_into("l", timex, 24, 250_000)
+            return self.state
+
+    for state, expected in ((0, 0.25), (5, None), (-1, None)):
+        monkeypatch.setattr("ctypes.CDLL", lambda _name, state=state: Library(state))
+        assert doctor.clock_error_seconds() == expected
+
+
+def test_without_systemd_nothing_is_known_of_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing fails."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert doctor.unit_properties() == {}

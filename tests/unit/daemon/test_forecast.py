@@ -1,0 +1,152 @@
+"""What a day and a month cost, at the most and typically, and which budget binds before the intervals do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.cli.costs import costs_of
+from penstock.daemon import app
+from penstock.daemon.config import BudgetSection, Configuration, DaemonSection, HostSection, ProbesSection
+from penstock.daemon.forecast import Forecast
+from penstock.daemon.host import HostIdentity
+from penstock.daemon.thinker import InlineThinker
+from penstock.lab.virtual_time import VirtualClock
+from penstock.operations.operation import Operation
+from penstock.operations.table import OPERATIONS
+from penstock.units import GiB, MiB
+from tests.unit.daemon.house import Outside
+from tests.unit.probes.fakes import virtually
+
+HOST = HostSection(region="eu-west-1", instance_type="c6i.large")
+AMPLE = BudgetSection(usd_per_day=100.0, transferred_bytes_per_day=2**50, request_count_per_day=10**9)
+
+
+def configured(row: Operation[Any, Any], budget: BudgetSection | None = None, **values: Any) -> Configuration:
+    """With one operation that is probed."""
+    plain = row.section_type(is_enabled=True)
+    bucket = {"bucket": "b"} if hasattr(plain, "bucket") else {}
+    section = msgspec.structs.replace(plain, **bucket, **values)
+    return Configuration(
+        host=HOST, probes=ProbesSection(**{row.name: section}), budget=budget or BudgetSection()
+    )
+
+
+def forecast(row: Operation[Any, Any], budget: BudgetSection | None = None, **values: Any) -> Forecast:
+    (found,) = costs_of(configured(row, budget, **values))
+    return found
+
+
+@pytest.fixture(params=OPERATIONS.values(), ids=list(OPERATIONS))
+def row(request: pytest.FixtureRequest) -> Operation[Any, Any]:
+    found: Operation[Any, Any] = request.param
+    return found
+
+
+def test_a_day_costs_no_more_than_its_budget(row: Operation[Any, Any]) -> None:
+    """By default, whatever is assumed of the way; and a month is thirty such days."""
+    found = forecast(row)
+    promised = row.section_type().usd_per_day
+    assert 0.0 < found.typically.usd <= found.at_most.usd <= promised * 1.000001
+    assert 0 < found.typically.transferred_bytes <= found.at_most.transferred_bytes
+    assert 0 < found.typically.request_count <= found.at_most.request_count
+    document = found.document()
+    assert document["month"]["at_most"]["usd"] == pytest.approx(30 * promised)
+
+
+def test_where_dollars_bind_is_said(row: Operation[Any, Any]) -> None:
+    """A way that is not known is dear: with the key that binds, and which way was assumed."""
+    cent = forecast(row, usd_per_day=0.002)
+    assert cent.bound_by == f"probes.{row.name}.usd_per_day"
+    assert cent.probe_count < cent.probe_count_wanted
+    assert cent.remark is not None
+    assert "dollars bind before intervals do" in cent.remark
+    assert "assumed dear" in cent.remark
+    assert cent.sentence == cent.remark
+
+
+def test_where_nothing_binds_nothing_is_said(row: Operation[Any, Any]) -> None:
+    """With enough money the intervals decide: probes come half as often as they say once nothing is new."""
+    free = forecast(row, AMPLE, usd_per_day=100.0, network_path="public-address")
+    assert (free.bound_by, free.remark) == (None, None)
+    section = row.section_type()
+    count = len(section.payload_size_bytes) * 86400.0 / (2.0 * section.mean_interval_seconds)
+    assert free.probe_count == free.probe_count_wanted == pytest.approx(count)
+    assert "at most" in free.sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("usd_per_day", 0.001), ("transferred_bytes_per_day", 64 * MiB), ("request_count_per_day", 100)],
+)
+def test_the_budget_of_all_may_bind_first(key: str, value: float) -> None:
+    """Of dollars, bytes or requests: named by its key."""
+    budget = msgspec.structs.replace(AMPLE, **{key: value})
+    found = forecast(OPERATIONS["s3_upload"], budget, usd_per_day=50.0, object_size_bytes=(8 * MiB,))
+    assert found.bound_by == f"budget.{key}"
+    name = key.removesuffix("_per_day")
+    assert getattr(found.typically, name) == pytest.approx(value, rel=0.02)
+
+
+def test_a_size_that_is_never_paid_for_is_counted(row: Operation[Any, Any]) -> None:
+    """Where not even the gentlest probe is to be had, none comes, and the reason is the dollars."""
+    found = forecast(row, usd_per_day=1e-7)
+    assert found.probe_count == 0.0
+    assert found.bound_by == f"probes.{row.name}.usd_per_day"
+
+
+def test_the_way_decides_what_is_paid_for() -> None:
+    """The same cent pays for many times the uploads by a gateway endpoint."""
+    counts = [
+        forecast(OPERATIONS["s3_upload"], network_path=path).probe_count
+        for path in ("gateway-endpoint", "nat-gateway")
+    ]
+    assert counts[0] > 10 * counts[1]
+
+
+def test_operations_share_what_all_may_cost() -> None:
+    """Each has its own limit, and all together no more than the budget."""
+    sections = {name: configured(each).section_of(each) for name, each in OPERATIONS.items()}
+    budget = BudgetSection(usd_per_day=0.004)
+    found = costs_of(Configuration(host=HOST, probes=ProbesSection(**sections), budget=budget))
+    assert sum(one.typically.usd for one in found) <= 0.004 * 1.001
+    assert {one.bound_by for one in found} == {"budget.usd_per_day"}
+
+
+def test_the_daemon_says_so_when_it_begins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In its log, once it knows anything of the places; before that there is nothing to say."""
+    configuration = msgspec.structs.replace(
+        configured(OPERATIONS["s3_upload"], object_size_bytes=(GiB,)),
+        daemon=DaemonSection(state_directory=str(tmp_path), runtime_directory=str(tmp_path)),
+    )
+    identity = HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence="", is_instance=True)
+
+    async def lived(clock: VirtualClock) -> Sequence[Forecast]:
+        surroundings = app.Surroundings(
+            clock=clock,
+            outside=Outside(),
+            thinker=InlineThinker(),
+            identity=identity,
+            host_name="host",
+            seed=1,
+        )
+        async with app.assembled(configuration, surroundings) as house:
+            assert house.forecast() == ()
+            working = asyncio.create_task(app._work(house))
+            await asyncio.sleep(0.001)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            return house.forecast()
+
+    with caplog.at_level(logging.INFO):
+        (found,) = virtually(lived)
+    assert found.way.path == "nat-gateway"
+    assert "s3_upload: dollars bind before intervals do" in caplog.text
+    assert replace(found, bound_by=None).remark is None

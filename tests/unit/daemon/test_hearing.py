@@ -1,0 +1,196 @@
+"""Applications are heard over a real socket: at a bounded rate, without their secrets, and to no effect on advice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.daemon import hearing as hearing_module
+from penstock.daemon.audit import COMPARED_COUNT_MAX, Audit
+from penstock.daemon.config import ConfigError, ListenSection, load
+from penstock.daemon.hearing import Hearing
+from penstock.daemon.troubles import Troubles
+from penstock.operations.table import OPERATIONS
+from penstock.vocabulary import Demand
+from tests.factories import CONTEXT, NOON, PLACE
+from tests.unit.daemon.test_board import a_board, a_learned_fit
+
+CANARY = "CANARY7SECRETS"
+
+
+def a_datagram(**changed: object) -> bytes:
+    """A part that was uploaded, as an SDK tells it."""
+    said = {
+        "Version": 1,
+        "ClientId": "backup",
+        "Type": "ApiCallAttempt",
+        "Service": "S3",
+        "Api": "UploadPart",
+        "Region": PLACE.region,
+        "UserAgent": "Boto3/1.43.117 md/Botocore#1.43.117",
+        "AttemptLatency": 100,
+        "HttpStatusCode": 200,
+        "AccessKey": CANARY,
+        "SessionToken": f"{CANARY}-TOKEN",
+        "Fqdn": "private-bucket.example",
+    }
+    return json.dumps(said | changed).encode()
+
+
+class Noon:
+    """A clock at which advice from the factories still holds."""
+
+    def now(self) -> datetime:
+        return NOON
+
+    def monotonic_seconds(self) -> float:
+        return 0.0
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Give the loop turns; what never comes ends in a time-out."""
+    async with asyncio.timeout(10.0):
+        while not is_so():  # noqa: ASYNC110 - the kernel tells the loop, and the loop nobody
+            await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def listening(hearing: Hearing) -> AsyncIterator[socket.socket]:
+    """Somebody who can send to it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    section = ListenSection(is_enabled=True, port=port)
+    task = asyncio.create_task(hearing.listen(section, Troubles(SystemClock())))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.connect(("127.0.0.1", port))
+        await until(lambda: hearing.is_listening)
+        yield sender
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def test_what_is_told_is_shown_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither key nor token nor bucket is in a document, a metric, the log or anything that is kept."""
+
+    async def told() -> None:
+        hearing = Hearing(SystemClock())
+        async with listening(hearing) as sender:
+            for datagram in (a_datagram(), b"{" + CANARY.encode(), a_datagram(AttemptLatency=CANARY)):
+                sender.send(datagram)
+            await until(lambda: hearing.heard_count + hearing.unreadable_count == 3)
+            audit = Audit(a_board(), hearing, SystemClock(), PLACE)
+            document = audit.document()
+            kept = repr((document, audit.metric_families(), hearing.series(), caplog.text))
+            assert document["clients"][0]["name"] == "backup"
+            assert (document["heard_count"], document["unreadable_count"]) == (1, 2)
+            assert CANARY not in kept
+            assert "private-bucket" not in kept
+        assert not hearing.is_listening
+
+    caplog.set_level(logging.DEBUG)
+    asyncio.run(told())
+
+
+def test_a_flood_is_read_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many in a turn nobody reads; what the kernel has no room for is counted, and the loop stays free."""
+    monkeypatch.setattr(hearing_module, "TURN_SECONDS", 3600.0)
+    monkeypatch.setattr(hearing_module, "DATAGRAM_COUNT_MAX_PER_TURN", 100)
+
+    async def told() -> None:
+        hearing = Hearing(SystemClock())
+        async with listening(hearing) as sender:
+            for _ in range(4000):
+                sender.send(b"x" * 1000)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert hearing.unreadable_count == 100
+            assert hearing.dropped_count > 0
+        assert hearing.dropped_count > 0  # also of a socket that is closed
+
+    asyncio.run(told())
+
+
+def test_a_port_that_is_taken_is_a_trouble() -> None:
+    """Somebody else hears the SDKs, such as an agent of AWS: it is said, and the daemon lives on."""
+
+    async def told() -> None:
+        troubles, hearing = Troubles(SystemClock()), Hearing(SystemClock())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind(("127.0.0.1", 0))
+            section = ListenSection(is_enabled=True, port=taken.getsockname()[1])
+            task = asyncio.create_task(hearing.listen(section, troubles))
+            await until(lambda: bool(troubles.now()))
+            task.cancel()
+        assert "AWS_CSM_PORT" in troubles.now()[0].sentence
+        assert not hearing.is_listening
+
+    asyncio.run(told())
+
+
+def test_uploads_are_held_against_the_advice_and_do_not_move_it() -> None:
+    """Too few in flight would gain, with an interval; the advice itself is what it was."""
+
+    async def told() -> None:
+        board, hearing = a_board(), Hearing(Noon())
+        await board.post(a_learned_fit(), NOON)
+        before, generation = board.recommend(CONTEXT, Demand(), NOON), board.generation
+        for name, latency in (("slow", 50), ("wide", 400)):
+            for _ in range(100):
+                hearing.hear(a_datagram(ClientId=name, AttemptLatency=latency))
+        document = Audit(board, hearing, Noon(), PLACE).document()
+        assert {client["name"] for client in document["clients"]} == {"slow", "wide"}
+        for client in document["clients"]:
+            (advice,) = client["advice"]
+            assert advice["operation"] == "s3_upload"
+            assert advice["gain"]["low"] <= advice["gain"]["expected"] <= advice["gain"]["high"]
+        assert (board.recommend(CONTEXT, Demand(), NOON), board.generation) == (before, generation)
+
+    asyncio.run(told())
+
+
+def test_a_crowd_of_names_costs_a_bounded_number_of_comparisons() -> None:
+    """Forged applications cannot keep the socket waiting: only the busiest are held against advice."""
+    hearing = Hearing(SystemClock())
+    for number in range(2 * COMPARED_COUNT_MAX):
+        hearing.hear(a_datagram(ClientId=f"forged{number}"))
+    document = Audit(a_board(), hearing, SystemClock(), PLACE).document()
+    assert len(document["clients"]) == 2 * COMPARED_COUNT_MAX
+    assert sum(len(client["advice"]) for client in document["clients"]) == COMPARED_COUNT_MAX
+
+
+def test_deletes_one_by_one_are_held_against_batches() -> None:
+    """A consumer that deletes single messages would carry more in batches; one that has batches is left alone."""
+
+    async def told() -> None:
+        row, hearing, board = OPERATIONS["sqs_delivery"], Hearing(Noon()), a_board()
+        place = dataclasses.replace(PLACE, operation=row.name)
+        await board.post(row.model.fit(place, [], prior=None, seed=1), NOON)
+        for name, api in (("single", "DeleteMessage"), ("batched", "DeleteMessageBatch")):
+            hearing.hear(a_datagram(ClientId=name, Service="SQS", Api=api, AttemptLatency=20))
+        first, second = Audit(board, hearing, Noon(), PLACE).document()["clients"]
+        assert (first["name"], second["name"]) == ("single", "batched")
+        assert first["advice"][0]["gain"]["low"] > 1.5
+        assert "deletes go one by one, 1.0 in flight" in first["advice"][0]["sentence"]
+        assert second["advice"][0]["gain"] is None
+
+    asyncio.run(told())
+
+
+def test_only_loopback_can_be_listened_on(tmp_path: Path) -> None:
+    """No configuration opens the port to other hosts."""
+    file = tmp_path / "penstock.toml"
+    file.write_text('[listen]\nis_enabled = true\naddress = "0.0.0.0"\n')
+    with pytest.raises(ConfigError, match=r"listen\.address"):
+        load(file, root=tmp_path)

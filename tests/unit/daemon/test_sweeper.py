@@ -1,0 +1,239 @@
+"""A daemon goes on removing what its probes left behind: soon, then ever rarer, and never while it measures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon import sweeper
+from penstock.daemon.advisory import Advisory
+from penstock.daemon.budget import Verdict
+from penstock.daemon.config import Configuration, ProbesSection
+from penstock.operations.sections.objects import ObjectSection
+from penstock.probes.leftovers import SweepSummary
+from penstock.probes.outside import Denied, RequestError, Unreachable
+from penstock.probes.probe import Leftover, LeftoverKind
+from tests.unit.daemon.house import TARIFFS, House, story
+from tests.unit.daemon.test_advisory import advisory_of
+
+HOUR = 3600.0
+
+
+def a_run(number: int = 1) -> Leftover:
+    """What one probe uploads."""
+    return Leftover(
+        kind=LeftoverKind.S3_OBJECT, service="s3_upload", container="bucket", name=f"penstock/{number}/"
+    )
+
+
+QUEUE = Leftover(kind=LeftoverKind.SQS_QUEUE, service="sqs_delivery", container="r", name="mine")
+
+
+async def leave_behind(house: House, *runs: Leftover) -> None:
+    """As a probe does whose clean-up failed."""
+    for run in runs:
+        await house.store.record(run)
+        house.outside.objects.objects.add(f"{run.name}0001")
+        await house.store.abandon(run)
+
+
+def denied(action: str, _count: int) -> RequestError | None:
+    """Whatever is deleted."""
+    return Denied("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
+
+
+def test_what_is_left_behind_is_removed_while_the_daemon_runs(tmp_path: Path) -> None:
+    """No restart is needed: it is tried again until it is gone, and its entry is struck out after that."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, a_run())
+        house.outside.objects.trouble = lambda _action, n: Unreachable("an outage") if n < 3 else None
+        await house.live(10 * 60.0)
+        assert house.outside.objects.objects == set()
+        assert await house.store.open_entries() == []
+
+    story(tmp_path, told)
+
+
+def test_tries_become_rarer_in_a_long_outage(tmp_path: Path) -> None:
+    """A day without the service costs some fifty tries, not thousands; and half an hour after it nothing is left."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, a_run())
+        house.outside.objects.trouble = lambda _action, _n: Unreachable("an outage")
+        house.verdict = Verdict(is_allowed=False, sentence="busy")  # nothing is probed meanwhile
+        await house.live(24 * HOUR)
+        assert 40 < house.outside.objects.counts["list"] < 2 * 70
+        house.outside.objects.trouble = lambda _action, _n: None
+        await house.live(sweeper.PAUSE_SECONDS_MAX + 2 * sweeper.SETTLED_SECONDS)
+        assert (house.outside.objects.objects, await house.store.open_entries()) == (set(), [])
+
+    story(tmp_path, told)
+
+
+def test_what_is_in_use_is_not_swept(tmp_path: Path) -> None:
+    """The queue of a living probe is in the journal, and stays."""
+
+    async def told(house: House) -> None:
+        house.outside.queues.attributes = {"mine": {}}
+        await house.store.record(QUEUE)
+        await house.live(HOUR)
+        assert list(house.outside.queues.attributes) == ["mine"]
+        assert house.conductor.sweeper.left == ()
+        await house.store.abandon(QUEUE)
+        await house.live(HOUR)
+        assert list(house.outside.queues.attributes) == []
+
+    story(tmp_path, told)
+
+
+def test_nothing_is_swept_while_a_probe_measures(tmp_path: Path) -> None:
+    """Whoever asks for it in the midst of a probe is answered after that."""
+    asked: list[asyncio.Future[SweepSummary]] = []
+
+    async def told(house: House) -> None:
+        await house.live(1.0)
+        await leave_behind(house, a_run())
+        requests_before = house.outside.objects.request_count
+
+        def at_the_end_of_a_probe() -> None:
+            if not asked:
+                asked.append(house.conductor.request_sweep())
+                assert house.outside.objects.request_count == requests_before
+
+        house.probe.before_end = at_the_end_of_a_probe
+        await house.live(HOUR)
+        assert asked[0].result().removed == (a_run(),)
+
+    story(tmp_path, told)
+
+
+def test_a_sweep_ends_within_a_minute(tmp_path: Path) -> None:
+    """A service that answers nothing holds up no probe for longer."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, a_run())
+        house.outside.objects.small_seconds = 1e6
+        before = house.clock.monotonic_seconds()
+        await house.conductor.sweep()
+        assert house.clock.monotonic_seconds() - before == pytest.approx(sweeper.SWEEP_SECONDS_MAX)
+        assert house.conductor.sweeper.due_in_seconds > 0
+
+    story(tmp_path, told)
+
+
+def test_old_leftovers_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After an hour, one line for all of them, however often they are tried after that."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, a_run(1), a_run(2))
+        house.outside.objects.trouble = denied
+        with caplog.at_level(logging.WARNING, logger=sweeper.__name__):
+            await house.live(0.9 * HOUR)
+            assert caplog.records == []
+            await house.live(24 * HOUR)
+
+    story(tmp_path, told)
+    (record,) = (record for record in caplog.records if record.name == sweeper.__name__)
+    assert record.getMessage().startswith(
+        "2 things left behind for more than 60 min, such as penstock/1/ in "
+    )
+    assert "DeleteObject is not allowed" in record.getMessage()
+
+
+def test_an_operation_rests_that_cannot_clean_up(tmp_path: Path) -> None:
+    """Each probe would leave more objects in a bucket from which nothing may be deleted."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, *map(a_run, range(sweeper.LEFT_COUNT_MAX)))
+        house.outside.objects.trouble = denied
+        await house.live(HOUR)
+        assert house.probe.run_count == 0
+        assert "could not be removed (DeleteObject is not allowed)" in house.conductor.cycles[-1].sentence
+        house.outside.objects.trouble = lambda _action, _n: None
+        await house.live(HOUR)
+        assert house.probe.run_count > 0
+
+    story(tmp_path, told)
+
+
+def test_leftovers_are_shown_and_counted(tmp_path: Path) -> None:
+    """In the status, as a metric, and one by one; what was found empty counts no more."""
+
+    async def told(house: House) -> None:
+        advisory: Advisory = advisory_of(house)
+        assert advisory.status()["leftover_remark"] is None
+        await leave_behind(house, a_run())
+        house.outside.objects.trouble = denied
+        await house.live(2 * HOUR)
+        status, metrics = advisory.status(), advisory.metrics().decode()
+        assert status["leftover_count"] == 1
+        assert status["leftover_remark"] == (
+            "1 thing that probes made could not be removed, the oldest for 2 h: DeleteObject is not allowed"
+        )
+        assert "penstock_leftovers 1.0" in metrics
+        assert "penstock_leftover_oldest_age_seconds 72" in metrics
+        house.outside.objects.trouble = lambda _action, _n: None
+        (entry,) = advisory.leftovers()["leftovers"]
+        assert (entry["name"], entry["reason"]) == (a_run().name, "DeleteObject is not allowed")
+        removing = asyncio.create_task(advisory.remove_leftovers())
+        await house.live(60.0)
+        document = await removing
+        assert [removed["name"] for removed in document["removed"]] == [a_run().name]
+        assert "penstock_leftovers 0.0" in advisory.metrics().decode()
+
+    story(tmp_path, told)
+
+
+def test_clean_up_is_booked(tmp_path: Path) -> None:
+    """Its listings cost money, and its requests count, though no budget forbids them."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, a_run())
+        await house.conductor.sweep()
+        spent = house.conductor.ledger.spent(house.clock.now())
+        assert spent.request_count == 3
+        assert spent.usd > 2 * 0.005 / 1000
+        assert spent.usd == pytest.approx(2 * 0.005 / 1000, rel=0.5), "and their way"
+        (row,) = await house.store.run(lambda store: store.spend())
+        assert row.cost == spent
+
+    story(tmp_path, told)
+
+
+def test_what_a_long_probe_had_on_its_way_is_looked_for(tmp_path: Path) -> None:
+    """An entry is as old as its probe: where probes may take long, it is struck out that much later."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, a_run())
+        section = ObjectSection(duration_seconds_max=600.0)
+        configuration = Configuration(probes=ProbesSection(s3_upload=section))
+        broom = sweeper.Sweeper(configuration, house.outside, house.store, house.clock, tariffs=TARIFFS)
+        await asyncio.sleep(sweeper.SETTLED_SECONDS + 500.0)
+        await broom.sweep()
+        assert [left.is_empty for left in broom.left] == [True]
+        house.outside.objects.objects.add(f"{a_run().name}0002")  # from the buffers of a slow path
+        await asyncio.sleep(150.0)
+        await broom.sweep()
+        assert (house.outside.objects.objects, broom.left) == (set(), ())
+
+    story(tmp_path, told)
+
+
+def test_a_full_disk_ends_no_sweep(tmp_path: Path) -> None:
+    """What is gone outside is gone; its entry is struck out once there is room."""
+
+    async def told(house: House) -> None:
+        await leave_behind(house, a_run())
+        await house.live(sweeper.SETTLED_SECONDS / 2)
+        house.lock_disk()
+        await house.live(HOUR)
+        assert house.outside.objects.objects == set()
+        house.lock_disk(is_locked=False)
+        await house.live(HOUR)
+        assert await house.store.open_entries() == []
+
+    story(tmp_path, told)

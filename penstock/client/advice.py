@@ -6,7 +6,8 @@
     advice.setting["thread_count"], advice.setting["part_size_bytes"], advice.basis
 
 `advise` never raises because of penstock. Without a daemon, or with a damaged or old snapshot, it returns what
-the SDK would do anyway, marked ``basis="default"``, and logs one line.
+the SDK would do anyway, marked ``basis="default"``, and logs one line. So it does with advice that has expired,
+wherever it comes from: `in_force` is the one place that decides what may be used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from _thread import allocate_lock  # `threading` costs an application an import
 from datetime import datetime, timezone
 
+from penstock.client.complaint import complain
 from penstock.client.connection import (
     Connections,
     NoDaemonError,
@@ -23,6 +25,7 @@ from penstock.client.connection import (
     socket_path,
     with_parameters,
 )
+from penstock.client.operations import ADVISED_FIELDS, SDK_DEFAULTS
 from penstock.client.sizes import SIZE_BYTES_MAX, read_size
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -30,41 +33,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-MiB = 1 << 20
-SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
-    "s3_upload": {
-        "setting": {"thread_count": 10, "part_size_bytes": 8 * MiB},
-        "derived": {"multipart_threshold_bytes": 8 * MiB, "connection_pool_count": 10},
-    },
-    "s3_download": {
-        "setting": {"thread_count": 10, "part_size_bytes": 8 * MiB},
-        "derived": {"multipart_threshold_bytes": 8 * MiB, "connection_pool_count": 10},
-    },
-    "sqs_delivery": {
-        "setting": {
-            "sender_thread_count": 1,
-            "receiver_thread_count": 1,
-            "deleter_thread_count": 1,
-            "batch_message_count": 1,
-            "send_rate_limit_messages_per_second": 0.0,
-            "send_window_message_count": 0,
-            "receive_window_message_count": 0,
-        },
-        "derived": {"connection_pool_count": 10},
-    },
-}
-"""What boto3 does when nobody advises it."""
+    from typing_extensions import Unpack
+
+    from penstock.client.demand import Demand
+    from penstock.client.operations import Operation
 
 _NUMBER_MAX = 1e18  # of what is advised: beyond it, and where it is none, a number is damaged
+_COUNT_MAX = 1_000_000  # of threads, connections, messages
+_SNAPSHOT_BYTES_MAX = 64 << 20
+_REFUSAL_COUNT_MAX = 64  # that are remembered, so that each is said once
 _SIZE_RATIO_MAX = 2.0  # between the size asked for and the size advised on, before the daemon is asked itself
-_SOCKET_TIMEOUT_SECONDS = (
-    0.5  # an answer takes a millisecond; a transfer is never held up for longer than this
-)
+# An answer takes a millisecond; a transfer is never held up for longer than this.
+_SOCKET_TIMEOUT_SECONDS = 0.5
 _ANSWER_AGE_SECONDS_MAX = 60.0
 _DEFAULT_AGE_SECONDS_MAX = 5.0  # a daemon that hangs holds an application up once in this time
 _ANSWER_COUNT_MAX = 256
 _NO_ANSWER = (OSError, ImportError, ValueError, RecursionError)
 """What reading an answer raises when it is none, or when there are no files left to import its reader from."""
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # what is a pipe there must not be waited for
 
 
 class Advice:
@@ -112,6 +98,31 @@ class Advice:
         )
 
 
+class StaleAdviceError(ValueError):
+    """There is advice, and its time is over; the message says since when and what to do."""
+
+    def __init__(self, advice: Advice) -> None:
+        ended = advice.expires_at
+        super().__init__(
+            f"the advice has expired ({ended:%Y-%m-%d %H:%M} UTC): nothing was measured for too long; "
+            "`penstock status` says why"
+        )
+
+
+def in_force(document: Any) -> Advice:
+    """The advice of an answer, as far as it may be used now. Raises ValueError, StaleAdviceError when it has expired.
+
+    A daemon that lives on while its probes fail goes on answering with what it learned last.
+    """
+    flaw = flaw_of(document)
+    if flaw:
+        raise ValueError(flaw)
+    advice = Advice(document)
+    if advice.has_expired():
+        raise StaleAdviceError(advice)
+    return advice
+
+
 class Adviser:
     """Reads one snapshot and asks one socket; remembers what it read. Safe to share between threads."""
 
@@ -124,14 +135,21 @@ class Adviser:
         self._process_id = os.getpid()
         self._standing: tuple[Advice, ...] = ()
         self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
-        self._has_complained = False
+        self._has_complained = False  # since the last answer
+        self._refusals: set[str] = set()
 
-    def advise(self, operation: str, payload_size_bytes: int | str, **demand: object) -> Advice:
+    def advise(self, operation: Operation, payload_size_bytes: int | str, **demand: Unpack[Demand]) -> Advice:
         """The advice for this operation, payload size and demand; the SDK's defaults when there is none.
 
         The size may be text, such as ``"1GiB"``. `demand` takes the names of the socket's query: region, objective,
-        memory_bytes_max, ...
+        memory_bytes_max, ... What the daemon does not know, or cannot read, gets the defaults and a line in the log.
         """
+        try:
+            return self._advise(operation, payload_size_bytes, demand)
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, an application is not hurt by it
+            return self._default(operation, 0, trouble)
+
+    def _advise(self, operation: str, payload_size_bytes: int | str, demand: Mapping[str, object]) -> Advice:
         if type(payload_size_bytes) is not int or not 0 <= payload_size_bytes <= SIZE_BYTES_MAX:
             try:
                 payload_size_bytes = read_size(payload_size_bytes)
@@ -162,9 +180,14 @@ class Adviser:
         if not self._is_current():
             if self._process_id != os.getpid():  # another thread may have held the lock when this one forked
                 self._lock, self._process_id = allocate_lock(), os.getpid()
-            with self._lock:
-                if not self._is_current():
-                    self._reopen()
+            if self._lock.acquire(
+                timeout=_SOCKET_TIMEOUT_SECONDS
+            ):  # a signal handler may have interrupted its holder
+                try:
+                    if not self._is_current():
+                        self._reopen()
+                finally:
+                    self._lock.release()
 
     def _is_current(self) -> bool:
         """Whether the file that is held open still has its name: the daemon replaces it by another."""
@@ -177,7 +200,7 @@ class Adviser:
     def _reopen(self) -> None:
         self._close()
         try:
-            self._descriptor = os.open(self._snapshot_path, os.O_RDONLY)
+            self._descriptor = os.open(self._snapshot_path, _READ_ONLY)
             opened = os.fstat(self._descriptor)
             self._inode, self._modified_ns = opened.st_ino, -1  # not read yet
             self._standing, self._answers = _read_snapshot(self._descriptor, opened.st_size), {}
@@ -219,8 +242,8 @@ class Adviser:
         stated = {name: str(value) for name, value in parameters.items() if value is not None}
         answer = self._connections.ask("GET", with_parameters("/v1/recommendation", stated))
         document = json.loads(answer.body)
-        if answer.status == 200 and is_advice(document):
-            return Advice(document)
+        if answer.status == 200:
+            return in_force(document)
         detail = document.get("detail") if isinstance(document, dict) else None
         raise ValueError(detail or f"the daemon answered with status {answer.status}")
 
@@ -230,21 +253,27 @@ class Adviser:
         self._answers[question] = (time.monotonic() + min(age_seconds_max, advice.seconds_left()), advice)
 
     def _default(self, operation: str, payload_size_bytes: int, trouble: Exception) -> Advice:
-        if not self._has_complained:
-            self._has_complained = _complain(trouble)
-        return default_advice(operation, payload_size_bytes, str(trouble))
+        """Said once: that nobody answers until somebody does, each refusal for ever."""
+        sentence = str(trouble)
+        is_refusal = not isinstance(trouble, (NoDaemonError, StaleAdviceError))
+        if not (sentence in self._refusals if is_refusal else self._has_complained):
+            was_said = complain("no advice, so the SDK's defaults serve: %s", sentence)
+            if not is_refusal:
+                self._has_complained = was_said
+            elif was_said and len(self._refusals) < _REFUSAL_COUNT_MAX:
+                self._refusals.add(sentence)
+        return default_advice(operation, payload_size_bytes, sentence)
 
 
 _advisers: dict[tuple[str | None, str | None], Adviser] = {}  # by what the environment says
 
 
-def advise(operation: str, payload_size_bytes: int | str, **demand: object) -> Advice:
-    """The advice for an operation ("s3_upload", "sqs_delivery") and a payload size; there is always some.
+def advise(operation: Operation, payload_size_bytes: int | str, **demand: Unpack[Demand]) -> Advice:
+    """The advice for an operation ("s3_upload", "s3_download", "sqs_delivery") and a payload size: there is some.
 
     The size is in bytes, or text such as ``"1GiB"``. For what is no size there are the SDK's defaults.
 
-    The direction of a transfer is in the operation's name. Nobody measures "s3_download" yet: it gets the SDK's
-    defaults, marked as such, and will get advice from the daemon that does.
+    The direction of a transfer is in the operation's name, and each has settings of its own.
 
     Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT, or are the usual ones under /run/penstock.
     """
@@ -257,7 +286,7 @@ def advise(operation: str, payload_size_bytes: int | str, **demand: object) -> A
 
 def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advice:
     """What the SDK does by itself, marked as such; `reason` says why there is no other advice."""
-    known = SDK_DEFAULTS.get(operation, {"setting": {}, "derived": {}})
+    known = SDK_DEFAULTS.get(operation if isinstance(operation, str) else "", {"setting": {}, "derived": {}})
     return Advice(
         {
             "operation": operation,
@@ -270,45 +299,49 @@ def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advi
     )
 
 
-def _complain(trouble: Exception) -> bool:
-    """One line for the application's log; whether there is one."""
-    try:
-        import logging
-    except (OSError, ImportError):
-        return False
-    logging.getLogger("penstock.client").warning("no advice, so the SDK's defaults serve: %s", trouble)
-    return True
-
-
 def _read_snapshot(descriptor: int, size_bytes: int) -> tuple[Advice, ...]:
     """The advice in the file; nothing when it is damaged. Raises OSError."""
     import json
 
-    content = os.pread(descriptor, size_bytes, 0)
+    if size_bytes > _SNAPSHOT_BYTES_MAX:
+        return ()
+    content = os.read(descriptor, size_bytes)
     try:
         documents = json.loads(content)["recommendations"]
-        return tuple(Advice(document) for document in documents if is_advice(document))
+        return tuple(Advice(document) for document in documents if not flaw_of(document))
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()
 
 
-def is_advice(document: Any) -> bool:
-    """Whether it has all that is used of it: a damaged file must not become a damaged transfer."""
-    return (
+def flaw_of(document: Any) -> str:
+    """What is wrong with an answer, or nothing: a damaged file must not become a damaged transfer."""
+    if not (
         isinstance(document, dict)
         and all(isinstance(document.get(name), str) for name in ("operation", "basis", "explanation"))
         and isinstance(document.get("payload_size_bytes"), int)
+        and 0 <= document["payload_size_bytes"] <= SIZE_BYTES_MAX
         and _are_numbers(document.get("setting"))
-        and SDK_DEFAULTS.get(document["operation"], {"setting": {}})["setting"].keys()
-        <= document["setting"].keys()
         and _are_numbers(document.get("derived"))
         and _moment(document.get("expires_at")) is not None
-    )
+        and isinstance(document.get("demand", {}), dict)
+        and _are_numbers({"object_count": document.get("demand", {}).get("object_count", 1)})
+    ):
+        return "what the daemon answers is no advice"
+    operation = document["operation"]
+    missing = sorted(ADVISED_FIELDS.get(operation, set()) - document["setting"].keys())
+    if missing:
+        return (
+            f"the daemon's advice about {operation} has no {', '.join(missing)}: "
+            "it is damaged, or of another version of penstock than this client"
+        )
+    return ""
 
 
 def _are_numbers(values: Any) -> bool:
     return isinstance(values, dict) and all(
-        isinstance(value, (int, float)) and -_NUMBER_MAX <= value <= _NUMBER_MAX for value in values.values()
+        isinstance(value, (int, float))
+        and -_NUMBER_MAX <= value <= (_COUNT_MAX if name.endswith("_count") else _NUMBER_MAX)
+        for name, value in values.items()
     )
 
 

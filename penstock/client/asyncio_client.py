@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from penstock.client import advice as blocking
 from penstock.client.advice import Advice
@@ -10,13 +11,20 @@ from penstock.client.lease import Lease, Share
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from typing import Any
+    from collections.abc import AsyncGenerator, Callable
+    from typing import TypeVar
+
+    from typing_extensions import Unpack
+
+    from penstock.client.demand import Demand
+    from penstock.client.operations import Operation
+
+    T = TypeVar("T")
 
 
-async def advise(operation: str, payload_size_bytes: int | str, **demand: object) -> Advice:
+async def advise(operation: Operation, payload_size_bytes: int | str, **demand: Unpack[Demand]) -> Advice:
     """What `penstock.client.advice.advise` returns, asked in a thread."""
-    return await asyncio.to_thread(blocking.advise, operation, payload_size_bytes, **demand)
+    return await in_thread(partial(blocking.advise, operation, payload_size_bytes, **demand))
 
 
 class AsyncLease(Share):
@@ -25,10 +33,29 @@ class AsyncLease(Share):
     It is taken and given back in a thread; `changes` waits for new shares.
     """
 
-    def __init__(self, operation: str, payload_size_bytes: int | str, **options: Any) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        payload_size_bytes: int | str,
+        *,
+        weight: float = 1.0,
+        resource: str = "",
+        client: str = "unknown",
+        socket: str | None = None,
+        **demand: Unpack[Demand],
+    ) -> None:
         self._has_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lease = Lease(operation, payload_size_bytes, on_change=self._tell, **options)
+        self._lease = Lease(
+            operation,
+            payload_size_bytes,
+            weight=weight,
+            resource=resource,
+            client=client,
+            socket=socket,
+            on_change=self._tell,
+            **demand,
+        )
 
     @property
     def advice(self) -> Advice:  # type: ignore[override]  # which nobody sets here
@@ -38,7 +65,7 @@ class AsyncLease(Share):
     async def __aenter__(self) -> AsyncLease:
         """Take it: the share is there when this returns, if a daemon is."""
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._lease.__enter__)
+        await in_thread(self._lease.__enter__)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -58,3 +85,11 @@ class AsyncLease(Share):
                 self._loop.call_soon_threadsafe(self._has_changed.set)
         except RuntimeError:
             pass  # the loop was closed, and nobody waits there
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """What it returns; worked here where there are no more threads, or the loop or the interpreter is at its end."""
+    try:
+        return await asyncio.to_thread(work)
+    except RuntimeError:
+        return work()

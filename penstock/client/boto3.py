@@ -10,39 +10,74 @@ s3.upload_file(path, bucket, key, Config=config)
 from __future__ import annotations
 
 from penstock.client.advice import Advice, advise
+from penstock.client.arguments import arguments_of
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from typing import Any
 
+    from boto3.s3.transfer import TransferConfig
+    from botocore.config import Config
+    from typing_extensions import Unpack
 
-def transfer_config(object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object) -> Any:
+    from penstock.client.demand import TransferDemand
+
+
+def transfer_config(
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
+) -> TransferConfig:
     """The `boto3.s3.transfer.TransferConfig` for uploads of this size, in bytes or text such as ``"1GiB"``.
 
     The client needs a connection for each thread: see `client_config`. The classic transfer manager is asked
     for, because the one on the CRT ignores the number of threads. Each `upload_file` has threads of its own: state
-    `object_count` when several run at a time, and they share what is advised for all of them.
+    `object_count` when several run at a time, and they share what is advised for all of them; or let
+    `penstock.client.boto3_transfers.upload_files` do it.
     """
     from boto3.s3.transfer import TransferConfig
 
-    advice = advice or advise("s3_upload", object_size_bytes, **demand)
+    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     return TransferConfig(**transfer_arguments(advice, object_size_bytes))
 
 
-def client_config(object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object) -> Any:
+def download_config(
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
+) -> TransferConfig:
+    """The same for downloads: `s3.download_file(bucket, key, path, Config=download_config(size_bytes))`.
+
+    Also into what cannot seek (a pipe, `/dev/null`, a socket), for which the transfer manager otherwise holds ten
+    ranges at a time, however many threads it has; its constructor has no word for it.
+    """
+    from boto3.s3.transfer import TransferConfig
+
+    advice = advice or advise(S3_DOWNLOAD, object_size_bytes, **demand)
+    config = TransferConfig(**transfer_arguments(advice, object_size_bytes))
+    config.max_in_memory_download_chunks = max(config.max_concurrency, config.max_in_memory_download_chunks)
+    return config
+
+
+def client_config(
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
+) -> Config:
     """The `botocore.config.Config` with a connection for each advised thread; merge it with your own."""
     from botocore.config import Config
 
-    advice = advice or advise("s3_upload", object_size_bytes, **demand)
+    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     return Config(max_pool_connections=connection_pool_count(advice))
+
+
+def download_client_config(
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
+) -> Config:
+    """The same for downloads."""
+    advice = advice or advise(S3_DOWNLOAD, object_size_bytes, **demand)
+    return client_config(object_size_bytes, advice=advice)
 
 
 def transfer_arguments(advice: Advice, object_size_bytes: int | str | None = None) -> dict[str, Any]:
     """The advice in the words of `TransferConfig`; for an object of another size nearby when one is stated."""
-    from penstock.client.targets.python_sdks import BOTO3
-    from penstock.client.targets.target import translate
-
-    return translate(BOTO3, advice.document, object_size_bytes=object_size_bytes).groups()["TransferConfig"]
+    target = "boto3-download" if advice.operation == S3_DOWNLOAD else "boto3"
+    return arguments_of(target, "TransferConfig", advice, object_size_bytes)
 
 
 def connection_pool_count(advice: Advice) -> int:

@@ -14,6 +14,7 @@ their stacks. Nothing of boto3 is imported, and only its public events are used.
 
 from __future__ import annotations
 
+import os
 import threading
 
 from penstock.client.lease import Share
@@ -31,8 +32,7 @@ class Turns:
 
     def __init__(self, lease: Share) -> None:
         self._lease = lease
-        self._changed = threading.Condition()
-        self._holders: set[int] = set()
+        self._begin()
 
     @property
     def held_count(self) -> int:
@@ -41,6 +41,8 @@ class Turns:
 
     def take(self, **_: object) -> None:
         """Wait for this thread's turn."""
+        if self._process_id != os.getpid():  # a child: nobody holds what threads of its parent held
+            self._begin()
         with self._changed:
             while threading.get_ident() not in self._holders and not self._is_free():
                 self._changed.wait(_LOOK_SECONDS)
@@ -51,6 +53,11 @@ class Turns:
         with self._changed:
             self._holders.discard(threading.get_ident())
             self._changed.notify()
+
+    def _begin(self) -> None:
+        self._process_id = os.getpid()
+        self._changed = threading.Condition()
+        self._holders: set[int] = set()
 
     def _is_free(self) -> bool:
         most = max(1, int(self._lease.setting["thread_count"]))

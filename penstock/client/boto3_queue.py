@@ -9,6 +9,9 @@
 returns, and comes back after the visibility timeout when it raises. Copies of a message that this process still works
 on, or has worked off lately, are deleted without being handled again.
 
+A stop waits for no long poll. What was received and not begun is given back by making it visible again; so is what a
+long poll brings that was under way, as long as the process lives. What is given back counts as received once for SQS.
+
 The receive window is what keeps a queue from collapsing: no more messages are received and not yet deleted than the
 deletes can keep up with, and receiving pauses while the oldest of them is too old.
 """
@@ -18,14 +21,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
+from math import ceil
+from queue import Empty, SimpleQueue
 
-from penstock.client.advice import Advice, advise
+from penstock.client.advice import Advice
+from penstock.client.complaint import complain
+from penstock.client.operations import SQS_DELIVERY
 from penstock.client.reporting import Reporter, default_reporter
+from penstock.client.sdk_client import advise_in, region_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
+
+    from typing_extensions import Unpack
+
+    from penstock.client.demand import DeliveryDemand
 
 MESSAGE_COUNT_MAX = 10  # of one request
 WINDOW_MESSAGE_COUNT_MAX = 10_000  # where none is advised
@@ -34,6 +46,8 @@ _LINGER_SECONDS = 0.02  # a deletion waits so long for others to share its reque
 _LOOK_SECONDS = 0.1  # between looks at what changes without a word: a stop, the age of a message
 _PAUSE_SECONDS = 0.5  # after a request that failed
 _END_SECONDS_MAX = 30.0  # for the deletions that are left at the end
+_GIVE_BACK_SECONDS_MAX = 1.0  # for making visible again what was not begun; else it comes back by itself
+_POLL_END_SECONDS_MAX = 0.25  # after a stop: where there are messages, a poll is answered sooner
 _KNOWN_COUNT_MAX = 10_000  # messages that were worked off, by which later copies are known
 _REPORT_SECONDS = 60.0
 _THROTTLED = frozenset({"RequestThrottled", "ThrottlingException", "Throttling"})
@@ -58,7 +72,7 @@ class QueueConsumer:
         reporter: Reporter | None = None,
         report_seconds: float = _REPORT_SECONDS,
         long_poll_seconds: int = LONG_POLL_SECONDS,
-        **demand: object,
+        **demand: Unpack[DeliveryDemand],
     ) -> None:
         self._place = _place_of(sqs_client, queue_url, demand)
         self.advice = advice or _advise(self._place, message_size_bytes, demand)
@@ -77,7 +91,9 @@ class QueueConsumer:
         )
         self._figures = _Figures()
         self._lock = threading.Lock()  # of the figures
-        self._stopped = threading.Event()
+        self._is_stopped = False
+        # Unlike an Event it may be touched by a signal handler.
+        self._stops: SimpleQueue[None] = SimpleQueue()
         self._has_complained = False  # since the last answer
 
     @property
@@ -91,37 +107,81 @@ class QueueConsumer:
         return self._messages.oldest_seconds()
 
     def run(self) -> None:
-        """Work until `stop`; then what was received is worked off and deleted. Returns when all threads have ended.
+        """Work until `stop`; then what is being handled is finished and deleted, and the rest is given back.
 
-        An exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
+        A long poll that is under way is left behind: its thread ends with its answer, and gives that back. An
+        exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
         """
-        receivers = [threading.Thread(target=self._receive_all) for _ in range(self._receiver_count)]
-        deleters = [threading.Thread(target=self._delete_all) for _ in range(self._deleter_count)]
-        started: list[threading.Thread] = []
+        deleters = _threads(self._delete_all, self._deleter_count)
+        receivers = _threads(self._receive_all, self._receiver_count)
         try:
-            for thread in (*deleters, *receivers):
-                thread.start()
-                started.append(thread)
-            while not self._stopped.wait(self._report_seconds):
+            self._start(receivers, deleters)
+            while not self._waits_for_stop(self._report_seconds):
                 self._report()
         finally:
             self.stop()
-            _join(thread for thread in receivers if thread in started)
-            self._messages.end(_END_SECONDS_MAX)
-            _join(thread for thread in deleters if thread in started)
+            self._end(deleters)
         self._report()
 
+    def _start(self, receivers: Sequence[threading.Thread], deleters: Sequence[threading.Thread]) -> None:
+        """Each a first one before the others: a process that may have no more threads works with those that it has."""
+        for thread in (deleters[0], receivers[0]):
+            thread.start()
+        try:
+            for thread in (*deleters[1:], *receivers[1:]):
+                thread.start()
+        except RuntimeError as trouble:
+            complain("not all advised threads work on %s: %s", self._url, trouble)
+            self._deleter_count = sum(thread.ident is not None for thread in deleters)
+            self._receiver_count = sum(thread.ident is not None for thread in receivers)
+
     def stop(self) -> None:
-        """Receive nothing more; a long poll that is under way ends with its answer. Signal handlers may call it."""
-        self._stopped.set()
+        """Let `run` return as soon as no message is being handled. Returns at once; signal handlers may call it."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._stops.put(None)
+
+    def _waits_for_stop(self, seconds: float) -> bool:
+        """Whether it was stopped within this time."""
+        try:
+            self._stops.get(timeout=seconds)
+        except Empty:
+            return False
+        return True
+
+    def _end(self, deleters: Iterable[threading.Thread]) -> None:
+        """Each step is bounded but one: what is being handled has the time that it takes."""
+        try:
+            self._messages.stop()
+            self._messages.wait_until_idle()
+        finally:
+            self._messages.end(_END_SECONDS_MAX)
+        _join(deleters, _END_SECONDS_MAX)
 
     # --- Receiving
 
     def _receive_all(self) -> None:
-        while not self._stopped.is_set():
-            room = self._messages.take_room(self._batch, wait_seconds=_LOOK_SECONDS)
+        while not self._is_stopped:
+            room = self._messages.take_room(self._batch, poll_seconds=self._long_poll_seconds)
             for message in self._receive(room) if room else ():
-                self._work_off(message)
+                if self._messages.begin(message["MessageId"]):
+                    self._work_off(message)
+        self._give_back()
+        late = self._messages.handled_now(self._batch)  # copies, when nobody else deletes any more
+        if late:
+            self._delete(late)
+
+    def _give_back(self) -> None:
+        """Make visible again what was received and will not be handled here."""
+        while entries := self._messages.take_unbegun(MESSAGE_COUNT_MAX):
+            self._ask(
+                self._client.change_message_visibility_batch,
+                Entries=[
+                    {"Id": str(i), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+                    for i, (handle, seconds) in enumerate(entries)
+                ],
+            )
+            self._messages.note_given_back()
 
     def _receive(self, room: int) -> Sequence[Mapping[str, Any]]:
         """The messages that are new here."""
@@ -132,7 +192,7 @@ class QueueConsumer:
         )
         received = (answer or {}).get("Messages") or []
         fresh = [message for message in received if self._messages.is_new(message)]
-        self._messages.give_back_room(room)
+        self._messages.end_poll(room)
         if answer is not None:
             with self._lock:
                 self._figures.note_receive(received, seconds, new_count=len(fresh))
@@ -150,6 +210,8 @@ class QueueConsumer:
             self._messages.give_up(message["MessageId"])
         else:
             self._messages.note_handled(message["MessageId"])
+        finally:
+            self._messages.note_end()
 
     # --- Deleting
 
@@ -157,6 +219,7 @@ class QueueConsumer:
         while (receipts := self._messages.take_handled(self._batch)) is not None:
             if receipts:
                 self._delete(receipts)
+            self._give_back()
 
     def _delete(self, receipts: Sequence[tuple[str, str]]) -> None:
         entries = [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]
@@ -188,9 +251,8 @@ class QueueConsumer:
             with self._lock:
                 self._figures.note_trouble(trouble)
             self._complain(trouble)
-            time.sleep(
-                _PAUSE_SECONDS
-            )  # also when it was stopped: what is left to delete is tried no more often
+            # Also when it was stopped: what is left to delete is tried no more often.
+            time.sleep(_PAUSE_SECONDS)
             return None, 0.0
         self._has_complained = False
         with self._lock:
@@ -203,18 +265,13 @@ class QueueConsumer:
     def _complain(self, trouble: Exception) -> None:
         """Once until there is an answer again: a role that may not receive would else be a queue that is empty."""
         if not self._has_complained:
-            import logging
-
-            self._has_complained = True
-            logging.getLogger("penstock.client").warning(
-                "%s does not answer as it should: %s", self._url, trouble
-            )
+            self._has_complained = complain("%s does not answer as it should: %s", self._url, trouble)
 
     def _report(self) -> None:
         with self._lock:
             figures, self._figures = self._figures, _Figures()
         if figures.received_count and figures.deleted_count:
-            self._reporter.report("sqs_delivery", **self._place, **figures.report(self._setting()))
+            self._reporter.report(SQS_DELIVERY, **self._place, **figures.report(self._setting()))
 
     def _setting(self) -> dict[str, float]:
         return {
@@ -230,22 +287,27 @@ def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> 
     place = {name: demand[name] for name in ("region", "service_class") if demand.get(name)}
     if queue_url.endswith(".fifo"):
         place.setdefault("service_class", "fifo")
-    place.setdefault("region", sqs_client.meta.region_name)
+    place.setdefault("region", region_of(sqs_client))
     return place
 
 
-def _advise(place: Mapping[str, Any], message_size_bytes: int, demand: Mapping[str, object]) -> Advice:
-    """For the daemon's own region where that is the queue's, which the snapshot may answer; else for the other one."""
-    asked = {**demand, **{name: value for name, value in place.items() if name != "region" or name in demand}}
-    advice = advise("sqs_delivery", message_size_bytes, **asked)
-    if advice.document.get("region", place["region"]) == place["region"]:
-        return advice
-    return advise("sqs_delivery", message_size_bytes, **asked, region=place["region"])
+def _advise(place: Mapping[str, Any], message_size_bytes: int, demand: Mapping[str, Any]) -> Advice:
+    """For the class of the queue, and for its region; which the snapshot may answer where it is the daemon's own."""
+    asked = {**demand, **{name: value for name, value in place.items() if name != "region"}}
+    return advise_in(place["region"], SQS_DELIVERY, message_size_bytes, asked)
 
 
-def _join(threads: Iterable[threading.Thread]) -> None:
+def _threads(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """Threads that hold up no process that ends."""
+    return [threading.Thread(target=work, name="penstock-queue", daemon=True) for _ in range(count)]
+
+
+def _join(threads: Iterable[threading.Thread], seconds_max: float) -> None:
+    """Wait for those that were started, for so long in all."""
+    end_seconds = time.monotonic() + seconds_max
     for thread in threads:
-        thread.join()
+        if thread.ident is not None:
+            thread.join(max(0.0, end_seconds - time.monotonic()))
 
 
 class _Messages:
@@ -264,6 +326,11 @@ class _Messages:
         self._received_seconds: dict[str, float] = {}  # on the monotonic clock
         self._handled: deque[str] = deque()
         self._known: OrderedDict[str, None] = OrderedDict()
+        self._unbegun: dict[str, None] = {}  # received, and nobody handles it yet
+        self._polls: dict[int, float] = {}  # by thread: when its poll is over at the latest
+        self._handling_count = self._giving_back_count = 0
+        self._given_back: set[str] = set()
+        self._is_stopped = False
         self._end_seconds = float("inf")
 
     @property
@@ -274,18 +341,21 @@ class _Messages:
         with self._changed:
             return self._oldest_seconds()
 
-    def take_room(self, count: int, *, wait_seconds: float) -> int:
-        """Room for so many messages or fewer; 0 when there was none within this time."""
+    def take_room(self, count: int, *, poll_seconds: float) -> int:
+        """Room for a poll of so many messages or fewer; 0 when there is none just now."""
         with self._changed:
-            self._changed.wait_for(lambda: self._room() > 0, wait_seconds)
-            taken = max(0, min(count, self._room()))
-            self._expected_count += taken
+            self._changed.wait_for(lambda: self._is_stopped or self._room() > 0, _LOOK_SECONDS)
+            taken = 0 if self._is_stopped else max(0, min(count, self._room()))
+            if taken:
+                self._expected_count += taken
+                self._polls[threading.get_ident()] = time.monotonic() + poll_seconds
             return taken
 
-    def give_back_room(self, count: int) -> None:
+    def end_poll(self, count: int) -> None:
         """The request has ended; what it brought takes its room by itself."""
         with self._changed:
             self._expected_count -= count
+            self._polls.pop(threading.get_ident(), None)
             self._changed.notify_all()
 
     def is_new(self, message: Mapping[str, Any]) -> bool:
@@ -295,10 +365,68 @@ class _Messages:
             is_pending, is_known = number in self._handles, number in self._known
             self._handles[number] = message["ReceiptHandle"]
             self._received_seconds.setdefault(number, time.monotonic())
-            if is_known and not is_pending:
+            if is_pending:
+                return False
+            if is_known:
                 self._handled.append(number)
                 self._changed.notify_all()
-            return not is_pending and not is_known
+            else:
+                self._unbegun[number] = None
+            return not is_known
+
+    def begin(self, number: str) -> bool:
+        """Whether to handle it: not after a stop, when it is given back."""
+        with self._changed:
+            if self._is_stopped:
+                return False
+            del self._unbegun[number]
+            self._handling_count += 1
+            return True
+
+    def note_end(self) -> None:
+        """Somebody has handled a message, or tried to."""
+        with self._changed:
+            self._handling_count -= 1
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Nothing more is begun."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def take_unbegun(self, count: int) -> list[tuple[str, int]]:
+        """Handles to give back after a stop, up to so many, and in how many seconds others may receive each.
+
+        At once, where it can be only once: a poll of our own that is still under way may bring it again, and with
+        many of them one message after another would reach the limit on receives of its queue.
+        """
+        with self._changed:
+            taken = list(self._unbegun)[:count] if self._is_to_give_back() else []
+            later = max(self._polls.values(), default=0.0) - time.monotonic()
+            entries = []
+            for number in taken:
+                is_ours_again = number in self._given_back and later > 0
+                entries.append((self._handles[number], ceil(later) + 1 if is_ours_again else 0))
+                del self._unbegun[number]
+                self._given_back.add(number)
+                self._forget(number)
+            self._giving_back_count += bool(taken)
+            return entries
+
+    def note_given_back(self) -> None:
+        """What was taken last was given back, or could not be."""
+        with self._changed:
+            self._giving_back_count -= 1
+            self._changed.notify_all()
+
+    def wait_until_idle(self) -> None:
+        """Until nothing is being handled and, as far as that is soon, all is given back and no poll is under way."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._handling_count)
+            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
+            self._changed.wait_for(lambda: not self._polls, _POLL_END_SECONDS_MAX)
+            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
 
     def note_handled(self, number: str) -> None:
         """It can be deleted."""
@@ -312,16 +440,16 @@ class _Messages:
     def take_handled(self, count: int) -> list[tuple[str, str]] | None:
         """Messages to delete and their handles, up to so many; None when there will be no more."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._handled), _LOOK_SECONDS)
+            self._changed.wait_for(lambda: self._handled or self._is_to_give_back(), _LOOK_SECONDS)
             if not self._handled:
                 return None if self._is_over() else []
             self._changed.wait_for(lambda: len(self._handled) >= count, _LINGER_SECONDS)
-            taken = [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
-            if time.monotonic() >= self._end_seconds:
-                return None
-            return [
-                (number, self._handles[number]) for number in dict.fromkeys(taken) if number in self._handles
-            ]
+            return None if time.monotonic() >= self._end_seconds else self._pop_handled(count)
+
+    def handled_now(self, count: int) -> list[tuple[str, str]]:
+        """The same without waiting, and also after the end."""
+        with self._changed:
+            return self._pop_handled(count)
 
     def note_deleted(self, number: str, handle: str) -> bool:
         """It was deleted by this handle; False when a copy came meanwhile, which is deleted next, or was already."""
@@ -345,6 +473,16 @@ class _Messages:
         with self._changed:
             self._end_seconds = time.monotonic() + seconds_max
             self._changed.notify_all()
+
+    def _pop_handled(self, count: int) -> list[tuple[str, str]]:
+        taken = [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
+        return [(number, self._handles[number]) for number in dict.fromkeys(taken) if number in self._handles]
+
+    def _is_to_give_back(self) -> bool:
+        return self._is_stopped and bool(self._unbegun)
+
+    def _holds_nothing(self) -> bool:
+        return not self._unbegun and not self._giving_back_count
 
     def _forget(self, number: str) -> None:
         self._handles.pop(number, None)
@@ -398,7 +536,7 @@ class _Figures:
 
     def report(self, setting: Mapping[str, float]) -> dict[str, Any]:
         """In the words of the protocol. The senders are not ours: what they sent is what arrived."""
-        duration_seconds = time.perf_counter() - self._began
+        duration_seconds = max(1e-6, time.perf_counter() - self._began)  # some clocks move in steps
         mean_bytes = self.received_bytes / self.received_count
         failed_count = self.failed_count + self.retried_count
         requests = self.receive_request_count + self.empty_receive_count + self.delete_request_count

@@ -1,33 +1,70 @@
-"""Knows how to upload with boto3 as advised, and to tell the daemon how that went.
+"""Knows how to move files with boto3 as advised, one or many, up and down, and to tell the daemon how that went.
 
-    from penstock.client.boto3_transfers import upload_file
+    from penstock.client.boto3_transfers import download_files, files_below, objects_below, upload_file, upload_files
 
     upload_file(s3, path, bucket, key)
+    summary = upload_files(boto3.Session(), files_below(folder, "prefix/"), bucket)
+    summary = download_files(boto3.Session(), objects_below(s3, bucket, "prefix/", folder), bucket)
 
-It is `s3.upload_file` with the advised configuration; what it raises is what boto3 raises. The client should have a
-connection for each thread (`penstock.client.boto3.client_config`): what it has is what is used, and reported.
+`upload_file` and `download_file` are those of `s3` with the advised configuration; what they raise is what boto3
+raises. The client should have a connection for each thread (`penstock.client.boto3.client_config`): what it has is what
+is used, and reported. `upload_files` and `download_files` move many files at a time through one pool of threads, and
+make a client that has the connections when they are given a session.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import time
-import weakref
+from contextlib import contextmanager
+from time import perf_counter
 
-from penstock.client.advice import Advice, advise, default_advice
+from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3 import transfer_config
-from penstock.client.reporting import Reporter, default_reporter
+from penstock.client.complaint import complain
+from penstock.client.many_files import (
+    File,
+    FilesFailedError,
+    Summary,
+    divided,
+    files_below,
+    make_folder_of,
+    object_below,
+    planned,
+    wanted,
+    whole_size_bytes,
+)
+from penstock.client.observed import Observed
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.reporting import Reporter
+from penstock.client.sdk_client import advise_in, is_session, pool_count_of, region_of
+
+__all__ = [
+    "File",
+    "FilesFailedError",
+    "Summary",
+    "download_file",
+    "download_files",
+    "files_below",
+    "objects_below",
+    "upload_file",
+    "upload_files",
+]
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from queue import SimpleQueue
     from typing import Any
 
-_OPERATIONS = ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload")
-_PART_OPERATIONS = frozenset({"PutObject", "UploadPart"})
-_THROTTLED_STATUSES = frozenset({429, 503})
-_PART_SIZE_BYTES_MIN = 5 << 20  # below, S3 takes no part: the whole object is one request
+    from boto3.s3.transfer import TransferConfig
+    from typing_extensions import Unpack
+
+    from penstock.client.demand import CommonDemand, TransferDemand
+    from penstock.client.many_files import Batch, Files, Objects, Path
+    from penstock.client.operations import Operation
+
+_LOOKING_COUNT = 32  # objects whose sizes are asked for at a time
+_AHEAD_COUNT = 1000  # files that are handed to boto3 before one of them has ended
 
 
 def upload_file(
@@ -40,136 +77,347 @@ def upload_file(
     extra_args: Mapping[str, Any] | None = None,
     callback: Callable[[int], None] | None = None,
     reporter: Reporter | None = None,
-    **demand: object,
+    **demand: Unpack[TransferDemand],
 ) -> None:
     """Upload one file as advised for its size, and report what happened. Raises what boto3 raises.
 
     `demand` is that of `penstock.client.advice.advise`; `advice` replaces asking.
     """
     size_bytes = os.path.getsize(path)  # noqa: PTH202 - pathlib costs the application an import
-    advice = advice or _advise(s3_client, size_bytes, demand)
+    advice = advice or _advise(s3_client, S3_UPLOAD, size_bytes, demand)
     config = transfer_config(size_bytes, advice=advice)
-    with _Observed(s3_client, bucket, key) as observed:
+    with Observed(s3_client, bucket, key) as observed:
         s3_client.upload_file(
             os.fspath(path), bucket, key, ExtraArgs=dict(extra_args or {}), Callback=callback, Config=config
         )
     if size_bytes:
-        (reporter or default_reporter()).report(
-            "s3_upload",
-            size_bytes,
-            _setting(s3_client, config, size_bytes),
-            transferred_bytes=size_bytes,
-            client="boto3",
-            region=s3_client.meta.region_name,
-            service_class="express" if bucket.endswith("--x-s3") else "standard",
-            **observed.figures(),
-        )
+        setting = _setting(s3_client, config, "part_size_bytes", size_bytes)
+        observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
 
 
-def _advise(s3_client: Any, size_bytes: int, demand: Mapping[str, object]) -> Advice:
-    """From the snapshot where the client works in the daemon's own region, else by asking for the other one."""
-    if not size_bytes:
-        return default_advice("s3_upload", 0, "nothing is to be uploaded")
-    advice = advise("s3_upload", size_bytes, **demand)
-    region = s3_client.meta.region_name
-    if "region" in demand or not region or advice.document.get("region", region) == region:
-        return advice
-    return advise("s3_upload", size_bytes, **{**demand, "region": region})
+def download_file(
+    s3_client: Any,
+    bucket: str,
+    key: str,
+    path: str | os.PathLike[str],
+    *,
+    size_bytes: int | None = None,
+    advice: Advice | None = None,
+    extra_args: Mapping[str, Any] | None = None,
+    callback: Callable[[int], None] | None = None,
+    reporter: Reporter | None = None,
+    **demand: Unpack[TransferDemand],
+) -> None:
+    """Download one object as advised for its size, and report what happened. Raises what boto3 raises.
 
-
-def _setting(s3_client: Any, config: Any, size_bytes: int) -> dict[str, float]:
-    """What was in force: no more threads than connections; one part on one connection where the object went whole."""
-    if size_bytes < config.multipart_threshold:
-        return {"thread_count": 1, "part_size_bytes": max(size_bytes, _PART_SIZE_BYTES_MIN)}
-    return {
-        "thread_count": min(config.max_request_concurrency, s3_client.meta.config.max_pool_connections),
-        "part_size_bytes": config.multipart_chunksize,
-    }
-
-
-class _Observed:
-    """One upload as botocore's events tell it: every attempt at every request, and how long the parts took."""
-
-    def __init__(self, s3_client: Any, bucket: str, key: str) -> None:
-        self._name = (bucket, key)
-        self._watch = _watch_of(s3_client)
-        self._lock = threading.Lock()
-        self.request_count = self.throttled_count = self.failed_count = 0
-        self.part_seconds: list[float] = []
-        self.duration_seconds = 0.0
-
-    def __enter__(self) -> _Observed:
-        self._watch[self._name] = self
-        self._began = time.perf_counter()
-        return self
-
-    def __exit__(self, *_trouble: object) -> None:
-        self.duration_seconds = time.perf_counter() - self._began
-        if self._watch.get(self._name) is self:
-            del self._watch[self._name]
-
-    def note_attempt(self, status: int | None) -> None:
-        """An answer came with this status, or none came."""
-        with self._lock:
-            self.request_count += 1
-            self.throttled_count += status in _THROTTLED_STATUSES
-            self.failed_count += status is None or (status >= 400 and status not in _THROTTLED_STATUSES)
-
-    def note_part(self, seconds: float) -> None:
-        """A part, or the whole object, took so long with all its attempts."""
-        with self._lock:
-            self.part_seconds.append(seconds)
-
-    def figures(self) -> dict[str, Any]:
-        """In the words of a report."""
-        parts = sorted(self.part_seconds) or [0.0]
-        return {
-            "duration_seconds": self.duration_seconds,
-            "request_count": max(1, self.request_count),
-            "throttled_count": self.throttled_count,
-            "failed_count": self.failed_count,
-            "latency_seconds_mean": sum(parts) / len(parts),
-            "latency_seconds_p50": parts[len(parts) // 2],
-            "latency_seconds_p99": parts[min(len(parts) - 1, int(0.99 * len(parts)))],
-        }
-
-
-_watches: weakref.WeakKeyDictionary[Any, dict[tuple[str, str], _Observed]] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
-
-
-def _watch_of(s3_client: Any) -> dict[tuple[str, str], _Observed]:
-    """The uploads of this client that are under way; its events are listened to from the first one on.
-
-    By bucket and key; two threads that upload to the same key at once are told apart by S3 no better.
+    Who knows the size saves the request that asks for it. `demand` is that of `penstock.client.advice.advise`.
     """
-    with _lock:
-        watch = _watches.get(s3_client)
-        if watch is None:
-            watch = _watches[s3_client] = {}
-            for operation in _OPERATIONS:
-                _listen(s3_client.meta.events, operation, watch)
-        return watch
+    arguments = dict(extra_args or {})
+    if size_bytes is None:
+        found = _looked_at(s3_client, bucket, File(os.fspath(path), key), arguments)
+        size_bytes = found.size_bytes  # or 0, and the download will say why
+    sink = "null" if os.fspath(path) == os.devnull else "file"
+    advice = advice or _advise(s3_client, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
+    config = transfer_config(size_bytes, advice=advice)
+    with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
+        s3_client.download_file(
+            bucket, key, os.fspath(path), ExtraArgs=arguments, Callback=callback, Config=config
+        )
+    if size_bytes:
+        setting = _setting(s3_client, config, "range_size_bytes", size_bytes)
+        observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
 
 
-def _listen(events: Any, operation: str, watch: dict[tuple[str, str], _Observed]) -> None:
-    """Botocore hands its handlers a context of one call, in which the upload is carried along."""
+def upload_files(
+    s3_client: Any,
+    files: Files,
+    bucket: str,
+    *,
+    advice: Advice | None = None,
+    extra_args: Mapping[str, Any] | None = None,
+    callback: Callable[[int], None] | None = None,
+    on_file: Callable[[File], object] | None = None,
+    reporter: Reporter | None = None,
+    **demand: Unpack[CommonDemand],
+) -> Summary:
+    """Upload many files at a time as advised for their number and sizes, and report what happened.
 
-    def on_parameters(params: Mapping[str, Any], context: dict[str, Any], **_: object) -> None:
-        observed = watch.get((params.get("Bucket", ""), params.get("Key", "")))
-        if observed is not None:
-            context["penstock"] = (observed, time.perf_counter())
+    `files` are paths with their keys, as pairs or in a mapping (`files_below` has those of a folder). `s3_client` is a
+    client of boto3, or a session, of which a client with a connection for each thread is made. Of a client no more
+    threads are used than it keeps connections.
 
-    def on_attempt(response: Any, request_dict: Mapping[str, Any], **_: object) -> None:
-        observed, _began = request_dict["context"].get("penstock", (None, 0.0))
-        if observed is not None:
-            observed.note_attempt(None if response is None else response[0].status_code)
+    Nothing is raised for a file that fails: the `Summary` has it with its reason, and `summary.raise_for_failed()`
+    raises one exception for all. `callback` is boto3's, called with bytes by many threads; `on_file` is called in this
+    one with each file when it has ended, `file.error` being None or why it failed. An exception of `on_file`, and
+    KeyboardInterrupt, stop what is under way, remove unfinished uploads, and are raised.
+    """
+    summary = Summary(on_file)
+    region = region_of(s3_client)
 
-    def on_end(context: Mapping[str, Any], **_: object) -> None:
-        observed, began = context.get("penstock", (None, 0.0))
-        if observed is not None and operation in _PART_OPERATIONS:
-            observed.note_part(time.perf_counter() - began)
+    def ask(size_bytes: int, count: int) -> Advice:
+        return advice or advise_in(region, S3_UPLOAD, size_bytes, {**demand, "object_count": count})
 
-    events.register(f"provide-client-params.s3.{operation}", on_parameters)
-    events.register_first(f"needs-retry.s3.{operation}", on_attempt)
-    events.register(f"after-call.s3.{operation}", on_end)
+    plans = planned(files, ask)
+    _move(s3_client, plans, bucket, S3_UPLOAD, summary, extra_args, callback, reporter)
+    return summary
+
+
+def download_files(
+    s3_client: Any,
+    objects: Objects,
+    bucket: str,
+    *,
+    advice: Advice | None = None,
+    extra_args: Mapping[str, Any] | None = None,
+    callback: Callable[[int], None] | None = None,
+    on_file: Callable[[File], object] | None = None,
+    reporter: Reporter | None = None,
+    **demand: Unpack[CommonDemand],
+) -> Summary:
+    """Download many objects at a time as advised for their number and sizes, and report what happened.
+
+    `objects` are keys with the paths where they go, as pairs or in a mapping, whose sizes are asked for; or those of a
+    listing (`objects_below`), which has them. Folders are made where there are none. All else is as in `upload_files`.
+    """
+    summary = Summary(on_file)
+    region = region_of(s3_client)
+    arguments = dict(extra_args or {})
+
+    def ask(size_bytes: int, count: int) -> Advice:
+        stated = {"sink": "file", **demand, "object_count": count}
+        return advice or advise_in(region, S3_DOWNLOAD, size_bytes, stated)
+
+    def plans() -> Iterator[tuple[list[Batch], list[File]]]:
+        for window in wanted(objects):
+            with _client_for(s3_client, _LOOKING_COUNT) as client:
+                _look(client, bucket, window, arguments)
+            yield divided(window, ask)
+
+    _move(s3_client, plans(), bucket, S3_DOWNLOAD, summary, extra_args, callback, reporter)
+    return summary
+
+
+def objects_below(s3_client: Any, bucket: str, prefix: str, folder: Path) -> Iterator[File]:
+    """Every object below a prefix, with its size, and where it goes below a folder. Raises what boto3 raises."""
+    for page in s3_client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        for item in page.get("Contents", ()):
+            found = object_below(folder, prefix, item)
+            if found is not None:
+                yield found
+
+
+def _move(  # noqa: PLR0917 - of two callers
+    s3_client: Any,
+    plans: Iterable[tuple[list[Batch], list[File]]],
+    bucket: str,
+    operation: Operation,
+    summary: Summary,
+    extra_args: Mapping[str, Any] | None,
+    callback: Callable[[int], None] | None,
+    reporter: Reporter | None,
+) -> None:
+    """Batch after batch, with what boto3 retries and refuses observed, and reported where it is evidence."""
+    for found, unreadable in plans:
+        for file in unreadable:
+            summary.note(file)
+        most = max((batch.thread_count for batch in found), default=1)
+        with _client_for(s3_client, most) as client:
+            for batch in found:
+                config, sink = _batch_config(client, batch), _Sink()
+                with Observed(client, bucket, None, operation) as observed:
+                    _move_batch(client, batch, bucket, config, sink, operation, summary, extra_args, callback)
+                if batch.is_evidence():
+                    observed.report(
+                        reporter,
+                        batch.mean_bytes,
+                        batch.setting(config.max_request_concurrency),
+                        transferred_bytes=batch.size_bytes,
+                        client="boto3",
+                        sink_bytes_per_second=sink.bytes_per_second,
+                    )
+
+
+def _move_batch(  # noqa: PLR0917 - of one caller
+    s3_client: Any,
+    batch: Batch,
+    bucket: str,
+    config: TransferConfig,
+    sink: _Sink,
+    operation: Operation,
+    summary: Summary,
+    extra_args: Mapping[str, Any] | None,
+    callback: Callable[[int], None] | None,
+) -> None:
+    """All files of it through one manager, whose threads they share."""
+    from queue import SimpleQueue
+
+    from boto3.s3.transfer import ProgressCallbackInvoker, create_transfer_manager
+
+    ended: SimpleQueue[tuple[File, Callable[[], object]]] = SimpleQueue()
+    progress = [] if callback is None else [ProgressCallbackInvoker(callback)]
+    under_way_count = 0
+    files = sink.files() if operation == S3_DOWNLOAD else None
+    with create_transfer_manager(s3_client, config, files) as manager:
+        for file in batch.files:
+            if under_way_count >= _AHEAD_COUNT:
+                summary.note(_outcome(*ended.get()))
+                under_way_count -= 1
+            subscribers, arguments = [_Ending(file, ended), *progress], dict(extra_args or {})
+            if operation == S3_UPLOAD:
+                manager.upload(file.path, bucket, file.key, arguments, subscribers)
+            elif _has_folder(file):
+                manager.download(bucket, file.key, file.path, arguments, subscribers)
+            else:
+                summary.note(file)
+                continue
+            under_way_count += 1
+        for _ in range(under_way_count):
+            summary.note(_outcome(*ended.get()))
+
+
+class _Sink:
+    """How fast files took what was written: boto3 writes in one thread, beside those that read the network."""
+
+    def __init__(self) -> None:
+        self._written_bytes, self._seconds = 0, 0.0
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """None where nothing was written."""
+        return self._written_bytes / self._seconds if self._seconds > 0 else None
+
+    def files(self) -> Any:
+        """What opens files for boto3's transfer manager; their writes are timed."""
+        from s3transfer.utils import OSUtils
+
+        utilities = OSUtils()
+        plain = utilities.open
+        utilities.open = lambda name, mode: _TimedFile(plain(name, mode), self)
+        return utilities
+
+    def note(self, size_bytes: int, seconds: float) -> None:
+        """So much was written in so long."""
+        self._written_bytes += size_bytes
+        self._seconds += seconds
+
+
+class _TimedFile:
+    """A file, whose writes are timed."""
+
+    def __init__(self, file: Any, sink: _Sink) -> None:
+        self._file, self._sink = file, sink
+
+    def write(self, content: bytes) -> None:
+        """As the file's."""
+        began = perf_counter()
+        self._file.write(content)
+        self._sink.note(len(content), perf_counter() - began)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _has_folder(file: File) -> bool:
+    """Whether it can be written; else it has its error."""
+    try:
+        make_folder_of(file.path)
+    except OSError as trouble:
+        file.error = trouble
+    return file.error is None
+
+
+class _Ending:
+    """A subscriber of boto3's transfer manager, which knows of one object, and hears when its transfer has ended."""
+
+    def __init__(self, file: File, ended: SimpleQueue[tuple[File, Callable[[], object]]]) -> None:
+        self._file = file
+        self._ended = ended
+
+    def on_queued(self, future: Any, **_: object) -> None:
+        """What is known of an object need not be asked for again: a request for each of many small ones."""
+        if self._file.etag and hasattr(future.meta, "provide_object_etag"):
+            future.meta.provide_transfer_size(self._file.size_bytes)
+            future.meta.provide_object_etag(self._file.etag)
+
+    def on_done(self, future: Any, **_: object) -> None:
+        """One way or the other."""
+        self._ended.put((self._file, future.result))
+
+
+def _outcome(file: File, work: Callable[[], object]) -> File:
+    """The file, with its error if this failed."""
+    try:
+        work()
+    except Exception as trouble:  # noqa: BLE001 - whatever boto3 raises for this file is why it failed
+        file.error = trouble.with_traceback(None)  # which would hold what the threads had
+    return file
+
+
+@contextmanager
+def _client_for(s3_client: Any, connection_count: int) -> Iterator[Any]:
+    """A client with so many connections where a session is given; else the client that is."""
+    if not is_session(s3_client):
+        yield s3_client
+        return
+    from botocore.config import Config
+
+    client = s3_client.client("s3", config=Config(max_pool_connections=connection_count))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _batch_config(s3_client: Any, batch: Batch) -> TransferConfig:
+    from boto3.s3.transfer import TransferConfig
+
+    pool = pool_count_of(s3_client)
+    if 2 * pool <= batch.thread_count:
+        complain(
+            "%s threads are advised, and the client keeps %s connections: hand a boto3.Session to upload_files, or "
+            "make the client with penstock.client.boto3.client_config",
+            batch.thread_count,
+            pool,
+        )
+    return TransferConfig(
+        max_concurrency=min(batch.thread_count, pool),
+        multipart_chunksize=batch.part_size_bytes,
+        multipart_threshold=batch.multipart_threshold_bytes,
+        max_bandwidth=batch.rate_limit_bytes_per_second,
+        preferred_transfer_client="classic",
+    )
+
+
+def _look(s3_client: Any, bucket: str, files: list[File], extra_args: Mapping[str, Any]) -> None:
+    """Ask for the sizes that are not known yet, many at a time; who has none has its error."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    unknown = [file for file in files if file.size_bytes < 0]
+    if unknown:
+        count = min(_LOOKING_COUNT, len(unknown), pool_count_of(s3_client))
+        with ThreadPoolExecutor(count) as pool:
+            list(pool.map(lambda file: _looked_at(s3_client, bucket, file, extra_args), unknown))
+
+
+def _looked_at(s3_client: Any, bucket: str, file: File, extra_args: Mapping[str, Any]) -> File:
+    def look() -> None:
+        found = s3_client.head_object(Bucket=bucket, Key=file.key, **extra_args)
+        file.size_bytes, file.etag = found["ContentLength"], found.get("ETag")
+
+    return _outcome(file, look)
+
+
+def _advise(s3_client: Any, operation: Operation, size_bytes: int, demand: Mapping[str, Any]) -> Advice:
+    if not size_bytes:
+        return default_advice(operation, 0, "there is nothing to be moved")
+    return advise_in(region_of(s3_client), operation, size_bytes, demand)
+
+
+def _setting(s3_client: Any, config: TransferConfig, size_knob: str, size_bytes: int) -> dict[str, float]:
+    """What was in force: no more threads than connections; one request on one connection for an object as a whole."""
+    if size_bytes < config.multipart_threshold:
+        return {"thread_count": 1, size_knob: whole_size_bytes(size_knob, size_bytes)}
+    return {
+        "thread_count": min(config.max_request_concurrency, pool_count_of(s3_client)),
+        size_knob: config.multipart_chunksize,
+    }

@@ -7,6 +7,7 @@ with its connection. `http.client` takes longer to parse an answer than the daem
 from __future__ import annotations
 
 import os
+import time
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -155,12 +156,26 @@ class Stream:
             self._connection.close()
             raise
 
+    def has_more(self, *, within_seconds: float) -> bool:
+        """Whether something is there to be read, its end included, before this time is up."""
+        if b"\n" in self._received:
+            return True
+        try:
+            import select  # which takes a file, too
+
+            poll = select.poll()
+            poll.register(self._connection, select.POLLIN)
+            return bool(poll.poll(max(0.0, 1000 * within_seconds)))
+        except (OSError, ValueError, ImportError):  # it was closed meanwhile
+            return True
+
     def line(self, *, timeout_seconds: float | None = None) -> bytes | None:
         """The next line, waiting for as long as it takes; None when the daemon has ended it. Raises NoDaemonError."""
         try:
             self._connection.settimeout(timeout_seconds)
+            end_seconds = _end_seconds(self._connection)
             while b"\n" not in self._received:
-                received = self._connection.recv(_RECEIVE_BYTES)
+                received = _receive(self._connection, _RECEIVE_BYTES, end_seconds)
                 if not received:
                     self._connection.close()
                     return None
@@ -212,10 +227,13 @@ def _connect(path: str, timeout_seconds: float) -> socket.socket:
     try:
         import socket  # which takes files, too
 
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        family = getattr(socket, "AF_UNIX", None)
+        if family is None:
+            raise NoDaemonError("no daemon can be asked here: this Python has no unix sockets")
+        connection = socket.socket(family, socket.SOCK_STREAM)
         connection.settimeout(timeout_seconds)
         connection.connect(path)
-    except (OSError, ImportError) as trouble:
+    except (OSError, ImportError, ValueError) as trouble:  # ValueError: text that is no path
         if connection is not None:  # it is when there are no more descriptors
             connection.close()
         reason = getattr(trouble, "strerror", None) or str(trouble)
@@ -242,26 +260,39 @@ def _no_answer(path: str, trouble: Exception) -> NoDaemonError:
 
 def _begin(connection: socket.socket) -> bytes:
     """Read the head of a stream; what came behind it. Raises OSError, ValueError, RefusedError."""
-    head, rest = _read_head(connection)
+    end_seconds = _end_seconds(connection)
+    head, rest = _read_head(connection, end_seconds)
     if _status(head) != 200:
-        body, _ = _read_body(connection, head, rest)
+        body, _ = _read_body(connection, head, rest, end_seconds)
         raise RefusedError(_status(head), _sentence(body))
     return rest
 
 
 def _read_answer(connection: socket.socket) -> tuple[Answer, bool]:
     """The next answer, and whether the connection can be used again. Raises OSError, ValueError."""
-    head, rest = _read_head(connection)
-    body, is_open = _read_body(connection, head, rest)
+    end_seconds = _end_seconds(connection)
+    head, rest = _read_head(connection, end_seconds)
+    body, is_open = _read_body(connection, head, rest, end_seconds)
     content_type = _header(head, b"\r\ncontent-type:").partition(b";")[0].strip()
     return Answer(_status(head), content_type.decode("latin-1"), body), is_open
 
 
-def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
+def _end_seconds(connection: socket.socket) -> float:
+    """When an answer that has begun must be there: one that trickles holds nobody up for longer than one that hangs."""
+    return time.monotonic() + (connection.gettimeout() or float("inf"))
+
+
+def _receive(connection: socket.socket, size_bytes: int, end_seconds: float) -> bytes:
+    if time.monotonic() > end_seconds:
+        raise TimeoutError("its answer takes too long")
+    return connection.recv(size_bytes)
+
+
+def _read_head(connection: socket.socket, end_seconds: float) -> tuple[bytes, bytes]:
     """The head in lower case, which none of its values minds, and what came behind it."""
     data = b""
     while True:
-        received = connection.recv(_RECEIVE_BYTES)
+        received = _receive(connection, _RECEIVE_BYTES, end_seconds)
         if not received:
             raise ConnectionResetError("it closed the connection" + (" within its answer" if data else ""))
         data = _within(_HEAD_BYTES_MAX, data + received)
@@ -270,13 +301,13 @@ def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
             return data[: end + 2].lower(), data[end + 4 :]
 
 
-def _read_body(connection: socket.socket, head: bytes, rest: bytes) -> tuple[bytes, bool]:
+def _read_body(connection: socket.socket, head: bytes, rest: bytes, end_seconds: float) -> tuple[bytes, bool]:
     """What Content-Length promises, else all until the end; and whether the connection stays open."""
     promised = _header(head, b"\r\ncontent-length:")
     length = int(promised) if promised else None
     parts, missing = [rest], (_LINE_BYTES_MAX if length is None else length) - len(rest)
     while missing > 0:
-        received = connection.recv(min(missing, _RECEIVE_BYTES))
+        received = _receive(connection, min(missing, _RECEIVE_BYTES), end_seconds)
         if not received:
             if length is None:
                 break
@@ -312,5 +343,5 @@ def _sentence(body: bytes) -> str:
 
     try:
         return str(json.loads(body)["detail"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return body[:200].decode("utf-8", "replace")

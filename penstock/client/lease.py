@@ -8,7 +8,7 @@
 
 The share changes when other applications come and go: read `lease.setting` before each transfer. A thread listens to
 the daemon; it takes the lease again when the daemon was restarted. Nothing here raises because of penstock: without
-a daemon, `setting` is what the SDK does by itself, and `basis` says so.
+a daemon, or once the share has expired, `setting` is what the SDK does by itself, and `basis` says so.
 
 A lease belongs to the process that took it. A forked child keeps the last share that it saw and is told no other;
 let each process take its own.
@@ -20,7 +20,8 @@ import os
 import threading
 import weakref
 
-from penstock.client.advice import Advice, default_advice, is_advice
+from penstock.client.advice import Advice, StaleAdviceError, default_advice, in_force
+from penstock.client.complaint import complain
 from penstock.client.connection import NoDaemonError, RefusedError, Stream, socket_path
 from penstock.client.sizes import size_or_none
 
@@ -29,9 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from typing_extensions import Unpack
+
+    from penstock.client.demand import Demand
+    from penstock.client.operations import Operation
+
 _CONNECT_SECONDS_MAX = 0.5  # for so long, and once, a daemon that hangs holds an application up
 _PAUSE_SECONDS_MIN = 0.2  # before the daemon is asked again; doubled each time
 _PAUSE_SECONDS_MAX = 30.0
+_LOOK_SECONDS = 60.0  # after this at the latest a share is looked at that a stepping clock has made expire
 _CLAIM_IS_WRONG = 400
 
 
@@ -72,7 +79,7 @@ class Lease(Share):
 
     def __init__(
         self,
-        operation: str,
+        operation: Operation,
         payload_size_bytes: int | str,
         *,
         weight: float = 1.0,
@@ -80,18 +87,18 @@ class Lease(Share):
         client: str = "unknown",
         socket: str | None = None,
         on_change: Callable[[Advice], None] | None = None,
-        **demand: object,
+        **demand: Unpack[Demand],
     ) -> None:
         size_bytes = size_or_none(payload_size_bytes)
         self._socket_path = socket or socket_path()
-        self._claim = _claim(
-            demand,
-            operation=operation,
-            payload_size_bytes=str(payload_size_bytes) if size_bytes is None else size_bytes,
-            weight=weight,
-            resource=resource,
-            client=client,
-        )
+        self._demand = demand
+        self._terms = {
+            "operation": operation,
+            "payload_size_bytes": payload_size_bytes if size_bytes is None else size_bytes,
+            "weight": weight,
+            "resource": resource,
+            "client": client,
+        }
         self._on_change = on_change
         self._default = default_advice(operation, size_bytes or 0, "no daemon was asked yet")
         self.advice = self._default
@@ -134,10 +141,12 @@ class Lease(Share):
     def _take(self, has_ended: threading.Event) -> bool:
         """Ask for it, and hear the first share. Returns whether there will be more."""
         try:
-            stream = Stream(self._socket_path, "POST", "/v1/leases", self._claim, _CONNECT_SECONDS_MAX)
-        except NoDaemonError as trouble:
+            claim = _claim(self._demand, self._terms)
+            stream = Stream(self._socket_path, "POST", "/v1/leases", claim, _CONNECT_SECONDS_MAX)
+        except Exception as trouble:  # noqa: BLE001 - of what the application states, too: it may be anything
             self._do_without(trouble, has_ended)
-            if isinstance(trouble, RefusedError) and trouble.status == _CLAIM_IS_WRONG:
+            is_refused = isinstance(trouble, RefusedError) and trouble.status == _CLAIM_IS_WRONG
+            if is_refused or not isinstance(trouble, (NoDaemonError, OSError, ImportError)):
                 has_ended.set()  # it will be as wrong the next time
             return False
         with self._changing:
@@ -153,12 +162,15 @@ class Lease(Share):
     def _hear(
         self, stream: Stream, has_ended: threading.Event, *, timeout_seconds: float | None = None
     ) -> bool:
-        """Wait for the next share; False when the lease has ended, or what is said of it cannot be used."""
+        """Wait for the next share; False when the lease has ended, or what is said of it is no advice."""
         try:
             line = stream.line(timeout_seconds=timeout_seconds)
             if line is not None and not has_ended.is_set():
                 self._become(_read_share(line))
-        except (NoDaemonError, ValueError) as trouble:
+        except StaleAdviceError as trouble:  # the lease is held, and is told when something was measured
+            self._default_because(trouble)
+            return True
+        except (NoDaemonError, ValueError, OSError, ImportError) as trouble:
             stream.close()
             self._do_without(trouble, has_ended)
             return False
@@ -172,7 +184,10 @@ class Lease(Share):
                 stream = None if has_ended.is_set() else self._stream
             if is_held and stream is not None:
                 pause_seconds = _PAUSE_SECONDS_MIN
-                is_held = self._hear(stream, has_ended)
+                if stream.has_more(within_seconds=min(self.advice.seconds_left(), _LOOK_SECONDS)):
+                    is_held = self._hear(stream, has_ended)
+                elif self.advice.has_expired():
+                    self._default_because(StaleAdviceError(self.advice))
             else:
                 has_ended.wait(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
@@ -183,12 +198,19 @@ class Lease(Share):
         if has_ended.is_set():
             return
         if not self._has_complained:
-            _complain(trouble)
+            complain("the lease is not held: %s", trouble)
             self._has_complained = True
         if self.basis == "default" or self.advice.has_expired():
-            self._become(
-                default_advice(self._default.operation, self._default.payload_size_bytes, str(trouble))
-            )
+            self._become(self._defaults(trouble))
+
+    def _default_because(self, trouble: StaleAdviceError) -> None:
+        """Do as the SDK does, in a lease that is held."""
+        if self.basis != "default":
+            complain("%s", trouble)
+        self._become(self._defaults(trouble))
+
+    def _defaults(self, trouble: Exception) -> Advice:
+        return default_advice(self._default.operation, self._default.payload_size_bytes, str(trouble))
 
     def _become(self, advice: Advice) -> None:
         is_news = dict(advice.setting) != dict(self.advice.setting)
@@ -204,29 +226,19 @@ class Lease(Share):
             stream.forget()
 
 
-def _claim(demand: Mapping[str, object], **terms: object) -> bytes:
+def _claim(demand: Mapping[str, object], terms: Mapping[str, object]) -> bytes:
     """The claim as the daemon reads it; what is not stated stays away."""
     import json
 
     stated = {name: str(value) for name, value in demand.items() if value is not None}
-    return json.dumps({**terms, **stated}).encode()
+    return json.dumps({**terms, **stated}, default=str).encode()
 
 
 def _read_share(line: bytes) -> Advice:
-    """The advice in one line of a lease. Raises ValueError."""
+    """The advice in one line of a lease. Raises ValueError, StaleAdviceError."""
     import json
 
-    document = json.loads(line)
-    if not is_advice(document):
-        raise ValueError("what the daemon says of the lease is no advice")
-    return Advice(document)
-
-
-def _complain(trouble: Exception) -> None:
-    """One line for the application's log."""
-    import logging
-
-    logging.getLogger("penstock.client").warning("the lease is not held: %s", trouble)
+    return in_force(json.loads(line))
 
 
 _held: weakref.WeakSet[Lease] = weakref.WeakSet()
@@ -237,4 +249,5 @@ def _forget_all() -> None:
         lease._forget()  # noqa: SLF001 - of this file
 
 
-os.register_at_fork(after_in_child=_forget_all)
+if hasattr(os, "register_at_fork"):  # where there is no fork, there is no such thing
+    os.register_at_fork(after_in_child=_forget_all)

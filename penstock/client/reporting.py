@@ -18,7 +18,9 @@ import time
 from collections import deque
 from datetime import datetime, timedelta, timezone
 
+from penstock.client.complaint import complain
 from penstock.client.connection import NoDaemonError, ask, socket_path
+from penstock.client.sizes import read_size
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class Reporter:
     """A queue of reports to one daemon, and the thread that posts them. Safe to share between threads.
 
     `posted_count` were taken by the daemon, `refused_count` were not (the log has the first reason), and
-    `dropped_count` were never sent. A forked child begins with an empty queue and a thread of its own.
+    `dropped_count` were never sent, or came to a daemon whose disk is full. A forked child begins with an empty queue
+    and a thread of its own.
     """
 
     def __init__(self, *, socket: str | None = None, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
@@ -53,7 +56,7 @@ class Reporter:
     def report(
         self,
         operation: str,
-        payload_size_bytes: int,
+        payload_size_bytes: int | str,
         setting: Mapping[str, float],
         *,
         duration_seconds: float,
@@ -68,17 +71,33 @@ class Reporter:
         latency_seconds_mean, region, service_class, client, measures. `started_at` is aware; without it, the transfer
         has ended now.
         """
-        began_at = started_at or datetime.now(timezone.utc) - timedelta(seconds=duration_seconds)  # noqa: UP017 - Python 3.9
-        document = {
-            "operation": operation,
-            "payload_size_bytes": int(payload_size_bytes),
-            "setting": dict(setting),
-            "started_at": began_at.isoformat(),
-            "duration_seconds": float(duration_seconds),
-            "transferred_bytes": int(transferred_bytes),
-            "request_count": int(request_count),
-            **{name: value for name, value in more.items() if value is not None},
-        }
+        try:
+            import json  # which takes files
+
+            began_at = started_at or datetime.now(timezone.utc) - timedelta(seconds=duration_seconds)  # noqa: UP017 - Python 3.9
+            document = {
+                "operation": operation,
+                "payload_size_bytes": read_size(payload_size_bytes),
+                "setting": dict(setting),
+                "started_at": began_at.isoformat(),
+                "duration_seconds": float(duration_seconds),
+                "transferred_bytes": int(transferred_bytes),
+                "request_count": int(request_count),
+                **{name: value for name, value in more.items() if value is not None},
+            }
+            text = json.dumps(document, allow_nan=False)
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+            RecursionError,
+            OSError,
+            ImportError,
+        ) as trouble:
+            self._complain(f"one cannot be written: {trouble}")
+            self.refused_count += 1
+            return False
         self._notice_fork()
         with self._changed:
             if self._is_closed or not self._may_report() or not self._has_thread():
@@ -87,7 +106,7 @@ class Reporter:
             if len(self._waiting) >= WAITING_COUNT_MAX:
                 self._waiting.popleft()
                 self.dropped_count += 1
-            self._waiting.append(document)
+            self._waiting.append(text)
             self._changed.notify_all()
         return True
 
@@ -123,7 +142,7 @@ class Reporter:
     def _begin(self) -> None:
         self._process_id = os.getpid()
         self._changed = threading.Condition()
-        self._waiting: deque[dict[str, Any]] = deque()
+        self._waiting: deque[str] = deque()  # each as JSON
         self._thread: threading.Thread | None = None
         self._is_posting = self._is_hurried = self._is_closed = False
 
@@ -175,31 +194,38 @@ class Reporter:
                     self._changed.wait_for(lambda: self._is_hurried, _PAUSE_SECONDS)
                     self._is_hurried = self._is_closed  # one more try, not many
 
-    def _put_back(self, batch: list[dict[str, Any]]) -> None:
+    def _put_back(self, batch: list[str]) -> None:
         room = WAITING_COUNT_MAX - len(self._waiting)
         kept = batch[-room:] if room > 0 else []
         self.dropped_count += len(batch) - len(kept)
         self._waiting.extendleft(reversed(kept))
 
-    def _post(self, batch: list[dict[str, Any]]) -> bool:
+    def _post(self, batch: list[str]) -> bool:
         """Whether somebody answered."""
-        import json
-
         try:
-            body = json.dumps({"observations": batch}, allow_nan=False).encode()
+            import json
+
             answer = ask(
                 self._socket_path,
                 "POST",
                 "/v1/observations",
-                body=body,
+                body=f'{{"observations": [{",".join(batch)}]}}'.encode(),
                 timeout_seconds=self._timeout_seconds,
             )
+            if answer.status == 507:  # its disk is full: that is for the operator to hear of
+                self.dropped_count += len(batch)
+                return True
             document = json.loads(answer.body)
             accepted = int(document.get("accepted_count", 0)) if answer.status < 300 else 0
-        except NoDaemonError as trouble:
+        except (NoDaemonError, OSError, ImportError) as trouble:
             self._complain(str(trouble))
             return False
-        except (ValueError, TypeError, AttributeError) as trouble:  # what cannot be written, or is no answer
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as trouble:  # what is answered is no answer
             accepted, document = 0, {"detail": str(trouble)}
         self.posted_count += accepted
         self.refused_count += len(batch) - accepted
@@ -212,10 +238,7 @@ class Reporter:
     def _complain(self, sentence: str) -> None:
         """Once: an application's log is not for penstock."""
         if not self._has_complained:
-            import logging
-
-            logging.getLogger("penstock.client").warning("reports to penstock: %s", sentence)
-            self._has_complained = True
+            self._has_complained = complain("reports to penstock: %s", sentence)
 
 
 _reporters: dict[str, Reporter] = {}
@@ -225,12 +248,11 @@ def default_reporter() -> Reporter:
     """The one of this process for the socket of PENSTOCK_SOCKET, or the usual one."""
     path = socket_path()
     reporter = _reporters.get(path)
-    return reporter or _reporters.setdefault(
-        path, Reporter(socket=path)
-    )  # without a lock, which a fork might copy
+    # Without a lock, which a fork might copy.
+    return reporter or _reporters.setdefault(path, Reporter(socket=path))
 
 
-def report(operation: str, payload_size_bytes: int, setting: Mapping[str, float], **what: Any) -> bool:
+def report(operation: str, payload_size_bytes: int | str, setting: Mapping[str, float], **what: Any) -> bool:
     """`Reporter.report` to the usual daemon."""
     return default_reporter().report(operation, payload_size_bytes, setting, **what)
 

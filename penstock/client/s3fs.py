@@ -9,33 +9,50 @@ fs.put_file(path, "bucket/key", **advised.put_arguments(size_bytes))
 from __future__ import annotations
 
 from penstock.client.advice import Advice, advise
+from penstock.client.arguments import arguments_of
+from penstock.client.operations import S3_UPLOAD
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypedDict
+
+    from typing_extensions import Unpack
+
+    from penstock.client.demand import TransferDemand
+
+    class FilesystemArguments(TypedDict, total=False):
+        """Arguments of `s3fs.S3FileSystem`."""
+
+        max_concurrency: int
+        default_block_size: int
+        config_kwargs: dict[str, Any]
+
+    class PutArguments(TypedDict, total=False):
+        """Arguments of `put_file` and `pipe_file`."""
+
+        chunksize: int
 
 
 def filesystem_arguments(
-    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object
-) -> dict[str, Any]:
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
+) -> FilesystemArguments:
     """What to pass to `S3FileSystem`, or as `storage_options`; nothing when there is no advice."""
-    return _arguments("S3FileSystem", object_size_bytes, advice, demand)
+    told: FilesystemArguments = _arguments("S3FileSystem", object_size_bytes, advice, demand)
+    return told
 
 
 def put_arguments(
-    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: object
-) -> dict[str, Any]:
+    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
+) -> PutArguments:
     """What to pass to `put_file` and `pipe_file`, which take their part size with the call."""
-    return _arguments("put_file", object_size_bytes, advice, demand)
+    told: PutArguments = _arguments("put_file", object_size_bytes, advice, demand)
+    return told
 
 
 def _arguments(
-    group: str, object_size_bytes: int | str, advice: Advice | None, demand: dict[str, object]
-) -> dict[str, Any]:
-    from penstock.client.targets.python_sdks import S3FS
-    from penstock.client.targets.target import translate
-
-    advice = advice or advise("s3_upload", object_size_bytes, **demand)
+    group: str, object_size_bytes: int | str, advice: Advice | None, demand: TransferDemand
+) -> Any:
+    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     if advice.basis == "default":
         return {}
-    return translate(S3FS, advice.document, object_size_bytes=object_size_bytes).groups()[group]
+    return arguments_of("s3fs", group, advice, object_size_bytes)

@@ -26,7 +26,8 @@ def read_size(stated: Any) -> int:
     except (TypeError, ValueError, KeyError, OverflowError):
         size = -1
     if not 0 <= size <= SIZE_BYTES_MAX:
-        raise ValueError(f"{repr(stated)[:64]} is not a size: state bytes, or text such as 8MiB")
+        shown = repr(stated)[:64] if isinstance(stated, (str, int, float)) else f"a {type(stated).__name__}"
+        raise ValueError(f"{shown} is not a size: state bytes, or text such as 8MiB")
     return size
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD, SQS_DELIVERY
 from penstock.client.sizes import size_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 MiB = 1 << 20
@@ -25,16 +26,19 @@ SINGLE_PUT_BYTES_MAX = 5 * GiB
 BATCH_MESSAGE_COUNT_MAX = 10
 WAIT_TIME_SECONDS_MAX = 20
 VISIBILITY_TIMEOUT_SECONDS_MAX = 12 * 3600
+_OF_READERS = ("read_ahead_bytes", "block_size_bytes", "coalesced_gap_bytes", "io_chunk_bytes")
 
 
 class Upload(NamedTuple):
     """How to upload objects of a size. What is None was not advised, or is not wanted.
 
-    `thread_count` is the number of requests in flight over all objects that move at a time.
+    `thread_count` is the number of requests in flight over all objects that move at a time. Of a mix of sizes
+    `split_object_count` are as large as `object_size_bytes` or larger, more or less.
     """
 
     object_size_bytes: int
     object_count: int
+    split_object_count: int
     thread_count: int
     part_size_bytes: int
     multipart_threshold_bytes: int
@@ -49,13 +53,52 @@ class Upload(NamedTuple):
 
     @property
     def object_concurrency(self) -> int:
-        """Objects to move at a time: every thread has one of its own where they are not split."""
-        return self.thread_count if self.is_whole else min(self.object_count, self.thread_count)
+        """Objects to move at a time."""
+        return _object_concurrency(self)
 
     @property
     def part_concurrency(self) -> int:
-        """Parts of one object to move at a time; times the objects never more than the threads."""
-        return max(1, self.thread_count // self.object_concurrency)
+        """Parts of one object to move at a time."""
+        return _part_concurrency(self)
+
+
+class Download(NamedTuple):
+    """How to read objects of a size. What is None was not advised, or is not wanted.
+
+    `thread_count` is as in `Upload`. Who goes through an object reads `read_ahead_bytes` before they are asked for; who
+    can do a single request at a time reads blocks of `block_size_bytes`. What lies `coalesced_gap_bytes` or less
+    between two ranges is cheaper read than left out. `is_random` says that ranges are wanted wherever they lie.
+    """
+
+    object_size_bytes: int
+    object_count: int
+    split_object_count: int
+    is_random: bool
+    thread_count: int
+    range_size_bytes: int
+    multipart_threshold_bytes: int
+    connection_pool_count: int
+    rate_limit_bytes_per_second: int | None = None
+    hedge_timeout_seconds: float | None = None
+    read_ahead_bytes: int | None = None
+    block_size_bytes: int | None = None
+    coalesced_gap_bytes: int | None = None
+    io_chunk_bytes: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether an object comes in one request."""
+        return self.range_size_bytes >= self.object_size_bytes
+
+    @property
+    def object_concurrency(self) -> int:
+        """Objects to read at a time."""
+        return _object_concurrency(self)
+
+    @property
+    def range_concurrency(self) -> int:
+        """Ranges of one object to read at a time."""
+        return _part_concurrency(self)
 
 
 class Delivery(NamedTuple):
@@ -81,10 +124,23 @@ class Delivery(NamedTuple):
         return max(self.batch_message_count, self.receive_window_message_count or held)
 
 
-Advised = Union[Upload, Delivery]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
+Advised = Union[Upload, Download, Delivery]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
 
 
-def upload_of(document: Mapping[str, Any], *, object_size_bytes: int | str | None = None) -> Upload:
+def _object_concurrency(advised: Upload | Download) -> int:
+    """Every thread has an object of its own where they are not split."""
+    return advised.thread_count if advised.is_whole else min(advised.object_count, advised.thread_count)
+
+
+def _part_concurrency(advised: Upload | Download) -> int:
+    """Times the objects that have parts never more than the threads."""
+    at_a_time = _object_concurrency(advised)
+    if not advised.is_whole:
+        at_a_time = min(at_a_time, advised.split_object_count)
+    return max(1, advised.thread_count // at_a_time)
+
+
+def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Upload:
     """The upload that an answer of the socket advises, as S3 accepts it.
 
     `object_size_bytes` is the object's own size where the advice is for another one nearby; what is no size is none.
@@ -94,23 +150,49 @@ def upload_of(document: Mapping[str, Any], *, object_size_bytes: int | str | Non
     setting, derived = document["setting"], document["derived"]
     size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
     part = legal_part_size_bytes(int(setting["part_size_bytes"]), size)
-    threads = max(1, int(setting["thread_count"]))
-    limit, hedge = derived.get("rate_limit_bytes_per_second"), derived.get("hedge_timeout_seconds")
     return Upload(
         object_size_bytes=size,
-        object_count=max(1, int(document.get("demand", {}).get("object_count", 1))),
-        thread_count=threads,
         part_size_bytes=part,
         multipart_threshold_bytes=_threshold_bytes(
             derived.get("multipart_threshold_bytes", part), part, size
         ),
-        connection_pool_count=max(threads, int(derived.get("connection_pool_count", 0))),
-        rate_limit_bytes_per_second=max(1, int(limit)) if limit else None,
-        hedge_timeout_seconds=float(hedge) if hedge else None,
+        **_of_any_transfer(document),
     )
 
 
-def delivery_of(document: Mapping[str, Any]) -> Delivery:
+def download_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Download:
+    """The download that an answer of the socket advises. As with `upload_of`, the threshold agrees with the range."""
+    setting, derived = document["setting"], document["derived"]
+    size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
+    part = max(1, int(setting["range_size_bytes"]))
+    threshold = int(derived.get("multipart_threshold_bytes", part))
+    told = {name: max(1, int(derived[name])) for name in _OF_READERS if derived.get(name)}
+    return Download(
+        object_size_bytes=size,
+        is_random=document.get("demand", {}).get("access") == "random",
+        range_size_bytes=part,
+        multipart_threshold_bytes=min(max(1, threshold), size) if part < size else max(threshold, size + 1),
+        **_of_any_transfer(document),
+        **told,
+    )
+
+
+def _of_any_transfer(document: Mapping[str, Any]) -> dict[str, Any]:
+    derived, demand = document["derived"], document.get("demand", {})
+    threads = max(1, int(document["setting"]["thread_count"]))
+    limit, hedge = derived.get("rate_limit_bytes_per_second"), derived.get("hedge_timeout_seconds")
+    object_count = max(1, int(demand.get("object_count", 1)))
+    return {
+        "object_count": object_count,
+        "split_object_count": max(1, int(demand.get("split_object_count", object_count))),
+        "thread_count": threads,
+        "connection_pool_count": max(threads, int(derived.get("connection_pool_count", 0))),
+        "rate_limit_bytes_per_second": max(1, int(limit)) if limit else None,
+        "hedge_timeout_seconds": float(hedge) if hedge else None,
+    }
+
+
+def delivery_of(document: Mapping[str, Any], _object_size_bytes: int | str | None = None) -> Delivery:
     """The way to drive a queue that an answer of the socket advises, as SQS accepts it."""
     setting, derived = document["setting"], document["derived"]
     threads = {
@@ -134,6 +216,14 @@ def delivery_of(document: Mapping[str, Any]) -> Delivery:
     )
 
 
+READERS: Mapping[str, Callable[[Mapping[str, Any], int | str | None], Advised]] = {
+    S3_UPLOAD: upload_of,
+    S3_DOWNLOAD: download_of,
+    SQS_DELIVERY: delivery_of,
+}
+"""What an answer about an operation says, as its targets are told it."""
+
+
 def legal_part_size_bytes(wanted_bytes: int, object_size_bytes: int) -> int:
     """The nearest part size that S3 accepts for this object; what the limit on parts forces is whole MiB."""
     least = ceil(object_size_bytes / PART_COUNT_MAX)
@@ -144,7 +234,8 @@ def legal_part_size_bytes(wanted_bytes: int, object_size_bytes: int) -> int:
 
 def stated(advised: Advised) -> tuple[str, ...]:
     """The fields that a client has to be told, or has to be known not to understand."""
-    given = {"object_size_bytes", "object_count"}  # what was asked about, not what is advised
+    # What was asked about, not what is advised.
+    given = {"object_size_bytes", "object_count", "split_object_count", "is_random"}
     return tuple(name for name, value in advised._asdict().items() if value is not None and name not in given)
 
 

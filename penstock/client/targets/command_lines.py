@@ -1,6 +1,6 @@
-"""Knows what s5cmd, rclone, the AWS CLI and Mountpoint can be told about uploads.
+"""Knows what s5cmd, rclone, the AWS CLI, Mountpoint and WAL-G can be told.
 
-From the sources of s5cmd 2.3, rclone 1.76 and the AWS CLI 1.46 and 2.36, and of Mountpoint for Amazon S3 1.
+From the sources of s5cmd 2.3, rclone 1.76, the AWS CLI 1.46 and 2.36, Mountpoint for Amazon S3 1.24 and WAL-G 3.
 """
 
 from __future__ import annotations
@@ -8,24 +8,37 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.targets.advised import MiB
-from penstock.client.targets.python_sdks import CRT_GBPS_PER_CONNECTION
-from penstock.client.targets.target import Option, Target, assignments, environment, flags
+from penstock.client.targets.python_sdks import CRT_CONNECTION_COUNT_MIN, CRT_GBPS_PER_CONNECTION
+from penstock.client.targets.target import (
+    NO_HEDGE,
+    OWN_CHUNKS,
+    WHOLE_OBJECTS,
+    Option,
+    Target,
+    assignments,
+    environment,
+    flags,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Upload
+    from penstock.client.targets.advised import Download, Upload
     from penstock.client.targets.target import Translation
-
-CRT_CONNECTION_COUNT_MIN = 10
-"""What the CRT opens at the least, whatever its target."""
 
 
 def _s5cmd(advised: Upload) -> Iterator[Option]:
     yield Option("s5cmd", "--numworkers", advised.object_concurrency, ("thread_count",))
     yield Option("cp", "--concurrency", advised.part_concurrency, ("thread_count",))
     yield Option("cp", "--part-size", ceil(advised.part_size_bytes / MiB), ("part_size_bytes",))
+
+
+def _s5cmd_download(advised: Download) -> Iterator[Option]:
+    yield Option("s5cmd", "--numworkers", advised.object_concurrency, ("thread_count",))
+    yield Option("cp", "--concurrency", advised.range_concurrency, ("thread_count",))
+    yield Option("cp", "--part-size", ceil(advised.range_size_bytes / MiB), ("range_size_bytes",))
 
 
 def _s5cmd_flags(translation: Translation) -> list[str]:
@@ -45,6 +58,24 @@ def _rclone(advised: Upload) -> Iterator[Option]:
         _rclone_size(advised.multipart_threshold_bytes),
         ("multipart_threshold_bytes",),
     )
+    yield from _rclone_limit(advised)
+
+
+def _rclone_download(advised: Download) -> Iterator[Option]:
+    yield Option("", "--transfers", advised.object_concurrency, ("thread_count",))
+    yield Option("", "--multi-thread-streams", advised.range_concurrency, ("thread_count",))
+    size = _rclone_size(advised.range_size_bytes)
+    yield Option("", "--multi-thread-chunk-size", size, ("range_size_bytes",))
+    yield Option(
+        "",
+        "--multi-thread-cutoff",
+        _rclone_size(advised.multipart_threshold_bytes),
+        ("multipart_threshold_bytes",),
+    )
+    yield from _rclone_limit(advised)
+
+
+def _rclone_limit(advised: Upload | Download) -> Iterator[Option]:
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{advised.rate_limit_bytes_per_second}B"
         yield Option("", "--bwlimit", limit, ("rate_limit_bytes_per_second",))
@@ -72,8 +103,18 @@ def _rclone_remote(translation: Translation) -> list[str]:
 
 
 def _aws_cli(advised: Upload) -> Iterator[Option]:
+    chunk = Option("s3", "multipart_chunksize", advised.part_size_bytes, ("part_size_bytes",))
+    yield from _aws_cli_transfer(advised, chunk)
+
+
+def _aws_cli_download(advised: Download) -> Iterator[Option]:
+    chunk = Option("s3", "multipart_chunksize", advised.range_size_bytes, ("range_size_bytes",))
+    yield from _aws_cli_transfer(advised, chunk)
+
+
+def _aws_cli_transfer(advised: Upload | Download, chunk: Option) -> Iterator[Option]:
     yield Option("s3", "max_concurrent_requests", advised.thread_count, ("thread_count",))
-    yield Option("s3", "multipart_chunksize", advised.part_size_bytes, ("part_size_bytes",))
+    yield chunk
     yield Option(
         "s3", "multipart_threshold", advised.multipart_threshold_bytes, ("multipart_threshold_bytes",)
     )
@@ -96,60 +137,166 @@ def _aws_section(translation: Translation) -> list[str]:
 
 
 def _mountpoint(advised: Upload) -> Iterator[Option]:
-    gbps = round(CRT_GBPS_PER_CONNECTION * advised.thread_count, 1)
-    fields = ("thread_count",) if advised.thread_count >= CRT_CONNECTION_COUNT_MIN else ()
-    yield Option("", "--maximum-throughput-gbps", gbps, fields)
+    yield from _mountpoint_target(advised.thread_count)
     yield Option("", "--write-part-size", advised.part_size_bytes, ("part_size_bytes",))
+
+
+def _mountpoint_download(advised: Download) -> Iterator[Option]:
+    yield from _mountpoint_target(advised.thread_count)
+    yield Option("", "--read-part-size", advised.range_size_bytes, ("range_size_bytes",))
+
+
+def _mountpoint_target(thread_count: int) -> Iterator[Option]:
+    gbps = ceil(round(CRT_GBPS_PER_CONNECTION * thread_count, 1))  # it takes whole ones alone
+    fields = ("thread_count",) if thread_count >= CRT_CONNECTION_COUNT_MIN else ()
+    yield Option("", "--maximum-throughput-gbps", gbps, fields)
+
+
+def _wal_g(advised: Upload) -> Iterator[Option]:
+    yield Option("", "WALG_UPLOAD_CONCURRENCY", advised.thread_count, ("thread_count",))
+    yield Option("", "WALG_S3_MAX_PART_SIZE", advised.part_size_bytes, ("part_size_bytes",))
+    yield from _wal_g_limit(advised)
+
+
+def _wal_g_download(advised: Download) -> Iterator[Option]:
+    yield Option("", "WALG_DOWNLOAD_CONCURRENCY", advised.thread_count, ("thread_count",))
+    yield from _wal_g_limit(advised)
+
+
+def _wal_g_limit(advised: Upload | Download) -> Iterator[Option]:
+    if advised.rate_limit_bytes_per_second is not None:
+        limit = advised.rate_limit_bytes_per_second
+        yield Option("", "WALG_NETWORK_RATE_LIMIT", limit, ("rate_limit_bytes_per_second",))
+
+
+_S5CMD_REASONS = {
+    "multipart_threshold_bytes": "it splits what is larger than one part, always",
+    "connection_pool_count": "it opens a connection for each request in flight, and has no flag for it",
+    "rate_limit_bytes_per_second": "it has no limit on bandwidth",
+    "hedge_timeout_seconds": NO_HEDGE,
+}
+_RCLONE_REASONS = {
+    "connection_pool_count": "it keeps 2 x (checkers + transfers + 1) connections, and has no flag for it",
+    "hedge_timeout_seconds": NO_HEDGE,
+}
+_AWS_CLI_REASONS = {
+    "connection_pool_count": "it has no key for it; version 1 keeps 10 connections",
+    "hedge_timeout_seconds": NO_HEDGE,
+}
+_MOUNTPOINT_REASONS = {
+    "thread_count": "it opens 10 connections at the least",
+    "connection_pool_count": "it has as many connections as its throughput asks for",
+    "rate_limit_bytes_per_second": "--maximum-throughput-gbps sets connections, and limits nothing",
+    "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
+}
+_WAL_G_REASONS = {
+    "connection_pool_count": "it opens a connection for each request in flight, and has no setting for it",
+    "hedge_timeout_seconds": NO_HEDGE,
+}
 
 
 TARGETS = (
     Target(
         name="aws-cli",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="`aws configure set` lines, or the s3 section of a profile (versions 1 and 2)",
         say=_aws_cli,
-        reasons={
-            "connection_pool_count": "it has no key for it; version 1 keeps 10 connections",
-            "hedge_timeout_seconds": "it has no hedged requests",
-        },
+        reasons=_AWS_CLI_REASONS,
+        writers={"commands": _aws_commands, "config": _aws_section},
+    ),
+    Target(
+        name="aws-cli-download",
+        operation=S3_DOWNLOAD,
+        purpose="the same for downloads",
+        say=_aws_cli_download,
+        reasons={**WHOLE_OBJECTS, **OWN_CHUNKS, **_AWS_CLI_REASONS},
         writers={"commands": _aws_commands, "config": _aws_section},
     ),
     Target(
         name="s5cmd",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="flags of s5cmd, with the verb cp among them",
         say=_s5cmd,
-        reasons={
-            "multipart_threshold_bytes": "it splits what is larger than one part, always",
-            "connection_pool_count": "it opens a connection for each request in flight, and has no flag for it",
-            "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-            "hedge_timeout_seconds": "it has no hedged requests",
-        },
+        reasons=_S5CMD_REASONS,
+        writers={"flags": _s5cmd_flags},
+    ),
+    Target(
+        name="s5cmd-download",
+        operation=S3_DOWNLOAD,
+        purpose="the same for downloads",
+        say=_s5cmd_download,
+        reasons={**WHOLE_OBJECTS, **OWN_CHUNKS, **_S5CMD_REASONS},
         writers={"flags": _s5cmd_flags},
     ),
     Target(
         name="rclone",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="flags, environment, or a remote's lines in rclone.conf",
         say=_rclone,
-        reasons={
-            "connection_pool_count": "it keeps 2 x (checkers + transfers + 1) connections, and has no flag for it",
-            "hedge_timeout_seconds": "it has no hedged requests",
-        },
+        reasons=_RCLONE_REASONS,
         writers={"flags": flags(" "), "env": environment(rclone_variable), "config": _rclone_remote},
     ),
     Target(
+        name="rclone-download",
+        operation=S3_DOWNLOAD,
+        purpose="flags or environment: streams and cut-off of multi-thread downloads",
+        say=_rclone_download,
+        reasons={
+            **WHOLE_OBJECTS,
+            "io_chunk_bytes": "it reads the network in pieces of its own size",
+            **_RCLONE_REASONS,
+        },
+        writers={"flags": flags(" "), "env": environment(rclone_variable)},
+    ),
+    Target(
         name="mountpoint",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="flags of mount-s3",
         say=_mountpoint,
         reasons={
-            "thread_count": "it opens 10 connections at the least",
+            **_MOUNTPOINT_REASONS,
             "multipart_threshold_bytes": "it uploads everything in parts",
-            "connection_pool_count": "it has as many connections as its throughput asks for",
-            "rate_limit_bytes_per_second": "--maximum-throughput-gbps sets connections, and limits nothing",
-            "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
         },
         writers={"flags": flags(" ")},
+    ),
+    Target(
+        name="mountpoint-download",
+        operation=S3_DOWNLOAD,
+        purpose="the same for reading",
+        say=_mountpoint_download,
+        reasons={
+            **_MOUNTPOINT_REASONS,
+            **OWN_CHUNKS,
+            "multipart_threshold_bytes": "it reads everything in parts",
+            "read_ahead_bytes": "it doubles what it reads ahead as long as a file is read in order",
+            "block_size_bytes": "it begins with 1.125 MiB, and doubles what it reads ahead",
+            "coalesced_gap_bytes": "it reads through 16 MiB at the most, and has no flag for it",
+        },
+        writers={"flags": flags(" ")},
+    ),
+    Target(
+        name="wal-g",
+        operation=S3_UPLOAD,
+        purpose="environment of WAL-G, for backup-push and wal-push",
+        say=_wal_g,
+        reasons={
+            **_WAL_G_REASONS,
+            "multipart_threshold_bytes": "it splits what is larger than one part, always",
+        },
+        writers={"env": environment(str)},
+    ),
+    Target(
+        name="wal-g-download",
+        operation=S3_DOWNLOAD,
+        purpose="environment of WAL-G, for backup-fetch and wal-fetch; each file is one request",
+        say=_wal_g_download,
+        reasons={
+            **WHOLE_OBJECTS,
+            **OWN_CHUNKS,
+            **_WAL_G_REASONS,
+            "range_size_bytes": "it reads each file in one request",
+            "multipart_threshold_bytes": "it reads each file in one request",
+        },
+        writers={"env": environment(str)},
     ),
 )

@@ -1,18 +1,19 @@
-"""Knows what the transfer managers of the AWS SDK for Go 2 and Rust's object_store can be told about uploads.
+"""Knows what the transfer managers of the AWS SDK for Go 2 and Rust's object_store can be told.
 
-From the sources of feature/s3/transfermanager 0.5 and feature/s3/manager 1.23, object_store 0.14 and obstore 0.12.
+From the sources of feature/s3/transfermanager 0.4 and 0.5, feature/s3/manager 1.23, object_store 0.14 and obstore 0.12.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.targets.target import Option, Target
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Upload
+    from penstock.client.targets.advised import Download, Upload
     from penstock.client.targets.target import Translation
 
 
@@ -29,6 +30,19 @@ def _go(advised: Upload) -> Iterator[Option]:
     yield Option(older, "Concurrency", advised.part_concurrency, ("thread_count",))
     yield Option(older, "PartSize", advised.part_size_bytes, ("part_size_bytes",))
     # The SDK's own transport keeps ten connections to a host.
+    yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
+
+
+def _go_download(advised: Download) -> Iterator[Option]:
+    manager, older, http = "transfermanager.Options", "manager.Downloader", "http.Transport"
+    yield Option(manager, "Concurrency", advised.range_concurrency, ("thread_count",))
+    yield Option(manager, "PartSizeBytes", advised.range_size_bytes, ("range_size_bytes",))
+    # Otherwise it reads an object in the parts that it was uploaded in.
+    yield Option(manager, "GetObjectType", "types.GetObjectRanges", ("range_size_bytes",))
+    if advised.read_ahead_bytes is not None:
+        yield Option(manager, "GetObjectBufferSize", advised.read_ahead_bytes, ("read_ahead_bytes",))
+    yield Option(older, "Concurrency", advised.range_concurrency, ("thread_count",))
+    yield Option(older, "PartSize", advised.range_size_bytes, ("range_size_bytes",))
     yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
 
 
@@ -55,6 +69,42 @@ def _rust(advised: Upload) -> Iterator[Option]:
     yield Option("obstore.put", "chunk_size", advised.part_size_bytes, ("part_size_bytes",))
 
 
+def _rust_download(advised: Download) -> Iterator[Option]:
+    # It has no ranged reading of a whole object: the loop over ranges is the application's, within this limit.
+    yield Option("LimitStore", "max_requests", advised.thread_count, ("thread_count",))
+    yield Option("get_range", "range_size_bytes", advised.range_size_bytes, ("range_size_bytes",))
+    idle = advised.connection_pool_count
+    yield Option("ClientOptions", "with_pool_max_idle_per_host", idle, ("connection_pool_count",))
+    if advised.block_size_bytes is not None:
+        yield Option("BufReader", "with_capacity", advised.block_size_bytes, ("block_size_bytes",))
+    if advised.coalesced_gap_bytes is not None:
+        gap = advised.coalesced_gap_bytes
+        yield Option("coalesce_ranges", "coalesce", gap, ("coalesced_gap_bytes",))
+
+
+def _rust_download_source(translation: Translation) -> list[str]:
+    """What is passed to each, on a line of its own; the last are Python's."""
+    groups = translation.groups()
+    (most,), (size,), (idle,) = (
+        groups[name].values() for name in ("LimitStore", "get_range", "ClientOptions")
+    )
+    lines = [
+        f"LimitStore::new(store, {most})  // ranges of {size} bytes for get_range",
+        f"ClientOptions::new().with_pool_max_idle_per_host({idle})",
+    ]
+    for block in groups.get("BufReader", {}).values():
+        lines += [
+            f"BufReader::with_capacity(store, &meta, {block})",
+            f"// Python: obstore.open_reader(store, path, buffer_size={block})",
+        ]
+    for gap in groups.get("coalesce_ranges", {}).values():
+        lines += [
+            f"coalesce_ranges(&ranges, fetch, {gap})",
+            f"// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={gap})",
+        ]
+    return lines
+
+
 def _rust_source(translation: Translation) -> list[str]:
     """What is passed to each, on a line of its own; the last is Python's."""
     groups = translation.groups()
@@ -73,7 +123,7 @@ def _rust_source(translation: Translation) -> list[str]:
 TARGETS = (
     Target(
         name="go-transfermanager",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="function options of the AWS SDK for Go 2: transfermanager, the older manager, the transport",
         say=_go,
         reasons={
@@ -84,8 +134,24 @@ TARGETS = (
         comment="//",
     ),
     Target(
+        name="go-transfermanager-download",
+        operation=S3_DOWNLOAD,
+        purpose="the same for downloads: transfermanager, the older Downloader, the transport",
+        say=_go_download,
+        reasons={
+            **OWN_CHUNKS,
+            "multipart_threshold_bytes": "it reads in ranges whatever is larger than one",
+            "rate_limit_bytes_per_second": "it has no limit on bandwidth: wrap the reader",
+            "hedge_timeout_seconds": NO_HEDGE,
+            "block_size_bytes": "it hands on what arrives, and has no blocks",
+            "coalesced_gap_bytes": "each request has one range",
+        },
+        writers={"config": _go_source},
+        comment="//",
+    ),
+    Target(
         name="rust-object-store",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="BufWriter, WriteMultipart and ClientOptions of object_store; obstore in Python",
         say=_rust,
         reasons={
@@ -94,6 +160,21 @@ TARGETS = (
             "hedge_timeout_seconds": "it has no hedged requests",
         },
         writers={"config": _rust_source},
+        comment="//",
+    ),
+    Target(
+        name="rust-object-store-download",
+        operation=S3_DOWNLOAD,
+        purpose="LimitStore, BufReader and coalesce_ranges of object_store; obstore in Python",
+        say=_rust_download,
+        reasons={
+            **OWN_CHUNKS,
+            "multipart_threshold_bytes": "the loop over ranges is yours, and begins where you say",
+            "rate_limit_bytes_per_second": "it has no limit on bandwidth: pace the reads",
+            "hedge_timeout_seconds": NO_HEDGE,
+            "read_ahead_bytes": "BufReader reads one buffer, and nothing ahead",
+        },
+        writers={"config": _rust_download_source},
         comment="//",
     ),
 )

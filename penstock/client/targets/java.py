@@ -1,18 +1,20 @@
-"""Knows what Hadoop's s3a, Spark and the AWS SDK for Java 2 can be told about uploads.
+"""Knows what Hadoop's s3a, Spark, Flink and the AWS SDK for Java 2 can be told.
 
-From Hadoop 3.5 and the sources of the AWS SDK for Java 2.
+From the constants of Hadoop 3.5 (org.apache.hadoop.fs.s3a.Constants), of flink-s3-fs-hadoop 2.3, and from the AWS SDK
+for Java 2.41.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.targets.target import Option, Target, assignments
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, assignments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Upload
+    from penstock.client.targets.advised import Download, Upload
     from penstock.client.targets.target import Translation
 
 INT_MAX = (1 << 31) - 1
@@ -27,6 +29,59 @@ def _s3a(advised: Upload) -> Iterator[Option]:
     yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
     yield Option("", "fs.s3a.multipart.size", part, ("part_size_bytes",))
     yield Option("", "fs.s3a.multipart.threshold", threshold, ("multipart_threshold_bytes",))
+
+
+def _s3a_download(advised: Download) -> Iterator[Option]:
+    yield Option("", "fs.s3a.threads.max", advised.thread_count, ("thread_count",))
+    yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
+    yield from _s3a_ranges(advised) if advised.is_random else _s3a_blocks(advised)
+    if advised.coalesced_gap_bytes is not None:
+        # What a seek forward reads through on the connection that is open.
+        yield Option("", "fs.s3a.readahead.range", advised.coalesced_gap_bytes, ("coalesced_gap_bytes",))
+
+
+def _s3a_ranges(advised: Download) -> Iterator[Option]:
+    """Columns of a file: ranges by vectored reads."""
+    active, vectored = advised.range_concurrency, "fs.s3a.vectored"
+    yield Option("", "fs.s3a.experimental.input.fadvise", "random", ())
+    yield Option("", f"{vectored}.active.ranged.reads", active, ("thread_count",))
+    largest = min(max(advised.range_size_bytes, advised.block_size_bytes or 0), INT_MAX)
+    fields = ("range_size_bytes", "block_size_bytes")
+    yield Option("", f"{vectored}.read.max.merged.size", largest, fields)
+    if advised.coalesced_gap_bytes is not None:
+        gap = min(advised.coalesced_gap_bytes, INT_MAX)
+        yield Option("", f"{vectored}.read.min.seek.size", gap, ("coalesced_gap_bytes",))
+
+
+def _s3a_blocks(advised: Download) -> Iterator[Option]:
+    """Files from their beginning to their end: blocks that are fetched before they are asked for."""
+    block, count = min(advised.range_size_bytes, INT_MAX), advised.range_concurrency
+    yield Option("", "fs.s3a.input.stream.type", "prefetch", ())
+    yield Option("", "fs.s3a.prefetch.block.size", block, ("range_size_bytes", "block_size_bytes"))
+    yield Option("", "fs.s3a.prefetch.block.count", count, ("thread_count", "read_ahead_bytes"))
+
+
+def _spark_download(advised: Download) -> Iterator[Option]:
+    for option in _s3a_download(advised):
+        yield option._replace(name=f"spark.hadoop.{option.name}")
+
+
+def _flink(advised: Upload) -> Iterator[Option]:
+    yield Option("", "s3.upload.max.concurrent.uploads", advised.part_concurrency, ("thread_count",))
+    yield Option("", "s3.upload.min.part.size", advised.part_size_bytes, ("part_size_bytes",))
+    yield from _flink_connections(advised)
+
+
+def _flink_download(advised: Download) -> Iterator[Option]:
+    yield from _flink_connections(advised)
+    if advised.coalesced_gap_bytes is not None:
+        yield Option("", "s3.readahead.range", advised.coalesced_gap_bytes, ("coalesced_gap_bytes",))
+
+
+def _flink_connections(advised: Upload | Download) -> Iterator[Option]:
+    # What is not Flink's own goes to s3a, behind fs.s3a in place of s3.
+    yield Option("", "s3.threads.max", advised.thread_count, ("thread_count",))
+    yield Option("", "s3.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
 
 
 def _spark(advised: Upload) -> Iterator[Option]:
@@ -62,6 +117,18 @@ def _java_sdk(advised: Upload) -> Iterator[Option]:
     yield Option(http, "maxConcurrency", advised.connection_pool_count, ("connection_pool_count",))
 
 
+def _java_sdk_download(advised: Download) -> Iterator[Option]:
+    crt, http = "S3CrtAsyncClientBuilder", "NettyNioAsyncHttpClient"
+    yield Option(crt, "maxConcurrency", advised.thread_count, ("thread_count", "connection_pool_count"))
+    yield Option(crt, "minimumPartSizeInBytes", advised.range_size_bytes, ("range_size_bytes",))
+    if advised.read_ahead_bytes is not None:
+        yield Option(crt, "initialReadBufferSizeInBytes", advised.read_ahead_bytes, ("read_ahead_bytes",))
+    # Without the CRT, an object is read in the parts that it was uploaded in.
+    active = advised.range_concurrency
+    yield Option("ParallelConfiguration", "maxInFlightParts", active, ("thread_count",))
+    yield Option(http, "maxConcurrency", advised.connection_pool_count, ("connection_pool_count",))
+
+
 def _java(translation: Translation) -> list[str]:
     """Calls of each builder; a long literal has an L."""
     lines = []
@@ -79,13 +146,23 @@ def _crt(calls: str) -> str:
 
 _S3A_REASONS = {
     "rate_limit_bytes_per_second": "it limits operations per second, not bytes",
-    "hedge_timeout_seconds": "it has no hedged requests",
+    "hedge_timeout_seconds": NO_HEDGE,
+}
+_S3A_DOWNLOAD_REASONS = {
+    **_S3A_REASONS,
+    **OWN_CHUNKS,
+    "multipart_threshold_bytes": "how a stream is read does not follow from the size of its file",
+    "read_ahead_bytes": "vectored reads fetch what they are asked for, and nothing ahead",
+}
+_JAVA_REASONS = {
+    "rate_limit_bytes_per_second": "targetThroughputInGbps is a target, which sets connections; not a limit",
+    "hedge_timeout_seconds": "the CRT decides by itself; without it there are no hedged requests",
 }
 
 TARGETS = (
     Target(
         name="hadoop-s3a",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="properties of fs.s3a, for core-site.xml or as -D flags",
         say=_s3a,
         reasons=_S3A_REASONS,
@@ -93,21 +170,74 @@ TARGETS = (
         comment="<!--",
     ),
     Target(
+        name="hadoop-s3a-download",
+        operation=S3_DOWNLOAD,
+        purpose="properties of fs.s3a for reading: prefetched blocks, or with --access random vectored reads",
+        say=_s3a_download,
+        reasons=_S3A_DOWNLOAD_REASONS,
+        writers={"config": _site_xml, "flags": _hadoop_flags},
+        comment="<!--",
+    ),
+    Target(
         name="spark",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="the same properties for spark-defaults.conf, or as --conf flags",
         say=_spark,
         reasons=_S3A_REASONS,
         writers={"config": assignments(" "), "flags": _spark_flags},
     ),
     Target(
+        name="spark-download",
+        operation=S3_DOWNLOAD,
+        purpose="the same properties for spark-defaults.conf; Parquet and ORC want --access random",
+        say=_spark_download,
+        reasons=_S3A_DOWNLOAD_REASONS,
+        writers={"config": assignments(" "), "flags": _spark_flags},
+    ),
+    Target(
+        name="flink",
+        operation=S3_UPLOAD,
+        purpose="lines of Flink's config.yaml, for the plugin flink-s3-fs-hadoop",
+        say=_flink,
+        reasons={
+            **_S3A_REASONS,
+            "multipart_threshold_bytes": "its recoverable writer uploads everything in parts",
+        },
+        writers={"config": assignments(": ")},
+    ),
+    Target(
+        name="flink-download",
+        operation=S3_DOWNLOAD,
+        purpose="the same for reading; each stream is one request after another",
+        say=_flink_download,
+        reasons={
+            **_S3A_DOWNLOAD_REASONS,
+            "range_size_bytes": "a stream is read in one request, from where it was opened",
+            "block_size_bytes": "a stream is read in one request, from where it was opened",
+            "read_ahead_bytes": "a stream is read in one request, from where it was opened",
+        },
+        writers={"config": assignments(": ")},
+    ),
+    Target(
         name="java-sdk-v2",
-        operation="s3_upload",
+        operation=S3_UPLOAD,
         purpose="builders of the AWS SDK for Java 2, with the CRT and without",
         say=_java_sdk,
+        reasons=_JAVA_REASONS,
+        writers={"config": _java},
+        comment="//",
+    ),
+    Target(
+        name="java-sdk-v2-download",
+        operation=S3_DOWNLOAD,
+        purpose="builders of the AWS SDK for Java 2 for downloads, with the CRT and without",
+        say=_java_sdk_download,
         reasons={
-            "rate_limit_bytes_per_second": "targetThroughputInGbps is a target, which sets connections; not a limit",
-            "hedge_timeout_seconds": "the CRT decides by itself; without it there are no hedged requests",
+            **_JAVA_REASONS,
+            **OWN_CHUNKS,
+            "multipart_threshold_bytes": "thresholdInBytes is of uploads; it reads in parts what is larger than one",
+            "block_size_bytes": "it hands on what arrives, and has no blocks",
+            "coalesced_gap_bytes": "each getObject has one range",
         },
         writers={"config": _java},
         comment="//",

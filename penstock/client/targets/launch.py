@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.client.targets.target import Option, Translation
 
-_UPLOADING = ("cp", "mv", "sync")
+_TRANSFERRING = ("cp", "mv", "sync")
 
 
 class Launch(NamedTuple):
@@ -29,14 +29,36 @@ class Launch(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program that can be run with advice."""
+    """A program that can be run with advice; what it is told of downloads is the target's of that name."""
 
     target: str
-    verb_at: Callable[
-        [Sequence[str]], int | None
-    ]  # the place of the word that says that it uploads; None when none
+    # The place of the word that says that it transfers; None when none.
+    verb_at: Callable[[Sequence[str]], int | None]
     apply: Callable[[Sequence[str], int, Mapping[str, str], Translation], Launch]
-    marks: tuple[str, ...] = ("s3://",)  # what a destination has in it
+    marks: tuple[str, ...] = ("s3://",)  # what a name of something in S3 has in it
+
+    @property
+    def download_target(self) -> str:
+        """What it is told when it reads."""
+        return f"{self.target}-download"
+
+
+def sink_of(program: Program, command: Sequence[str]) -> str | None:
+    """What a command that reads from S3 writes to, in the word of a demand; None when it does not say that it reads.
+
+    It says so by a local name right behind the last one in S3, or by reading to its standard output.
+    """
+    place = _destination_at(program, command)
+    if place is None:
+        return None
+    if place + 1 == len(command):
+        return "memory" if _first(command, ("cat",)) is not None else None
+    behind = command[place + 1]
+    if behind == "-":
+        return "memory"
+    if behind.startswith("-"):
+        return None
+    return "null" if behind == "/dev/null" else "file"
 
 
 def source_of(program: Program, command: Sequence[str], verb: int) -> str | None:
@@ -145,13 +167,14 @@ def _aws(command: Sequence[str], _: int, __: Mapping[str, str], translation: Tra
 
 def _aws_verb_at(command: Sequence[str]) -> int | None:
     place = _first(command, ("s3",))
-    if place is None or place + 1 >= len(command) or command[place + 1] not in _UPLOADING:
+    if place is None or place + 1 >= len(command) or command[place + 1] not in _TRANSFERRING:
         return None
     return place + 1
 
 
 def _mountpoint(command: Sequence[str], _: int, __: Mapping[str, str], translation: Translation) -> Launch:
-    words = _missing(translation.options, command, {"--write-part-size": "--part-size"})
+    either = dict.fromkeys(("--write-part-size", "--read-part-size"), "--part-size")
+    words = _missing(translation.options, command, either)
     return Launch((command[0], *words, *command[1:]))
 
 
@@ -180,7 +203,7 @@ _HADOOP = Program(
 )
 
 PROGRAMS: Mapping[str, Program] = {
-    "s5cmd": Program("s5cmd", lambda command: _first(command, (*_UPLOADING, "pipe")), _s5cmd),
+    "s5cmd": Program("s5cmd", lambda command: _first(command, (*_TRANSFERRING, "pipe", "cat")), _s5cmd),
     "rclone": Program(
         "rclone",
         lambda command: _first(command, ("copy", "copyto", "move", "moveto", "sync", "rcat")),

@@ -1,31 +1,66 @@
-"""Knows what boto3, aiobotocore, awscrt and s3fs can be told about uploads.
+"""Knows what boto3, aiobotocore, awscrt, s3fs, fsspec and the S3 connector of PyTorch can be told.
 
-From the sources of boto3 1.43, s3transfer 0.19, aiobotocore 3.10, awscrt 0.38 and s3fs 2026.9.
+From the sources of boto3 1.43, s3transfer 0.19, aiobotocore 3.10, awscrt 0.38, s3fs and fsspec 2026.9, and
+s3torchconnector 1.5.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.targets.target import APPLICATION, Option, Target, python_calls
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.targets.advised import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
+from penstock.client.targets.target import (
+    APPLICATION,
+    OWN_CHUNKS,
+    WHOLE_OBJECTS,
+    Option,
+    Target,
+    python_calls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Upload
+    from penstock.client.targets.advised import Download, Upload
 
 CRT_GBPS_PER_CONNECTION = 0.4
 """awscrt opens ceil(throughput_target_gbps / 0.4) connections, at least 10; only its override goes below."""
+
+CRT_CONNECTION_COUNT_MIN = 10
 
 _NO_HEDGE = "it has no hedged requests: it waits for a slow request until its read time-out"
 _NO_LIMIT = "it has no limit on bandwidth: pace the calls in the application"
 
 
+_OWN_READS = (
+    "range_size_bytes",
+    "multipart_threshold_bytes",
+    "read_ahead_bytes",
+    "block_size_bytes",
+    "coalesced_gap_bytes",
+    "io_chunk_bytes",
+    "hedge_timeout_seconds",
+)
+"""What an application that reads ranges by itself does itself."""
+
+
 def _boto3(advised: Upload) -> Iterator[Option]:
-    # Each upload_file has threads of its own, so what is for all objects is shared out; a whole object needs one.
-    threads = advised.thread_count if advised.is_whole else advised.part_concurrency
-    yield Option("TransferConfig", "max_concurrency", threads, ("thread_count",))
     yield Option("TransferConfig", "multipart_chunksize", advised.part_size_bytes, ("part_size_bytes",))
+    yield from _boto3_transfer(advised, advised.part_concurrency)
+
+
+def _boto3_download(advised: Download) -> Iterator[Option]:
+    yield Option("TransferConfig", "multipart_chunksize", advised.range_size_bytes, ("range_size_bytes",))
+    if advised.io_chunk_bytes is not None:
+        yield Option("TransferConfig", "io_chunksize", advised.io_chunk_bytes, ("io_chunk_bytes",))
+    yield from _boto3_transfer(advised, advised.range_concurrency)
+
+
+def _boto3_transfer(advised: Upload | Download, part_concurrency: int) -> Iterator[Option]:
+    # Each transfer has threads of its own, so what is for all objects is shared out; a whole object needs one.
+    threads = advised.thread_count if advised.is_whole else part_concurrency
+    yield Option("TransferConfig", "max_concurrency", threads, ("thread_count",))
     yield Option(
         "TransferConfig",
         "multipart_threshold",
@@ -56,22 +91,43 @@ def _aiobotocore(advised: Upload) -> Iterator[Option]:
     )
 
 
-def _awscrt(advised: Upload) -> Iterator[Option]:
-    gbps = round(CRT_GBPS_PER_CONNECTION * advised.thread_count, 1)
-    yield Option("S3Client", "throughput_target_gbps", gbps, ("thread_count",))
-    # Exactly the connections that are wanted: the target alone never means fewer than ten.
+def _aiobotocore_download(advised: Download) -> Iterator[Option]:
     yield Option(
-        "S3Client",
-        "max_active_connections_override",
-        advised.thread_count,
-        ("thread_count", "connection_pool_count"),
+        "AioConfig", "max_pool_connections", advised.connection_pool_count, ("connection_pool_count",)
     )
+    yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
+    yield Option(APPLICATION, "range_concurrency", advised.range_concurrency, ("thread_count",))
+    for field in _OWN_READS:
+        value = getattr(advised, field)
+        if value is not None:
+            yield Option(APPLICATION, field, value, (field,))
+
+
+def _awscrt(advised: Upload) -> Iterator[Option]:
+    yield from _crt_connections(advised.thread_count)
     yield Option("S3Client", "part_size", advised.part_size_bytes, ("part_size_bytes",))
     yield Option(
         "S3Client",
         "multipart_upload_threshold",
         advised.multipart_threshold_bytes,
         ("multipart_threshold_bytes",),
+    )
+
+
+def _awscrt_download(advised: Download) -> Iterator[Option]:
+    yield from _crt_connections(advised.thread_count)
+    yield Option("S3Client", "part_size", advised.range_size_bytes, ("range_size_bytes",))
+
+
+def _crt_connections(thread_count: int) -> Iterator[Option]:
+    gbps = round(CRT_GBPS_PER_CONNECTION * thread_count, 1)
+    yield Option("S3Client", "throughput_target_gbps", gbps, ("thread_count",))
+    # Exactly the connections that are wanted: the target alone never means fewer than ten.
+    yield Option(
+        "S3Client",
+        "max_active_connections_override",
+        thread_count,
+        ("thread_count", "connection_pool_count"),
     )
 
 
@@ -89,9 +145,65 @@ def _s3fs(advised: Upload) -> Iterator[Option]:
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
 
 
+def _s3fs_download(advised: Download) -> Iterator[Option]:
+    yield Option("S3FileSystem", "max_concurrency", advised.range_concurrency, ("thread_count",))
+    # What reads here and there wants no block around each of its ranges.
+    yield Option("S3FileSystem", "default_cache_type", "none" if advised.is_random else "readahead", ())
+    if advised.block_size_bytes is not None:
+        yield Option("S3FileSystem", "default_block_size", advised.block_size_bytes, ("block_size_bytes",))
+    yield Option(
+        "S3FileSystem",
+        "config_kwargs",
+        {"max_pool_connections": advised.connection_pool_count},
+        ("connection_pool_count",),
+    )
+    # What is got as a whole file would be cut into blocks.
+    yield Option("get_file", "chunksize", advised.range_size_bytes, ("range_size_bytes",))
+    yield from _fsspec_ranges(advised)
+    yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
+
+
+def _fsspec(advised: Download) -> Iterator[Option]:
+    if advised.block_size_bytes is not None:
+        yield Option("open", "block_size", advised.block_size_bytes, ("block_size_bytes",))
+    yield Option("open", "cache_type", "none" if advised.is_random else "readahead", ())
+    yield Option("get", "batch_size", advised.object_concurrency, ("thread_count",))
+    yield from _fsspec_ranges(advised)
+
+
+def _fsspec_ranges(advised: Download) -> Iterator[Option]:
+    if advised.coalesced_gap_bytes is not None:
+        # Of fsspec.utils, before cat_ranges, whose own argument of that name is refused.
+        gap = advised.coalesced_gap_bytes
+        yield Option("merge_offset_ranges", "max_gap", gap, ("coalesced_gap_bytes",))
+    yield Option("cat_ranges", "batch_size", advised.thread_count, ("thread_count",))
+
+
+def _pytorch(advised: Upload) -> Iterator[Option]:
+    yield from _pytorch_client(advised.thread_count, advised.part_size_bytes, "part_size_bytes")
+
+
+def _pytorch_download(advised: Download) -> Iterator[Option]:
+    yield from _pytorch_client(advised.thread_count, advised.range_size_bytes, "range_size_bytes")
+    if advised.is_random and advised.block_size_bytes is not None:
+        block = min(advised.block_size_bytes, advised.range_size_bytes)
+        yield Option("S3ReaderConstructor.range_based", "buffer_size", block, ("block_size_bytes",))
+    if advised.coalesced_gap_bytes is not None:
+        gap = advised.coalesced_gap_bytes
+        yield Option("S3ReaderConstructor.dcp_optimized", "max_gap_size", gap, ("coalesced_gap_bytes",))
+
+
+def _pytorch_client(thread_count: int, part_size_bytes: int, field: str) -> Iterator[Option]:
+    gbps = round(CRT_GBPS_PER_CONNECTION * thread_count, 1)
+    fields = ("thread_count", "connection_pool_count") if thread_count >= CRT_CONNECTION_COUNT_MIN else ()
+    yield Option("S3ClientConfig", "throughput_target_gbps", gbps, fields)
+    part = min(max(part_size_bytes, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX)
+    yield Option("S3ClientConfig", "part_size", part, (field,))
+
+
 BOTO3 = Target(
     name="boto3",
-    operation="s3_upload",
+    operation=S3_UPLOAD,
     purpose="TransferConfig and Config of boto3; penstock.client.boto3 does it in process",
     say=_boto3,
     reasons={"hedge_timeout_seconds": _NO_HEDGE},
@@ -99,7 +211,7 @@ BOTO3 = Target(
 )
 AIOBOTOCORE = Target(
     name="aiobotocore",
-    operation="s3_upload",
+    operation=S3_UPLOAD,
     purpose="AioConfig, and what your own semaphore and split into parts need",
     say=_aiobotocore,
     reasons={"hedge_timeout_seconds": _NO_HEDGE, "rate_limit_bytes_per_second": _NO_LIMIT},
@@ -107,7 +219,7 @@ AIOBOTOCORE = Target(
 )
 AWSCRT = Target(
     name="awscrt",
-    operation="s3_upload",
+    operation=S3_UPLOAD,
     purpose="S3Client of awscrt, by its law of 0.4 Gbit/s a connection",
     say=_awscrt,
     reasons={
@@ -118,7 +230,7 @@ AWSCRT = Target(
 )
 S3FS = Target(
     name="s3fs",
-    operation="s3_upload",
+    operation=S3_UPLOAD,
     purpose="S3FileSystem and put_file of s3fs, for fsspec, pandas and Dask",
     say=_s3fs,
     reasons={
@@ -128,5 +240,105 @@ S3FS = Target(
     },
     writers={"config": python_calls},
 )
+BOTO3_DOWNLOAD = Target(
+    name="boto3-download",
+    operation=S3_DOWNLOAD,
+    purpose="TransferConfig and Config of boto3 for download_file; penstock.client.boto3 does it in process",
+    say=_boto3_download,
+    reasons={**WHOLE_OBJECTS, "hedge_timeout_seconds": _NO_HEDGE},
+    writers={"config": python_calls},
+)
+AIOBOTOCORE_DOWNLOAD = Target(
+    name="aiobotocore-download",
+    operation=S3_DOWNLOAD,
+    purpose="AioConfig, and what your own ranged get_object calls need",
+    say=_aiobotocore_download,
+    reasons={"rate_limit_bytes_per_second": _NO_LIMIT},
+    writers={"config": python_calls},
+)
+AWSCRT_DOWNLOAD = Target(
+    name="awscrt-download",
+    operation=S3_DOWNLOAD,
+    purpose="S3Client of awscrt for GET_OBJECT",
+    say=_awscrt_download,
+    reasons={
+        **WHOLE_OBJECTS,
+        **OWN_CHUNKS,
+        "multipart_threshold_bytes": "it reads in parts whatever is larger than one",
+        "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
+        "rate_limit_bytes_per_second": "throughput_target_gbps is a target, which sets connections; not a limit",
+    },
+    writers={"config": python_calls},
+)
+S3FS_DOWNLOAD = Target(
+    name="s3fs-download",
+    operation=S3_DOWNLOAD,
+    purpose="S3FileSystem, get_file and cat_ranges of s3fs, for fsspec, pandas and Dask",
+    say=_s3fs_download,
+    reasons={
+        **OWN_CHUNKS,
+        "multipart_threshold_bytes": "it splits what is larger than a chunk, always",
+        "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
+        "hedge_timeout_seconds": _NO_HEDGE,
+        "rate_limit_bytes_per_second": _NO_LIMIT,
+    },
+    writers={"config": python_calls},
+)
+FSSPEC_DOWNLOAD = Target(
+    name="fsspec-download",
+    operation=S3_DOWNLOAD,
+    purpose="arguments of open, get and cat_ranges of any filesystem of fsspec",
+    say=_fsspec,
+    reasons={
+        **OWN_CHUNKS,
+        "range_size_bytes": "how an object is cut is each filesystem's own: see s3fs-download",
+        "multipart_threshold_bytes": "how an object is cut is each filesystem's own: see s3fs-download",
+        "connection_pool_count": "connections are each filesystem's own: see s3fs-download",
+        "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
+        "hedge_timeout_seconds": _NO_HEDGE,
+        "rate_limit_bytes_per_second": _NO_LIMIT,
+    },
+    writers={"config": python_calls},
+)
+_PYTORCH_REASONS = {
+    "thread_count": "it opens 10 connections at the least",
+    "connection_pool_count": "it opens 10 connections at the least",
+    "multipart_threshold_bytes": "it moves in parts whatever is larger than one",
+    "hedge_timeout_seconds": "the CRT decides by itself, from the times that it sees",
+    "rate_limit_bytes_per_second": "throughput_target_gbps is a target, which sets connections; not a limit",
+}
+PYTORCH = Target(
+    name="pytorch",
+    operation=S3_UPLOAD,
+    purpose="S3ClientConfig of the S3 connector for PyTorch, for checkpoints",
+    say=_pytorch,
+    reasons=_PYTORCH_REASONS,
+    writers={"config": python_calls},
+)
+PYTORCH_DOWNLOAD = Target(
+    name="pytorch-download",
+    operation=S3_DOWNLOAD,
+    purpose="S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
+    say=_pytorch_download,
+    reasons={
+        **_PYTORCH_REASONS,
+        **OWN_CHUNKS,
+        "read_ahead_bytes": "a sequential reader reads the whole object ahead, as the CRT sees fit",
+        "block_size_bytes": "a sequential reader has none; range_based has, with --access random",
+    },
+    writers={"config": python_calls},
+)
 
-TARGETS = (BOTO3, AIOBOTOCORE, AWSCRT, S3FS)
+TARGETS = (
+    BOTO3,
+    BOTO3_DOWNLOAD,
+    AIOBOTOCORE,
+    AIOBOTOCORE_DOWNLOAD,
+    AWSCRT,
+    AWSCRT_DOWNLOAD,
+    S3FS,
+    S3FS_DOWNLOAD,
+    FSSPEC_DOWNLOAD,
+    PYTORCH,
+    PYTORCH_DOWNLOAD,
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.client.operations import SQS_DELIVERY
 from penstock.client.targets.target import (
     APPLICATION,
     Option,
@@ -50,9 +51,8 @@ def _pollers(config: str) -> Callable[[Delivery], Iterator[Option]]:
         for name, (field, value) in receive.items():
             if value is not None:
                 yield Option("receive_message", name, value, (field,))
-        yield Option(
-            APPLICATION, "entries_per_batch", advised.batch_message_count, ("batch_message_count",)
-        )  # of send_message_batch and delete_message_batch
+        # Of send_message_batch and delete_message_batch.
+        yield Option(APPLICATION, "entries_per_batch", advised.batch_message_count, ("batch_message_count",))
         for field in _OWN_LOOP:
             value = getattr(advised, field)
             if value is not None:
@@ -147,7 +147,7 @@ _NO_PAUSE = (
 TARGETS = (
     Target(
         name="boto3-sqs",
-        operation="sqs_delivery",
+        operation=SQS_DELIVERY,
         purpose="arguments of boto3's calls, and the numbers for your own loops",
         say=_pollers("Config"),
         reasons={},
@@ -155,7 +155,7 @@ TARGETS = (
     ),
     Target(
         name="aiobotocore-sqs",
-        operation="sqs_delivery",
+        operation=SQS_DELIVERY,
         purpose="the same for aiobotocore, where threads are tasks",
         say=_pollers("AioConfig"),
         reasons={},
@@ -163,7 +163,7 @@ TARGETS = (
     ),
     Target(
         name="celery",
-        operation="sqs_delivery",
+        operation=SQS_DELIVERY,
         purpose="settings of a Celery worker, with kombu's broker_transport_options",
         say=_celery,
         reasons={
@@ -178,7 +178,7 @@ TARGETS = (
     ),
     Target(
         name="spring-cloud-aws",
-        operation="sqs_delivery",
+        operation=SQS_DELIVERY,
         purpose="properties of Spring Cloud AWS's @SqsListener",
         say=_spring,
         reasons={
@@ -196,7 +196,7 @@ TARGETS = (
     ),
     Target(
         name="sqs-consumer",
-        operation="sqs_delivery",
+        operation=SQS_DELIVERY,
         purpose="options of sqs-consumer (JavaScript), and how many consumers to create",
         say=_sqs_consumer,
         reasons={

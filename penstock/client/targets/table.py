@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.targets import command_lines, engines, go_and_rust, java, python_sdks, queues
+from penstock.client.targets import command_lines, engines, go_and_rust, java, javascript, python_sdks, queues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.client.targets.target import Target
 
-_FAMILIES = (python_sdks, command_lines, java, go_and_rust, engines, queues)
+_FAMILIES = (python_sdks, command_lines, java, go_and_rust, javascript, engines, queues)
 
 TARGETS: Mapping[str, Target] = {target.name: target for family in _FAMILIES for target in family.TARGETS}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.client.targets.advised import Advised, delivery_of, stated, upload_of
+from penstock.client.targets.advised import READERS, stated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +26,14 @@ class Option(NamedTuple):
     name: str
     value: Any  # text, a number, or for a nested option a document
     fields: tuple[str, ...]
+
+
+NO_HEDGE = "it has no hedged requests"
+WHOLE_OBJECTS: Mapping[str, str] = dict.fromkeys(
+    ("read_ahead_bytes", "block_size_bytes", "coalesced_gap_bytes"),
+    "it copies whole objects, and no reader waits for a part of one",
+)
+OWN_CHUNKS: Mapping[str, str] = {"io_chunk_bytes": "it reads the network in pieces of its own size"}
 
 
 class Translation(NamedTuple):
@@ -51,9 +59,9 @@ class Target(NamedTuple):
     """One kind of client. The first of its writers is its usual form; `comment` begins a remark in its files."""
 
     name: str
-    operation: str  # "s3_upload" or "sqs_delivery"
+    operation: str  # a name of penstock.client.operations
     purpose: str  # one line for the list
-    say: Callable[[Any], Iterable[Option]]  # Any: an Upload or a Delivery, as the operation says
+    say: Callable[[Any], Iterable[Option]]  # Any: what the operation advises, of `advised`
     reasons: Mapping[str, str]  # for each field that it may be unable to express
     writers: Mapping[str, Callable[[Translation], list[str]]]
     comment: str = "#"
@@ -63,10 +71,7 @@ def translate(
     target: Target, document: Mapping[str, Any], *, object_size_bytes: int | str | None = None
 ) -> Translation:
     """An answer of the socket in the words of a target. Raises KeyError when the answer lacks a setting."""
-    if target.operation == "s3_upload":
-        advised: Advised = upload_of(document, object_size_bytes=object_size_bytes)
-    else:
-        advised = delivery_of(document)
+    advised = READERS[target.operation](document, object_size_bytes)
     options = tuple(target.say(advised))
     told = {field for option in options for field in option.fields}
     missing = [field for field in stated(advised) if field not in told]

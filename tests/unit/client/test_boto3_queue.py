@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.client import boto3_queue
+from penstock.api import wire
+from penstock.client import boto3_queue, sdk_client
 from penstock.client.advice import Advice
 from penstock.client.boto3_queue import QueueConsumer
-from penstock.daemon import wire
-from penstock.models.sqs_delivery import SqsDeliverySetting
 from tests.factories import NOON
 
 URL = "http://queue"
@@ -39,9 +40,16 @@ class FakeQueue:
         self.refusals: deque[Exception] = deque()
         self.entry_refusal: Callable[[str], bool | None] = lambda _number: None
         self._received = Counter[str]()
+        self.is_answering = threading.Event()  # a poll of the empty queue waits for it
+        self.is_answering.set()
+        self.waiting_poll_count = 0
+        self.given_back: list[tuple[str, int]] = []
 
     def receive_message(self, *, QueueUrl: str, MaxNumberOfMessages: int, WaitTimeSeconds: int) -> Any:  # noqa: N803
         assert (QueueUrl, WaitTimeSeconds) == (URL, 1)
+        if not self._visible:
+            self.waiting_poll_count += 1
+            self.is_answering.wait(30.0)
         with self._lock:
             self.asked_count_max = max(self.asked_count_max, MaxNumberOfMessages)
             if self.refusals:
@@ -78,6 +86,22 @@ class FakeQueue:
                     self.left.discard(number)
                     self.in_flight.discard(number)
         return {"Successful": [], "Failed": failed}
+
+    def change_message_visibility_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:  # noqa: N803
+        assert QueueUrl == URL
+        with self._lock:
+            for entry in Entries:
+                number = entry["ReceiptHandle"].partition("/")[0]
+                assert self._handles[number] == entry["ReceiptHandle"]
+                self.given_back.append((number, entry["VisibilityTimeout"]))
+                self.in_flight.discard(number)
+                if not entry["VisibilityTimeout"]:
+                    self._visible.append(number)
+        return {"Successful": []}
+
+    def put(self, *numbers: str) -> None:
+        """More messages, or copies."""
+        self._visible.extend(numbers)
 
 
 class FakeReporter:
@@ -143,12 +167,38 @@ def consumed(
     return reporter
 
 
+@contextlib.contextmanager
+def running(queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object]) -> Iterator[QueueConsumer]:
+    """A consumer at work, which has ended when the context has."""
+    told: Any = FakeReporter()
+    consumer = QueueConsumer(queue, URL, handle, advice=advice(), reporter=told, long_poll_seconds=1)
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    try:
+        yield consumer
+        consumer.stop()
+        thread.join(20.0)
+        assert not thread.is_alive()
+    finally:
+        consumer.stop()
+        queue.is_answering.set()
+
+
+def settled(condition: Callable[[], bool]) -> bool:
+    """Whether it becomes so."""
+    limit = time.monotonic() + 20.0
+    while not condition() and time.monotonic() < limit:
+        time.sleep(0.002)
+    return condition()
+
+
 @pytest.fixture(autouse=True)
 def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits."""
     monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(boto3_queue, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(boto3_queue, "_LINGER_SECONDS", 0.005)
+    monkeypatch.setattr(boto3_queue, "_POLL_END_SECONDS_MAX", 0.05)
 
 
 def test_every_message_is_handled_once_and_deleted() -> None:
@@ -178,9 +228,7 @@ def test_the_report_is_what_the_daemon_reads() -> None:
     assert rate == pytest.approx(100 / report["duration_seconds"])
     assert report["request_count"] >= 20
     body = json.dumps({"observations": [report | {"started_at": NOON.isoformat()}]}).encode()
-    read = wire.read_reports(
-        body, {"sqs_delivery": SqsDeliverySetting}, region="eu-west-1", instance_type="lab", now=NOON
-    )
+    read = wire.read_reports(body, region="eu-west-1", instance_type="lab", now=NOON)
     assert read.mistakes == {}
     assert read.readable[0].measures["deleted_count"] == 100
     assert report["measures"]["delete_request_count"] >= 10
@@ -285,7 +333,7 @@ def test_deletions_that_fail_after_the_stop_are_not_tried_in_a_hurry(monkeypatch
 def test_an_interrupt_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the consumer waits: what was received is deleted, and the process can end."""
     queue = FakeQueue(20)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     told: Any = FakeReporter()
     consumer = QueueConsumer(
         queue,
@@ -303,7 +351,7 @@ def test_an_interrupt_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(consumer, "_report", interrupt)
     with pytest.raises(KeyboardInterrupt):
         consumer.run()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
     assert queue.in_flight == set()
 
 
@@ -315,7 +363,7 @@ def test_a_queue_is_advised_and_reported_for_where_and_what_it_is(monkeypatch: p
         asked.append(demand)
         return Advice({**advice().document, "region": demand.get("region", "eu-west-1")})
 
-    monkeypatch.setattr(boto3_queue, "advise", advised)
+    monkeypatch.setattr(sdk_client, "advise", advised)
     queue = FakeQueue(0)
     QueueConsumer(queue, URL, print)
     QueueConsumer(queue, f"{URL}.fifo", print, message_rate_per_second=5, region="eu-west-1")
@@ -333,3 +381,93 @@ def test_a_queue_is_advised_and_reported_for_where_and_what_it_is(monkeypatch: p
 def test_a_queue_that_is_empty_reports_nothing() -> None:
     """There is nothing to learn from waiting."""
     assert consumed(FakeQueue(0), lambda _message: None).reports == []
+
+
+def test_a_stop_waits_for_no_poll_and_gives_back_what_it_brings() -> None:
+    """An empty queue answers after twenty seconds; what comes until then is left to others, at once."""
+    queue, handled = FakeQueue(0), Counter[str]()
+    queue.is_answering.clear()
+    with running(queue, lambda message: handled.update([message["MessageId"]])):
+        assert settled(lambda: queue.waiting_poll_count == 3)
+    queue.put("m1", "m2")
+    assert queue.in_flight == set()  # it ended while its polls were still waiting
+    queue.is_answering.set()
+    assert settled(lambda: len(queue.given_back) >= 2)
+    assert queue.given_back[:2] == [("m1", 0), ("m2", 0)]
+    assert not handled
+
+
+def test_a_stop_gives_back_what_was_not_begun_while_the_rest_is_finished() -> None:
+    """Of three batches three messages are being handled: they are deleted, and the others need not wait for that."""
+    queue, handled, is_done = FakeQueue(30), Counter[str](), threading.Event()
+
+    def handle(message: Mapping[str, Any]) -> None:
+        handled.update([message["MessageId"]])
+        is_done.wait(20.0)
+
+    with running(queue, handle) as consumer:
+        assert settled(lambda: len(handled) == 3 and len(queue.in_flight) == 30)
+        consumer.stop()
+        assert settled(lambda: len(queue.given_back) == 27)
+        assert len(queue.in_flight) == 3
+        is_done.set()
+    assert {seconds for _, seconds in queue.given_back} == {0}
+    assert set(handled.values()) == {1}
+    assert queue.left == {number for number, _ in queue.given_back}
+    assert consumer.undeleted_count == 0
+
+
+def test_what_polls_of_our_own_bring_again_is_given_back_for_when_they_are_over() -> None:
+    """Else one message would go through all of them, and into a dead-letter queue after so many receives."""
+    messages = boto3_queue._Messages(window=10, pause_at_seconds=1.0)
+    poll = threading.Thread(target=messages.take_room, args=(1,), kwargs={"poll_seconds": 20.0})
+    poll.start()  # and does not end
+    poll.join()
+    messages.stop()
+    seconds = []
+    for n in range(3):
+        assert messages.is_new({"MessageId": "m1", "ReceiptHandle": f"m1/{n}"})
+        seconds += [seconds for _, seconds in messages.take_unbegun(10)]
+    assert seconds == [0, 21, 21]
+
+
+def test_a_late_copy_of_what_was_handled_is_deleted() -> None:
+    """A poll that was left behind must not give back what this process has worked off."""
+    queue, handled = FakeQueue(1), Counter[str]()
+    queue.is_answering.clear()
+    with running(queue, lambda message: handled.update([message["MessageId"]])):
+        assert settled(lambda: not queue.left and queue.waiting_poll_count == 3)
+    queue.left.add("m0")
+    queue.put("m0")
+    queue.is_answering.set()
+    assert settled(lambda: not queue.left)
+    assert queue.given_back == []
+    assert handled == {"m0": 1}
+
+
+def test_a_signal_handler_may_stop_it_at_any_moment() -> None:
+    """Also while the waiting thread holds the lock of what it waits on, where setting an Event waits for ever."""
+    queue, told = FakeQueue(0), FakeReporter()
+    reporter: Any = told
+    consumer = QueueConsumer(queue, URL, print, advice=advice(), reporter=reporter, long_poll_seconds=1)
+    inside: list[int] = []
+
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        caller = frame.f_back and frame.f_back.f_globals["__name__"]
+        if frame.f_code.co_name == "wait" and event == "line" and caller == boto3_queue.__name__:
+            inside.append(frame.f_lineno)
+            if len(inside) == 2:  # the first line of it takes the lock
+                consumer.stop()
+        return interrupt
+
+    def run() -> None:
+        sys.settrace(interrupt)
+        consumer.run()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert settled(lambda: bool(inside) or queue.waiting_poll_count > 20)
+    if not inside:
+        consumer.stop()
+    thread.join(20.0)
+    assert not thread.is_alive()

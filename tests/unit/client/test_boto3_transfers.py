@@ -37,3 +37,26 @@ def test_for_an_empty_file_nobody_is_asked(
         upload_file(client, path, "bucket", "key")
     assert client.uploaded == [(str(path), "bucket", "key")]
     assert caplog.messages == []
+
+
+class Lookalike:
+    """It uploads, and that is all it has in common with a client of botocore."""
+
+    __slots__ = ("uploaded",)  # nor can it be referred to weakly
+
+    def __init__(self) -> None:
+        self.uploaded: list[str] = []
+
+    def upload_file(self, path: str, bucket: str, key: str, **_options: Any) -> None:
+        """As boto3's."""
+        self.uploaded.append(f"{path} {bucket} {key}")
+
+
+def test_what_only_behaves_like_a_client_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload that went well is not made to fail by what penstock would like to see of it."""
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "nobody.sock"))
+    monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(tmp_path / "none"))
+    path, client = tmp_path / "file", Lookalike()
+    path.write_bytes(bytes(20 << 20))
+    upload_file(client, path, "bucket", "key")
+    assert client.uploaded == [f"{path} bucket key"]

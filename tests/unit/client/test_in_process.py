@@ -1,9 +1,13 @@
 """Advice inside a Python program: real configuration objects where the library is here, plain arguments elsewhere."""
 
+import io
 import subprocess
 import sys
+import threading
+from unittest.mock import Mock
 
 import pytest
+from s3transfer.manager import TransferManager
 
 from penstock.client import aiobotocore, awscrt, boto3, s3fs
 from penstock.client.advice import Advice
@@ -33,6 +37,29 @@ def test_boto3_gets_a_transfer_config_on_the_classic_manager() -> None:
     assert (config.max_concurrency, config.multipart_chunksize) == (24, 16 * MiB)
     assert config.preferred_transfer_client == "classic"
     assert boto3.client_config(GiB, advice=an_advice()).max_pool_connections == 25
+
+
+def test_what_cannot_seek_is_filled_by_as_many_ranges_as_are_advised() -> None:
+    """A pipe or /dev/null: by itself the transfer manager holds ten ranges at a time."""
+    thread_count, size = 12, 24 * MiB
+    setting = {"thread_count": thread_count, "range_size_bytes": 2 * MiB}
+    advice = Advice({**an_advice().document, "operation": "s3_download", "setting": setting})
+    all_at_once = threading.Barrier(thread_count, timeout=20)
+
+    def get_object(*, Range: str, **_arguments: str) -> dict[str, object]:  # noqa: N803  # as S3 spells it
+        all_at_once.wait()
+        first, _, last = Range.removeprefix("bytes=").partition("-")  # the last range has no end
+        length = int(last or size - 1) + 1 - int(first)
+        return {"Body": io.BytesIO(bytes(length)), "ContentLength": length, "ETag": "one"}
+
+    client = Mock(
+        get_object=get_object, head_object=Mock(return_value={"ContentLength": size, "ETag": "one"})
+    )
+    arrived: list[int] = []
+    nowhere = Mock(spec=["write"], write=lambda piece: arrived.append(len(piece)))
+    with TransferManager(client, boto3.download_config(size, advice=advice)) as manager:
+        manager.download("bucket", "key", nowhere).result()
+    assert sum(arrived) == size
 
 
 def test_uploads_that_run_at_a_time_share_the_threads() -> None:

@@ -4,11 +4,18 @@ from typing import Any
 
 import pytest
 
-from penstock.client.targets.launch import PROGRAMS, Launch, aws_profile, source_of, with_aws_settings
+from penstock.client.targets.launch import (
+    PROGRAMS,
+    Launch,
+    aws_profile,
+    sink_of,
+    source_of,
+    with_aws_settings,
+)
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import translate
 from penstock.units import MiB
-from tests.unit.client.test_targets import PART, an_upload
+from tests.unit.client.test_targets import PART, a_download, an_upload
 
 
 def launched(command: str, environment: dict[str, str] | None = None, **upload: Any) -> Launch:
@@ -16,7 +23,13 @@ def launched(command: str, environment: dict[str, str] | None = None, **upload: 
     program = PROGRAMS[words[0]]
     verb = program.verb_at(words)
     assert verb is not None
-    translation = translate(TARGETS[program.target], an_upload(**upload))
+    sink = sink_of(program, words)
+    target, document = (
+        (program.target, an_upload(**upload))
+        if sink is None
+        else (program.download_target, a_download(**upload))
+    )
+    translation = translate(TARGETS[target], document)
     return program.apply(words, verb, environment or {}, translation)
 
 
@@ -28,6 +41,10 @@ def launched(command: str, environment: dict[str, str] | None = None, **upload: 
             "s5cmd --numworkers 1 cp --concurrency 32 --part-size 16 big s3://b/",
         ),
         (
+            "s5cmd cp s3://b/big big",
+            "s5cmd --numworkers 1 cp --concurrency 32 --part-size 8 s3://b/big big",
+        ),
+        (
             "s5cmd --endpoint-url http://x cp -c 3 big s3://b/",
             "s5cmd --numworkers 1 --endpoint-url http://x cp --part-size 16 -c 3 big s3://b/",
         ),
@@ -35,10 +52,10 @@ def launched(command: str, environment: dict[str, str] | None = None, **upload: 
             "s5cmd --numworkers=9 cp -p 50 --concurrency 2 big s3://b/",
             "s5cmd --numworkers=9 cp -p 50 --concurrency 2 big s3://b/",
         ),
-        ("mount-s3 b /mnt", f"mount-s3 --maximum-throughput-gbps 12.8 --write-part-size {PART} b /mnt"),
+        ("mount-s3 b /mnt", f"mount-s3 --maximum-throughput-gbps 13 --write-part-size {PART} b /mnt"),
         (
             "mount-s3 b /mnt --part-size 8388608",
-            "mount-s3 --maximum-throughput-gbps 12.8 b /mnt --part-size 8388608",
+            "mount-s3 --maximum-throughput-gbps 13 b /mnt --part-size 8388608",
         ),
     ],
 )
@@ -52,6 +69,38 @@ def test_rclone_is_told_by_its_environment() -> None:
     launch = launched("rclone copy big r:b --s3-chunk-size 8Mi", {"RCLONE_TRANSFERS": "7"})
     assert launch.command == ("rclone", "copy", "big", "r:b", "--s3-chunk-size", "8Mi")
     assert launch.environment == {"RCLONE_S3_UPLOAD_CONCURRENCY": "32", "RCLONE_S3_UPLOAD_CUTOFF": "16Mi"}
+
+
+def test_rclone_is_told_of_streams_where_it_reads() -> None:
+    """What splits uploads splits no downloads."""
+    assert launched("rclone copy r:b folder").environment == {
+        "RCLONE_TRANSFERS": "1",
+        "RCLONE_MULTI_THREAD_STREAMS": "32",
+        "RCLONE_MULTI_THREAD_CHUNK_SIZE": "8Mi",
+        "RCLONE_MULTI_THREAD_CUTOFF": "8Mi",
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "sink"),
+    [
+        ("s5cmd cp s3://b/k .", "file"),
+        ("s5cmd cp s3://b/k /dev/null", "null"),
+        ("s5cmd cat s3://b/k", "memory"),
+        ("aws s3 cp s3://b/k -", "memory"),
+        ("rclone copy remote:b folder", "file"),
+        ("hadoop fs -get s3a://b/k folder", "file"),
+        ("s5cmd cp big s3://b/", None),
+        ("s5cmd cp s3://a/k s3://b/k", None),
+        ("aws s3 cp big s3://b/ --acl private", None),
+        ("s5cmd pipe s3://b/k", None),
+        ("mount-s3 b /mnt", None),
+    ],
+)
+def test_a_command_reads_when_something_local_is_behind_what_is_in_s3(command: str, sink: str | None) -> None:
+    """And says what it writes to; between two places in S3 nothing comes here."""
+    words = command.split()
+    assert sink_of(PROGRAMS[words[0]], words) == sink
 
 
 def test_spark_and_hadoop_take_properties_unless_they_are_given() -> None:

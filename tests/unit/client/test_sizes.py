@@ -114,4 +114,5 @@ def test_text_finds_the_advice_that_stands(tmp_path: Path) -> None:
 def test_a_demand_may_hold_anything(tmp_path: Path) -> None:
     """What cannot be a key of what is remembered is nonsense to the daemon, and no exception."""
     adviser = Adviser(socket=str(tmp_path / "nobody.sock"), snapshot=str(tmp_path / "none.json"))
-    assert adviser.advise("s3_upload", GiB, memory_bytes_max=["64MiB"]).basis == "default"
+    stated: Any = ["64MiB"]
+    assert adviser.advise("s3_upload", GiB, memory_bytes_max=stated).basis == "default"

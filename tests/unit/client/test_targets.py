@@ -23,6 +23,24 @@ def an_upload(
     }
 
 
+def a_download(size: int = GiB, threads: int = 32, part: int = 8 * MiB, **changes: Any) -> dict[str, Any]:
+    """As the socket answers; `changes` are of the demand."""
+    return {
+        "payload_size_bytes": size,
+        "setting": {"thread_count": threads, "range_size_bytes": part},
+        "derived": {
+            "connection_pool_count": threads + 1,
+            "multipart_threshold_bytes": part,
+            "read_ahead_bytes": threads * part,
+            "block_size_bytes": 20e6,
+            "coalesced_gap_bytes": 2e6,
+            "io_chunk_bytes": 256.0 * KiB,
+            "disk_bytes_per_second": 1e9,
+        },
+        "demand": {"object_count": 1} | changes,
+    }
+
+
 def a_queue(window: int = 200, **derived: float) -> dict[str, Any]:
     """Four senders, six receivers, five deleters, full batches."""
     return {
@@ -105,7 +123,7 @@ UPLOADS: dict[str, dict[str, Any]] = {
         "--s3-chunk-size": "16Mi",
         "--s3-upload-cutoff": "16Mi",
     },
-    "mountpoint": {"--maximum-throughput-gbps": 12.8, "--write-part-size": PART},
+    "mountpoint": {"--maximum-throughput-gbps": 13, "--write-part-size": PART},
     "hadoop-s3a": {
         "fs.s3a.threads.max": 32,
         "fs.s3a.fast.upload.active.blocks": 32,
@@ -154,6 +172,162 @@ UPLOADS: dict[str, dict[str, Any]] = {
         "s3_uploader_max_parts_per_file": 10_000,
     },
     "pyarrow": {"io_thread_count": 32},
+    "polars": {"POLARS_UPLOAD_CONCURRENCY": 32, "POLARS_UPLOAD_CHUNK_SIZE": PART},
+    "pytorch": {"S3ClientConfig": {"throughput_target_gbps": 12.8, "part_size": PART}},
+    "wal-g": {"WALG_UPLOAD_CONCURRENCY": 32, "WALG_S3_MAX_PART_SIZE": PART},
+    "flink": {
+        "s3.upload.max.concurrent.uploads": 32,
+        "s3.upload.min.part.size": PART,
+        "s3.threads.max": 32,
+        "s3.connection.maximum": 33,
+    },
+    "node-lib-storage": {
+        "Upload": {"queueSize": 32, "partSize": PART},
+        "NodeHttpHandler.httpsAgent": {"maxSockets": 33},
+        "application": {"objectConcurrency": 1},
+    },
+}
+
+RANGE, GAP, BLOCK, CHUNK = 8 * MiB, 2_000_000, 20_000_000, 256 * KiB
+S3A_READING = {
+    "fs.s3a.threads.max": 32,
+    "fs.s3a.connection.maximum": 33,
+    "fs.s3a.input.stream.type": "prefetch",
+    "fs.s3a.prefetch.block.size": RANGE,
+    "fs.s3a.prefetch.block.count": 32,
+    "fs.s3a.readahead.range": GAP,
+}
+DOWNLOADS: dict[str, dict[str, Any]] = {
+    "boto3": {
+        "TransferConfig": {
+            "max_concurrency": 32,
+            "multipart_chunksize": RANGE,
+            "multipart_threshold": RANGE,
+            "io_chunksize": CHUNK,
+            "preferred_transfer_client": "classic",
+        },
+        "Config": {"max_pool_connections": 33},
+        "application": {"object_concurrency": 1},
+    },
+    "aiobotocore": {
+        "AioConfig": {"max_pool_connections": 33},
+        "application": {
+            "object_concurrency": 1,
+            "range_concurrency": 32,
+            "range_size_bytes": RANGE,
+            "multipart_threshold_bytes": RANGE,
+            "read_ahead_bytes": 32 * RANGE,
+            "block_size_bytes": BLOCK,
+            "coalesced_gap_bytes": GAP,
+            "io_chunk_bytes": CHUNK,
+        },
+    },
+    "awscrt": {
+        "S3Client": {
+            "throughput_target_gbps": 12.8,
+            "max_active_connections_override": 32,
+            "part_size": RANGE,
+        }
+    },
+    "s3fs": {
+        "S3FileSystem": {
+            "max_concurrency": 32,
+            "default_cache_type": "readahead",
+            "default_block_size": BLOCK,
+            "config_kwargs": {"max_pool_connections": 33},
+        },
+        "get_file": {"chunksize": RANGE},
+        "merge_offset_ranges": {"max_gap": GAP},
+        "cat_ranges": {"batch_size": 32},
+        "application": {"object_concurrency": 1},
+    },
+    "fsspec": {
+        "open": {"block_size": BLOCK, "cache_type": "readahead"},
+        "get": {"batch_size": 1},
+        "merge_offset_ranges": {"max_gap": GAP},
+        "cat_ranges": {"batch_size": 32},
+    },
+    "pytorch": {
+        "S3ClientConfig": {"throughput_target_gbps": 12.8, "part_size": RANGE},
+        "S3ReaderConstructor.dcp_optimized": {"max_gap_size": GAP},
+    },
+    "aws-cli": {
+        "s3": {
+            "max_concurrent_requests": 32,
+            "multipart_chunksize": RANGE,
+            "multipart_threshold": RANGE,
+            "preferred_transfer_client": "classic",
+        }
+    },
+    "s5cmd": {"s5cmd": {"--numworkers": 1}, "cp": {"--concurrency": 32, "--part-size": 8}},
+    "rclone": {
+        "--transfers": 1,
+        "--multi-thread-streams": 32,
+        "--multi-thread-chunk-size": "8Mi",
+        "--multi-thread-cutoff": "8Mi",
+    },
+    "mountpoint": {"--maximum-throughput-gbps": 13, "--read-part-size": RANGE},
+    "wal-g": {"WALG_DOWNLOAD_CONCURRENCY": 32},
+    "hadoop-s3a": S3A_READING,
+    "spark": {f"spark.hadoop.{name}": value for name, value in S3A_READING.items()},
+    "flink": {"s3.threads.max": 32, "s3.connection.maximum": 33, "s3.readahead.range": GAP},
+    "java-sdk-v2": {
+        "S3CrtAsyncClientBuilder": {
+            "maxConcurrency": 32,
+            "minimumPartSizeInBytes": RANGE,
+            "initialReadBufferSizeInBytes": 32 * RANGE,
+        },
+        "ParallelConfiguration": {"maxInFlightParts": 32},
+        "NettyNioAsyncHttpClient": {"maxConcurrency": 33},
+    },
+    "go-transfermanager": {
+        "transfermanager.Options": {
+            "Concurrency": 32,
+            "PartSizeBytes": RANGE,
+            "GetObjectType": "types.GetObjectRanges",
+            "GetObjectBufferSize": 32 * RANGE,
+        },
+        "manager.Downloader": {"Concurrency": 32, "PartSize": RANGE},
+        "http.Transport": {"MaxIdleConnsPerHost": 33},
+    },
+    "rust-object-store": {
+        "LimitStore": {"max_requests": 32},
+        "get_range": {"range_size_bytes": RANGE},
+        "ClientOptions": {"with_pool_max_idle_per_host": 33},
+        "BufReader": {"with_capacity": BLOCK},
+        "coalesce_ranges": {"coalesce": GAP},
+    },
+    "node": {
+        "NodeHttpHandler.httpsAgent": {"maxSockets": 33},
+        "application": {
+            "objectConcurrency": 1,
+            "rangeConcurrency": 32,
+            "rangeSizeBytes": RANGE,
+            "multipartThresholdBytes": RANGE,
+            "readAheadBytes": 32 * RANGE,
+            "blockSizeBytes": BLOCK,
+            "coalescedGapBytes": GAP,
+        },
+    },
+    "duckdb": {
+        "async_threads": 32,
+        "http_client_pool_capacity": 33,
+        "external_file_cache_remote_max_block_size": RANGE,
+        "parquet_prefetch_column_gap": GAP,
+    },
+    "pyarrow": {
+        "io_thread_count": 32,
+        "CacheOptions": {"hole_size_limit": GAP, "range_size_limit": RANGE, "prefetch_limit": 32},
+        "open_input_stream": {"buffer_size": BLOCK},
+    },
+    "polars": {
+        "POLARS_INFLIGHT_REQUEST_BUDGET": 32,
+        "POLARS_INFLIGHT_FLOOR_REQUEST_BUDGET": 32,
+        "POLARS_CONCURRENCY_BUDGET": 32,
+        "POLARS_INFLIGHT_INIT_BYTE_BUDGET": 32 * RANGE,
+        "POLARS_DOWNLOAD_CHUNK_SIZE": RANGE,
+        "POLARS_DOWNLOAD_CHUNK_SIZE_STREAMING": RANGE,
+    },
 }
 
 OWN_LOOPS = {
@@ -196,6 +370,8 @@ def test_every_client_is_told_in_its_own_words(name: str) -> None:
     """32 threads and 16 MiB, or ten messages a request and a window of 200: as each client spells it."""
     if name in UPLOADS:
         assert said(name, an_upload()).named() == UPLOADS[name]
+    elif name.endswith("-download"):
+        assert said(name, a_download()).named() == DOWNLOADS[name.removesuffix("-download")]
     else:
         assert said(name, a_queue()).named() == QUEUES[name]
 
@@ -226,6 +402,31 @@ def test_what_cannot_be_said_is_named(name: str, fields: set[str]) -> None:
     assert unlimited == fields - {"hedge_timeout_seconds", "rate_limit_bytes_per_second"}
 
 
+def test_a_reader_here_and_there_is_told_of_ranges_and_of_no_blocks_around_them() -> None:
+    """Vectored reads in place of prefetched blocks, no cache of s3fs, a small buffer for PyTorch."""
+    document = a_download(part=256 * KiB, access="random")
+    s3a = said("hadoop-s3a-download", document).named()
+    assert s3a["fs.s3a.experimental.input.fadvise"] == "random"
+    assert s3a["fs.s3a.vectored.active.ranged.reads"] == 32
+    assert s3a["fs.s3a.vectored.read.min.seek.size"] == s3a["fs.s3a.readahead.range"] == GAP
+    assert not [name for name in s3a if "prefetch" in name]
+    assert said("s3fs-download", document).named()["S3FileSystem"]["default_cache_type"] == "none"
+    pytorch = said("pytorch-download", document).named()
+    assert pytorch["S3ReaderConstructor.range_based"] == {"buffer_size": 256 * KiB}
+    assert pytorch["S3ClientConfig"]["part_size"] == 5 * MiB
+
+
+def test_many_small_objects_are_read_whole_and_threads_are_objects() -> None:
+    """Cut-offs are above their size; DuckDB's blocks are powers of two; Polars has no less than ten permits."""
+    document = a_download(size=MiB, part=MiB, object_count=500)
+    rclone = said("rclone-download", document).named()
+    assert (rclone["--transfers"], rclone["--multi-thread-streams"]) == (32, 1)
+    assert rclone["--multi-thread-cutoff"] == f"{MiB + 1}B"
+    odd = a_download(threads=6, part=6 * MiB)
+    assert said("duckdb-download", odd).named()["external_file_cache_remote_max_block_size"] == 4 * MiB
+    assert said("polars-download", odd).named()["POLARS_CONCURRENCY_BUDGET"] == 10
+
+
 def test_mountpoint_says_when_it_opens_more_than_advised() -> None:
     """The CRT opens ten connections at the least."""
     assert "thread_count" in said("mountpoint", an_upload(threads=6)).inexpressible
@@ -248,6 +449,16 @@ def test_several_objects_share_the_threads() -> None:
     assert written("s5cmd", "flags", document) == ["--numworkers 4 cp --concurrency 8 --part-size 16"]
     assert said("boto3", document).named()["TransferConfig"]["max_concurrency"] == 8
     assert said("boto3", document).named()["Config"]["max_pool_connections"] == 33
+
+
+def test_readers_of_data_are_told_how_many_files_to_read_at_a_time() -> None:
+    """By themselves they open four or fewer; of one large file there is nothing to say."""
+    many, one = a_download(size=MiB, part=MiB, object_count=500), a_download()
+    assert said("pyarrow-download", many).named()["to_table"] == {"fragment_readahead": 32}
+    assert "dataset.to_table(fragment_readahead=32)" in written("pyarrow-download", "config", many)
+    assert said("polars-download", many).named()["POLARS_MAX_CONCURRENT_SCANS"] == 32
+    assert "to_table" not in said("pyarrow-download", one).named()
+    assert "POLARS_MAX_CONCURRENT_SCANS" not in said("polars-download", one).named()
 
 
 def test_small_objects_are_not_split_and_threads_are_objects() -> None:
@@ -320,6 +531,21 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
         ),
         ("pyarrow", "env", ["export ARROW_IO_THREADS=32"]),
         (
+            "node-lib-storage",
+            "config",
+            [
+                "const objectConcurrency = 1;",
+                (
+                    "const s3 = new S3Client({ requestHandler: "
+                    "new NodeHttpHandler({ httpsAgent: { maxSockets: 33 } }) });"
+                ),
+                (
+                    f"const options = {{ queueSize: 32, partSize: {PART} }};  "
+                    "// new Upload({ client: s3, params, ...options })"
+                ),
+            ],
+        ),
+        (
             "duckdb",
             "config",
             [
@@ -361,3 +587,46 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
 def test_the_forms_are_what_their_readers_take(name: str, form: str, lines: list[str]) -> None:
     """Flags, environment, configuration and source, letter by letter."""
     assert written(name, form, an_upload()) == lines
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "lines"),
+    [
+        ("s5cmd-download", "flags", ["--numworkers 1 cp --concurrency 32 --part-size 8"]),
+        (
+            "duckdb-download",
+            "config",
+            [
+                "LOAD httpfs;",
+                "SET async_threads = 32;",
+                "SET http_client_pool_capacity = 33;",
+                f"SET external_file_cache_remote_max_block_size = {RANGE};",
+                f"SET parquet_prefetch_column_gap = {GAP};",
+            ],
+        ),
+        (
+            "pyarrow-download",
+            "config",
+            [
+                "pyarrow.set_io_thread_count(32)",
+                (f"pyarrow.CacheOptions(hole_size_limit={GAP}, range_size_limit={RANGE}, prefetch_limit=32)"),
+                f"filesystem.open_input_stream(path, buffer_size={BLOCK})",
+            ],
+        ),
+        (
+            "rust-object-store-download",
+            "config",
+            [
+                f"LimitStore::new(store, 32)  // ranges of {RANGE} bytes for get_range",
+                "ClientOptions::new().with_pool_max_idle_per_host(33)",
+                f"BufReader::with_capacity(store, &meta, {BLOCK})",
+                f"// Python: obstore.open_reader(store, path, buffer_size={BLOCK})",
+                f"coalesce_ranges(&ranges, fetch, {GAP})",
+                f"// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={GAP})",
+            ],
+        ),
+    ],
+)
+def test_the_forms_of_readers_are_what_they_take(name: str, form: str, lines: list[str]) -> None:
+    """Letter by letter."""
+    assert written(name, form, a_download()) == lines

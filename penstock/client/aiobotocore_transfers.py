@@ -1,0 +1,451 @@
+"""Knows how to move files with aiobotocore as advised, up and down, and to tell the daemon how that went.
+
+    from penstock.client.aiobotocore_transfers import download_file, download_files, files_below, upload_files
+
+    summary = await upload_files(aiobotocore.session.get_session(), files_below(folder, "prefix/"), bucket)
+    await download_file(s3, bucket, key, path)
+
+aiobotocore has no transfer manager: here parts and whole files share one limit on requests. Each is held in memory
+while it is moved, so that no more is held than the advice counts; files are read and written in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from functools import partial
+
+from penstock.client.advice import Advice
+from penstock.client.asyncio_client import in_thread
+from penstock.client.complaint import complain
+from penstock.client.many_files import (
+    Batch,
+    File,
+    FilesFailedError,
+    Summary,
+    divided,
+    files_below,
+    make_folder_of,
+    object_below,
+    planned,
+    wanted,
+)
+from penstock.client.observed import Observed
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.sdk_client import advise_in, is_session, pool_count_of, region_of
+
+__all__ = [
+    "File",
+    "FilesFailedError",
+    "Summary",
+    "download_file",
+    "download_files",
+    "files_below",
+    "objects_below",
+    "upload_files",
+]
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+    from typing import Any, TypeVar
+
+    from typing_extensions import Unpack
+
+    from penstock.client.demand import CommonDemand
+    from penstock.client.many_files import Batch, Files, Objects, Path
+    from penstock.client.operations import Operation
+    from penstock.client.reporting import Reporter
+
+    T = TypeVar("T")
+
+_ABORT_SECONDS_MAX = 10.0
+_LOOKING_COUNT = 32  # objects whose sizes are asked for at a time
+_PART_ARGUMENTS = frozenset(
+    {
+        "ChecksumAlgorithm",
+        "ExpectedBucketOwner",
+        "RequestPayer",
+        "SSECustomerAlgorithm",
+        "SSECustomerKey",
+        "SSECustomerKeyMD5",
+    }
+)
+"""What each part takes of what an upload was begun with, and its completion does but for the algorithm."""
+
+
+async def upload_files(
+    s3_client: Any,
+    files: Files,
+    bucket: str,
+    *,
+    advice: Advice | None = None,
+    extra_args: Mapping[str, Any] | None = None,
+    callback: Callable[[int], None] | None = None,
+    on_file: Callable[[File], object] | None = None,
+    reporter: Reporter | None = None,
+    **demand: Unpack[CommonDemand],
+) -> Summary:
+    """Upload many files at a time as advised for their number and sizes, and report what happened.
+
+    It is `penstock.client.boto3_transfers.upload_files` for a client or a session of aiobotocore; `callback` is called
+    with the bytes of each part when it has arrived. When it is cancelled, it stops what is under way, and removes
+    unfinished uploads.
+    """
+    summary = Summary(on_file)
+    region = region_of(s3_client)
+
+    def ask(size_bytes: int, count: int) -> Advice:
+        return advice or advise_in(region, S3_UPLOAD, size_bytes, {**demand, "object_count": count})
+
+    plans = planned(files, ask)
+    while (plan := await in_thread(partial(next, plans, None))) is not None:
+        await _move(s3_client, plan, bucket, _Uploads, summary, dict(extra_args or {}), callback, reporter)
+    return summary
+
+
+async def download_file(
+    s3_client: Any,
+    bucket: str,
+    key: str,
+    path: Path,
+    *,
+    advice: Advice | None = None,
+    extra_args: Mapping[str, Any] | None = None,
+    callback: Callable[[int], None] | None = None,
+    reporter: Reporter | None = None,
+    **demand: Unpack[CommonDemand],
+) -> None:
+    """Download one object as advised for its size, and report what happened. Raises what aiobotocore raises."""
+    summary = await download_files(
+        s3_client,
+        {key: path},
+        bucket,
+        advice=advice,
+        extra_args=extra_args,
+        callback=callback,
+        reporter=reporter,
+        **demand,
+    )
+    for file in summary.failed:
+        assert file.error is not None
+        raise file.error
+
+
+async def download_files(
+    s3_client: Any,
+    objects: Objects,
+    bucket: str,
+    *,
+    advice: Advice | None = None,
+    extra_args: Mapping[str, Any] | None = None,
+    callback: Callable[[int], None] | None = None,
+    on_file: Callable[[File], object] | None = None,
+    reporter: Reporter | None = None,
+    **demand: Unpack[CommonDemand],
+) -> Summary:
+    """Download many objects at a time as advised for their number and sizes, and report what happened.
+
+    It is `penstock.client.boto3_transfers.download_files` for a client or a session of aiobotocore. What fails or is
+    cancelled leaves no file; where there was one, it stays.
+    """
+    summary = Summary(on_file)
+    region, arguments = region_of(s3_client), dict(extra_args or {})
+
+    def ask(size_bytes: int, count: int) -> Advice:
+        stated = {"sink": "file", **demand, "object_count": count}
+        return advice or advise_in(region, S3_DOWNLOAD, size_bytes, stated)
+
+    for window in wanted(objects):
+        async with _client_for(s3_client, _LOOKING_COUNT) as client:
+            await _look(client, bucket, window, arguments)
+        plan = await in_thread(partial(divided, window, ask))
+        await _move(s3_client, plan, bucket, _Downloads, summary, arguments, callback, reporter)
+    return summary
+
+
+async def objects_below(s3_client: Any, bucket: str, prefix: str, folder: Path) -> list[File]:
+    """Every object below a prefix, with its size, and where it goes below a folder. Raises what aiobotocore raises."""
+    files: list[File] = []
+    async for page in s3_client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        listed = (object_below(folder, prefix, item) for item in page.get("Contents", ()))
+        files += [file for file in listed if file is not None]
+    return files
+
+
+async def _look(s3_client: Any, bucket: str, files: list[File], extra_args: Mapping[str, Any]) -> None:
+    """Ask for the sizes that are not known yet, many at a time; who has none has its error."""
+
+    async def look(file: File) -> None:
+        found = await s3_client.head_object(Bucket=bucket, Key=file.key, **extra_args)
+        file.size_bytes, file.etag = found["ContentLength"], found.get("ETag")
+
+    async def try_it(file: File) -> None:
+        await _outcome(file, look(file))
+
+    unknown = [file for file in files if file.size_bytes < 0]
+    await _for_each(unknown, try_it, min(_LOOKING_COUNT, pool_count_of(s3_client)))
+
+
+async def _move(  # noqa: PLR0917 - of two callers
+    s3_client: Any,
+    plan: tuple[list[Batch], list[File]],
+    bucket: str,
+    kind: type[_Transfers],
+    summary: Summary,
+    extra_args: dict[str, Any],
+    callback: Callable[[int], None] | None,
+    reporter: Reporter | None,
+) -> None:
+    """All batches of a plan, one after another; each that is evidence is reported."""
+    found, unreadable = plan
+    for file in unreadable:
+        summary.note(file)
+    most = max((batch.thread_count for batch in found), default=1)
+    async with _client_for(s3_client, most) as client:
+        for batch in found:
+            transfers = kind(client, batch, bucket, extra_args, callback)
+            with Observed(client, bucket, None, kind.operation) as observed:
+                await transfers.run(summary)
+            if batch.is_evidence():
+                setting, moved = batch.setting(transfers.room_count), batch.size_bytes
+                observed.report(
+                    reporter, batch.mean_bytes, setting, transferred_bytes=moved, client="aiobotocore"
+                )
+
+
+async def _outcome(file: File, work: Awaitable[object]) -> File:
+    """The file, with its error if this failed."""
+    try:
+        await work
+    except Exception as trouble:  # noqa: BLE001 - whatever aiobotocore raises for this file is why it failed
+        file.error = trouble.with_traceback(None)
+    return file
+
+
+class _Transfers:
+    """The files of one batch on their way, with so many requests at a time over all of them."""
+
+    operation: Operation
+
+    def __init__(
+        self,
+        client: Any,
+        batch: Batch,
+        bucket: str,
+        extra_args: dict[str, Any],
+        callback: Callable[[int], None] | None,
+    ) -> None:
+        self._client, self._batch, self._bucket = client, batch, bucket
+        self._extra_args, self._callback = extra_args, callback
+        self.room_count = min(batch.thread_count, pool_count_of(client))
+        self._room = asyncio.Semaphore(self.room_count)
+
+    async def run(self, summary: Summary) -> None:
+        """Until each has ended; an exception of `on_file`, or being cancelled, ends all of them."""
+
+        async def move(file: File) -> None:
+            summary.note(await _outcome(file, self._move(file)))
+
+        await _for_each(self._batch.files, move, self.room_count)
+
+    async def _move(self, file: File) -> None:
+        raise NotImplementedError
+
+    def _tell(self, size_bytes: int) -> None:
+        if self._callback is not None:
+            self._callback(size_bytes)
+
+
+class _Downloads(_Transfers):
+    """Objects into files."""
+
+    operation: Operation = S3_DOWNLOAD
+
+    async def _move(self, file: File) -> None:
+        """Into a file beside its place, which it takes at the end. What is no regular file is written to as it is."""
+        beside = await in_thread(partial(_begun, file.path))
+        try:
+            await self._read_ranges(file, beside)
+            if beside != file.path:
+                await in_thread(partial(os.replace, beside, file.path))
+        except BaseException:
+            if beside != file.path:
+                os.unlink(beside)  # noqa: PTH108
+            raise
+
+    async def _read_ranges(self, file: File, path: str) -> None:
+        size, count = self._batch.part_size_bytes, self._batch.part_count(file)
+        if count <= 1:
+            await self._read_range(file, path, 0, file.size_bytes, {})
+            return
+
+        async def read(start: int) -> None:
+            end = min(start + size, file.size_bytes)
+            await self._read_range(file, path, start, end, {"Range": f"bytes={start}-{end - 1}"})
+
+        await _for_each(range(0, file.size_bytes, size), read, self.room_count)
+
+    async def _read_range(
+        self, file: File, path: str, start: int, end: int, where: Mapping[str, str]
+    ) -> None:
+        same = {"IfMatch": file.etag} if file.etag else {}
+        async with self._room:
+            answer = await self._client.get_object(
+                Bucket=self._bucket, Key=file.key, **where, **same, **self._extra_args
+            )
+            async with answer["Body"] as body:
+                content = await body.read()
+        if len(content) != end - start:
+            raise OSError(f"{file.key}: {len(content)} bytes came of {end - start} from {start} on")
+        await in_thread(partial(_write, path, content, start))
+        self._tell(len(content))
+
+
+@asynccontextmanager
+async def _client_for(s3_client: Any, connection_count: int) -> AsyncIterator[Any]:
+    """A client with so many connections where a session is given; else the client that is."""
+    if not is_session(s3_client):
+        yield s3_client
+        return
+    from aiobotocore.config import AioConfig
+
+    config = AioConfig(max_pool_connections=connection_count)
+    async with s3_client.create_client("s3", config=config) as client:
+        yield client
+
+
+class _Uploads(_Transfers):
+    """Files into objects."""
+
+    operation: Operation = S3_UPLOAD
+
+    def __init__(
+        self,
+        client: Any,
+        batch: Batch,
+        bucket: str,
+        extra_args: dict[str, Any],
+        callback: Callable[[int], None] | None,
+    ) -> None:
+        super().__init__(client, batch, bucket, extra_args, callback)
+        self._multipart_args = {**_checksum_of(client), **extra_args}
+        self._part_args = {n: value for n, value in self._multipart_args.items() if n in _PART_ARGUMENTS}
+
+    async def _move(self, file: File) -> None:
+        part_count = self._batch.part_count(file)
+        if part_count > 1:
+            await self._send_parts(file, part_count)
+            return
+        async with self._room:
+            body = await in_thread(partial(_read, file.path, 0, file.size_bytes))
+            await self._client.put_object(Bucket=self._bucket, Key=file.key, Body=body, **self._extra_args)
+        self._tell(len(body))
+
+    async def _send_parts(self, file: File, part_count: int) -> None:
+        name = {"Bucket": self._bucket, "Key": file.key}
+        async with self._room:
+            upload = await self._begin(name)
+        try:
+            parts: list[dict[str, Any]] = []
+
+            async def send(number: int) -> None:
+                parts.append(await self._send_part(file, upload, number))
+
+            await _for_each(range(1, part_count + 1), send, self.room_count)
+            parts.sort(key=lambda part: part["PartNumber"])
+            last_args = {
+                name: value for name, value in self._part_args.items() if name != "ChecksumAlgorithm"
+            }
+            async with self._room:
+                await self._client.complete_multipart_upload(
+                    **upload, MultipartUpload={"Parts": parts}, **last_args
+                )
+        except BaseException:
+            await self._abort(upload)
+            raise
+
+    async def _begin(self, name: Mapping[str, str]) -> dict[str, str]:
+        """Who is cancelled meanwhile waits for the answer, without which the upload could not be removed."""
+        beginning = asyncio.ensure_future(
+            self._client.create_multipart_upload(**name, **self._multipart_args)
+        )
+        try:
+            begun = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await asyncio.wait([beginning], timeout=_ABORT_SECONDS_MAX)
+            if beginning.done() and beginning.exception() is None:
+                await self._abort({**name, "UploadId": beginning.result()["UploadId"]})
+            raise
+        return {**name, "UploadId": begun["UploadId"]}
+
+    async def _send_part(self, file: File, upload: Mapping[str, str], number: int) -> dict[str, Any]:
+        size_bytes = self._batch.part_size_bytes
+        async with self._room:
+            body = await in_thread(partial(_read, file.path, (number - 1) * size_bytes, size_bytes))
+            sent = await self._client.upload_part(**upload, PartNumber=number, Body=body, **self._part_args)
+        self._tell(len(body))
+        part = {"PartNumber": number, "ETag": sent["ETag"]}
+        checksum = f"Checksum{self._part_args.get('ChecksumAlgorithm')}"
+        return {**part, checksum: sent[checksum]} if checksum in sent else part
+
+    async def _abort(self, upload: Mapping[str, str]) -> None:
+        """Leave nothing behind that has to be paid for."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            await asyncio.wait_for(self._client.abort_multipart_upload(**upload), _ABORT_SECONDS_MAX)
+        except (BotoCoreError, ClientError, OSError, asyncio.TimeoutError) as trouble:  # noqa: UP041 - Python 3.9
+            complain("an unfinished upload of %s is left behind: %s", upload["Key"], trouble)
+
+
+def _checksum_of(client: Any) -> dict[str, str]:
+    """What an upload in parts has to state where botocore adds checksums to the parts by itself; as boto3 does."""
+    when = getattr(getattr(client.meta, "config", None), "request_checksum_calculation", None)
+    return {"ChecksumAlgorithm": "CRC32"} if when == "when_supported" else {}
+
+
+async def _for_each(
+    items: Iterable[T], work: Callable[[T], Coroutine[Any, Any, None]], worker_count: int
+) -> None:
+    """Work on all items, so many at a time; the first exception, and being cancelled, end what is under way."""
+    shared = iter(items)
+
+    async def work_on() -> None:
+        for item in shared:
+            await work(item)
+
+    workers = [asyncio.ensure_future(work_on()) for _ in range(worker_count)]
+    try:
+        await asyncio.gather(*workers)
+    except BaseException:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        raise
+
+
+def _read(path: str, offset: int, size_bytes: int) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs the application an import
+        file.seek(offset)
+        return file.read(size_bytes)
+
+
+def _begun(path: str) -> str:
+    """What to write to: an empty file beside this place, or what is there and is no regular file. Raises OSError."""
+    make_folder_of(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as below
+        return path
+    beside = f"{path}.{os.urandom(4).hex()}"
+    with open(beside, "xb"):  # noqa: PTH123
+        return beside
+
+
+def _write(path: str, content: bytes, offset: int) -> None:
+    """Opened for each: who is cancelled leaves a thread behind, whose descriptor must be nobody else's."""
+    with open(path, "r+b", buffering=0) as file:  # noqa: PTH123 - as above
+        file.seek(offset)
+        view = memoryview(content)
+        while view:
+            view = view[file.write(view) :]

@@ -1,0 +1,47 @@
+"""Knows what can be seen of a client of boto3 or aiobotocore, and asks for advice where it works.
+
+What only behaves like such a client may lack all of it.
+"""
+
+from __future__ import annotations
+
+from penstock.client.advice import Advice, advise
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from penstock.client.operations import Operation
+
+_POOL_COUNT_DEFAULT = 10  # connections that botocore keeps
+
+
+def is_session(client: Any) -> bool:
+    """Whether it is a session, of which clients are made."""
+    return getattr(client, "meta", None) is None
+
+
+def region_of(client: Any) -> str | None:
+    """Where a client works, or a session would; None where it does not say."""
+    if is_session(client) and hasattr(client, "get_config_variable"):
+        region = client.get_config_variable("region")
+    else:
+        region = getattr(getattr(client, "meta", client), "region_name", None)
+    return region if isinstance(region, str) else None
+
+
+def pool_count_of(client: Any) -> int:
+    """The connections that it keeps: what exceeds them is made anew for each request."""
+    config = getattr(getattr(client, "meta", None), "config", None)
+    return int(getattr(config, "max_pool_connections", None) or _POOL_COUNT_DEFAULT)
+
+
+def advise_in(
+    region: str | None, operation: Operation, payload_size_bytes: int, demand: Mapping[str, Any]
+) -> Advice:
+    """From the snapshot where the client works in the daemon's own region, else by asking for the other one."""
+    advice = advise(operation, payload_size_bytes, **demand)
+    if "region" in demand or not region or advice.document.get("region", region) == region:
+        return advice
+    return advise(operation, payload_size_bytes, **{**demand, "region": region})

@@ -1,0 +1,86 @@
+"""Knows what the AWS SDK for JavaScript 3 can be told: lib-storage for uploads, sockets for both ways.
+
+From the sources of @aws-sdk/lib-storage 3.1169 and @smithy/node-http-handler 4.14, which keeps 50 sockets by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.targets.target import APPLICATION, NO_HEDGE, Option, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.target import Translation
+
+_HANDLER = "NodeHttpHandler.httpsAgent"
+_OWN_READS = {
+    "rangeSizeBytes": "range_size_bytes",
+    "multipartThresholdBytes": "multipart_threshold_bytes",
+    "readAheadBytes": "read_ahead_bytes",
+    "blockSizeBytes": "block_size_bytes",
+    "coalescedGapBytes": "coalesced_gap_bytes",
+    "hedgeTimeoutSeconds": "hedge_timeout_seconds",
+}
+
+
+def _lib_storage(advised: Upload) -> Iterator[Option]:
+    yield Option("Upload", "queueSize", advised.part_concurrency, ("thread_count",))
+    yield Option("Upload", "partSize", advised.part_size_bytes, ("part_size_bytes",))
+    yield Option(_HANDLER, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
+    yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
+
+
+def _node(advised: Download) -> Iterator[Option]:
+    """It reads one range a call, so that the loop over ranges is the application's."""
+    yield Option(_HANDLER, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
+    yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
+    yield Option(APPLICATION, "rangeConcurrency", advised.range_concurrency, ("thread_count",))
+    for name, field in _OWN_READS.items():
+        value = getattr(advised, field)
+        if value is not None:
+            yield Option(APPLICATION, name, value, (field,))
+
+
+def _source(translation: Translation) -> list[str]:
+    groups = translation.groups()
+    lines = [f"const {name} = {value};" for name, value in groups[APPLICATION].items()]
+    sockets = groups[_HANDLER]["maxSockets"]
+    handler = f"new NodeHttpHandler({{ httpsAgent: {{ maxSockets: {sockets} }} }})"
+    lines.append(f"const s3 = new S3Client({{ requestHandler: {handler} }});")
+    if "Upload" in groups:
+        options = ", ".join(f"{name}: {value}" for name, value in groups["Upload"].items())
+        lines.append(f"const options = {{ {options} }};  // new Upload({{ client: s3, params, ...options }})")
+    return lines
+
+
+TARGETS = (
+    Target(
+        name="node-lib-storage",
+        operation=S3_UPLOAD,
+        purpose="Upload of @aws-sdk/lib-storage, and the sockets of the client (JavaScript)",
+        say=_lib_storage,
+        reasons={
+            "multipart_threshold_bytes": "it splits what is larger than one part, always",
+            "rate_limit_bytes_per_second": "it has no limit on bandwidth: pace the stream",
+            "hedge_timeout_seconds": NO_HEDGE,
+        },
+        writers={"config": _source},
+        comment="//",
+    ),
+    Target(
+        name="node-download",
+        operation=S3_DOWNLOAD,
+        purpose="sockets of the S3Client (JavaScript), and what your own loop over ranges needs",
+        say=_node,
+        reasons={
+            "io_chunk_bytes": "it hands on what arrives, in pieces of its own size",
+            "rate_limit_bytes_per_second": "it has no limit on bandwidth: pace the stream",
+        },
+        writers={"config": _source},
+        comment="//",
+    ),
+)

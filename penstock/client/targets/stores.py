@@ -1,0 +1,146 @@
+"""Knows the rules of stores that speak S3 and are not AWS, where they differ, and what clients have to be told for it.
+
+What they all accept, penstock keeps to by itself, whatever store it is: parts of 5 MiB or more, at most 10,000 of them,
+all equal but the last; probes without checksums, unfinished uploads sought by their own key, and deletion one by one
+where a batch is refused. What is left are the checksums that SDKs of AWS add by themselves since 2025.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from penstock.client.targets.advised import MiB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL")
+_WITHOUT_CHECKSUMS = {
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+}
+"""Read by the SDKs of AWS for Python, Java 2, Go 2 and JavaScript 3, and by the AWS CLI:
+docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
+"""
+
+
+class Store(NamedTuple):
+    """What one store accepts. What is None was found nowhere."""
+
+    name: str
+    title: str
+    hosts: tuple[str, ...]  # what its endpoints end with, where it is a service
+    part_size_bytes_min: int
+    part_count_max: int
+    has_equal_parts: bool  # all but the last have to be as large
+    has_checksums: bool  # those that SDKs of AWS add by themselves
+    has_conditional_writes: bool | None
+    lists_uploads_by_prefix: bool | None  # and not by a whole key alone
+    sources: tuple[str, ...]
+
+
+STORES = (
+    Store(
+        name="r2",
+        title="Cloudflare R2",
+        hosts=(".r2.cloudflarestorage.com",),
+        part_size_bytes_min=5 * MiB,
+        part_count_max=10_000,
+        has_equal_parts=True,
+        has_checksums=True,
+        has_conditional_writes=True,
+        lists_uploads_by_prefix=None,
+        sources=(
+            "developers.cloudflare.com/r2/objects/upload-objects",
+            "developers.cloudflare.com/r2/api/s3/api (checksums)",
+            "developers.cloudflare.com/r2/api/s3/conditional-operations",
+        ),
+    ),
+    Store(
+        name="minio",
+        title="MinIO",
+        hosts=("play.min.io",),
+        part_size_bytes_min=5 * MiB,
+        part_count_max=10_000,
+        has_equal_parts=False,
+        has_checksums=True,
+        has_conditional_writes=None,
+        lists_uploads_by_prefix=False,
+        sources=(
+            "docs.min.io/community/minio-object-store/operations/concepts/thresholds.html",
+            "tests/real against MinIO of 2026 (checksums, listing)",
+        ),
+    ),
+    Store(
+        name="ceph",
+        title="Ceph Object Gateway",
+        hosts=(),
+        part_size_bytes_min=5 * MiB,
+        part_count_max=10_000,
+        has_equal_parts=False,
+        has_checksums=False,
+        has_conditional_writes=None,
+        lists_uploads_by_prefix=None,
+        sources=(
+            "portal.mlcloud.uni-tuebingen.de/user-guide/tutorials/s3-multipart-user-guide (sizes)",
+            "github.com/boto/boto3/issues/4392 (checksums: of stores that are not AWS)",
+        ),
+    ),
+    Store(
+        name="b2",
+        title="Backblaze B2",
+        hosts=(".backblazeb2.com",),
+        part_size_bytes_min=5 * 10**6,
+        part_count_max=10_000,
+        has_equal_parts=True,  # with Live Read
+        has_checksums=False,
+        has_conditional_writes=None,
+        lists_uploads_by_prefix=None,
+        sources=(
+            "backblaze.com/docs/cloud-storage-create-large-files-with-the-native-api",
+            "backblaze.com/apidocs/s3-upload-part (equal parts with Live Read)",
+            "github.com/boto/s3transfer/issues/327 (checksums are refused)",
+        ),
+    ),
+    Store(
+        name="gcs",
+        title="Google Cloud Storage",
+        hosts=("storage.googleapis.com",),
+        part_size_bytes_min=5 * MiB,
+        part_count_max=10_000,
+        has_equal_parts=False,
+        has_checksums=False,
+        has_conditional_writes=None,
+        lists_uploads_by_prefix=None,
+        sources=(
+            "cloud.google.com/storage/docs/multipart-uploads",
+            "cloud.google.com/storage/docs/xml-api/put-object-multipart (x-goog-hash, and no x-amz-checksum)",
+        ),
+    ),
+)
+"""As of August 2026."""
+STORES_BY_NAME: Mapping[str, Store] = {store.name: store for store in STORES}
+
+
+def store_at(endpoint_url: str | None) -> Store | None:
+    """The store that has this endpoint; None for AWS, and for whatever runs on a host of one's own."""
+    try:
+        host = urlsplit(endpoint_url or "").hostname or ""
+    except ValueError:
+        return None
+    return next((s for s in STORES if any(f".{host}".endswith(f".{h.lstrip('.')}") for h in s.hosts)), None)
+
+
+def endpoint_of(environment: Mapping[str, str], command: tuple[str, ...] = ()) -> str | None:
+    """What a command, or else its environment, names as its endpoint."""
+    for place, word in enumerate(command):
+        name, joint, value = word.partition("=")
+        if name in {"--endpoint-url", "--s3-endpoint"}:
+            return value if joint else "".join(command[place + 1 : place + 2])
+    return next((environment[name] for name in ENDPOINT_VARIABLES if environment.get(name)), None)
+
+
+def variables_for(store: Store | None) -> Mapping[str, str]:
+    """What the environment of a client needs for its uploads and downloads not to be refused."""
+    return {} if store is None or store.has_checksums else _WITHOUT_CHECKSUMS

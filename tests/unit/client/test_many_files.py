@@ -1,0 +1,183 @@
+"""How many files of any sizes are planned: what is asked for them, what moves together, and what is kept of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.client import many_files
+from penstock.client.advice import Advice, default_advice
+from penstock.client.many_files import File, FilesFailedError, Summary, batches, files_below, planned
+from penstock.units import GiB, KiB, MiB
+
+Ask = Callable[[int, int], Advice]
+
+
+def advice(threads: int, part_mib: int = 8, basis: str = "measured") -> Advice:
+    """So many threads."""
+    return Advice(
+        {
+            "operation": "s3_upload",
+            "payload_size_bytes": MiB,
+            "setting": {"thread_count": threads, "part_size_bytes": part_mib * MiB},
+            "derived": {"multipart_threshold_bytes": 16 * MiB},
+            "basis": basis,
+            "explanation": "",
+        }
+    )
+
+
+def files(**sizes: int) -> list[File]:
+    """Named by their keys."""
+    return [File(key, key, size) for key, size in sizes.items()]
+
+
+def many(count: int, size: int) -> list[File]:
+    """So many of about this size."""
+    return [File(f"{size}-{n}", f"{size}-{n}", size + n) for n in range(count)]
+
+
+def by_size(size_bytes: int, _: int) -> Advice:
+    """Small files are bound by latency, and want many connections."""
+    return advice(16 if size_bytes >= 8 * MiB else 60)
+
+
+def test_sizes_that_want_the_same_move_together_and_others_after_them() -> None:
+    """The largest first, because what begins last must not last long."""
+    mixed = many(300, 64 * KiB) + many(40, 100 * MiB) + many(200, MiB) + many(20, 30 * MiB)
+    found = batches(mixed, by_size)
+    assert [(batch.thread_count, len(batch.files)) for batch in found] == [(16, 60), (60, 500)]
+    sizes = [file.size_bytes for batch in found for file in batch.files]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_few_files_of_another_size_are_no_batch_of_their_own() -> None:
+    """They go along with the many, however they come, and change little; and a large one is split for all that."""
+    for few in (many(1, 20 * MiB), many(3, KiB)):
+        (batch,) = batches(many(500, MiB) + few, by_size)
+        assert 55 <= batch.thread_count <= 60
+        assert len(batch.files) == 500 + len(few)
+    assert batches(many(500, MiB) + many(1, 20 * MiB), by_size)[0].request_count == 503
+
+
+def test_sizes_of_which_there_are_few_agree_on_a_number_by_their_bytes() -> None:
+    """Small files that ask for hundreds of connections do not impose them on large ones that go with them."""
+
+    def ask(size_bytes: int, _: int) -> Advice:
+        return advice({64: 13, 16: 24, 1: 87}.get(size_bytes >> 20, 259), part_mib=5)
+
+    mixed = many(300, 100 * KiB) + many(150, MiB) + many(6, 16 * MiB) + many(1, 64 * MiB)
+    (batch,) = batches(mixed, ask)
+    assert 40 <= batch.thread_count <= 55
+
+
+def test_each_size_is_asked_about_with_the_number_of_its_files() -> None:
+    """Advice for one file of a size is not advice for a thousand."""
+    asked: list[tuple[int, int]] = []
+
+    def ask(size_bytes: int, count: int) -> Advice:
+        asked.append((size_bytes, count))
+        return advice(20)
+
+    batches([*files(a=GiB, b=GiB), *many(3, MiB), *files(empty=0)], ask)
+    assert asked == [(GiB, 2), (MiB + 1, 3), (1, 1)]
+
+
+def test_nobody_who_does_not_answer_is_asked_for_every_size() -> None:
+    """A daemon that hangs holds up an application once."""
+    asked: list[int] = []
+
+    def ask(size_bytes: int, _: int) -> Advice:
+        asked.append(size_bytes)
+        return default_advice("s3_upload", size_bytes, "nobody")
+
+    (batch,) = batches(files(a=GiB, b=MiB, c=KiB), ask)
+    assert asked == [GiB]
+    assert (batch.thread_count, batch.part_size_bytes) == (10, 8 * MiB)
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_planned(tmp_path: Path) -> None:
+    """Files go away while others are looked at."""
+    (tmp_path / "there").write_bytes(b"x")
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for a writer
+    files = {tmp_path / name: name for name in ("there", "gone", "pipe")} | {"no\0path": "odd"}
+    ((found, unreadable),) = planned(files, by_size)
+    assert [file.key for batch in found for file in batch.files] == ["there"]
+    assert [(file.key, type(file.error)) for file in unreadable] == [
+        ("gone", FileNotFoundError),
+        ("pipe", OSError),
+        ("odd", ValueError),
+    ]
+
+
+def test_no_more_files_are_known_at_a_time_than_a_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million of them take no more memory than these."""
+    monkeypatch.setattr(many_files, "WINDOW_FILE_COUNT", 10)
+    taken, path = itertools.count(), tmp_path / "file"
+    path.touch()
+
+    def endless() -> Iterator[tuple[Path, str]]:
+        while True:
+            yield path, str(next(taken))
+
+    plans = planned(endless(), by_size)
+    for _ in range(2):
+        found, _unreadable = next(plans)
+        assert sum(len(batch.files) for batch in found) == 10
+    assert next(taken) == 20
+
+
+def test_a_folder_is_its_files_with_their_places_in_it(tmp_path: Path) -> None:
+    """Keys have slashes, and begin with what was asked for."""
+    for name in ("one", "sub/two", "sub/deeper/three"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    found = dict(files_below(tmp_path, "backup/"))
+    assert set(found.values()) == {"backup/one", "backup/sub/two", "backup/sub/deeper/three"}
+    assert found[str(tmp_path / "one")] == "backup/one"
+
+
+def test_a_summary_keeps_so_many_reasons_and_raises_one_exception_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A million failures do not fill the memory."""
+    monkeypatch.setattr(many_files, "FAILED_COUNT_MAX", 2)
+    told: list[File] = []
+    summary = Summary(told.append)
+    summary.note(File("good", "good", 7))
+    summary.raise_for_failed()
+    for name in ("bad", "worse", "worst"):
+        summary.note(File(name, name, 1, OSError("no")))
+    assert (summary.moved_count, summary.moved_bytes, summary.failed_count) == (1, 7, 3)
+    assert [file.path for file in summary.failed] == ["bad", "worse"]
+    assert len(told) == 4
+    with pytest.raises(
+        FilesFailedError, match="3 of 4 files were not moved; the first was bad: no"
+    ) as raised:
+        summary.raise_for_failed()
+    assert raised.value.failed == summary.failed
+
+
+def test_files_that_are_too_unlike_are_no_evidence() -> None:
+    """What they took says nothing of one size, nor does it where some failed."""
+    (alike,) = batches(many(9, MiB), by_size)
+    assert alike.is_evidence()
+    alike.files[0].error = OSError("no")
+    assert not alike.is_evidence()
+    (mixed,) = batches([*many(9, MiB), *files(one=40 * MiB)], by_size)
+    assert not mixed.is_evidence()
+
+
+def test_what_is_reported_is_what_was_in_force() -> None:
+    """No more threads than requests, and a legal part size for what went whole."""
+    (whole,) = batches(many(9, MiB), by_size)
+    assert whole.setting(1000) == {"thread_count": 9, "part_size_bytes": 5 * MiB}
+    (split,) = batches(many(2, 64 * MiB), by_size)
+    assert split.setting(4) == {"thread_count": 4, "part_size_bytes": 8 * MiB}

@@ -1,0 +1,183 @@
+"""Reading an object as a file: what is fetched, when, and that what is read is what is there."""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.advice import Advice
+from penstock.client.reader import ObjectReader, merged, open_object
+from penstock.units import KiB, MiB
+
+CONTENT = random.Random(1).randbytes(3 * MiB)
+
+
+def advice(threads: int = 4, part: int = 256 * KiB, gap: int = 1000) -> Advice:
+    """As a daemon gives it."""
+    return Advice(
+        {
+            "operation": "s3_download",
+            "payload_size_bytes": len(CONTENT),
+            "setting": {"thread_count": threads, "range_size_bytes": part},
+            "derived": {"read_ahead_bytes": threads * part, "coalesced_gap_bytes": gap},
+            "basis": "measured",
+            "explanation": "for a test",
+        }
+    )
+
+
+class Store:
+    """An S3 client with one object, which notes the ranges that it is asked for."""
+
+    def __init__(self, content: bytes = CONTENT) -> None:
+        self.content = content
+        self.ranges: list[tuple[int, int]] = []
+        self.tags: set[str] = set()
+        self.lock = threading.Lock()
+        self.meta = SimpleNamespace(region_name="eu-west-1", config=SimpleNamespace(max_pool_connections=8))
+
+    def head_object(self, **_: Any) -> dict[str, Any]:
+        """As boto3's."""
+        return {"ContentLength": len(self.content), "ETag": '"one"'}
+
+    def get_object(self, *, Range: str, IfMatch: str, **_: Any) -> dict[str, Any]:  # noqa: N803
+        """As boto3's."""
+        start, end = (int(word) for word in Range.removeprefix("bytes=").split("-"))
+        with self.lock:
+            self.ranges.append((start, end + 1))
+            self.tags.add(IfMatch)
+        return {"Body": io.BytesIO(self.content[start : end + 1])}
+
+
+@contextmanager
+def reading(store: Store, **options: Any) -> Iterator[ObjectReader]:
+    with open_object(store, "bucket", "key", **{"advice": advice(), **options}) as file:
+        yield file
+
+
+def test_who_reads_on_gets_ever_larger_ranges_ahead_of_him() -> None:
+    """The first is small, the last are as advised, none is fetched twice, and all is what is there."""
+    store = Store()
+    with reading(store) as file:
+        pieces = iter(lambda: file.read(10 * KiB), b"")
+        assert b"".join(pieces) == CONTENT
+    found = sorted(store.ranges)
+    assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
+    sizes = [end - start for start, end in found]
+    assert sizes[0] == 64 * KiB
+    assert sizes.count(256 * KiB) >= 9
+    assert len(sizes) < 20
+    assert store.tags == {'"one"'}
+
+
+def test_who_seeks_gets_what_he_asks_for_and_no_more() -> None:
+    """The end of a Parquet file, and then columns of it."""
+    store = Store()
+    with reading(store) as file:
+        file.seek(-8, io.SEEK_END)
+        assert file.read(8) == CONTENT[-8:]
+        file.seek(MiB)
+        assert file.read(1000) == CONTENT[MiB : MiB + 1000]
+    assert store.ranges == [(3 * MiB - 8, 3 * MiB), (MiB, MiB + 1000)]
+
+
+def test_a_reader_here_and_there_has_nothing_read_ahead() -> None:
+    """Not even where he reads on."""
+    store = Store()
+    with reading(store, access="random") as file:
+        assert file.read(1000) + file.read(1000) == CONTENT[:2000]
+    assert store.ranges == [(0, 1000), (1000, 2000)]
+
+
+def test_the_whole_is_read_in_advised_ranges() -> None:
+    """`read()` without a size."""
+    store = Store()
+    with reading(store) as file:
+        assert file.read() == CONTENT
+        assert file.read() == b""
+    assert {end - start for start, end in store.ranges} == {256 * KiB}
+
+
+def test_pieces_that_are_near_share_a_request() -> None:
+    """Over a gap that is cheaper read; in the order in which they were asked for, and none beyond the end."""
+    store = Store()
+    wanted = [(5000, 100), (0, 100), (1000, 100), (MiB, 300 * KiB), (3 * MiB - 10, 99), (9 * MiB, 5)]
+    with reading(store) as file:
+        assert file.read_ranges(wanted) == [CONTENT[start : start + size] for start, size in wanted]
+    assert sorted(store.ranges) == [
+        (0, 1100),
+        (5000, 5100),
+        (MiB, MiB + 300 * KiB),
+        (3 * MiB - 10, 3 * MiB),
+    ]
+
+
+@given(
+    wanted=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 60)), max_size=20),
+    gap=st.integers(0, 20),
+    size_max=st.integers(1, 100),
+)
+def test_all_that_is_wanted_lies_in_the_last_range_that_begins_before_it(
+    wanted: list[tuple[int, int]], gap: int, size_max: int
+) -> None:
+    """However pieces overlap; and no request is larger than allowed but for a piece that is."""
+    pairs = [(start, start + size) for start, size in wanted]
+    found = merged(pairs, gap, size_max)
+    assert found == sorted(found)
+    for start, end in pairs:
+        if start < end:
+            last = [piece for piece in found if piece[0] <= start][-1]
+            assert end <= last[1]
+    longest = max((end - start for start, end in pairs), default=0)
+    assert all(end - start <= max(size_max, longest) for start, end in found)
+
+
+def test_libraries_take_it_for_a_file(tmp_path: Any) -> None:
+    """A zip file is read from its end."""
+    import zipfile
+
+    path = tmp_path / "some.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", b"x" * 100_000)
+    with reading(Store(path.read_bytes())) as file, zipfile.ZipFile(file) as archive:
+        assert archive.read("a") == b"x" * 100_000
+
+
+def test_what_is_short_or_closed_is_an_error() -> None:
+    """A body that ends early is not taken for the object."""
+    store = Store()
+    with reading(store) as file:
+        store.content = CONTENT[:100]
+        with pytest.raises(OSError, match="100 bytes came of"):
+            file.read()
+    with pytest.raises(ValueError, match="closed"):
+        file.read(1)
+
+
+def test_advice_that_cannot_be_read_keeps_nobody_from_reading(caplog: pytest.LogCaptureFixture) -> None:
+    """The SDK's own numbers serve."""
+    broken = Advice({**advice().document, "setting": {}})
+    with reading(Store(), advice=broken) as file:
+        assert (file.range_size_bytes, file.thread_count) == (8 * MiB, 8)
+        assert file.read(10) == CONTENT[:10]
+    assert "cannot be read" in caplog.text
+
+
+def test_where_there_are_no_threads_it_reads_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the end of the interpreter."""
+    with reading(Store()) as file:
+
+        def refuse(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(file._pool, "submit", refuse)
+        assert file.read() == CONTENT

@@ -1,0 +1,76 @@
+"""Stores that are not AWS: found by their endpoints, kept within by all that is advised, and as the manual says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.client.targets import advised
+from penstock.client.targets.stores import STORES, STORES_BY_NAME, endpoint_of, store_at, variables_for
+from penstock.models.s3 import upload
+from penstock.units import MiB
+
+PAGE = (Path(__file__).parents[3] / "docs/clients.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "name"),
+    [
+        ("https://0a1b.r2.cloudflarestorage.com", "r2"),
+        ("https://0a1b.eu.r2.cloudflarestorage.com/", "r2"),
+        ("https://s3.us-west-004.backblazeb2.com", "b2"),
+        ("https://storage.googleapis.com", "gcs"),
+        ("https://play.min.io:9000", "minio"),
+        ("https://s3.eu-west-1.amazonaws.com", None),
+        ("https://notstorage.googleapis.com.example.org", None),
+        ("https://evilplay.min.io", None),
+        ("http://127.0.0.1:9000", None),
+        ("http://[", None),
+        (None, None),
+    ],
+)
+def test_a_store_is_found_by_the_end_of_its_endpoint(endpoint: str | None, name: str | None) -> None:
+    """A whole label of the name; what runs on a host of one's own has to be stated."""
+    assert store_at(endpoint) == (STORES_BY_NAME[name] if name else None)
+
+
+def test_a_command_says_where_it_goes_before_its_environment() -> None:
+    """In both ways of writing a flag."""
+    environment = {"AWS_ENDPOINT_URL": "two", "S3_ENDPOINT_URL": "three"}
+    assert endpoint_of(environment, ("aws", "--endpoint-url", "one", "s3")) == "one"
+    assert endpoint_of(environment, ("rclone", "--s3-endpoint=one")) == "one"
+    assert endpoint_of(environment, ("aws", "s3", "ls")) == "two"
+    assert endpoint_of({}) is None
+
+
+def test_only_who_refuses_checksums_is_sent_none() -> None:
+    """AWS and who takes them go on being protected by them."""
+    told = {store.name for store in STORES if variables_for(store)}
+    assert told == {"ceph", "b2", "gcs"}
+    assert variables_for(None) == {}
+
+
+def test_what_is_advised_and_probed_is_accepted_by_every_store() -> None:
+    """So that neither model nor probe has to know which one it is."""
+    for store in STORES:
+        assert store.part_size_bytes_min <= upload.PART_SIZE_BYTES_MIN == advised.PART_SIZE_BYTES_MIN
+        assert store.part_count_max >= upload.PART_COUNT_MAX == advised.PART_COUNT_MAX
+        assert store.sources
+
+
+def test_the_manual_has_the_same_table() -> None:
+    """Row by row."""
+    words = {True: "yes", False: "no", None: "-"}
+    for store in STORES:
+        host = f"`{store.hosts[0]}`" if store.hosts else "-"
+        least = "5 MiB" if store.part_size_bytes_min == 5 * MiB else "5 MB"
+        rules = (
+            store.has_equal_parts,
+            store.has_checksums,
+            store.has_conditional_writes,
+            store.lists_uploads_by_prefix,
+        )
+        row = " | ".join([f"{store.title}: `{store.name}`", host, least, *(words[rule] for rule in rules)])
+        assert re.search(rf"^\| {re.escape(row)} \|$", PAGE, re.MULTILINE)

@@ -158,14 +158,14 @@ class _Face:
         return _xml("ListMultipartUploadsResult", f"{head}<IsTruncated>false</IsTruncated>{found}")
 
     async def _delete_objects(self, call: _Call) -> web.Response:
+        if "Content-MD5" not in call.headers and not _checksums(call.headers):
+            raise S3Error("InvalidRequest", "Missing required header for this request: Content-MD5")
         document = await _document(call)
         await self._service.small_request(call.bucket)
-        deleted = []
-        for entry in document.iterfind("{*}Object"):
-            key = entry.findtext("{*}Key", "")
-            self._shelf.delete(call.bucket, key)
-            deleted.append(f"<Deleted>{_element('Key', key)}</Deleted>")
+        keys = [entry.findtext("{*}Key", "") for entry in document.iterfind("{*}Object")]
+        self._shelf.delete_all(call.bucket, keys)
         is_quiet = document.findtext("{*}Quiet", "false") == "true"
+        deleted = (f"<Deleted>{_element('Key', key)}</Deleted>" for key in keys)
         return _xml("DeleteResult", "" if is_quiet else "".join(deleted))
 
     def _empty(self, name: str) -> Callable[[_Call], Awaitable[web.StreamResponse]]:
@@ -196,17 +196,17 @@ class _Face:
         return _xml("CopyObjectResult", inner)
 
     async def _head_object(self, call: _Call) -> web.Response:
-        await self._service.small_request(call.bucket)
-        stored = self._shelf.get(call.bucket, call.key)
+        stored = await self._service.find(call.bucket, call.key)
+        await self._service.first_byte(stored, 0, 0)
         headers = _object_headers(call, stored, is_whole=True)
         return web.Response(headers={**headers, "Content-Length": str(stored.body.size_bytes)})
 
     async def _get_object(self, call: _Call) -> web.StreamResponse:
-        await self._service.small_request(call.bucket)
-        stored = self._shelf.get(call.bucket, call.key)
+        stored = await self._service.find(call.bucket, call.key)
         size_bytes = stored.body.size_bytes
         wanted = _byte_range(call.headers.get("Range"), size_bytes)
         start, stop = wanted or (0, size_bytes)
+        await self._service.first_byte(stored, start, stop)
         response = web.StreamResponse(status=206 if wanted else 200)
         response.headers.update(_object_headers(call, stored, is_whole=wanted is None))
         if wanted:
@@ -255,13 +255,11 @@ class _Face:
 
     async def _complete_upload(self, call: _Call) -> web.Response:
         document = await _document(call)
-        await self._service.small_request(call.bucket)
         named = [
             (int(part.findtext("{*}PartNumber", "0")), part.findtext("{*}ETag", ""))
             for part in document.iterfind("{*}Part")
         ]
-        upload_id = call.query["uploadId"]
-        stored = self._shelf.complete_upload(call.bucket, call.key, upload_id, named)
+        stored = await self._service.complete_upload(call.bucket, call.key, call.query["uploadId"], named)
         inner = _element("Bucket", call.bucket) + _element("Key", call.key) + _etag_element(stored.body)
         return _xml("CompleteMultipartUploadResult", inner)
 
@@ -282,7 +280,9 @@ class _Face:
         checksums = _checksums({**call.headers, **intake.finish()})
         intake.verify(checksums, call.headers)
         await self._service.answer_delay()
-        content = bytes(intake.content) if intake.size_bytes == len(intake.content) else None
+        is_later_part = call.query.get("partNumber", "1") != "1"
+        is_whole = intake.size_bytes == len(intake.content)
+        content = bytes(intake.content) if is_whole or not is_later_part else None
         return self._shelf.body(intake.size_bytes, content, tuple(checksums.items()))
 
 

@@ -4,6 +4,13 @@ The link is a fluid that its streams share equally. With n streams that have byt
 
     rate(t, n) = min(connection rate, window / round trip, host rate(t, n) / n)
 
+A host has more than a network: its disk, its processors and the work of each connection hold streams back, too. What
+a ceiling c can do, each stream waits for in turn, and waits longer the more of it is in use (u = n r / c):
+
+    1/r = 1/own rate + sum over the ceilings of  v u / (1 - v u) / c,    n r <= c
+
+With a burstiness v of 0 the knee is as hard as above; near 1 it is as soft as random arrivals make it.
+
 All streams get the same rate, so one number says how far any of them is: the bytes that a stream would have
 moved had it been there from the start (attained service). A chunk of s bytes begun at attained service v is
 done when it reaches v + s. One heap of those ends and one timer serve any number of streams. The timer may
@@ -16,9 +23,12 @@ import asyncio
 import heapq
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _DUE_SECONDS = 1e-9  # what is due within a nanosecond is due now
+_BISECTION_COUNT = 40
+_SHARED_RATE_COUNT_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +42,15 @@ class Episodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Something that is slower or faster for a while, and then by another factor; log-normal around 1."""
+
+    seconds_mean: float  # of each spell, exponential
+    rate_sigma: float = 0.0  # of connections
+    latency_sigma: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTruth:
     """The path of one host to S3, one direction. None is "no such limit"."""
 
@@ -40,17 +59,31 @@ class LinkTruth:
     host_rate_bytes_per_second: float  # what is sustained: the baseline, where there is a burst
     window_bytes: float | None = None  # at most this much is under way on one connection
     burst_rate_bytes_per_second: float | None = None
-    credit_bytes: float = (
-        0.0  # moved above the baseline before it holds; refilled by what the baseline spares
-    )
-    service_latency_seconds_median: float = 0.030  # of one request, log-normal, on top of the round trip
+    # Moved above the baseline before it holds; refilled by what the baseline spares.
+    credit_bytes: float = 0.0
+    # Of one request (a read: its first byte), log-normal, on top of the round trip.
+    service_latency_seconds_median: float = 0.030
     service_latency_sigma: float = 0.0
     straggler_fraction: float = 0.0
     straggler_seconds: float = 5.0
     oversubscription_loss: float = 0.0  # host rate / (1 + loss * (n / knee - 2)) past twice the knee
     prefix_request_rate_per_second: float | None = None  # more is answered with 503 SlowDown
+    cold_read_seconds: float = 0.0  # inbound: later is the first byte of what the service has to fetch itself
+    cache_bytes: float = 0.0  # inbound: of what was read last, which it need not fetch again
     dips: Episodes | None = None  # the whole path is slower
     tenant: Episodes | None = None  # a neighbour takes some of the host's rate
+    drift: Drift | None = None  # of the path, and of the service's latency with it
+    round_trips_per_request: float = 1.0  # more where a connection is made for each
+    latency_coherency: float = 0.0  # latency * (1 + coherency * n * (n - 1)), with n requests in flight
+    connection_contention: float = 0.0  # connection rate / (1 + contention * (n - 1))
+    burstiness: float = 0.0  # how soon one waits for another at a ceiling
+    request_overhead_bytes: float = 0.0  # what a request costs of link and host besides its body
+    disk_rate_bytes_per_second: float | None = None  # of whom the bytes are read from, or written to
+    disk_seek_fraction: float = 0.0  # disk rate / (1 + fraction * (n - 1))
+    cpu_rate_bytes_per_second: float | None = None  # what all processors of the host can move
+    cpu_switch_fraction: float = 0.0  # cpu rate / (1 + fraction * (n - 1))
+    merge_seconds: float = 0.0  # to make one object of its parts
+    merge_seconds_per_part: float = 0.0
 
     @property
     def stream_rate_bytes_per_second(self) -> float:
@@ -58,6 +91,16 @@ class LinkTruth:
         if self.window_bytes is None or self.round_trip_seconds <= 0:
             return self.connection_rate_bytes_per_second
         return min(self.connection_rate_bytes_per_second, self.window_bytes / self.round_trip_seconds)
+
+    def ceilings(self, stream_count: int) -> list[float]:
+        """What disk and processors let so many streams move together."""
+        others = stream_count - 1
+        found = []
+        if self.disk_rate_bytes_per_second is not None:
+            found.append(self.disk_rate_bytes_per_second / (1.0 + self.disk_seek_fraction * others))
+        if self.cpu_rate_bytes_per_second is not None:
+            found.append(self.cpu_rate_bytes_per_second / (1.0 + self.cpu_switch_fraction * others))
+        return found
 
     @property
     def service_latency_seconds_mean(self) -> float:
@@ -103,6 +146,14 @@ class Link:
         self._carried_bytes = 0.0
         self._dips = _Weather(truth.dips, seed=seed)
         self._tenant = _Weather(truth.tenant, seed=seed + 1)
+        self._drift = _Spells(truth.drift, seed=seed)
+        self._shared_rates: dict[tuple[int, float, float], float] = {}
+
+    @property
+    def latency_factor(self) -> float:
+        """How much slower than usual the service answers, now."""
+        self._advance()
+        return self._drift.latency_factor
 
     @property
     def stream_count(self) -> int:
@@ -128,6 +179,8 @@ class Link:
         self._credit_bytes = min(self._credit_bytes, truth.credit_bytes)
         self._dips = _Weather(truth.dips, seed=self._seed, at=self._at)
         self._tenant = _Weather(truth.tenant, seed=self._seed + 1, at=self._at)
+        self._drift = _Spells(truth.drift, seed=self._seed, at=self._at)
+        self._shared_rates.clear()
         self._retune()
 
     async def carry(self, size_bytes: float) -> None:
@@ -197,12 +250,13 @@ class Link:
         self._at = self._loop.time()
         self._dips.begin(self._at)
         self._tenant.begin(self._at)
+        self._drift.begin(self._at)
 
     def _next_end_at(self) -> float:
         return self._at + (self._ends[0][0] - self._attained) / self._rate if self._rate > 0 else math.inf
 
     def _next_change_at(self) -> float:
-        changes_at = min(self._dips.until, self._tenant.until)
+        changes_at = min(self._dips.until, self._tenant.until, self._drift.until)
         overdraft = self._rate * self._stream_count - self._truth.host_rate_bytes_per_second
         if self._credit_bytes > 0 and overdraft > 0:
             return min(changes_at, self._at + self._credit_bytes / overdraft)
@@ -237,20 +291,32 @@ class Link:
         """Take in the weather and work out the rate of each stream, from now on."""
         self._dips.pass_to(self._at)
         self._tenant.pass_to(self._at)
+        self._drift.pass_to(self._at)
         count = self._stream_count
         if count == 0:
             self._rate = 0.0
             return
         truth = self._truth
         calm = 1.0 - self._dips.lost_fraction
-        alone = truth.stream_rate_bytes_per_second * calm
+        alone = truth.stream_rate_bytes_per_second * calm * self._drift.rate_factor
+        alone /= 1.0 + truth.connection_contention * (count - 1)
         host = truth.host_rate_bytes_per_second
         if truth.burst_rate_bytes_per_second is not None and self._credit_bytes > 0:
             host = truth.burst_rate_bytes_per_second
         host *= calm * (1.0 - self._tenant.lost_fraction)
         if host > 0:
             host /= 1.0 + truth.oversubscription_loss * max(0.0, count * alone / host - 2.0)
-        self._rate = min(alone, host / count)
+        self._rate = self._shared_rate(count, alone, host)
+
+    def _shared_rate(self, count: int, alone: float, host: float) -> float:
+        """What each of so many streams gets below all ceilings; the same is asked again and again."""
+        key = count, alone, host
+        if key not in self._shared_rates:
+            if len(self._shared_rates) > _SHARED_RATE_COUNT_MAX:
+                self._shared_rates.clear()
+            ceilings = [host, *self._truth.ceilings(count)]
+            self._shared_rates[key] = shared_rate(count, alone, ceilings, self._truth.burstiness)
+        return self._shared_rates[key]
 
     def _arm(self) -> None:
         """Set the timer for the next thing that happens; one that is set for earlier will ask again."""
@@ -268,6 +334,48 @@ class Link:
         self._timer = None
         self._advance()
         self._arm()
+
+
+def shared_rate(count: int, alone: float, ceilings: Sequence[float], burstiness: float) -> float:
+    """The rate of each of so many streams, in bytes per second: see above."""
+    highest = min(alone, min(ceilings) / count)
+    if burstiness <= 0.0 or highest <= 0.0:
+        return highest
+
+    def seconds_per_byte(rate: float) -> float:
+        used = [(burstiness * count * rate / ceiling, ceiling) for ceiling in ceilings]
+        return 1.0 / alone + sum(u / (1.0 - u) / ceiling for u, ceiling in used if u < 1.0)
+
+    low, high = 0.0, highest
+    for _ in range(_BISECTION_COUNT):
+        rate = 0.5 * (low + high)
+        low, high = (rate, high) if rate * seconds_per_byte(rate) < 1.0 else (low, rate)
+    return low
+
+
+class _Spells:
+    """A drift as it falls, spell by spell."""
+
+    def __init__(self, drift: Drift | None, *, seed: int, at: float | None = None) -> None:
+        self._drift = drift
+        self._chance = random.Random(f"drift {seed}")
+        self.rate_factor = self.latency_factor = 1.0
+        self.until = math.inf
+        if at is not None:
+            self.begin(at)
+
+    def begin(self, at: float) -> None:
+        """The first spell."""
+        if self._drift is not None:
+            self.until = at
+            self.pass_to(at)
+
+    def pass_to(self, at: float) -> None:
+        """Be in the spell of that moment."""
+        while self._drift is not None and self.until <= at:
+            self.rate_factor = math.exp(self._chance.gauss(0.0, self._drift.rate_sigma))
+            self.latency_factor = math.exp(self._chance.gauss(0.0, self._drift.latency_sigma))
+            self.until += self._chance.expovariate(1 / self._drift.seconds_mean)
 
 
 class _Weather:

@@ -1,6 +1,6 @@
 """Knows the best that can be had from a world: the answer that everything else is judged by.
 
-For S3 an ideal client (no CPU, no memory limit) uploads one object in virtual time, once for each setting, on
+For S3 an ideal client (no CPU, no memory limit) moves one object in virtual time, once for each setting, on
 the same service code as everybody else's; chance is replaced by its mean. For SQS the best goodput follows
 from the truth.
 """
@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import PART_NUMBER_MAX, PART_SIZE_BYTES_MIN, S3Error, S3Service
 from penstock.lab.sqs import BATCH_MESSAGE_COUNT_MAX, QueueTruth, usl_stretch
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.units import GiB, MiB
+from penstock.units import GiB, KiB, MiB
+
+WorkT = TypeVar("WorkT")
 
 _BUCKET, _KEY = "reference", "object"
 _START_AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,14 +30,17 @@ _PAUSE_AFTER_THROTTLING_SECONDS = 0.5
 THREAD_COUNTS = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 _WAVE_COUNTS = (1, 2, 3)
 PART_SIZES_BYTES = tuple(mebibytes * MiB for mebibytes in (5, 8, 12, 16, 32, 64))
+RANGE_SIZES_BYTES = tuple(mebibytes * MiB for mebibytes in (1, 2, 4, 8, 16, 32, 64, 128))
+_RANGE_SIZE_BYTES_MIN = 64 * KiB
+_READ_COUNT = 16  # of each thread, where ranges of a large object are read: enough for a steady state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UploadOptimum:
+class Optimum:
     """The setting with the highest throughput for one object size; of equals, the fewest threads."""
 
     thread_count: int
-    part_size_bytes: int
+    request_size_bytes: int  # of a part, or of a range
     throughput_bytes_per_second: float
 
 
@@ -47,6 +53,7 @@ def calm(truth: LinkTruth) -> LinkTruth:
         straggler_fraction=0.0,
         dips=None,
         tenant=None,
+        drift=None,
         burst_rate_bytes_per_second=None,
         credit_bytes=0.0,
     )
@@ -77,48 +84,127 @@ def upload_throughput_bytes_per_second(
     return run_virtually(upload, start_at=_START_AT)
 
 
+def download_throughput_bytes_per_second(
+    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int
+) -> float:
+    """Measure what an ideal reader of one whole object gets, on exactly this truth (see `calm`).
+
+    Not from within a running event loop.
+    """
+    range_count = math.ceil(object_size_bytes / range_size_bytes)
+    sizes = [range_size_bytes] * (range_count - 1)
+    return _reading_rate(truth, [*sizes, object_size_bytes - sum(sizes)], thread_count)
+
+
+def ranges_throughput_bytes_per_second(
+    truth: LinkTruth, *, thread_count: int, range_size_bytes: int
+) -> float:
+    """Measure what an ideal reader of many ranges gets, each of them asked for by itself.
+
+    The first of each thread is shorter, so that they do not wait and move in step as no real ones do.
+    """
+    first = [math.ceil(range_size_bytes * i / thread_count) for i in range(1, thread_count + 1)]
+    return _reading_rate(truth, first + [range_size_bytes] * (_READ_COUNT * thread_count), thread_count)
+
+
+def _reading_rate(truth: LinkTruth, sizes: Sequence[int], thread_count: int) -> float:
+    async def read(clock: VirtualClock) -> float:
+        service = S3Service(truth, clock=clock, seed=0)
+        service.shelf.create_bucket(_BUCKET)
+        service.shelf.put(_BUCKET, _KEY, service.shelf.body(max(sizes), None))
+        await _share(sizes, thread_count, lambda size: service.read(_BUCKET, _KEY, 0, size))
+        return sum(sizes) / clock.monotonic_seconds()
+
+    return run_virtually(read, start_at=_START_AT)
+
+
 def upload_optimum(
     truth: LinkTruth,
     object_size_bytes: int,
     *,
     thread_counts: Sequence[int] = THREAD_COUNTS,
     part_sizes_bytes: Sequence[int] = PART_SIZES_BYTES,
-) -> UploadOptimum:
+) -> Optimum:
     """Search a grid on the calm path."""
-    truth = calm(truth)
+    calm_truth = calm(truth)
+
+    def is_legal(size_bytes: int, count: int) -> bool:
+        is_single = count == 1 and object_size_bytes <= 5 * GiB
+        return is_single or (PART_SIZE_BYTES_MIN <= size_bytes <= 5 * GiB and count <= PART_NUMBER_MAX)
+
+    def measured(n: int, s: int) -> float:
+        return upload_throughput_bytes_per_second(
+            calm_truth, object_size_bytes, thread_count=n, part_size_bytes=s
+        )
+
+    return _best(_worth_trying(object_size_bytes, thread_counts, part_sizes_bytes, is_legal), measured)
+
+
+def download_optimum(
+    truth: LinkTruth,
+    object_size_bytes: int,
+    *,
+    thread_counts: Sequence[int] = THREAD_COUNTS,
+    range_sizes_bytes: Sequence[int] = RANGE_SIZES_BYTES,
+) -> Optimum:
+    """Search a grid on the calm path: of one whole object."""
+    calm_truth = calm(truth)
+
+    def is_legal(size_bytes: int, count: int) -> bool:
+        return count == 1 or size_bytes >= _RANGE_SIZE_BYTES_MIN
+
+    def measured(n: int, s: int) -> float:
+        return download_throughput_bytes_per_second(
+            calm_truth, object_size_bytes, thread_count=n, range_size_bytes=s
+        )
+
+    return _best(_worth_trying(object_size_bytes, thread_counts, range_sizes_bytes, is_legal), measured)
+
+
+def ranges_optimum(
+    truth: LinkTruth, range_size_bytes: int, *, thread_counts: Sequence[int] = THREAD_COUNTS
+) -> Optimum:
+    """Search the threads on the calm path: of many ranges of a size that the reader needs."""
+    calm_truth = calm(truth)
+
+    def measured(n: int, s: int) -> float:
+        return ranges_throughput_bytes_per_second(calm_truth, thread_count=n, range_size_bytes=s)
+
+    return _best(((n, range_size_bytes) for n in thread_counts), measured)
+
+
+def _best(settings: Iterable[tuple[int, int]], measured: Callable[[int, int], float]) -> Optimum:
     return max(
         (
-            UploadOptimum(
-                thread_count=thread_count,
-                part_size_bytes=part_size_bytes,
-                throughput_bytes_per_second=upload_throughput_bytes_per_second(
-                    truth, object_size_bytes, thread_count=thread_count, part_size_bytes=part_size_bytes
-                ),
-            )
-            for thread_count, part_size_bytes in _worth_trying(
-                object_size_bytes, thread_counts, part_sizes_bytes
-            )
+            Optimum(thread_count=n, request_size_bytes=s, throughput_bytes_per_second=measured(n, s))
+            for n, s in settings
         ),
-        key=lambda one: (round(one.throughput_bytes_per_second, 3), -one.thread_count, -one.part_size_bytes),
+        key=lambda one: (
+            round(one.throughput_bytes_per_second, 3),
+            -one.thread_count,
+            -one.request_size_bytes,
+        ),
     )
 
 
 def _worth_trying(
-    object_size_bytes: int, thread_counts: Sequence[int], part_sizes_bytes: Sequence[int]
+    object_size_bytes: int,
+    thread_counts: Sequence[int],
+    sizes_bytes: Sequence[int],
+    is_legal: Callable[[int, int], bool],
 ) -> Iterator[tuple[int, int]]:
-    """Yield settings that differ: legal ones, no more threads than parts, whole waves besides the round numbers."""
+    """Yield settings that differ: legal ones, no more threads than requests, whole waves besides the round numbers."""
     tried = set()
     for thread_count in thread_counts:
-        for part_size_bytes in (*part_sizes_bytes, math.ceil(object_size_bytes / thread_count)):
-            part_count = math.ceil(object_size_bytes / part_size_bytes)
-            is_single = part_count == 1 and object_size_bytes <= 5 * GiB
-            is_legal = PART_SIZE_BYTES_MIN <= part_size_bytes <= 5 * GiB and part_count <= PART_NUMBER_MAX
-            whole_waves = (math.ceil(part_count / wave_count) for wave_count in _WAVE_COUNTS)
+        for size_bytes in (*sizes_bytes, math.ceil(object_size_bytes / thread_count)):
+            request_count = math.ceil(object_size_bytes / size_bytes)
+            whole_waves = (math.ceil(request_count / wave_count) for wave_count in _WAVE_COUNTS)
             counts = {thread_count, *(n for n in whole_waves if n <= max(thread_counts))}
-            for count in sorted(n for n in counts if n <= part_count and (is_legal or is_single)):
-                if (count, part_size_bytes) not in tried:
-                    tried.add((count, part_size_bytes))
-                    yield count, part_size_bytes
+            useful = (n for n in counts if n <= request_count and is_legal(size_bytes, request_count))
+            for count in sorted(useful):
+                if (count, size_bytes) not in tried:
+                    tried.add((count, size_bytes))
+                    yield count, size_bytes
 
 
 async def _upload(
@@ -131,28 +217,34 @@ async def _upload(
     await service.small_request(_BUCKET)
     upload_id = service.shelf.create_upload(_BUCKET, _KEY)
     sizes = [part_size_bytes] * (part_count - 1) + [object_size_bytes - part_size_bytes * (part_count - 1)]
-    numbered = iter(enumerate(sizes, start=1))
     etags: dict[int, str] = {}
 
-    async def work() -> None:
-        for number, size_bytes in numbered:
-            etags[number] = await _upload_part_until_accepted(service, upload_id, number, size_bytes)
+    async def upload(numbered: tuple[int, int]) -> None:
+        number, size_bytes = numbered
+        etags[number] = await service.upload_part(_BUCKET, _KEY, upload_id, number, size_bytes)
 
-    await asyncio.gather(*(work() for _ in range(min(thread_count, part_count))))
-    await service.small_request(_BUCKET)
-    service.shelf.complete_upload(_BUCKET, _KEY, upload_id, sorted(etags.items()))
+    await _share(list(enumerate(sizes, start=1)), thread_count, upload)
+    await service.complete_upload(_BUCKET, _KEY, upload_id, sorted(etags.items()))
 
 
-async def _upload_part_until_accepted(
-    service: S3Service, upload_id: str, number: int, size_bytes: int
-) -> str:
-    while True:
-        try:
-            return await service.upload_part(_BUCKET, _KEY, upload_id, number, size_bytes)
-        except S3Error as error:
-            if error.code != "SlowDown":
-                raise
-            await asyncio.sleep(_PAUSE_AFTER_THROTTLING_SECONDS)
+async def _share(
+    work: Sequence[WorkT], thread_count: int, request: Callable[[WorkT], Awaitable[object]]
+) -> None:
+    """Make all requests, `thread_count` at a time, each until it is admitted."""
+    left = iter(work)
+
+    async def carry_out() -> None:
+        for one in left:
+            while True:
+                try:
+                    await request(one)
+                    break
+                except S3Error as error:
+                    if error.code != "SlowDown":
+                        raise
+                    await asyncio.sleep(_PAUSE_AFTER_THROTTLING_SECONDS)
+
+    await asyncio.gather(*(carry_out() for _ in range(min(thread_count, len(work)))))
 
 
 def best_goodput_messages_per_second(truth: QueueTruth, *, in_service_max: int = 256) -> float:

@@ -1,8 +1,9 @@
 """Knows S3 as a service: what it answers, and how long that takes on a given path.
 
 `Shelf` is the semantics (buckets, objects, multipart uploads), at once and without time. `S3Service` adds the
-path: one request is admitted or throttled, its bytes cross the link, and the answer comes after a round trip
-and the service's own latency. The HTTP face uses the same three steps on real sockets.
+path, which has a truth for each direction: one request is admitted or throttled, its bytes cross the link, and the
+answer comes after a round trip and the service's own latency; of a read the latency comes first, and then the bytes.
+The HTTP face uses the same three steps on real sockets.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from datetime import datetime
 from penstock.clock import Clock
 from penstock.lab.allowance import RequestAllowance
 from penstock.lab.link import Link, LinkTruth
-from penstock.units import MiB
+from penstock.units import KiB, MiB
 
 PART_SIZE_BYTES_MIN = 5 * MiB
 PART_NUMBER_MAX = 10_000
+DELETED_COUNT_MAX = 1000  # of one DeleteObjects
 _KEPT_BYTES_MAX = 256 * MiB  # of all bodies together; beyond, only sizes are remembered
 _KEPT_BODY_BYTES_MAX = 1 * MiB
+_HEAD_BYTES = 64 * KiB  # of what is larger: enough to recognise it by
+_CACHED_BLOCK_BYTES = 1 * MiB
 
 _STATUS = {
     "NoSuchBucket": 404,
@@ -53,16 +57,18 @@ class S3Error(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What was uploaded: always its size, its bytes only when they were kept."""
+    """What was uploaded: always its size, its bytes only when they were kept, or no more than its first ones."""
 
     size_bytes: int
     etag: str
     content: bytes | None = None
+    head: bytes = b""
     checksums: tuple[tuple[str, str], ...] = ()  # header name and value, as the client sent them
 
     def read(self, start: int, stop: int) -> bytes:
         """Bytes from `start` up to `stop`; zeros where the bytes were not kept."""
-        return self.content[start:stop] if self.content is not None else bytes(stop - start)
+        kept = (self.head if self.content is None else self.content)[start:stop]
+        return kept + bytes(stop - start - len(kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +104,20 @@ class Shelf:
         self.kept_bytes = 0  # of bodies that can be read back
 
     def body(self, size_bytes: int, content: bytes | None, checksums: Sequence[tuple[str, str]] = ()) -> Body:
-        """Make a body, with its bytes if it is small; only then is the ETag an MD5, which costs a core."""
-        keeps = content is not None and size_bytes <= _KEPT_BODY_BYTES_MAX
-        if content is None or not keeps or self.kept_bytes + size_bytes > _KEPT_BYTES_MAX:
-            return Body(size_bytes=size_bytes, etag=f"{self._next_serial():032x}", checksums=tuple(checksums))
-        self.kept_bytes += size_bytes
-        etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        return Body(size_bytes=size_bytes, etag=etag, content=content, checksums=tuple(checksums))
+        """Make a body, with its bytes if it is small; only then is the ETag an MD5, which costs a core.
+
+        Of a larger one `content` may be no more than how it begins.
+        """
+        is_small = content is not None and len(content) == size_bytes <= _KEPT_BODY_BYTES_MAX
+        if content is not None and is_small and self.kept_bytes + size_bytes <= _KEPT_BYTES_MAX:
+            self.kept_bytes += size_bytes
+            etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+            return Body(size_bytes=size_bytes, etag=etag, content=content, checksums=tuple(checksums))
+        head = (content or b"")[:_HEAD_BYTES]
+        head = head if self.kept_bytes + len(head) <= _KEPT_BYTES_MAX else b""
+        self.kept_bytes += len(head)
+        etag = f"{self._next_serial():032x}"
+        return Body(size_bytes=size_bytes, etag=etag, head=head, checksums=tuple(checksums))
 
     def create_bucket(self, name: str) -> None:
         """CreateBucket."""
@@ -145,6 +158,13 @@ class Shelf:
         """DeleteObject; a key that is not there is as good as deleted."""
         self._forget_object(self._bucket(bucket).objects.pop(key, None))
 
+    def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
+        """DeleteObjects."""
+        if not 1 <= len(keys) <= DELETED_COUNT_MAX:
+            raise S3Error("MalformedXML", f"from 1 to {DELETED_COUNT_MAX} keys are deleted at once")
+        for key in keys:
+            self.delete(bucket, key)
+
     def objects(self, bucket: str, prefix: str = "") -> Iterator[StoredObject]:
         """ListObjects, in the order of keys."""
         objects = self._bucket(bucket).objects
@@ -176,9 +196,11 @@ class Shelf:
         self.abort_upload(bucket, key, upload_id)
         contents = [body.content for body in bodies]
         whole = b"".join(c for c in contents if c is not None) if None not in contents else None
+        head = b"" if whole is not None else bodies[0].read(0, min(_HEAD_BYTES, bodies[0].size_bytes))
         size_bytes = sum(body.size_bytes for body in bodies)
-        self.kept_bytes += len(whole or b"")
-        joined = Body(size_bytes=size_bytes, etag=f"{self._next_serial():032x}-{len(bodies)}", content=whole)
+        self.kept_bytes += len(whole or head)
+        etag = f"{self._next_serial():032x}-{len(bodies)}"
+        joined = Body(size_bytes=size_bytes, etag=etag, content=whole, head=head)
         return self.put(bucket, key, joined)
 
     def abort_upload(self, bucket: str, key: str, upload_id: str) -> None:
@@ -208,8 +230,8 @@ class Shelf:
         self._forget(stored.body if stored is not None else None)
 
     def _forget(self, body: Body | None) -> None:
-        if body is not None and body.content is not None:
-            self.kept_bytes -= len(body.content)
+        if body is not None:
+            self.kept_bytes -= len(body.content or body.head)
 
     def _next_serial(self) -> int:
         self._serial += 1
@@ -233,42 +255,58 @@ def _named_parts(parts: dict[int, Body], named: Sequence[tuple[int, str]]) -> li
 class S3Service:
     """S3 at the end of a path: the shelf, and the time that everything takes."""
 
-    def __init__(self, truth: LinkTruth, *, clock: Clock, seed: int) -> None:
+    def __init__(
+        self, truth: LinkTruth, *, clock: Clock, seed: int, inbound: LinkTruth | None = None
+    ) -> None:
+        """Make it; `inbound` is the truth of reads, where it is another."""
         self.truth = truth
+        self._inbound = inbound
         self.shelf = Shelf(clock)
         self.uplink = Link(truth, seed=seed)
-        self.downlink = Link(truth, seed=seed + 1_000)
+        self.downlink = Link(self.inbound, seed=seed + 1_000)
         self.throttled_count = 0
         self.request_count = 0
+        self.read_count = 0  # of the requests
+        self._in_flight_count = 0  # uploads
         self._chance = random.Random(f"s3 {seed}")
-        self._allowances: dict[str, RequestAllowance] = {}
+        self._allowances: dict[tuple[str, bool], RequestAllowance] = {}
+        self._cached: dict[tuple[str, int], None] = {}  # blocks by ETag and number, the newest last
 
-    def become(self, truth: LinkTruth) -> None:
-        """From now on the path is another one."""
-        self.truth = truth
-        self.uplink.become(truth)
-        self.downlink.become(truth)
+    @property
+    def inbound(self) -> LinkTruth:
+        """The truth of reads."""
+        return self._inbound or self.truth
+
+    def become(self, truth: LinkTruth | None = None, *, inbound: LinkTruth | None = None) -> None:
+        """From now on the path is another one; what is not given stays."""
+        self.truth = truth or self.truth
+        self._inbound = inbound or self._inbound
+        self.uplink.become(self.truth)
+        self.downlink.become(self.inbound)
         self._allowances.clear()
 
-    async def admit(self, bucket: str) -> None:
+    async def admit(self, bucket: str, *, is_read: bool = False) -> None:
         """Let a request in, or refuse it with SlowDown after a round trip."""
+        truth = self.inbound if is_read else self.truth
         self.request_count += 1
-        rate = self.truth.prefix_request_rate_per_second
-        allowance = self._allowances.setdefault(bucket, RequestAllowance(rate))
-        if not allowance.take():
+        self.read_count += is_read
+        fresh = RequestAllowance(truth.prefix_request_rate_per_second)
+        if not self._allowances.setdefault((bucket, is_read), fresh).take():
             self.throttled_count += 1
-            await asyncio.sleep(self.truth.round_trip_seconds)
+            await asyncio.sleep(truth.round_trip_seconds)
             raise S3Error("SlowDown", "please reduce your request rate")
 
-    async def answer_delay(self) -> None:
-        """Wait for the round trip and the service's own latency of one request."""
-        truth, chance = self.truth, self._chance
-        seconds = truth.service_latency_seconds_median
-        if truth.service_latency_sigma > 0:
-            seconds *= math.exp(chance.gauss(0.0, truth.service_latency_sigma))
-        if truth.straggler_fraction > 0 and chance.random() < truth.straggler_fraction:
-            seconds += truth.straggler_seconds
-        await asyncio.sleep(truth.round_trip_seconds + seconds)
+    async def answer_delay(self, *, is_read: bool = False) -> None:
+        """Wait for the round trip and the service's own latency of one request; a read's answer then begins."""
+        truth, link = (self.inbound, self.downlink) if is_read else (self.truth, self.uplink)
+        await asyncio.sleep(self._latency_seconds(truth, link))
+
+    async def first_byte(self, stored: StoredObject, start: int, stop: int) -> None:
+        """Wait until the answer to a read begins; that is later where the service has to fetch some of the range."""
+        cold_seconds = self.inbound.cold_read_seconds
+        if cold_seconds > 0 and self._is_fetched(stored.body.etag, start, stop):
+            await asyncio.sleep(cold_seconds)
+        await self.answer_delay(is_read=True)
 
     async def put_object(
         self, bucket: str, key: str, size_bytes: int, content: bytes | None = None
@@ -278,20 +316,43 @@ class S3Service:
         return self.shelf.put(bucket, key, self.shelf.body(size_bytes, content))
 
     async def upload_part(
-        self, bucket: str, key: str, upload_id: str, part_number: int, size_bytes: int
+        self, bucket: str, key: str, upload_id: str, part_number: int, size_bytes: int, *, head: bytes = b""
     ) -> str:
-        """UploadPart, whole; the ETag. The bytes are not kept."""
+        """UploadPart, whole; the ETag. The bytes are not kept, but for those that the object begins with."""
         await self._upload(bucket, size_bytes)
-        body = self.shelf.body(size_bytes, None)
+        body = self.shelf.body(size_bytes, head[:_HEAD_BYTES] if part_number == 1 else None)
         self.shelf.put_part(bucket, key, upload_id, part_number, body)
         return body.etag
 
+    async def find(self, bucket: str, key: str) -> StoredObject:
+        """Let a read in, and find what it is about."""
+        await self.admit(bucket, is_read=True)
+        return self.shelf.get(bucket, key)
+
     async def get_object(self, bucket: str, key: str) -> bytes:
         """GetObject, whole."""
+        stored = await self.read(bucket, key)
+        return stored.body.read(0, stored.body.size_bytes)
+
+    async def read(self, bucket: str, key: str, start: int = 0, stop: int | None = None) -> StoredObject:
+        """GetObject, whole or a range: what it takes, and where the bytes are."""
+        stored = await self.find(bucket, key)
+        stop = stored.body.size_bytes if stop is None else stop
+        await self.first_byte(stored, start, stop)
+        await self.carry_out(stop - start)
+        return stored
+
+    async def carry_out(self, size_bytes: int) -> None:
+        """The body of an answer comes to the host."""
+        await self.downlink.carry(size_bytes + self.inbound.request_overhead_bytes)
+
+    async def complete_upload(
+        self, bucket: str, key: str, upload_id: str, named: Sequence[tuple[int, str]]
+    ) -> StoredObject:
+        """CompleteMultipartUpload: it takes longer with the parts that are merged."""
         await self.small_request(bucket)
-        body = self.shelf.get(bucket, key).body
-        await self.downlink.carry(body.size_bytes)
-        return body.read(0, body.size_bytes)
+        await asyncio.sleep(self.truth.merge_seconds + self.truth.merge_seconds_per_part * len(named))
+        return self.shelf.complete_upload(bucket, key, upload_id, named)
 
     async def small_request(self, bucket: str) -> None:
         """Take the time of a request that moves next to nothing; what it does is the shelf's."""
@@ -301,5 +362,32 @@ class S3Service:
     async def _upload(self, bucket: str, size_bytes: int) -> None:
         await self.admit(bucket)
         self.shelf.check_bucket(bucket)
-        await self.uplink.carry(size_bytes)
-        await self.answer_delay()
+        self._in_flight_count += 1
+        try:
+            await self.uplink.carry(size_bytes + self.truth.request_overhead_bytes)
+            await self.answer_delay()
+        finally:
+            self._in_flight_count -= 1
+
+    def _latency_seconds(self, truth: LinkTruth, link: Link) -> float:
+        seconds, chance = truth.service_latency_seconds_median, self._chance
+        if truth.drift is not None:
+            seconds *= link.latency_factor
+        if truth.service_latency_sigma > 0:
+            seconds *= math.exp(chance.gauss(0.0, truth.service_latency_sigma))
+        if truth.straggler_fraction > 0 and chance.random() < truth.straggler_fraction:
+            seconds += truth.straggler_seconds
+        seconds += truth.round_trips_per_request * truth.round_trip_seconds
+        count = self._in_flight_count
+        return seconds * (1.0 + truth.latency_coherency * count * (count - 1))
+
+    def _is_fetched(self, etag: str, start: int, stop: int) -> bool:
+        """Whether some of the range was not read of late; now all of it was."""
+        blocks = range(start // _CACHED_BLOCK_BYTES, -(-stop // _CACHED_BLOCK_BYTES))
+        is_fetched = any((etag, block) not in self._cached for block in blocks)
+        for block in blocks:
+            self._cached.pop((etag, block), None)
+            self._cached[etag, block] = None
+        while len(self._cached) * _CACHED_BLOCK_BYTES > self.inbound.cache_bytes:
+            del self._cached[next(iter(self._cached))]
+        return is_fetched

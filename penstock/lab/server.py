@@ -1,6 +1,6 @@
 """Knows how to put a lab service behind a real socket, in this process or as a process of its own.
 
-    python -m penstock.lab.server s3|sqs --truth truth.json [--port 0] [--seed 0]
+    python -m penstock.lab.server s3|sqs --truth truth.json [--inbound inbound.json] [--port 0] [--seed 0]
 
 prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and on
 SIGINT.
@@ -43,9 +43,8 @@ async def serving(application: web.Application, *, port: int = 0) -> AsyncIterat
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES
-        )  # connections inherit it
+        # Connections inherit it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
         listener.bind((_HOST, port))
         await web.SockSite(runner, listener, backlog=1024).start()
         yield f"http://{_HOST}:{listener.getsockname()[1]}"
@@ -59,11 +58,14 @@ def truth_json(truth: LinkTruth | QueueTruth) -> str:
     return msgspec.json.encode(truth).decode()
 
 
-def make_application(service: str, truth: bytes, *, seed: int) -> web.Application:
+def make_application(
+    service: str, truth: bytes, *, seed: int, inbound: bytes | None = None
+) -> web.Application:
     """Make the application of one service from the JSON of its truth. Raises msgspec.ValidationError."""
     if service == "s3":
-        link_truth = msgspec.json.decode(truth, type=LinkTruth)
-        return s3_application(S3Service(link_truth, clock=SystemClock(), seed=seed))
+        link = msgspec.json.decode(truth, type=LinkTruth)
+        reads = None if inbound is None else msgspec.json.decode(inbound, type=LinkTruth)
+        return s3_application(S3Service(link, clock=SystemClock(), seed=seed, inbound=reads))
     queue_truth = msgspec.json.decode(truth, type=QueueTruth)
     return sqs_application(SqsService(queue_truth, clock=SystemClock(), seed=seed))
 
@@ -77,11 +79,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--truth", type=Path, required=True, help="JSON: the fields of LinkTruth or QueueTruth"
     )
+    parser.add_argument("--inbound", type=Path, help="the same of reads from S3, where they differ")
     parser.add_argument("--port", type=int, default=0, help="0 is any that is free")
     parser.add_argument("--seed", type=int, default=0)
     parsed = parser.parse_args(arguments)
     try:
-        application = make_application(parsed.service, parsed.truth.read_bytes(), seed=parsed.seed)
+        inbound = None if parsed.inbound is None else parsed.inbound.read_bytes()
+        application = make_application(
+            parsed.service, parsed.truth.read_bytes(), seed=parsed.seed, inbound=inbound
+        )
     except (OSError, msgspec.DecodeError) as error:
         parser.error(f"the truth cannot be read: {error}")
     try:

@@ -71,9 +71,8 @@ class QueueTruth:
     send: ActionTruth
     receive: ActionTruth
     delete: ActionTruth
-    spread_seconds_median: float = (
-        0.0  # from the acceptance of a message until a receive can find it; log-normal
-    )
+    # From the acceptance of a message until a receive can find it; log-normal.
+    spread_seconds_median: float = 0.0
     spread_sigma: float = 0.0
     contention: float = 0.0  # sigma and kappa of the universal scalability law, over all requests in service
     coherency: float = 0.0
@@ -320,6 +319,12 @@ class Queue:
     def visible_count(self) -> int:
         """Messages that a receive could find."""
         return self._visible_count
+
+    @property
+    def message_ids(self) -> list[str]:
+        """Of all that was sent, was not deleted and has not expired."""
+        now = self._loop.time()
+        return [message_id(n) for n, message in self._messages.items() if message.expires_seconds > now]
 
     @property
     def in_flight_count(self) -> int:

@@ -15,8 +15,9 @@ class World:
 
     name: str
     story: str  # one sentence: what is to be found out here
-    link: LinkTruth
+    link: LinkTruth  # of writes to S3
     queue: QueueTruth
+    inbound: LinkTruth | None = None  # of reads; None is as writes
 
 
 _ORDINARY_QUEUE = QueueTruth(  # end to end as published in 2022: 14, 16, 34 and 105 ms
@@ -40,6 +41,14 @@ DEMO = World(
         connection_rate_bytes_per_second=2.4e6,
         host_rate_bytes_per_second=56e6,
         service_latency_seconds_median=0.020,
+        service_latency_sigma=0.25,
+        oversubscription_loss=0.1,
+    ),
+    inbound=LinkTruth(
+        round_trip_seconds=0.020,
+        connection_rate_bytes_per_second=1.6e6,
+        host_rate_bytes_per_second=32e6,
+        service_latency_seconds_median=0.030,
         service_latency_sigma=0.25,
         oversubscription_loss=0.1,
     ),
@@ -71,6 +80,16 @@ NEAR = World(
         straggler_fraction=0.0003,
         straggler_seconds=2.0,
     ),
+    inbound=LinkTruth(  # 30 ms and 90 MB/s are what AWS's own transfer manager assumes of a GET
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=90e6,
+        host_rate_bytes_per_second=1.2e9,
+        service_latency_seconds_median=0.030,
+        service_latency_sigma=0.5,
+        straggler_fraction=0.0003,
+        straggler_seconds=1.0,
+        prefix_request_rate_per_second=5500,
+    ),
     queue=_ORDINARY_QUEUE,
 )
 
@@ -88,6 +107,20 @@ REGIONAL = World(
         dips=Episodes(gap_seconds_mean=120, duration_seconds_mean=8, fraction_low=0.1, fraction_high=0.4),
         tenant=Episodes(gap_seconds_mean=600, duration_seconds_mean=60, fraction_low=0.1, fraction_high=0.5),
     ),
+    inbound=LinkTruth(
+        round_trip_seconds=0.004,
+        connection_rate_bytes_per_second=60e6,
+        host_rate_bytes_per_second=600e6,
+        service_latency_seconds_median=0.030,
+        service_latency_sigma=0.5,
+        straggler_fraction=0.001,
+        straggler_seconds=1.0,
+        oversubscription_loss=0.1,
+        cold_read_seconds=0.015,
+        cache_bytes=float(GiB),
+        dips=Episodes(gap_seconds_mean=120, duration_seconds_mean=8, fraction_low=0.1, fraction_high=0.4),
+        tenant=Episodes(gap_seconds_mean=600, duration_seconds_mean=60, fraction_low=0.1, fraction_high=0.5),
+    ),
     queue=_ORDINARY_QUEUE,
 )
 
@@ -100,6 +133,15 @@ CROSS_REGION = World(
         window_bytes=2.6e6,
         host_rate_bytes_per_second=500e6,
         service_latency_seconds_median=0.045,
+        service_latency_sigma=0.4,
+        dips=Episodes(gap_seconds_mean=90, duration_seconds_mean=10, fraction_low=0.1, fraction_high=0.4),
+    ),
+    inbound=LinkTruth(
+        round_trip_seconds=0.130,
+        connection_rate_bytes_per_second=90e6,
+        window_bytes=2.6e6,
+        host_rate_bytes_per_second=500e6,
+        service_latency_seconds_median=0.035,
         service_latency_sigma=0.4,
         dips=Episodes(gap_seconds_mean=90, duration_seconds_mean=10, fraction_low=0.1, fraction_high=0.4),
     ),
@@ -123,6 +165,14 @@ THROTTLED = World(
         service_latency_sigma=0.35,
         prefix_request_rate_per_second=40,
     ),
+    inbound=LinkTruth(
+        round_trip_seconds=0.004,
+        connection_rate_bytes_per_second=60e6,
+        host_rate_bytes_per_second=300e6,
+        service_latency_seconds_median=0.030,
+        service_latency_sigma=0.35,
+        prefix_request_rate_per_second=60,
+    ),
     queue=QueueTruth(  # a FIFO queue's quota, without its order
         send=ActionTruth(request_seconds=0.012, message_seconds=0.0008, request_rate_per_second_max=300),
         receive=ActionTruth(request_seconds=0.010, message_seconds=0.0005, request_rate_per_second_max=300),
@@ -144,6 +194,17 @@ BURSTABLE = World(
         straggler_fraction=0.0003,
         straggler_seconds=2.0,
     ),
+    inbound=LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=90e6,
+        host_rate_bytes_per_second=94e6,
+        burst_rate_bytes_per_second=625e6,
+        credit_bytes=float(60 * GiB),
+        service_latency_seconds_median=0.030,
+        service_latency_sigma=0.5,
+        straggler_fraction=0.0003,
+        straggler_seconds=1.0,
+    ),
     queue=_ORDINARY_QUEUE,
 )
 
@@ -156,6 +217,16 @@ CROWDED = World(
         window_bytes=float(MiB),
         host_rate_bytes_per_second=12e6,
         service_latency_seconds_median=0.050,
+        service_latency_sigma=0.4,
+        oversubscription_loss=0.5,
+        dips=Episodes(gap_seconds_mean=45, duration_seconds_mean=6, fraction_low=0.1, fraction_high=0.5),
+    ),
+    inbound=LinkTruth(
+        round_trip_seconds=0.045,
+        connection_rate_bytes_per_second=3e6,
+        window_bytes=float(MiB),
+        host_rate_bytes_per_second=24e6,
+        service_latency_seconds_median=0.040,
         service_latency_sigma=0.4,
         oversubscription_loss=0.5,
         dips=Episodes(gap_seconds_mean=45, duration_seconds_mean=6, fraction_low=0.1, fraction_high=0.5),

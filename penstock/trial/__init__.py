@@ -1,1 +1,1 @@
-"""The daemon in the lab: the demo in real time, whole weeks in virtual time."""
+"""The daemon in the lab: the demo, and the seams through which probes and experiments reach simulated services."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from penstock.lab.s3 import S3Error, S3Service
 from penstock.lab.sqs import Sending, SqsError, SqsService
-from penstock.probes.outside import Missing, ReceivedMessage, Refused, RequestError, Throttled
+from penstock.probes.outside import (
+    Missing,
+    Reading,
+    ReceivedMessage,
+    Refused,
+    RequestError,
+    StoredObject,
+    Throttled,
+)
 
 _URL = "https://sqs.lab.invalid/000000000000/"
 _THROTTLED = frozenset({"SlowDown", "RequestThrottled", "OverLimit"})
@@ -35,15 +44,42 @@ class SimulatedObjectStore:
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """See the seam."""
         with _as_request_errors():
-            return await self._service.upload_part(bucket, key, upload_id, part_number, len(body))
+            return await self._service.upload_part(bucket, key, upload_id, part_number, len(body), head=body)
 
     async def complete_multipart_upload(
         self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
     ) -> None:
         """See the seam."""
         with _as_request_errors():
-            await self._service.small_request(bucket)
-            self._shelf.complete_upload(bucket, key, upload_id, list(enumerate(etags, start=1)))
+            await self._service.complete_upload(bucket, key, upload_id, list(enumerate(etags, start=1)))
+
+    async def read_range(
+        self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
+    ) -> Reading:
+        """See the seam."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with _as_request_errors():
+            stored = await self._service.find(bucket, key)
+            await self._service.first_byte(stored, start, stop)
+            first_byte_seconds = loop.time() - began
+            await self._service.carry_out(stop - start)
+        if stored.body.size_bytes != object_size_bytes:
+            raise Refused(f"{key} has {stored.body.size_bytes} bytes")
+        return Reading(first_byte_seconds=first_byte_seconds)
+
+    async def head_object(self, bucket: str, key: str) -> StoredObject:
+        """See the seam."""
+        with _as_request_errors():
+            stored = await self._service.find(bucket, key)
+            await self._service.first_byte(stored, 0, 0)
+        return StoredObject(stored.body.size_bytes)
+
+    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
+        """See the seam."""
+        with _as_request_errors():
+            stored = await self._service.read(bucket, key, 0, size_bytes)
+        return stored.body.read(0, min(size_bytes, stored.body.size_bytes))
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """See the seam."""
@@ -68,6 +104,12 @@ class SimulatedObjectStore:
         with _as_request_errors():
             await self._service.small_request(bucket)
             self._shelf.delete(bucket, key)
+
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+        """See the seam."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            self._shelf.delete_all(bucket, keys)
 
 
 class SimulatedMessageQueues:

@@ -18,7 +18,7 @@ from typing import IO, Any
 from penstock.client.connection import NoDaemonError, ask
 from penstock.lab.server import truth_json
 from penstock.lab.worlds import World
-from penstock.trial.interruption import held_off
+from penstock.processes.interruption import held_off
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
@@ -27,7 +27,7 @@ _LOG_LINE_COUNT = 40
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "lab",
-    "AWS_SECRET_ACCESS_KEY": "lab",
+    "AWS_SECRET_ACCESS_KEY": "lab-secret",  # as long as any server wants it
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 """Whatever the lab accepts; it checks no signature."""
@@ -43,6 +43,10 @@ def lab_endpoint(service: str, world: World, directory: Path) -> Iterator[str]:
     truth = directory / f"{service}-truth.json"
     truth.write_text(truth_json(world.link if service == "s3" else world.queue))
     command = [sys.executable, "-m", "penstock.lab.server", service, "--truth", str(truth)]
+    if service == "s3" and world.inbound is not None:
+        inbound = directory / "s3-inbound.json"
+        inbound.write_text(truth_json(world.inbound))
+        command += ["--inbound", str(inbound)]
     with process(command) as server:
         yield json.loads(server.first_line())["endpoint_url"]
 
@@ -53,7 +57,7 @@ class Process:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._name = " ".join(command[1:4])
         self._process = subprocess.Popen(  # noqa: S603  # the commands are ours
-            [sys.executable, "-m", "penstock.trial.attached", str(os.getpid()), *command],
+            [sys.executable, "-m", "penstock.processes.attached", str(os.getpid()), *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

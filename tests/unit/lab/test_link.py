@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.lab.link import Episodes, Link, LinkTruth, Stream
+from penstock.lab.link import Drift, Episodes, Link, LinkTruth, Stream, shared_rate
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 
 A_LINK = LinkTruth(
@@ -183,3 +183,46 @@ async def test_real_time_has_the_same_physics() -> None:
     ends = await asyncio.gather(*(flow(size) for size in (50e3, 100e3, 50e3, 100e3)))
     assert [end >= law - 1e-3 for end, law in zip(ends, (0.1, 0.15, 0.1, 0.15), strict=True)] == [True] * 4
     assert link.carried_bytes == pytest.approx(300e3)
+
+
+def test_a_disk_that_seeks_is_slower_with_every_reader() -> None:
+    """40 B/s for one, 40 / 1.5 for two: the disk limits what the host would carry."""
+    disk = a_link(
+        host_rate_bytes_per_second=1e6,
+        connection_rate_bytes_per_second=100.0,
+        disk_rate_bytes_per_second=40.0,
+        disk_seek_fraction=0.5,
+    )
+    assert end_times(disk, [(0, 400)]) == [pytest.approx(10.0)]
+    assert end_times(disk, [(0, 400)] * 2) == [pytest.approx(30.0)] * 2
+
+
+def test_processors_limit_what_the_network_would_carry() -> None:
+    """The lower one of the two ceilings counts."""
+    assert end_times(a_link(cpu_rate_bytes_per_second=5.0), [(0, 100)]) == [pytest.approx(20.0)]
+    assert end_times(a_link(cpu_rate_bytes_per_second=1e6), [(0, 100)]) == [pytest.approx(10.0)]
+
+
+def test_a_soft_knee_satisfies_its_equation() -> None:
+    """Two streams of 10 B/s below a ceiling of 20, v = 0.5: 1/r = 1/10 + u / (1 - u) / 20 with u = r / 20."""
+    (rate,) = {round(shared_rate(2, 10.0, [20.0], 0.5), 9)}
+    used = 0.5 * 2 * rate / 20.0
+    assert 1 / rate == pytest.approx(1 / 10.0 + used / (1 - used) / 20.0)
+    assert shared_rate(2, 10.0, [20.0], 0.0) == 10.0
+    assert shared_rate(8, 10.0, [20.0], 0.9) <= 20.0 / 8
+
+
+def test_streams_of_one_host_hold_each_other_up() -> None:
+    """With a contention of 0.25 two of them get 8 B/s each instead of 10."""
+    busy = a_link(connection_contention=0.25, host_rate_bytes_per_second=1e6)
+    assert end_times(busy, [(0, 80)] * 2) == [pytest.approx(10.0)] * 2
+
+
+def test_a_drift_changes_the_path_for_a_while() -> None:
+    """Transfers of one spell take the same time, and those of other spells another."""
+    drifting = a_link(drift=Drift(seconds_mean=1e4, rate_sigma=0.5))
+    ends = end_times(drifting, [(start, 100) for start in (0, 100, 1_000_000, 1_000_100)])
+    taken = [end - start for end, start in zip(ends, (0, 100, 1_000_000, 1_000_100), strict=True)]
+    assert taken[0] == pytest.approx(taken[1])
+    assert taken[2] == pytest.approx(taken[3])
+    assert taken[0] != pytest.approx(taken[2])

@@ -11,6 +11,10 @@ from penstock.lab.optimum import (
     best_goodput_messages_per_second,
     bursting,
     calm,
+    download_optimum,
+    download_throughput_bytes_per_second,
+    ranges_optimum,
+    ranges_throughput_bytes_per_second,
     upload_optimum,
     upload_throughput_bytes_per_second,
 )
@@ -59,6 +63,32 @@ def test_an_object_smaller_than_a_part_goes_as_one() -> None:
     assert best.throughput_bytes_per_second == pytest.approx(100_000 / (0.1 + 0.1))
 
 
+def test_a_reference_download_takes_what_the_formula_says() -> None:
+    """Eight ranges on two threads: four turns of L + s/B, and nothing is created or completed."""
+    got = download_throughput_bytes_per_second(
+        A_PATH, 80_000_000, thread_count=2, range_size_bytes=10_000_000
+    )
+    assert got == pytest.approx(80_000_000 / (4 * (0.1 + 10.0)))
+
+
+def test_a_reader_of_ranges_gets_what_the_formula_says() -> None:
+    """Ranges of 100 kB on three threads: 3 s / (L + s/B), for the host is not full."""
+    got = ranges_throughput_bytes_per_second(A_PATH, thread_count=3, range_size_bytes=100_000)
+    assert got == pytest.approx(3 * 100_000 / (0.1 + 0.1), rel=0.02)
+
+
+def test_small_ranges_need_many_threads() -> None:
+    """What one request moves tells how many have to be on their way until the host is full: s / (L + s/B) each."""
+    best = ranges_optimum(A_PATH, 100_000).throughput_bytes_per_second
+    four, eight, twelve = (
+        ranges_throughput_bytes_per_second(A_PATH, thread_count=n, range_size_bytes=100_000)
+        for n in (4, 8, 12)
+    )
+    assert best == pytest.approx(4e6, rel=0.02)
+    assert (four / best, eight / best) == pytest.approx((0.5, 0.85), abs=0.06)
+    assert twelve > 0.9 * best
+
+
 def test_throttled_parts_are_sent_again() -> None:
     """An upload under a request limit ends all the same."""
     throttled = dataclasses.replace(A_PATH, prefix_request_rate_per_second=4.0)
@@ -101,6 +131,16 @@ def test_the_demo_is_worth_tuning() -> None:
     assert default < 0.5 * best.throughput_bytes_per_second
 
 
+def test_the_demos_download_is_worth_tuning() -> None:
+    """Also of reads boto3's ten connections are too few, by a third at the least."""
+    assert DEMO.inbound is not None
+    best = download_optimum(DEMO.inbound, 256 * MiB)
+    default = download_throughput_bytes_per_second(
+        calm(DEMO.inbound), 256 * MiB, thread_count=10, range_size_bytes=8 * MiB
+    )
+    assert default < 0.6 * best.throughput_bytes_per_second
+
+
 @pytest.mark.parametrize("name", sorted(WORLDS))
 def test_every_world_has_a_best(name: str) -> None:
     """Each named world can be visited: its best is positive and within its host."""
@@ -108,6 +148,9 @@ def test_every_world_has_a_best(name: str) -> None:
     assert world.name == name
     best = upload_optimum(world.link, 64 * MiB, part_sizes_bytes=(8 * MiB,))
     assert 0 < best.throughput_bytes_per_second < world.link.host_rate_bytes_per_second
+    inbound = world.inbound or world.link
+    read = download_optimum(inbound, 64 * MiB, range_sizes_bytes=(8 * MiB,))
+    assert 0 < read.throughput_bytes_per_second < inbound.host_rate_bytes_per_second
     assert best_goodput_messages_per_second(world.queue) > 0
 
 

@@ -35,11 +35,12 @@ def with_bucket(
     truth: LinkTruth | None = None,
     *,
     seed: int = 0,
+    inbound: LinkTruth | None = None,
 ) -> ResultT:
     """Tell the story with a new S3 that has the bucket `b`."""
 
     async def tell(clock: VirtualClock) -> ResultT:
-        service = S3Service(truth or a_path(), clock=clock, seed=seed)
+        service = S3Service(truth or a_path(), clock=clock, seed=seed, inbound=inbound)
         service.shelf.create_bucket("b")
         return await story(service, clock)
 
@@ -61,6 +62,31 @@ def test_a_request_takes_its_latency_and_its_bytes() -> None:
         return clock.monotonic_seconds()
 
     assert with_bucket(put) == pytest.approx(0.01 + 0.02 + 0.5)
+
+
+def test_a_request_costs_more_than_its_body() -> None:
+    """What it costs besides goes over the link as bytes do, and connections that are made anew take round trips."""
+    truth = a_path(request_overhead_bytes=500_000.0, round_trips_per_request=3.0)
+
+    async def put(service: S3Service, clock: VirtualClock) -> float:
+        await service.put_object("b", "k", 500_000)
+        return clock.monotonic_seconds()
+
+    assert with_bucket(put, truth=truth) == pytest.approx(3 * 0.01 + 0.02 + 1.0)
+
+
+def test_parts_are_merged_one_by_one() -> None:
+    """A completion takes a request, a fixed time and so much for each part."""
+    truth = a_path(merge_seconds=0.5, merge_seconds_per_part=0.25)
+
+    async def merge(service: S3Service, clock: VirtualClock) -> float:
+        upload_id = service.shelf.create_upload("b", "k")
+        etags = [await service.upload_part("b", "k", upload_id, n, 5 * MiB) for n in (1, 2)]
+        began = clock.monotonic_seconds()
+        await service.complete_upload("b", "k", upload_id, list(enumerate(etags, start=1)))
+        return clock.monotonic_seconds() - began
+
+    assert with_bucket(merge, truth=truth) == pytest.approx(0.01 + 0.02 + 0.5 + 0.5)
 
 
 def test_small_objects_come_back_whole() -> None:
@@ -197,3 +223,78 @@ def test_what_is_kept_is_accounted_for() -> None:
         return [*kept, shelf.kept_bytes]
 
     assert with_bucket(churn) == [10, 10, 10, 7, 0]
+
+
+def test_reads_go_by_a_truth_of_their_own() -> None:
+    """A read waits for its first byte and then for its bytes, at the rate of the way in; a write knows not of it."""
+    inbound = a_path(
+        connection_rate_bytes_per_second=10e6,
+        host_rate_bytes_per_second=15e6,
+        service_latency_seconds_median=0.04,
+    )
+
+    async def times(service: S3Service, clock: VirtualClock) -> tuple[float, float, float]:
+        await service.put_object("b", "k", 1_000_000)
+        written = clock.monotonic_seconds()
+        await service.read("b", "k", 100_000, 600_000)
+        one = clock.monotonic_seconds()
+        await asyncio.gather(*(service.read("b", "k", 0, 500_000) for _ in range(3)))
+        return written, one - written, clock.monotonic_seconds() - one
+
+    written, one, three = with_bucket(times, inbound=inbound)
+    assert written == pytest.approx(0.01 + 0.02 + 1.0)
+    assert one == pytest.approx(0.01 + 0.04 + 0.05)
+    assert three == pytest.approx(0.01 + 0.04 + 0.1)  # the host's ceiling: 15 MB/s for 1.5 MB
+
+
+def test_reads_have_a_request_limit_of_their_own() -> None:
+    """S3 takes more reads a second than writes: refused reads leave the writes alone, and the other way round."""
+
+    async def refusals(service: S3Service, _clock: VirtualClock) -> tuple[list[str], int]:
+        await service.put_object("b", "k", 10)
+        reads = [service.read("b", "k") for _ in range(3)]
+        found = await asyncio.gather(*reads, return_exceptions=True)
+        codes = [one.code for one in found if isinstance(one, S3Error)]
+        return codes, len([await service.put_object("b", "k", 10) for _ in range(3)])
+
+    codes, written = with_bucket(refusals, inbound=a_path(prefix_request_rate_per_second=4.0))
+    assert codes == ["SlowDown", "SlowDown"]
+    assert written == 3
+
+
+def test_what_was_read_of_late_comes_sooner() -> None:
+    """The first read of a block waits for the service to fetch it, until others have pushed it out of the cache."""
+    inbound = a_path(cold_read_seconds=0.5, cache_bytes=2.0 * MiB, connection_rate_bytes_per_second=1e12)
+
+    async def times(service: S3Service, clock: VirtualClock) -> list[float]:
+        await service.put_object("b", "k", 8 * MiB)
+        found = []
+        for block in (0, 0, 1, 2, 0):
+            began = clock.monotonic_seconds()
+            await service.read("b", "k", block * MiB, block * MiB + 4096)
+            found.append(clock.monotonic_seconds() - began)
+        return found
+
+    cold, warm = 0.53, 0.03
+    assert with_bucket(times, inbound=inbound) == pytest.approx([cold, warm, cold, cold, cold], abs=0.01)
+
+
+def test_a_large_object_is_recognised_by_how_it_begins() -> None:
+    """Of what is too large to keep the first bytes come back, also of an object of parts; then zeros."""
+
+    async def beginnings(service: S3Service, _clock: VirtualClock) -> list[bytes]:
+        content = b"penstock" + bytes(2 * MiB)
+        await service.put_object("b", "put", len(content), content)
+        upload_id = service.shelf.create_upload("b", "parts")
+        etags = [
+            await service.upload_part("b", "parts", upload_id, number, PART_SIZE_BYTES_MIN, head=b"penstock")
+            for number in (1, 2)
+        ]
+        service.shelf.complete_upload("b", "parts", upload_id, list(enumerate(etags, start=1)))
+        kept = [service.shelf.get("b", key).body for key in ("put", "parts")]
+        for key in ("put", "parts"):
+            service.shelf.delete("b", key)
+        assert service.shelf.kept_bytes == 0
+        return [body.read(4, 12) for body in kept]
+
+    assert with_bucket(beginnings) == [b"tock" + bytes(4)] * 2

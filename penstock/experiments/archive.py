@@ -1,0 +1,115 @@
+"""Knows where records of experiments are kept: a file for each experiment and form, a line for each step.
+
+A line is on the disk before the next step begins, so a run that was killed goes on where it was. What was begun under
+another table of plans is begun anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from penstock.experiments.experiment import Experiment, Form, Record, Records, Step
+
+
+class ArchiveError(Exception):
+    """The records cannot be kept; the message says what to do."""
+
+
+def default_directory() -> Path:
+    """In the user's state directory, as the XDG base directory specification has it."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    home = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
+    return home / "penstock" / "experiments"
+
+
+def beside(database_path: Path) -> Path:
+    """Where what was measured on real services is kept: beside the daemon's database."""
+    return database_path.parent / "experiments"
+
+
+class Archive:
+    """The records of one experiment in one form."""
+
+    def __init__(self, directory: Path, experiment: Experiment, form: Form, *, place: str = "") -> None:
+        """`place` tells services apart: records of one are not those of another."""
+        name = experiment.name if form is Form.LAB else f"{experiment.name}.{place or 'aws'}"
+        self.path = directory / f"{name}.{form.value}.jsonl"
+        self.experiment = experiment
+        self.form = form
+        self._digest = digest(experiment.steps(form))
+
+    def read(self) -> list[Record]:
+        """What is there of this table of plans; a line that was cut short by a crash is none."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as trouble:
+            raise ArchiveError(f"{self.path} cannot be read: {trouble.strerror}") from trouble
+        documents = [document for line in lines if (document := _document(line)) is not None]
+        return [_record(d["record"]) for d in documents if d.get("steps") == self._digest and "record" in d]
+
+    def records(self) -> Records:
+        """By label."""
+        return Records(self.read())
+
+    def write(self, records: Sequence[Record]) -> None:
+        """These, in place of what is there."""
+        self.path.unlink(missing_ok=True)
+        for record in records:
+            self._append(record, is_synced=False)
+
+    def append(self, record: Record) -> None:
+        """Returns when it would survive `kill -9`."""
+        self._append(record, is_synced=True)
+
+    def _append(self, record: Record, *, is_synced: bool) -> None:
+        line = json.dumps({"steps": self._digest, "record": asdict(record)}, separators=(",", ":"))
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            is_torn = is_synced and self.path.exists() and not self.path.read_bytes().endswith(b"\n")
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("\n" * is_torn + line + "\n")
+                if is_synced:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as trouble:
+            raise ArchiveError(
+                f"{self.path} cannot be written: {trouble.strerror}; name another --directory"
+            ) from trouble
+
+
+def newest_measured(directory: Path, experiment: Experiment) -> Records:
+    """What was measured last on real services, the full form or the short one."""
+    paths = [
+        *directory.glob(f"{experiment.name}.*.full.jsonl"),
+        *directory.glob(f"{experiment.name}.*.short.jsonl"),
+    ]
+    if not paths:
+        return Records([])
+    newest = max(paths, key=lambda path: path.stat().st_mtime)
+    _, place, form, _ = newest.name.rsplit(".", 3)
+    return Archive(directory, experiment, Form(form), place=place).records()
+
+
+def digest(steps: Sequence[Step]) -> str:
+    """Tells one table of plans from another."""
+    return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
+
+
+def _document(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _record(document: dict[str, Any]) -> Record:
+    return Record(**document)

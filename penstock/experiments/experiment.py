@@ -1,0 +1,255 @@
+"""Knows what an experiment is: a table of plans over the ordinary probes, and what is read from their records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock.models.prices import NetworkPath, tariff
+from penstock.models.s3.download import RANGE_SIZE_BYTES_MAX, RANGE_SIZE_BYTES_MIN, S3DownloadSetting
+from penstock.models.s3.upload import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN, S3UploadSetting
+from penstock.operations.s3.download import DOWNLOAD as DOWNLOADS
+from penstock.operations.s3.upload import UPLOAD as UPLOADS
+from penstock.probes.sqs.application import BODY_BYTES
+from penstock.probes.sqs.queue_application import OPERATION, OVERHEAD_REQUEST_COUNT, QueueDrive
+from penstock.vocabulary import Cost, Setting, Tariff
+
+UPLOAD, DOWNLOAD, QUEUE = UPLOADS.name, DOWNLOADS.name, OPERATION
+_REGION = "us-east-1"
+S3_TARIFF, SQS_TARIFF = (  # within a region, by an endpoint that is not billed
+    tariff(service, "standard", NetworkPath.GATEWAY_ENDPOINT, home=_REGION, region=_REGION)
+    for service in ("s3", "sqs")
+)
+CONNECTION_RATE_MIN = 0.25e6  # bytes a second; who is slower does not come to the end of a step
+
+
+class Form(StrEnum):
+    """How much of an experiment is run."""
+
+    FULL = "full"  # as the study did
+    SHORT = "short"  # a minute, to see that it works here
+    LAB = "lab"  # in virtual time: where the lab has no bad days, fewer repetitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One plan of an experiment. The label tells it from all others, so that a run can be resumed."""
+
+    label: str
+    operation: str  # whose probe
+    world: str  # the calibrated place of the lab
+    payload_size_bytes: int
+    setting: Setting | QueueDrive
+    cost_max: Cost
+    body_count: int | None = None
+    wait_seconds: float = 0.0  # before it
+    is_plain: bool = False  # without TLS, where the endpoint allows it
+    copy_count: int = 1  # so many of them at the same time
+
+    def usd(self, tariff: Tariff) -> float:
+        """What one copy costs at the most; an object that is read has to be put before."""
+        requests, moved = self.cost_max.request_count, self.cost_max.transferred_bytes
+        if self.operation == UPLOAD:
+            return tariff.usd(write_request_count=requests, sent_bytes=moved)
+        if self.operation == QUEUE:
+            return tariff.usd(write_request_count=requests, sent_bytes=moved, received_bytes=moved)
+        put = self.payload_size_bytes
+        return tariff.usd(
+            read_request_count=requests, write_request_count=2, sent_bytes=put, received_bytes=moved
+        )
+
+    @property
+    def cost_of_all(self) -> Cost:
+        """The most that all copies take, at the same time; priced within a region."""
+        one, n = self.cost_max, self.copy_count
+        return Cost(
+            transferred_bytes=n * one.transferred_bytes,
+            request_count=n * one.request_count,
+            usd=n * self.usd(SQS_TARIFF if self.operation == QUEUE else S3_TARIFF),
+            duration_seconds=one.duration_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What came of a step: numbers by name, and the seconds of a queue; or why nothing did."""
+
+    label: str
+    started_at: str  # ISO 8601
+    values: Mapping[str, float] = field(default_factory=dict)
+    samples: Sequence[Mapping[str, float]] = ()
+    arrivals: Sequence[int] = ()
+    reason: str | None = None
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """Of all copies together."""
+        return self.values["throughput_bytes_per_second"] / 1e6
+
+
+class Records:
+    """What a run has so far, by label."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._by_label = {record.label: record for record in records if record.reason is None}
+
+    def __len__(self) -> int:
+        return len(self._by_label)
+
+    def get(self, label: str) -> Record | None:
+        """That of one step, if it measured."""
+        return self._by_label.get(label)
+
+    def below(self, prefix: str) -> list[Record]:
+        """Those whose labels begin so, in the order of the steps."""
+        return [record for label, record in self._by_label.items() if label.startswith(prefix)]
+
+    def curve(self, prefix: str) -> dict[float, float]:
+        """Megabytes a second by the number at the end of the label."""
+        return {
+            float(record.label.rsplit("/", 1)[-1]): record.megabytes_per_second
+            for record in self.below(prefix)
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One line or cloud of a figure."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    is_line: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A figure as numbers: the seed's points beside today's."""
+
+    title: str
+    x_title: str
+    y_title: str
+    series: Sequence[Series]
+    is_log_x: bool = False
+    is_log_y: bool = False
+
+
+Quantities = Mapping[str, float]
+"""Figures by the name that they have in `facts.csv`; what was not measured is absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One published experiment, as something to run again."""
+
+    name: str
+    title: str
+    study: str  # "000" to "004"
+    section: str
+    summary: str
+    steps: Callable[[Form], Sequence[Step]]
+    quantities: Callable[[Records], Quantities]
+    plots: Callable[[Records], Sequence[Plot]]
+    answer: Callable[[Records], Sequence[str]]  # to what the study only conjectures: a sentence each
+
+    def cost(self, form: Form) -> Cost:
+        """The most that it takes on real services."""
+        total = Cost()
+        for step in self.steps(form):
+            total += step.cost_of_all
+            total += Cost(duration_seconds=step.wait_seconds)
+        return total
+
+
+def upload_step(
+    label: str,
+    world: str,
+    size: int,
+    threads: int,
+    *,
+    count: int | None = None,
+    part_size_bytes: int | None = None,
+    **rest: Any,
+) -> Step:
+    """`count` whole objects, each one request; or with a part size one object in all its parts."""
+    setting = S3UploadSetting(
+        thread_count=threads,
+        part_size_bytes=part_size_bytes or min(max(size, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX),
+    )
+    count = count if count is not None else math.ceil(size / setting.part_size_bytes)
+    return Step(
+        label=label,
+        operation=UPLOAD,
+        world=world,
+        payload_size_bytes=size,
+        setting=setting,
+        cost_max=_cost(size if part_size_bytes is None else part_size_bytes, count, threads),
+        body_count=count,
+        **rest,
+    )
+
+
+def download_step(label: str, world: str, size: int, threads: int, *, count: int, **rest: Any) -> Step:
+    """`count` whole objects, each one request."""
+    setting = S3DownloadSetting(
+        thread_count=threads, range_size_bytes=min(max(size, RANGE_SIZE_BYTES_MIN), RANGE_SIZE_BYTES_MAX)
+    )
+    seconds = rest.pop("duration_seconds", None)
+    return Step(
+        label=label,
+        operation=DOWNLOAD,
+        world=world,
+        payload_size_bytes=size,
+        setting=setting,
+        cost_max=_cost(size, count + 1, threads, seconds=seconds),  # one more is put to be read
+        body_count=count,
+        **rest,
+    )
+
+
+def queue_step(
+    label: str, world: str, drive: QueueDrive, *, seconds: float, rate: float, **rest: Any
+) -> Step:
+    """Drive a queue for so long, with no more requests than three for each message at this rate, and some."""
+    requests = math.ceil(3 * rate * seconds) + 500 + OVERHEAD_REQUEST_COUNT
+    return Step(
+        label=label,
+        operation=QUEUE,
+        world=world,
+        payload_size_bytes=BODY_BYTES,
+        setting=drive,
+        cost_max=Cost(
+            request_count=requests,
+            transferred_bytes=10 * BODY_BYTES * requests,
+            duration_seconds=seconds,
+        ),
+        **rest,
+    )
+
+
+def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = None) -> Cost:
+    """Bodies once and a little more, for the requests around them and for a few that fail."""
+    spare = 2 + threads // 8
+    requests = 2 * (count + spare) + 2 * threads + 8
+    moved = body_bytes * (count + spare)
+    return Cost(
+        transferred_bytes=moved,
+        request_count=requests,
+        duration_seconds=seconds
+        if seconds is not None
+        else 120.0 + count / threads + moved / threads / CONNECTION_RATE_MIN,
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of at least one."""
+    return math.fsum(values) / len(values)
+
+
+def quantile(values: Sequence[float], fraction: float) -> float:
+    """The smallest value that so many do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]

@@ -1,0 +1,127 @@
+"""Knows the 84 published figures, what each is to the lab, and when one counts as reproduced.
+
+A figure is `input` (the lab was given it), `fitted` (the lab's world was fitted to it) or `predicted` (nothing told the
+lab): only the last proves anything. The remark says what was fitted to it, what a prediction rests on, why a figure
+cannot be had, or why it is missed.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+
+
+class Kind(StrEnum):
+    """What a figure is to the lab."""
+
+    INPUT = "input"
+    FITTED = "fitted"
+    PREDICTED = "predicted"
+    NONE = ""  # of what the lab does not have
+
+
+class Verdict(StrEnum):
+    """What became of a figure."""
+
+    REPRODUCED = "reproduced"
+    MISSED = "missed"
+    NOT_POSSIBLE = "not possible"
+    NOT_MEASURED = "not measured"
+
+
+class Relation(StrEnum):
+    """What the study says of its figure."""
+
+    EQUAL = "equal"
+    BELOW = "below"
+    WITHIN = "within"  # a range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One row of `facts.csv`."""
+
+    name: str
+    experiment: str
+    kind: Kind
+    verdict: Verdict  # of the lab
+    relation: Relation
+    tolerance: float  # of a figure that is to be equal
+    tolerance_source: str
+    remark: str
+    seed: str
+    section: str
+    service: str
+    operation: str
+    condition: str
+    metric: str
+    value: str
+    unit: str
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest value that the study gives."""
+        low, _, high = self.value.partition("-")
+        return float(low), float(high or low)
+
+    def difference(self, measured: float) -> float | None:
+        """Of the published figure, as a fraction of it; None where that is a bound or a range."""
+        return measured / self.bounds[0] - 1.0 if self.relation is Relation.EQUAL else None
+
+    def judged(self, measured: float | None) -> Verdict:
+        """What this measurement makes of it."""
+        if self.kind is Kind.NONE:
+            return Verdict.NOT_POSSIBLE
+        if measured is None:
+            return Verdict.NOT_MEASURED
+        low, high = self.bounds
+        holds = {
+            Relation.EQUAL: abs(measured - low) <= self.tolerance * low,
+            Relation.BELOW: measured <= high,
+            Relation.WITHIN: low <= measured <= high,
+        }[self.relation]
+        return Verdict.REPRODUCED if holds else Verdict.MISSED
+
+
+@cache
+def facts() -> tuple[Fact, ...]:
+    """All of them, in the order of the studies."""
+    text = resources.files(__package__).joinpath("facts.csv").read_text(encoding="utf-8")
+    return tuple(_fact(row) for row in csv.DictReader(text.splitlines()))
+
+
+def _fact(row: Mapping[str, str]) -> Fact:
+    return Fact(
+        name=row["name"],
+        experiment=row["experiment"],
+        kind=Kind(row["kind"]),
+        verdict=Verdict(row["verdict"]),
+        relation=Relation(row["relation"]),
+        tolerance=float(row["tolerance"]),
+        tolerance_source=row["tolerance_source"],
+        remark=row["remark"],
+        seed=row["seed"],
+        section=row["section"],
+        service=row["service"],
+        operation=row["operation"],
+        condition=row["condition"],
+        metric=row["metric"],
+        value=row["value"],
+        unit=row["unit"],
+    )
+
+
+def facts_of(experiment: str) -> tuple[Fact, ...]:
+    """Those that an experiment is about."""
+    return tuple(fact for fact in facts() if fact.experiment == experiment)
+
+
+def counts(verdicts: Mapping[str, Verdict]) -> Sequence[tuple[str, str, int]]:
+    """How many of each kind came to what: kind, verdict, number. Verdicts are by the name of the figure."""
+    found = Counter((fact.kind.value or "-", verdicts[fact.name].value) for fact in facts())
+    return sorted((kind, verdict, number) for (kind, verdict), number in found.items())

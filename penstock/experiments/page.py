@@ -1,0 +1,200 @@
+"""Knows how an experiment is shown: the figures drawn, published beside measured, as HTML, as Markdown and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from penstock.experiments.archive import newest_measured
+from penstock.experiments.experiment import Experiment, Plot, Quantities, Records
+from penstock.experiments.facts import Fact, Kind, Relation, Verdict, counts, facts_of
+from penstock.experiments.table import EXPERIMENTS, STUDIES
+from penstock.report.chart import Axis, Layer, Line, Point, draw, linear_axis, log_axis
+from penstock.units import number
+
+_COLOUR_COUNT = 5
+_INPUT_REMARK = "given to the lab"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One figure: published, in the lab, and measured for real where that was done."""
+
+    fact: Fact
+    lab: float | None
+    measured: float | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the lab."""
+        return self.fact.judged(self.lab)
+
+    def cells(self) -> tuple[str, ...]:
+        """As a row of text."""
+        fact = self.fact
+        sign = {Relation.EQUAL: "", Relation.BELOW: "below ", Relation.WITHIN: ""}[fact.relation]
+        return (
+            fact.name,
+            f"{fact.operation}, {fact.condition}: {fact.metric}",
+            f"{sign}{fact.value} {fact.unit}",
+            _value(self.lab),
+            _percent(fact, self.lab),
+            _value(self.measured),
+            _percent(fact, self.measured),
+            fact.kind.value or "-",
+            self.verdict.value,
+        )
+
+
+HEADINGS = ("figure", "what", "published", "lab", "difference", "here", "difference", "kind", "verdict")
+
+
+def compare(experiment: Experiment, lab: Quantities, here: Quantities) -> list[Comparison]:
+    """Every figure that the experiment is about."""
+    return [
+        Comparison(fact=fact, lab=lab.get(fact.name), measured=here.get(fact.name))
+        for fact in facts_of(experiment.name)
+    ]
+
+
+def _value(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def _percent(fact: Fact, value: float | None) -> str:
+    difference = fact.difference(value) if value is not None else None
+    return "-" if difference is None else f"{100 * difference:+.1f} %"
+
+
+def svg_of(plot: Plot) -> str:
+    """The plot, drawn."""
+    xs = [x for series in plot.series for x in series.x]
+    ys = [y for series in plot.series for y in series.y]
+    x, y = _axis(plot.x_title, xs, is_log=plot.is_log_x), _axis(plot.y_title, ys, is_log=plot.is_log_y)
+    layers: list[Layer] = []
+    for index, series in enumerate(plot.series):
+        colour = f"c{index % _COLOUR_COUNT}"
+        if series.is_line:
+            layers.append(Line(x=series.x, y=series.y, css=f"line {colour}"))
+        layers += [
+            Point(x=a, y=b, css=colour, title=f"{series.name}: {number(b)} at {number(a)}")
+            for a, b in zip(series.x, series.y, strict=True)
+            if not series.is_line or len(series.x) <= 40
+        ]
+    names = ", ".join(series.name for series in plot.series)
+    return draw(plot.title, f"{plot.y_title} by {plot.x_title}: {names}", x, y, layers)
+
+
+def _axis(title: str, values: Sequence[float], *, is_log: bool) -> Axis:
+    return log_axis(title, values) if is_log else linear_axis(title, values)
+
+
+def measured_html(directory: Path) -> str:
+    """Every experiment that was run on real services, as sections of a page; nothing where none was."""
+    here = {name: newest_measured(directory, row) for name, row in EXPERIMENTS.items()}
+    return "".join(
+        section_html(EXPERIMENTS[name], Records([]), records)
+        for name, records in here.items()
+        if len(records)
+    )
+
+
+def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
+    """One experiment as a part of a page."""
+    parts = [
+        f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
+        f"<p>{escape(experiment.summary)} {escape(_source(experiment))}</p>",
+        _table_html(compare(experiment, experiment.quantities(lab), experiment.quantities(here))),
+        '<div class="figures">',
+    ]
+    for name, records in (("lab", lab), ("here", here)):
+        parts += [_figure_html(plot, name) for plot in _plots(experiment, records)]
+    parts.append("</div>")
+    answers = experiment.answer(here if len(here) else lab)
+    if answers:
+        parts.append("<h3>What the models say</h3><ul>")
+        parts += [f"<li>{escape(sentence)}</li>" for sentence in answers]
+        parts.append("</ul>")
+    return "".join([*parts, "</section>"])
+
+
+def _plots(experiment: Experiment, records: Records) -> Sequence[Plot]:
+    return (
+        [plot for plot in experiment.plots(records) if any(s.x for s in plot.series)] if len(records) else []
+    )
+
+
+def _source(experiment: Experiment) -> str:
+    return f"{STUDIES[experiment.study]}: {experiment.section}."
+
+
+def _figure_html(plot: Plot, name: str) -> str:
+    keys = "".join(
+        f'<li><span class="key c{index % _COLOUR_COUNT}"></span>{escape(series.name)}</li>'
+        for index, series in enumerate(plot.series)
+    )
+    caption = f'<figcaption><ul class="keys">{keys}</ul></figcaption>'
+    return f"<figure><h4>{escape(plot.title)} ({name})</h4>{svg_of(plot)}{caption}</figure>"
+
+
+def _table_html(rows: Sequence[Comparison]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row.cells())}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def page_html(sections: Mapping[str, str]) -> str:
+    """One page that needs nothing else; sections by the title in its table of contents."""
+    style = resources.files("penstock.report").joinpath("templates/report.css").read_text(encoding="utf-8")
+    contents = "".join(f'<li><a href="#{name}">{escape(name)}</a></li>' for name in sections)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>penstock: experiments</title>'
+        f"<style>{style}</style></head><body><header><h1>Published experiments, run again</h1></header>"
+        f"<nav><ul>{contents}</ul></nav>{''.join(sections.values())}</body></html>"
+    )
+
+
+def verdicts(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> dict[str, Verdict]:
+    """What the lab makes of each figure, by its name."""
+    return {
+        row.fact.name: row.verdict
+        for experiment in chosen
+        for row in compare(experiment, experiment.quantities(lab[experiment.name]), {})
+    }
+
+
+def page_markdown(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> str:
+    """The page of the manual."""
+    rows = [f"| {kind} | {verdict} | {n} |" for kind, verdict, n in counts(verdicts(chosen, lab))]
+    sections = [section_markdown(experiment, lab[experiment.name]) for experiment in chosen]
+    introduction = resources.files(__package__).joinpath("experiments.md").read_text(encoding="utf-8")
+    counted = ["| kind | verdict | figures |", "| --- | --- | --- |", *rows]
+    return introduction.replace("@COUNTS@", "\n".join(counted)) + "\n" + "\n".join(sections)
+
+
+def section_markdown(experiment: Experiment, lab: Records) -> str:
+    """One experiment for the manual: what the lab makes of it."""
+    lines = [
+        f"## {experiment.name}",
+        "",
+        f"{experiment.title}. {experiment.summary} *{_source(experiment)}*",
+        "",
+    ]
+    rows = compare(experiment, experiment.quantities(lab), {})
+    if rows:
+        lines += ["| figure | published | lab | difference | kind | verdict | remark |", "| --- " * 7 + "|"]
+        for row in rows:
+            name, _, published, value, difference, _, _, kind, verdict = row.cells()
+            remark = row.fact.remark or (_INPUT_REMARK if row.fact.kind is Kind.INPUT else "")
+            lines.append(
+                f"| `{name}` | {published} | {value} | {difference} | {kind} | {verdict} | {remark} |"
+            )
+        lines.append("")
+    answers = experiment.answer(lab)
+    return "\n".join([*lines, *(f"- {sentence}" for sentence in answers), ""])

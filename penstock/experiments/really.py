@@ -1,0 +1,194 @@
+"""Knows how an experiment is run on real services: step by step, within what may be spent, and resumable.
+
+It has the daemon's own surroundings: its configuration, its journal, so that what a killed run left is swept by the
+next one, or by the daemon; and its database, so that the models learn of every transfer. What was spent is in its book.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.daemon.app import Workbench, workbench
+from penstock.daemon.budget import Spend
+from penstock.daemon.config import Configuration
+from penstock.experiments.archive import Archive
+from penstock.experiments.experiment import DOWNLOAD, QUEUE, UPLOAD, Experiment, Form, Record, Step
+from penstock.experiments.virtually import plan_of, record_of
+from penstock.operations.operation import Operation
+from penstock.operations.table import OPERATIONS
+from penstock.probes.aws import Access, open_message_queues, open_object_store
+from penstock.probes.outside import MessageQueues, ObjectStore
+from penstock.probes.probe import Probe
+from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.sqs.queue_application import JOURNALLED_AS, QueueApplicationProbe
+from penstock.units import format_bytes
+from penstock.vocabulary import Cost, Observation, Outcome, Tariff
+
+_SMALL_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting
+_ADVISED_CONNECTION_COUNT = 64  # of the threads that a plan may add
+_PLAIN_S3 = "http://s3.{region}.amazonaws.com"
+
+Tell = Callable[[Record], None]
+
+
+class NotAllowedError(Exception):
+    """More than may be spent, or nothing to run it on; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """The most that one run may take."""
+
+    usd: float
+    transferred_bytes: int
+
+
+def place_of(experiment: Experiment, configuration: Configuration) -> str:
+    """Which services the records are of, as a part of a file's name."""
+    aws = configuration.aws
+    is_queue = any(step.operation == QUEUE for step in experiment.steps(Form.SHORT))
+    url = aws.sqs_endpoint_url if is_queue else aws.s3_endpoint_url
+    return (urlsplit(url).netloc.replace(":", "-").replace(".", "-") if url else "") or "aws"
+
+
+async def run_for_real(
+    archive: Archive, configuration: Configuration, allowance: Allowance, tell: Tell = lambda _: None
+) -> None:
+    """What is left of the archive's experiment. Raises NotAllowedError, ArchiveError, StoreError, RequestError."""
+    done = {record.label for record in archive.read() if record.reason is None}
+    left = [step for step in archive.experiment.steps(archive.form) if step.label not in done]
+    if not left:
+        return
+    async with workbench(configuration) as bench, _site(bench, configuration, left) as site:
+        site.refuse_more_than(allowance, left)
+        await bench.sweep()  # what a run that was killed left outside
+        for step in left:
+            await asyncio.sleep(step.wait_seconds)
+            record = await site.record(step)
+            archive.append(record)
+            tell(record)
+
+
+@contextlib.asynccontextmanager
+async def _site(
+    bench: Workbench, configuration: Configuration, steps: Sequence[Step]
+) -> AsyncIterator[_Site]:
+    """Clients for what these steps need. Raises NotAllowedError, Denied."""
+    rows = {_row(step) for step in steps}
+    regions = {row.name: bench.tariffs.regions(configuration.section_of(row))[0] for row in rows}
+    async with contextlib.AsyncExitStack() as resources:
+        site = _Site(bench, configuration, regions)
+        aws, threads = configuration.aws, max(_connection_count(step) for step in steps)
+        for name, region in regions.items():
+            is_queue = name == JOURNALLED_AS
+            access = Access(
+                region=region,
+                endpoint_url=(aws.sqs_endpoint_url if is_queue else aws.s3_endpoint_url) or None,
+                profile=aws.profile or None,
+                connection_count_max=threads + _SMALL_CONNECTION_COUNT,
+                connect_timeout_seconds=aws.connect_timeout_seconds,
+                read_timeout_seconds=aws.read_timeout_seconds,
+            )
+            if is_queue:
+                site.queues = await resources.enter_async_context(open_message_queues(access))
+                continue
+            site.bucket(name)  # or NotAllowedError
+            site.stores[name, False] = await resources.enter_async_context(open_object_store(access))
+            if access.endpoint_url is None and any(step.is_plain for step in steps):
+                plain = replace(access, endpoint_url=_PLAIN_S3.format(region=region))
+                site.stores[name, True] = await resources.enter_async_context(open_object_store(plain))
+        yield site
+
+
+class _Site:
+    """This host, its services, and the probes on them."""
+
+    def __init__(self, bench: Workbench, configuration: Configuration, regions: dict[str, str]) -> None:
+        self.queues: MessageQueues | None = None
+        self.stores: dict[tuple[str, bool], ObjectStore] = {}  # by operation, and whether it is without TLS
+        self._bench = bench
+        self._configuration = configuration
+        self._regions = regions
+
+    def refuse_more_than(self, allowance: Allowance, steps: Sequence[Step]) -> None:
+        """Before anything is spent."""
+        total = sum((replace(step.cost_of_all, usd=self._usd(step)) for step in steps), Cost())
+        if total.usd > allowance.usd or total.transferred_bytes > allowance.transferred_bytes:
+            raise NotAllowedError(
+                f"what is left of it may cost ${total.usd:.2f} and move {format_bytes(total.transferred_bytes)}: allow "
+                f"that with --usd-max and --bytes-max, or try --short"
+            )
+
+    def bucket(self, operation: str) -> str:
+        """Where objects are put."""
+        section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
+        if not section.bucket:
+            raise NotAllowedError(f"it needs probes.{operation}.bucket in the configuration")
+        return str(section.bucket_in(self._regions[operation]))
+
+    async def record(self, step: Step) -> Record:
+        """Run all copies at the same time; what they cost is in the book before."""
+        row = _row(step)
+        await self._book(row, replace(step.cost_of_all, usd=self._usd(step)))
+        probes = [self._probe(step, row.name) for _ in range(step.copy_count)]
+        plan = plan_of(step, self._bench.tariffs.place(row, self._regions[row.name]), self._tariff(row))
+        try:
+            outcomes = await asyncio.gather(*(probe.run(plan) for probe in probes))
+        finally:
+            for probe in probes:
+                await probe.close()
+        await self._remember(step, outcomes)
+        return record_of(step, outcomes, probes)
+
+    async def _remember(self, step: Step, outcomes: Sequence[Outcome[Any]]) -> None:
+        """What the models learn from: transfers. The course of a queue is no delivery, and stays with the records."""
+        if step.operation == QUEUE:
+            return
+        for outcome in outcomes:
+            if isinstance(outcome, Observation):
+                await self._bench.store.add_observation(outcome)
+
+    async def _book(self, row: Operation[Any, Any], cost: Cost) -> None:
+        now: datetime = self._bench.clock.now()
+        spend = Spend(hour_at=now.replace(minute=0, second=0, microsecond=0), operation=row.name, cost=cost)
+        await self._bench.store.run(lambda store: store.add_spend(spend))
+
+    def _tariff(self, row: Operation[Any, Any]) -> Tariff:
+        return self._bench.tariffs.of(row, self._regions[row.name])
+
+    def _usd(self, step: Step) -> float:
+        return step.copy_count * step.usd(self._tariff(_row(step)))
+
+    def _probe(self, step: Step, operation: str) -> Probe[Any]:
+        clock, journal = self._bench.clock, self._bench.store
+        if step.operation == QUEUE:
+            assert self.queues is not None
+            return QueueApplicationProbe(self.queues, clock, journal)
+        store = self.stores.get((operation, step.is_plain)) or self.stores[operation, False]
+        section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
+        bucket, prefix = self.bucket(operation), section.key_prefix
+        if step.operation == DOWNLOAD:
+            return S3DownloadProbe(store, clock, journal, bucket=bucket, key_prefix=prefix)
+        assert step.operation == UPLOAD
+        return S3UploadProbe(store, clock, journal, bucket=bucket, key_prefix=prefix)
+
+
+def _row(step: Step) -> Operation[Any, Any]:
+    """The operation whose section, client and journal a step uses."""
+    return OPERATIONS[JOURNALLED_AS if step.operation == QUEUE else step.operation]
+
+
+def _connection_count(step: Step) -> int:
+    setting: Any = step.setting  # Any: of any operation
+    if step.operation != QUEUE:
+        return int(setting.thread_count) * step.copy_count
+    conduct = setting.conduct
+    stated = conduct.sender_count + conduct.receiver_count + conduct.deleter_count
+    return int(stated) + _ADVISED_CONNECTION_COUNT

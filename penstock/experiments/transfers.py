@@ -1,0 +1,801 @@
+"""Knows the published experiments with objects: clients, threads, bottlenecks, reads through a month, and sizes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from penstock.experiments.calibrations import COLO_HTTP, COLO_HTTPS, RAM_DISK
+from penstock.experiments.experiment import (
+    Experiment,
+    Form,
+    Plot,
+    Quantities,
+    Record,
+    Records,
+    Series,
+    Step,
+    download_step,
+    mean,
+    quantile,
+    upload_step,
+)
+from penstock.units import KiB, MiB
+
+MB = 1_000_000
+GB = 1_000 * MB
+PART = 5 * MiB
+_SHORT_OBJECT = 12 * MiB
+
+
+# Clients by file size
+
+
+_CLIENT_CONNECTIONS = {"one-connection": 1, "cyberduck": 5, "transfer-manager": 10}
+
+
+def _client_steps(form: Form) -> Sequence[Step]:
+    sizes = (1 * MB, 16 * MB) if form is Form.SHORT else (1 * MB, 4 * MB, 16 * MB, 64 * MB, 128 * MB)
+    return [
+        _client_step(client, threads, size)
+        for client, threads in _CLIENT_CONNECTIONS.items()
+        for size in sizes
+    ]
+
+
+def _client_step(client: str, threads: int, size: int) -> Step:
+    """Parts, where the client makes parts and the file is larger than one."""
+    label = f"client/{client}/{size // MB}"
+    if threads == 1 or size <= PART:
+        return upload_step(label, "hdd", size, 1, count=1)
+    return upload_step(label, "hdd", size, threads, part_size_bytes=PART)
+
+
+def _client_plots(records: Records) -> Sequence[Plot]:
+    series = []
+    for client in _CLIENT_CONNECTIONS:
+        curve = records.curve(f"client/{client}/")
+        series.append(Series(name=client, x=list(curve), y=list(curve.values())))
+    return [
+        Plot(title="Upload by client and file", x_title="MB", y_title="MB/s", series=series, is_log_x=True)
+    ]
+
+
+def _client_answer(records: Records) -> Sequence[str]:
+    curves = {client: records.curve(f"client/{client}/") for client in _CLIENT_CONNECTIONS}
+    if not all(curves.values()):
+        return []
+    largest = max(curves["one-connection"])
+    ratio = curves["transfer-manager"][largest] / curves["one-connection"][largest]
+    return [
+        (
+            f"A client is as fast as it has connections: ten of them move a file of {largest:.0f} MB {ratio:.1f} "
+            "times as fast as one. Real clients are measured with their own ready-made commands: `penstock tune "
+            "--client awscli` and its like run each by file size on the host at hand."
+        ),
+    ]
+
+
+# Threads
+
+
+_THREADS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 25, 30)
+_CLIENT_WORLDS = ("hdd", "ram-disk", "faster")
+
+
+def _thread_steps(form: Form) -> Sequence[Step]:
+    threads, size = ((1, 2), _SHORT_OBJECT) if form is Form.SHORT else (_THREADS, 512 * MB)
+    worlds = _CLIENT_WORLDS[:1] if form is Form.SHORT else _CLIENT_WORLDS
+    return [
+        upload_step(f"threads/{world}/{n}", world, size, n, part_size_bytes=PART)
+        for world in worlds
+        for n in threads
+    ]
+
+
+def _thread_quantities(records: Records) -> Quantities:
+    wanted = {
+        "hdd.10": "threads/hdd/10",
+        "hdd.14": "threads/hdd/14",
+        "ram-disk.20": "threads/ram-disk/20",
+        "faster.20": "threads/faster/20",
+    }
+    return {
+        name: record.megabytes_per_second for name, label in wanted.items() if (record := records.get(label))
+    }
+
+
+def _curve_plot(
+    records: Records, title: str, prefix: str, names: Sequence[str], published: Sequence[Series] = ()
+) -> Plot:
+    series = [
+        Series(name=name, x=list(curve), y=list(curve.values()))
+        for name in names
+        if (curve := records.curve(f"{prefix}/{name}/"))
+    ]
+    return Plot(title=title, x_title="threads", y_title="MB/s", series=[*series, *published])
+
+
+def _published(name: str, points: dict[float, float]) -> Series:
+    return Series(name=name, x=list(points), y=list(points.values()), is_line=False)
+
+
+def _thread_plots(records: Records) -> Sequence[Plot]:
+    points = [
+        _published("published, hdd", {10: 5.20, 14: 6.21}),
+        _published("published, ram-disk", {20: 22.96}),
+        _published("published, faster", {20: 30.69}),
+    ]
+    return [_curve_plot(records, "Upload of 512 MB by threads", "threads", _CLIENT_WORLDS, points)]
+
+
+def _thread_answer(records: Records) -> Sequence[str]:
+    best = {}
+    for world in _CLIENT_WORLDS:
+        if curve := records.curve(f"threads/{world}/"):
+            n = max(curve, key=lambda at: curve[at])
+            best[world] = f"{n:.0f} threads from {world} ({curve[n]:.1f} MB/s)"
+    return [f"Best of those that were tried: {', '.join(best.values())}."] if best else []
+
+
+# Bottlenecks
+
+
+_PART_SIZES_MIB = (5, 8, 16, 32, 64, 128)
+
+
+def _bottleneck_steps(form: Form) -> Sequence[Step]:
+    size = _SHORT_OBJECT if form is Form.SHORT else 512 * MB
+    worlds = _CLIENT_WORLDS[:1] if form is Form.SHORT else _CLIENT_WORLDS
+    sizes = _PART_SIZES_MIB[:2] if form is Form.SHORT else _PART_SIZES_MIB
+    steps = [
+        upload_step(f"without/{world}/{n}", world, size, n, part_size_bytes=PART)
+        for world in worlds
+        for n in ((2, 4) if form is Form.SHORT else (10, 20, 30))
+    ]
+    return [
+        *steps,
+        *(
+            upload_step(
+                f"merge/{math.ceil(size / (mib * MiB))}",
+                "faster",
+                size,
+                4 if form is Form.SHORT else 20,
+                part_size_bytes=mib * MiB,
+            )
+            for mib in sizes
+        ),
+    ]
+
+
+def _bottleneck_quantities(records: Records) -> Quantities:
+    values: dict[str, float] = {"network.120": RAM_DISK.host_rate_bytes_per_second * 8 / 1e9}
+    merges = records.below("merge/")
+    if merges:
+        values["merge.seconds"] = max(record.values["complete_seconds"] for record in merges)
+        values["merge.share"] = 100 * max(
+            record.values["complete_seconds"] / record.values["duration_seconds"] for record in merges
+        )
+    return values
+
+
+def _bottleneck_plots(records: Records) -> Sequence[Plot]:
+    merges = sorted(records.below("merge/"), key=lambda record: float(record.label.rsplit("/", 1)[-1]))
+    parts = [float(record.label.rsplit("/", 1)[-1]) for record in merges]
+    seconds = [record.values["complete_seconds"] for record in merges]
+    return [
+        _curve_plot(records, "With the disk, from memory, and on a faster client", "without", _CLIENT_WORLDS),
+        Plot(
+            title="Time to merge the parts",
+            x_title="parts",
+            y_title="s",
+            series=[Series(name="complete", x=parts, y=seconds)],
+        ),
+    ]
+
+
+def _bottleneck_answer(records: Records) -> Sequence[str]:
+    sentences = []
+    best = {
+        world: max(curve.values())
+        for world in _CLIENT_WORLDS
+        if (curve := records.curve(f"without/{world}/"))
+    }
+    if len(best) == len(_CLIENT_WORLDS):
+        sentences.append(
+            f"The limit is the disk first ({best['hdd']:.1f} MB/s with it, {best['ram-disk']:.1f} without), then the "
+            f"processors ({best['faster']:.1f} MB/s with twice as many), and then the connections: the network would "
+            "carry 125 MB/s, and 72 connections of 1.75 MB/s would fill it."
+        )
+    merges = records.below("merge/")
+    if merges:
+        share = {
+            float(r.label.rsplit("/", 1)[-1]): 100
+            * r.values["complete_seconds"]
+            / r.values["duration_seconds"]
+            for r in merges
+        }
+        few, many = min(share), max(share)
+        sentences.append(
+            f"Merging takes {share[few]:.1f} % of the time for {few:.0f} parts and {share[many]:.1f} % for "
+            f"{many:.0f}; it grows with the parts, by a millisecond each here, so 10,000 parts of 5 MiB would take "
+            "ten seconds of half an hour at this rate: below 1 %."
+        )
+    return sentences
+
+
+# Reads and writes at random times
+
+
+_SIZES = {"1B": 1, "1KB": 1_000, "1MB": MB, "16MB": 16 * MB, "100MB": 100 * MB}
+
+
+def _poisson(counts: dict[str, int], wait_seconds_mean: float) -> Sequence[Step]:
+    """Pairs of requests, one right after the other, at exponential distances."""
+    chance = random.Random("poisson-probes")
+    turns = [(size, index) for size, count in counts.items() for index in range(count)]
+    chance.shuffle(turns)
+    steps = []
+    for size, index in turns:
+        # Single bytes are read from a cache, larger objects from a disk: what the lab makes of it.
+        world = "ec2-2007" if _SIZES[size] < MB else "ec2-2007-disk"
+        for kind, step in (("read", download_step), ("write", upload_step)):
+            wait_seconds = chance.expovariate(1.0 / wait_seconds_mean)
+            label = f"{kind}/{size}/{index}"
+            steps.append(step(label, world, _SIZES[size], 1, count=2, wait_seconds=wait_seconds))
+    return steps
+
+
+def _poisson_steps(form: Form) -> Sequence[Step]:
+    if form is Form.LAB:
+        return _poisson({"1B": 1500, "1KB": 100, "1MB": 600, "16MB": 100, "100MB": 600}, 1800.0)
+    if form is Form.SHORT:
+        return _poisson({"1B": 3, "1KB": 2, "1MB": 2}, 0.2)
+    return _poisson(dict.fromkeys(_SIZES, 100), 300.0)
+
+
+def pair_of(record: Record) -> tuple[float, float]:
+    """The seconds of the two requests, the shorter one first: their mean and the larger one are known."""
+    longer = record.values["latency_seconds_p99"]
+    return 2.0 * record.values["latency_seconds_mean"] - longer, longer
+
+
+def _speeds(records: Records, kind: str, size: str) -> list[tuple[float, float]]:
+    """Requests a second of each pair."""
+    return [
+        (1.0 / longer, 1.0 / shorter)
+        for record in records.below(f"{kind}/{size}/")
+        for shorter, longer in [pair_of(record)]
+        if shorter > 0
+    ]
+
+
+def correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    """Of pairs whose order does not matter: each counts both ways."""
+    both = [*pairs, *((b, a) for a, b in pairs)]
+    middle = mean([a for a, _ in both])
+    variance = mean([(a - middle) ** 2 for a, _ in both])
+    return mean([(a - middle) * (b - middle) for a, b in both]) / variance if variance > 0 else 0.0
+
+
+def _all(records: Records, kind: str, size: str) -> list[float]:
+    return [speed for pair in _speeds(records, kind, size) for speed in pair]
+
+
+def _poisson_quantities(records: Records) -> Quantities:
+    values = {}
+    reads, writes = (_all(records, kind, "1B") for kind in ("read", "write"))
+    if reads and writes:
+        values["tps.most"] = quantile([*reads, *writes], 0.5)
+        values["write.slow"] = 100 * mean([float(tps < 10.0) for tps in writes])
+        values["read.slow"] = 100 * mean([float(tps < 10.0) for tps in reads])
+        values["pairs.1B"] = correlation(_speeds(records, "read", "1B"))
+    if large := _speeds(records, "read", "100MB"):
+        values["pairs.100MB"] = correlation(large)
+    for kind in ("read", "write"):
+        if speeds := _all(records, kind, "1MB"):
+            values[f"{kind}.1MB"] = quantile(speeds, 0.5)
+            values[f"ec2.{kind}-mean"] = 1e3 * mean(speeds)  # KB/s
+    return values
+
+
+def _poisson_plots(records: Records) -> Sequence[Plot]:
+    plots = [_cdf_plot(records, kind) for kind in ("read", "write")]
+    for size, unit in (("1B", "transactions/s"), ("100MB", "objects/s")):
+        if speeds := _all(records, "read", size):
+            plots.append(_histogram(speeds, f"Reads of {size}", unit))
+            pairs = _speeds(records, "read", size)
+            both = [pair if index % 2 else pair[::-1] for index, pair in enumerate(pairs)]
+            plots.append(
+                Plot(
+                    title=f"Two successive reads of {size}",
+                    x_title=f"first, {unit}",
+                    y_title=f"second, {unit}",
+                    series=[
+                        Series(name="pairs", x=[a for a, _ in both], y=[b for _, b in both], is_line=False)
+                    ],
+                )
+            )
+    return [*plots, *_hourly_plots(records)]
+
+
+def _cdf_plot(records: Records, kind: str) -> Plot:
+    series = []
+    for size, size_bytes in _SIZES.items():
+        speeds = sorted(size_bytes * tps for tps in _all(records, kind, size))
+        if speeds:
+            step = max(1, len(speeds) // 200)
+            shares = [(index + 1) / len(speeds) for index in range(len(speeds))]
+            series.append(Series(name=size, x=speeds[::step], y=shares[::step]))
+    return Plot(
+        title=f"How fast a {kind} is", x_title="bytes/s", y_title="share", series=series, is_log_x=True
+    )
+
+
+def _histogram(values: Sequence[float], title: str, unit: str) -> Plot:
+    low, high = min(values), max(values)
+    width = (high - low) / 30 or 1.0
+    counts = [0.0] * 31
+    for value in values:
+        counts[int((value - low) / width)] += 1.0
+    middles = [low + (index + 0.5) * width for index in range(31)]
+    return Plot(
+        title=title, x_title=unit, y_title="requests", series=[Series(name="all", x=middles, y=counts)]
+    )
+
+
+def _hours(records: Records) -> dict[int, list[float]]:
+    """Speeds of single bytes by hour of the day."""
+    found: dict[int, list[float]] = {}
+    for record in records.below("read/1B/"):
+        hour = datetime.fromisoformat(record.started_at).hour
+        shorter, longer = pair_of(record)
+        found.setdefault(hour, []).extend((1.0 / shorter, 1.0 / longer))
+    return dict(sorted(found.items()))
+
+
+def _hourly_plots(records: Records) -> list[Plot]:
+    hours = _hours(records)
+    if len(hours) < 2:
+        return []
+    series = Series(
+        name="mean", x=[float(hour) for hour in hours], y=[mean(speeds) for speeds in hours.values()]
+    )
+    return [
+        Plot(
+            title="Reads of 1B by the hour of the day",
+            x_title="hour, UTC",
+            y_title="transactions/s",
+            series=[series],
+        )
+    ]
+
+
+def welch_t(first: Sequence[float], second: Sequence[float]) -> float:
+    """How many standard errors two means are apart; 0 where there are too few."""
+    if min(len(first), len(second)) < 2:
+        return 0.0
+
+    def squared_error(values: Sequence[float]) -> float:
+        middle = mean(values)
+        return math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1) / len(values)
+
+    error = math.sqrt(squared_error(first) + squared_error(second))
+    return (mean(first) - mean(second)) / error if error > 0 else 0.0
+
+
+def _poisson_answer(records: Records) -> Sequence[str]:
+    sentences = []
+    pairs = [pair_of(record) for record in records.below("read/1B/")]
+    if len(pairs) > 20:
+        sentences += _hedge_sentences(pairs)
+        hours = _hours(records)
+        sentences.append(
+            f"Reads at 10 and at 16 UTC are {abs(welch_t(hours.get(10, ()), hours.get(16, ()))):.1f} standard errors "
+            "apart (the study: significant, p < 0.0001; the lab's days have no hours)."
+        )
+    if large := _speeds(records, "read", "100MB"):
+        sentences.append(
+            f"Of two reads of 100 MB both are slow or neither (r = {correlation(large):.2f}): drop the second."
+        )
+    sentences.append(
+        "Five clusters of 100 MB reads are what a window of 65,535 bytes makes of five distances: 65,535 B in 4, 5, "
+        "6, 8 and 10 ms are 16.4, 13.1, 10.9, 8.2 and 6.6 MB/s, and nine addresses answered. The two milliseconds "
+        "that were added on 10 April took a third of it for the same reason."
+    )
+    return sentences
+
+
+def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
+    """What a second request is worth, from pairs that were measured one right after the other."""
+    single = [seconds for pair in pairs for seconds in pair]
+    first_of_two = [min(pair) for pair in pairs]
+    after = quantile(single, 0.95)
+    # The later one is the second request; whichever order they came in, each is as good as the other.
+    hedged = [
+        min(first, after + second) if first > after else first
+        for pair in pairs
+        for first, second in (pair, pair[::-1])
+    ]
+    share = mean([float(seconds > after) for seconds in single])
+    return [
+        (
+            "Two requests at once, and the first answer taken: the 99th percentile falls from "
+            f"{1e3 * quantile(single, 0.99):.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. "
+            f"A second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
+            f"{1e3 * quantile(hedged, 0.99):.0f} ms for {100 * share:.0f} % more requests: that is the one worth "
+            "sending."
+        ),
+    ]
+
+
+# The surge
+
+
+def _surge_steps(form: Form) -> Sequence[Step]:
+    seconds, size = (1.0, MB) if form is Form.SHORT else (600.0, 100 * MB)
+    count = 6 if form is Form.SHORT else math.ceil(600 * 32 * MB / size)
+    return [
+        download_step(
+            f"surge/{copies}/{n}",
+            "surge",
+            size,
+            n,
+            count=count,
+            copy_count=copies,
+            **({} if form is Form.SHORT else {"duration_seconds": seconds}),
+        )
+        for copies in (1, 2)
+        for n in ((1, 2) if form is Form.SHORT else range(1, 7))
+    ]
+
+
+def _surge_quantities(records: Records) -> Quantities:
+    curve = records.curve("surge/1/")
+    if 1.0 not in curve or 6.0 not in curve:
+        return {}
+    return {
+        "surge.ratio": curve[6.0] / curve[1.0],
+        "surge.aggregate": curve[6.0],
+        "surge.per-thread": curve[6.0] / 6.0 / curve[1.0],
+    }
+
+
+def _surge_plots(records: Records) -> Sequence[Plot]:
+    return [
+        _curve_plot(
+            records,
+            "Reads of 100 MB, one host and two",
+            "surge",
+            ("1", "2"),
+            [_published("published, one host", {1: 10.0, 6: 30.0})],
+        )
+    ]
+
+
+def _surge_answer(records: Records) -> Sequence[str]:
+    curve = records.curve("surge/1/")
+    if len(curve) < 6:
+        return []
+    knee = min(n for n, rate in curve.items() if rate > 0.95 * max(curve.values()))
+    return [
+        (
+            f"{knee:.0f} threads are enough: the host's 250 Mbit/s are the limit from there on, not its processor. "
+            "Two hosts move twice as much, so the service is not the limit either."
+        )
+    ]
+
+
+# Threads by object size
+
+
+_GRID_THREADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_SIZES_KIB = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+_GRID_WORLDS = ("colo-https", "colo-http", "m1.xlarge", "cc1.4xlarge")
+_SMALL_KIB_MAX = 128
+
+
+def _grid_steps(form: Form) -> Sequence[Step]:
+    if form is Form.LAB:
+        return _grid_in_lab()
+    if form is Form.SHORT:
+        return _grid((1, 4), (1, 64), worlds=("m1.xlarge",), count=8)
+    steps: list[Step] = []
+    for world in ("m1.xlarge", "colo-http"):  # where this host is: with TLS, and without
+        steps.append(upload_step(f"warm-up/{world}", world, KiB, 1, count=1, is_plain=world == "colo-http"))
+        for repetition in range(1, 5):
+            steps += _grid(
+                _GRID_THREADS, (*_SIZES_KIB, 4096), worlds=(world,), count=512, prefix=f"grid-{repetition}"
+            )
+    return steps
+
+
+def _grid_in_lab() -> Sequence[Step]:
+    return [
+        *_grid(_GRID_THREADS, _SIZES_KIB, worlds=_GRID_WORLDS, count=512),
+        *_grid((128, 256, 512), (4096,), worlds=("cc1.4xlarge",), count=512),
+    ]
+
+
+def _grid(
+    threads: Sequence[int],
+    sizes_kib: Sequence[int],
+    *,
+    worlds: Sequence[str],
+    count: int,
+    prefix: str = "grid",
+) -> list[Step]:
+    return [
+        upload_step(
+            f"{prefix}/{world}/{kib}/{n}", world, kib * KiB, n, count=count, is_plain=world == "colo-http"
+        )
+        for world in worlds
+        for kib in sizes_kib
+        for n in threads
+    ]
+
+
+def grid_curve(records: Records, world: str, kib: int) -> dict[float, float]:
+    """MiB/s by threads: the mean of the repetitions."""
+    sums: dict[float, list[float]] = {}
+    for prefix in ("grid", "grid-1", "grid-2", "grid-3", "grid-4"):
+        for n, rate in records.curve(f"{prefix}/{world}/{kib}/").items():
+            sums.setdefault(n, []).append(rate * 1e6 / MiB)
+    return {n: mean(rates) for n, rates in sums.items()}
+
+
+def best_threads(curve: dict[float, float]) -> float:
+    """Those with the highest throughput."""
+    return max(curve, key=lambda n: curve[n])
+
+
+def _grid_quantities(records: Records) -> Quantities:
+    values: dict[str, float] = {}
+    for world in ("colo-https", "colo-http"):
+        best = {kib: best_threads(curve) for kib in _SIZES_KIB if (curve := grid_curve(records, world, kib))}
+        small = [n for kib, n in best.items() if kib <= _SMALL_KIB_MAX]
+        large = [n for kib, n in best.items() if kib > _SMALL_KIB_MAX]
+        if small and large:  # that of most sizes
+            name = world.removeprefix("colo-")
+            values[f"{name}.small"], values[f"{name}.large"] = quantile(small, 0.5), quantile(large, 0.5)
+    wanted = {
+        "m1.1KB": ("m1.xlarge", 1),
+        "colo.1KB": ("colo-http", 1),
+        "m1.32KB": ("m1.xlarge", 32),
+        "m1.1024KB": ("m1.xlarge", 1024),
+        "cc.2048KB": ("cc1.4xlarge", 2048),
+        "cc.4096KB": ("cc1.4xlarge", 4096),
+    }
+    for name, (world, kib) in wanted.items():
+        if curve := grid_curve(records, world, kib):
+            values[name] = max(curve.values())
+    return values
+
+
+def _grid_plots(records: Records) -> Sequence[Plot]:
+    plots = []
+    for world in _GRID_WORLDS:
+        series = [
+            Series(name=f"{kib} KB", x=list(curve), y=list(curve.values()))
+            for kib in (1, 16, 128, 512, 2048)
+            if (curve := grid_curve(records, world, kib))
+        ]
+        if series:
+            plots.append(
+                Plot(
+                    title=f"Objects from {world}",
+                    x_title="threads",
+                    y_title="MiB/s",
+                    series=series,
+                    is_log_x=True,
+                    is_log_y=True,
+                )
+            )
+    return plots
+
+
+def _grid_answer(records: Records) -> Sequence[str]:
+    del records
+
+    def best(kib: int, latency_seconds: float, coherency: float, rate: float) -> float:
+        return math.sqrt((latency_seconds + kib * KiB / rate) / (latency_seconds * coherency))
+
+    rate, sentences = COLO_HTTP.connection_rate_bytes_per_second, []
+    for name, link in (("TLS", COLO_HTTPS), ("plain", COLO_HTTP)):
+        latency = link.round_trips_per_request * link.round_trip_seconds + link.service_latency_seconds_median
+        counts = [best(kib, latency, link.latency_coherency, rate) for kib in (1, 128, 2048)]
+        sentences.append(
+            f"{name}: {counts[0]:.0f} threads at 1 KB, {counts[1]:.0f} at 128 KB, {counts[2]:.0f} at 2 MB, before "
+            "the network is full"
+        )
+    return [
+        "The best thread count is a matter of the host first: each request delays the others a little, and the root "
+        "of 1 over that delay is the best count where objects are small. Size multiplies it by the root of 1 + its "
+        "time on the wire over its latency. Distance alone does not move it: twice the round trip is twice the "
+        "latency at any count. " + "; ".join(sentences) + ". Powers of two hide the rest.",
+    ]
+
+
+# Parallel transfers of a gigabyte
+
+
+_DOWNLOADS = {
+    "ssl": {1: 12.6, 2: 21.0, 3: 31.3, 4: 37.5, 6: 46.6, 8: 49.8},
+    "plain": {1: 10.2, 2: 20.0, 3: 29.6, 4: 37.6, 6: 46.5, 8: 51.5},
+}
+_UPLOADS = {1: 6.9, 2: 14.2, 4: 23.6, 6: 37.6, 8: 48.0, 12: 53.8}
+
+
+def _curl_steps(form: Form) -> Sequence[Step]:
+    size = 4 * MB if form is Form.SHORT else GB
+
+    def counts(table: dict[int, float]) -> list[int]:
+        return [1, 2] if form is Form.SHORT else list(table)
+
+    steps = [
+        download_step(f"down/{scheme}/{n}", "m1.large", size, n, count=n, is_plain=scheme == "plain")
+        for scheme, table in _DOWNLOADS.items()
+        for n in counts(table)
+    ]
+    return [*steps, *(upload_step(f"up/ssl/{n}", "m1.large", size, n, count=n) for n in counts(_UPLOADS))]
+
+
+def _curl_quantities(records: Records) -> Quantities:
+    return {
+        record.label.replace("/", "."): record.megabytes_per_second
+        for prefix in ("down/", "up/")
+        for record in records.below(prefix)
+    }
+
+
+def _curl_plots(records: Records) -> Sequence[Plot]:
+    down = [
+        _published(f"published, {name}", {float(n): v for n, v in table.items()})
+        for name, table in _DOWNLOADS.items()
+    ]
+    up = [_published("published", {float(n): v for n, v in _UPLOADS.items()})]
+    return [
+        _curve_plot(records, "Downloads of 1 GB", "down", ("ssl", "plain"), down),
+        _curve_plot(records, "Uploads of 1 GB", "up", ("ssl",), up),
+    ]
+
+
+def _curl_answer(records: Records) -> Sequence[str]:
+    curve = records.curve("down/plain/")
+    if len(curve) < 2:
+        return []
+    gains = [
+        f"{later:.0f}: {(curve[later] - curve[earlier]) / (later - earlier):.1f}"
+        for earlier, later in pairwise(sorted(curve))
+    ]
+    return [
+        "What each further stream adds, in MB/s, up to so many streams: "
+        + ", ".join(gains)
+        + ". TLS changes nothing that "
+        "the network would notice; one encrypted stream was faster than one without (12.6 against 10.2 MB/s), which "
+        "no law of sharing explains.",
+    ]
+
+
+def _nothing(records: Records) -> Quantities:
+    del records
+    return {}
+
+
+def _no_plots(records: Records) -> Sequence[Plot]:
+    del records
+    return []
+
+
+def _needs_hosts(what: str) -> Callable[[Records], Sequence[str]]:
+    return lambda _: [what]
+
+
+EXPERIMENTS: Sequence[Experiment] = (
+    Experiment(
+        name="upload-clients",
+        title="Clients by file size",
+        study="000",
+        section="III, figure 8",
+        summary="Uploads with one, five and ten connections, as the clients of the study made them.",
+        steps=_client_steps,
+        quantities=_nothing,
+        plots=_client_plots,
+        answer=_client_answer,
+    ),
+    Experiment(
+        name="upload-threads",
+        title="Uploads of 512 MB by threads",
+        study="000",
+        section="III, figures 10, 11 and 13",
+        summary="From a hard disk, from memory, and from memory on a faster client.",
+        steps=_thread_steps,
+        quantities=_thread_quantities,
+        plots=_thread_plots,
+        answer=_thread_answer,
+    ),
+    Experiment(
+        name="bottlenecks",
+        title="Disk, processors and network, one after another",
+        study="000",
+        section="III, figures 12 and 14",
+        summary="What limits an upload, by taking it away; and what merging the parts takes.",
+        steps=_bottleneck_steps,
+        quantities=_bottleneck_quantities,
+        plots=_bottleneck_plots,
+        answer=_bottleneck_answer,
+    ),
+    Experiment(
+        name="poisson-probes",
+        title="Reads and writes at random times",
+        study="001",
+        section="5.1 to 5.6",
+        summary="Pairs of requests of 1 B to 100 MB at exponential distances, for days.",
+        steps=_poisson_steps,
+        quantities=_poisson_quantities,
+        plots=_poisson_plots,
+        answer=_poisson_answer,
+    ),
+    Experiment(
+        name="surge",
+        title="One to six threads, one host and two",
+        study="001",
+        section="5.7, figure 8",
+        summary="Reads of 100 MB for ten minutes each.",
+        steps=_surge_steps,
+        quantities=_surge_quantities,
+        plots=_surge_plots,
+        answer=_surge_answer,
+    ),
+    Experiment(
+        name="threads-by-size",
+        title="The best number of threads for an object size",
+        study="002",
+        section="all",
+        summary="512 objects of 1 KB to 4 MB with 1 to 256 threads, with TLS and without, near and far.",
+        steps=_grid_steps,
+        quantities=_grid_quantities,
+        plots=_grid_plots,
+        answer=_grid_answer,
+    ),
+    Experiment(
+        name="parallel-curls",
+        title="Parallel transfers of a gigabyte",
+        study="004",
+        section="EC2 and S3",
+        summary="One to twelve whole objects at a time, down and up.",
+        steps=_curl_steps,
+        quantities=_curl_quantities,
+        plots=_curl_plots,
+        answer=_curl_answer,
+    ),
+    Experiment(
+        name="locations",
+        title="The same reads from elsewhere",
+        study="001",
+        section="5.9, table 2",
+        summary="Deferred: needs hosts in other places. Run `poisson-probes` on each of them and compare the reports.",
+        steps=lambda _: (),
+        quantities=_nothing,
+        plots=_no_plots,
+        answer=_needs_hosts(
+            "It would be answered by `penstock measure run poisson-probes` on a host in each place."
+        ),
+    ),
+    Experiment(
+        name="host-to-host",
+        title="From one instance to another",
+        study="004",
+        section="between instances",
+        summary="Deferred: needs a second host with a web server; penstock measures S3 and SQS.",
+        steps=lambda _: (),
+        quantities=_nothing,
+        plots=_no_plots,
+        answer=_needs_hosts(
+            "It would be answered by `curl` against a second instance, one to three at a time."
+        ),
+    ),
+)

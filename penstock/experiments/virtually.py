@@ -1,0 +1,191 @@
+"""Knows how an experiment is run in the lab: the ordinary probes in calibrated worlds, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.experiments.calibrations import WORLDS
+from penstock.experiments.experiment import DOWNLOAD, QUEUE, Record, Step
+from penstock.lab.s3 import S3Service
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.probes.probe import NoJournal, Probe
+from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.sqs.application import DrivenEnoughError, Sample
+from penstock.probes.sqs.queue_application import QueueApplicationProbe
+from penstock.trial.simulated_aws import SimulatedObjectStore
+from penstock.trial.simulated_host import UNRESPONSIVE_SLOWDOWN, Host, World
+from penstock.vocabulary import (
+    FREE,
+    Context,
+    Inconclusive,
+    Observation,
+    Outcome,
+    Place,
+    ProbePlan,
+    Reason,
+    Tariff,
+)
+
+_START_AT = datetime(2026, 1, 1, tzinfo=UTC)
+_BUCKET = "lab"
+_PLACE = Place(operation="", region="lab", instance_type="simulated")
+_TICK_SECONDS = 3600.0  # in virtual time no loop is late
+_READ_KEY = "read"
+
+Tell = Callable[[Record], None]
+
+
+def run_in_lab(steps: Sequence[Step], *, seed: int = 1, tell: Tell = lambda _: None) -> list[Record]:
+    """All steps, each world with a time of its own; `tell` hears of each record. Not from a running event loop."""
+    records: dict[str, Record] = {}
+    for world in dict.fromkeys(step.world for step in steps):
+        mine = [step for step in steps if step.world == world]
+
+        async def story(clock: VirtualClock, mine: Sequence[Step] = mine, world: str = world) -> None:
+            laboratory = _Laboratory(world, clock, seed=seed)
+            for step in mine:
+                await asyncio.sleep(step.wait_seconds)
+                records[step.label] = await laboratory.record(step)
+                tell(records[step.label])
+
+        run_virtually(story, start_at=_START_AT)
+    return [records[step.label] for step in steps]
+
+
+class _WeightlessStore(SimulatedObjectStore):
+    """Bodies have a size and no bytes, which nobody reads here."""
+
+    def __init__(self, service: S3Service) -> None:
+        super().__init__(service)
+        self._lab = service
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+        """See the seam."""
+        await self._lab.put_object(bucket, key, len(body))
+
+
+class _Laboratory:
+    """One calibrated world and the probes in it."""
+
+    def __init__(self, world: str, clock: VirtualClock, *, seed: int) -> None:
+        self._name = world
+        self._world = WORLDS[world]
+        self._clock = clock
+        self._seed = seed
+        self._stores: dict[int, S3Service] = {}
+        self._queue_count = 0
+
+    async def record(self, step: Step) -> Record:
+        """Run all copies at the same time."""
+        probes = [self._probe(step, index) for index in range(step.copy_count)]
+        outcomes = await asyncio.gather(*(probe.run(plan_of(step, _PLACE)) for probe in probes))
+        for probe in probes:
+            await probe.close()
+        return record_of(step, outcomes, probes)
+
+    def _probe(self, step: Step, index: int) -> Probe[Any]:
+        if step.operation == QUEUE:
+            return self._queue_probe()
+        service = self._service(index)
+        store = _WeightlessStore(service)
+        if step.operation == DOWNLOAD:
+            service.shelf.put(_BUCKET, _READ_KEY, service.shelf.body(step.payload_size_bytes, None))
+            return S3DownloadProbe(
+                store,
+                self._clock,
+                NoJournal(),
+                bucket=_BUCKET,
+                object_key=_READ_KEY,
+                loop_tick_seconds=_TICK_SECONDS,
+            )
+        return S3UploadProbe(
+            store,
+            self._clock,
+            NoJournal(),
+            bucket=_BUCKET,
+            loop_tick_seconds=_TICK_SECONDS,
+            payload_source=lambda size, _: bytes(size),
+        )
+
+    def _service(self, index: int) -> S3Service:
+        """Each copy has a host of its own."""
+        if index not in self._stores:
+            assert not isinstance(self._world, World)
+            outbound, inbound = self._world
+            self._stores[index] = S3Service(
+                outbound, clock=self._clock, seed=self._seed + index, inbound=inbound
+            )
+            self._stores[index].shelf.create_bucket(_BUCKET)
+        return self._stores[index]
+
+    def _queue_probe(self) -> QueueApplicationProbe:
+        assert isinstance(self._world, World)
+        host = Host(self._world, self._clock, seed=self._seed + self._queue_count)
+        self._queue_count += 1
+
+        def tell(sample: Sample) -> None:
+            host.collect(sample.unreceived_count + sample.undeleted_count)
+            if host.slowdown >= UNRESPONSIVE_SLOWDOWN:
+                raise DrivenEnoughError
+
+        return QueueApplicationProbe(
+            host, self._clock, NoJournal(), loop_tick_seconds=_TICK_SECONDS, tell=tell
+        )
+
+
+def plan_of(step: Step, place: Place, tariff: Tariff = FREE) -> ProbePlan[Any]:
+    """The step as its probe takes it."""
+    return ProbePlan(
+        context=Context(
+            place=replace(place, operation=step.operation), payload_size_bytes=step.payload_size_bytes
+        ),
+        setting=step.setting,
+        reason=Reason.REQUESTED,
+        cost_max=replace(step.cost_max, usd=step.usd(tariff)),
+        tariff=tariff,
+        body_count=step.body_count,
+    )
+
+
+def record_of(step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Probe[Any]]) -> Record:
+    """The copies as one: what they did adds up, the rest is the mean of them."""
+    measured = [outcome for outcome in outcomes if isinstance(outcome, Observation)]
+    started_at = min(outcome.started_at for outcome in outcomes).isoformat(timespec="seconds")
+    for outcome in outcomes:
+        if isinstance(outcome, Inconclusive):
+            return Record(label=step.label, started_at=started_at, reason=outcome.reason)
+    names = set.intersection(*(set(outcome.measures) for outcome in measured))
+    values = {name: math.fsum(o.measures[name] for o in measured) / len(measured) for name in sorted(names)}
+    values |= {
+        "duration_seconds": max(o.duration_seconds for o in measured),
+        "transferred_bytes": sum(o.transferred_bytes for o in measured),
+        "throughput_bytes_per_second": math.fsum(o.throughput_bytes_per_second for o in measured),
+        "request_count": sum(o.request_count for o in measured),
+        "throttled_count": sum(o.throttled_count for o in measured),
+        "failed_count": sum(o.failed_count for o in measured),
+        "latency_seconds_mean": math.fsum(o.latency_seconds_mean for o in measured) / len(measured),
+        "latency_seconds_p50": math.fsum(o.latency_seconds_p50 for o in measured) / len(measured),
+        "latency_seconds_p99": math.fsum(o.latency_seconds_p99 for o in measured) / len(measured),
+    }
+    course = probes[0].course if isinstance(probes[0], QueueApplicationProbe) else None
+    if course is None:
+        return Record(label=step.label, started_at=started_at, values=values)
+    document = course.document()
+    return Record(
+        label=step.label,
+        started_at=started_at,
+        values=values,
+        samples=[{k: v for k, v in sample.items() if k in _KEPT} for sample in document["samples"]],
+        arrivals=document["first_arrivals"],
+    )
+
+
+_KEPT = frozenset(
+    {"at_seconds", "sent_count", "received_count", "duplicate_count", "deleted_count", "latency_seconds_mean"}
+)

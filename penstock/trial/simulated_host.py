@@ -1,0 +1,86 @@
+"""Knows the client's side of a simulated queue: one core that makes all requests, deleters that stop, a full heap.
+
+The service is the lab's; what is added here is what the host does to its own requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from penstock.clock import Clock
+from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
+from penstock.probes.outside import ReceivedMessage
+from penstock.trial.simulated_aws import SimulatedMessageQueues
+
+UNRESPONSIVE_SLOWDOWN = 4.0  # nobody waits for an application that is slower than that
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The truth about a queue and the host that uses it."""
+
+    queue: QueueTruth
+    client_seconds_per_request: float = 0.0  # one core makes all requests, one after the other
+    deleter_outages: tuple[tuple[float, float], ...] = ()  # (start, end) in seconds
+    heap_entry_count_max: int = 350_000  # 1.2 KB each fill a micro instance
+    collection_slowdown: float = 0.15  # r/(1-r) times this, at a heap filled to r
+
+    def with_actions(self, **actions: ActionTruth) -> World:
+        """The same with other request times of `send`, `receive` or `delete`."""
+        return replace(self, queue=replace(self.queue, **actions))  # type: ignore[arg-type]
+
+
+class Host(SimulatedMessageQueues):
+    """The lab's queues as one host reaches them."""
+
+    def __init__(self, world: World, clock: Clock, *, seed: int) -> None:
+        super().__init__(SqsService(world.queue, clock=clock, seed=seed))
+        self.slowdown = 1.0
+        self.send_seconds: list[float] = []  # of each request since somebody cleared it
+        self._world = world
+        self._clock = clock
+        self._core_free_seconds = 0.0
+
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
+        """As it is, timed."""
+        began_seconds = self._clock.monotonic_seconds()
+        accepted_count = await self._made(lambda: super(Host, self).send(url, bodies, group_ids=group_ids))
+        self.send_seconds.append(self._clock.monotonic_seconds() - began_seconds)
+        return accepted_count
+
+    async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
+        """As it is."""
+        return await self._made(
+            lambda: super(Host, self).receive(
+                url, message_count_max=message_count_max, wait_seconds=wait_seconds
+            )
+        )
+
+    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
+        """Not during an outage."""
+        for start_seconds, end_seconds in self._world.deleter_outages:
+            if start_seconds <= self._clock.monotonic_seconds() < end_seconds:
+                await asyncio.sleep(end_seconds - self._clock.monotonic_seconds())
+        return await self._made(lambda: super(Host, self).delete(url, receipt_handles))
+
+    async def _made(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Behind the requests before it on the one core, and longer where the heap is full."""
+        now = self._clock.monotonic_seconds()
+        self._core_free_seconds = max(self._core_free_seconds, now) + self._world.client_seconds_per_request
+        if self._core_free_seconds > now:
+            await asyncio.sleep(self._core_free_seconds - now)
+        began_seconds = self._clock.monotonic_seconds()
+        result = await request()
+        if self.slowdown > 1.0:
+            await asyncio.sleep((self.slowdown - 1.0) * (self._clock.monotonic_seconds() - began_seconds))
+        return result
+
+    def collect(self, held_count: int) -> None:
+        """Slow down as the heap fills with what the application holds."""
+        filled = held_count / self._world.heap_entry_count_max
+        self.slowdown = 1.0 + self._world.collection_slowdown * filled / max(1.0 - filled, 1e-6)

@@ -1,0 +1,108 @@
+"""Knows what failures suggest about a client: a limit on threads or on memory, and when it is put to the test again.
+
+A failure may be bad luck, so a limit is a suspicion, and runs can contradict it: a failure where a success had as many
+threads and as much in memory says nothing. Failures without a success between them count as one, because an outage
+explains them as well as a limit does. After some successes what is suspected is tried again, and later each time that
+it was confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt
+from typing import Literal
+
+from penstock.models.s3.ranges import TransferSetting
+from penstock.tuning.state import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What no run worked with, and some failed with."""
+
+    name: Literal["thread_count", "memory_bytes"]
+    worked_max: int
+    failed_min: int
+    failed_probe_count: int
+
+    def document(self) -> dict[str, int]:
+        """As JSON values."""
+        return {
+            f"{self.name}_max": self.worked_max,
+            f"failed_{self.name}_min": self.failed_min,
+            "failed_probe_count": self.failed_probe_count,
+        }
+
+
+def suspected_limit(
+    trials: Sequence[Trial], object_size_bytes: int, *, thread_count_min: int = 1
+) -> Limit | None:
+    """The limit that explains all failures which no success contradicts: on threads if it can, else on memory."""
+    worked, failed = _worked(trials), [trial.setting for trial in _unexplained(trials, object_size_bytes)]
+    if not failed:
+        return None
+    if any(x.thread_count > thread_count_min for x in failed):
+        most, least = max((x.thread_count for x in worked), default=1), min(x.thread_count for x in failed)
+        if least > most:
+            return Limit(
+                name="thread_count", worked_max=most, failed_min=least, failed_probe_count=len(failed)
+            )
+    most = max((x.memory_bytes(object_size_bytes) for x in worked), default=1)
+    least = min(x.memory_bytes(object_size_bytes) for x in failed)
+    if least <= most:
+        return None
+    return Limit(name="memory_bytes", worked_max=most, failed_min=least, failed_probe_count=len(failed))
+
+
+def most_to_try(limit: Limit, trials: Sequence[Trial], object_size_bytes: int) -> int | None:
+    """How far the next run may go with a suspected limit; None when as far as it likes.
+
+    Half-way between what worked and what failed, so that the limit is found by halving. When it is tried again, the
+    least that failed; what was never confirmed is forgiven. Where no limit explains as many failures, the
+    command may fail at random, and only trying tells.
+    """
+    failures = _unexplained(trials, object_size_bytes)
+    if 2 * len(failures) <= sum(_tells(trial) for trial in trials):
+        return None
+    episode_count, success_count = _episodes(trials, failures)
+    # It takes 2, 3, 5, 9 ... successes: each confirmation makes the limit more likely, and another try less worth it.
+    if success_count <= 2 ** (episode_count - 1):
+        return isqrt(limit.worked_max * limit.failed_min)
+    return None if episode_count == 1 else limit.failed_min
+
+
+def _worked(trials: Sequence[Trial]) -> list[TransferSetting]:
+    return [trial.setting for trial in trials if trial.report]
+
+
+def _unexplained(trials: Sequence[Trial], object_size_bytes: int) -> list[Trial]:
+    """Failures with more of something than any success had. What took too long, or was not run, says nothing."""
+    worked = [(x.thread_count, x.memory_bytes(object_size_bytes)) for x in _worked(trials)]
+    return [
+        trial
+        for trial in trials
+        if _tells(trial)
+        and not any(
+            threads >= trial.setting.thread_count and held >= trial.setting.memory_bytes(object_size_bytes)
+            for threads, held in worked
+        )
+    ]
+
+
+def _tells(trial: Trial) -> bool:
+    """Whether it failed in a way that may tell of a limit."""
+    return trial.failure is not None and not trial.failure.is_timeout and not trial.failure.is_no_command
+
+
+def _episodes(trials: Sequence[Trial], failures: Sequence[Trial]) -> tuple[int, int]:
+    """How often failures began after a success, and how many successes there were after the last of them."""
+    indices = {failure.probe_index for failure in failures}
+    episode_count, success_count, was_failure = 0, 0, False
+    for trial in trials:
+        if trial.probe_index in indices:
+            episode_count += not was_failure
+            success_count, was_failure = 0, True
+        elif trial.report:
+            success_count, was_failure = success_count + 1, False
+    return episode_count, success_count

@@ -1,0 +1,209 @@
+"""Knows the file that a tuning is resumed from: a line that says what is tuned, then a line for each trial.
+
+A trial is appended and synchronised before the next one starts, so a crash costs the trial that was running; a last
+line that was torn by it is forgotten. One process at a time holds the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from penstock.models.s3.ranges import Ranges, TransferSetting
+from penstock.tuning.command import Failure, Report
+
+_StructT = TypeVar("_StructT", bound=msgspec.Struct)
+
+
+class TuningStateError(RuntimeError):
+    """The file cannot be used; the message says what to do."""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What is tuned. Trials of one subject say nothing about another."""
+
+    command: str
+    object_size_bytes: int
+    ranges: dict[str, int]
+    schema: Literal[1] = 1
+
+    @classmethod
+    def of(cls, command: str, object_size_bytes: int, ranges: Ranges) -> Subject:
+        """The subject of a command line, in which bytes that are no text are written as escapes."""
+        text = os.fsencode(command).decode(errors="backslashreplace")
+        return cls(command=text, object_size_bytes=object_size_bytes, ranges=asdict(ranges))
+
+    def file_name(self, working_directory: str) -> str:
+        """A name of its own; what a command means depends on where it is run."""
+        told_apart = msgspec.json.encode(self) + b"\n" + os.fsencode(working_directory)
+        return f"tune-{hashlib.sha256(told_apart).hexdigest()[:16]}.jsonl"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the command, and what came of it."""
+
+    probe_index: int
+    setting: TransferSetting
+    reason: str
+    started_at: datetime
+    report: Report | None = None
+    failure: Failure | None = None
+
+
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial as it stands in the file: what its numbers are called says what they are a setting of."""
+
+    probe_index: int
+    setting: dict[str, int]
+    reason: str
+    started_at: datetime
+    report: Report | None = None
+    failure: Failure | None = None
+
+    def trial(self, setting_type: type[TransferSetting]) -> Trial:
+        """Raises TypeError where it is no such setting."""
+        return Trial(
+            probe_index=self.probe_index,
+            setting=setting_type(**self.setting),
+            reason=self.reason,
+            started_at=self.started_at,
+            report=self.report,
+            failure=self.failure,
+        )
+
+
+def default_path(subject: Subject, environment: Mapping[str, str]) -> Path:
+    """In the user's state directory, as the XDG base directory specification has it. Raises TuningStateError."""
+    try:
+        working_directory = os.getcwd()  # noqa: PTH109  # it may hold any bytes, and need not be there any more
+    except OSError as trouble:
+        raise TuningStateError(
+            f"the working directory is gone ({trouble.strerror}): go to another one, or name a file with --state"
+        ) from trouble
+    base = environment.get("XDG_STATE_HOME", "")
+    directory = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
+    return directory / "penstock" / subject.file_name(working_directory)
+
+
+class StateFile:
+    """The trials so far; each new one is on the disk when `append` returns."""
+
+    def __init__(self, descriptor: int, path: Path, trials: tuple[Trial, ...]) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self.trials = trials
+
+    def append(self, trial: Trial) -> None:
+        """Keep one more. Raises TuningStateError when it is not on the disk; it is among the trials all the same."""
+        self.trials = (*self.trials, trial)
+        advice = "free space, or copy it and name the copy with --state"
+        _write_line(self._descriptor, self._path, msgspec.json.encode(trial), advice)
+
+
+@contextlib.contextmanager
+def open_state(
+    path: Path, subject: Subject, setting_type: type[TransferSetting], *, restart: bool
+) -> Iterator[StateFile]:
+    """The state of this subject, held until the end. Raises TuningStateError.
+
+    When nothing in it ever worked, it begins anew: then the command was broken, not the settings.
+    """
+    descriptor = _open(path)
+    try:
+        _refuse_what_is_no_file(descriptor, path)
+        _lock(descriptor, path)
+        trials = _read(descriptor, path, None if restart else subject, setting_type)
+        if restart or not any(trial.report for trial in trials):
+            trials = ()
+            os.ftruncate(descriptor, 0)
+            advice = "free space, or name another file with --state"
+            _write_line(descriptor, path, msgspec.json.encode(subject), advice)
+        yield StateFile(descriptor, path, trials)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """Its descriptor; without waiting for the other end of a pipe."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
+    except OSError as trouble:
+        raise TuningStateError(
+            f"{path} cannot be written ({trouble.strerror}): name another file with --state"
+        ) from trouble
+
+
+def _refuse_what_is_no_file(descriptor: int, path: Path) -> None:
+    """A device has no end, and a pipe no beginning."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise TuningStateError(f"{path} is not a regular file: name one with --state")
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as trouble:
+        raise TuningStateError(f"another penstock tune is at work with {path}") from trouble
+
+
+def _read(
+    descriptor: int, path: Path, subject: Subject | None, setting_type: type[TransferSetting]
+) -> tuple[Trial, ...]:
+    """The trials; what follows the last whole line is cut off. A file that is not ours is left as it is.
+
+    Without a subject nothing of it is wanted: its first line says whether it is ours.
+    """
+    with open(descriptor, "rb", closefd=False) as file:
+        content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    if not content or (subject is not None and msgspec.json.encode(subject).startswith(content)):
+        return ()  # new, or torn in its first line
+    first, *rest = whole.splitlines() or [content]
+    found = _decoded(
+        first,
+        Subject,
+        f"{path} is not the state of a tuning, and is left alone: name another file with --state",
+    )
+    if subject is None:
+        return ()
+    if found != subject:
+        raise TuningStateError(
+            f"{path} belongs to another command, size or range: name another file with --state, "
+            "or begin anew with --restart"
+        )
+    damaged = f"{path} is damaged: name another file with --state, or begin anew with --restart"
+    try:
+        trials = tuple(_decoded(line, _Written, damaged).trial(setting_type) for line in rest)
+    except TypeError as trouble:
+        raise TuningStateError(damaged) from trouble
+    os.ftruncate(descriptor, len(whole))
+    return trials
+
+
+def _decoded(line: bytes, kind: type[_StructT], complaint: str) -> _StructT:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, RecursionError) as trouble:
+        raise TuningStateError(complaint) from trouble
+
+
+def _write_line(descriptor: int, path: Path, line: bytes, advice: str) -> None:
+    data = line + b"\n"
+    try:
+        os.lseek(descriptor, 0, os.SEEK_END)
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    except OSError as trouble:
+        raise TuningStateError(f"{path} cannot be written ({trouble.strerror}): {advice}") from trouble

@@ -48,6 +48,11 @@ class Axis:
     show: Callable[[float], str] = number
     is_log: bool = False
     is_date: bool = False
+    name: str = ""  # of the quantity, which tells its unit
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies on the axis."""
+        return self.low <= value <= self.high
 
     def share(self, value: float) -> float:
         """How far along the axis a value lies, from 0 to 1."""
@@ -58,17 +63,27 @@ class Axis:
 
 
 def linear_axis(
-    title: str, values: Sequence[float], *, show: Callable[[float], str] = number, unit: float = 1.0
+    title: str,
+    values: Sequence[float],
+    *,
+    show: Callable[[float], str] = number,
+    unit: float = 1.0,
+    name: str = "",
 ) -> Axis:
     """From zero to a little above the largest value; ticks are round numbers of `unit`."""
     high = max((v for v in values if math.isfinite(v) and v < _LARGEST), default=0.0) * 1.06
     high = high if high > 1 / _LARGEST else 1.0
     ticks = tuple(tick * unit for tick in _round_ticks(0.0, high / unit))
-    return Axis(title=title, low=0.0, high=high, ticks=ticks, show=show)
+    return Axis(title=title, low=0.0, high=high, ticks=ticks, show=show, name=name)
 
 
 def log_axis(
-    title: str, values: Sequence[float], *, show: Callable[[float], str] = number, is_binary: bool = False
+    title: str,
+    values: Sequence[float],
+    *,
+    show: Callable[[float], str] = number,
+    is_binary: bool = False,
+    name: str = "",
 ) -> Axis:
     """Around the positive values, by ratios; `is_binary` puts the ticks at powers of two."""
     positive = [v for v in values if math.isfinite(v) and 1 / _LARGEST < v < _LARGEST] or [1.0]
@@ -77,7 +92,7 @@ def log_axis(
         middle = math.sqrt(low) * math.sqrt(high)
         low, high = middle / math.sqrt(2), middle * math.sqrt(2)
     ticks = _binary_ticks(low, high) if is_binary else _decimal_ticks(low, high)
-    return Axis(title=title, low=low, high=high, ticks=ticks, show=show, is_log=True)
+    return Axis(title=title, low=low, high=high, ticks=ticks, show=show, is_log=True, name=name)
 
 
 def time_axis(title: str, seconds: Sequence[float]) -> Axis:
@@ -148,7 +163,20 @@ class Bar:
     y_low: float = 0.0
 
 
-Layer = Band | Line | Point | Mark | Bar
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A field of a map, darker where its share is greater."""
+
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+    share: float  # from 0 to 1
+    css: str
+    title: str
+
+
+Layer = Band | Line | Point | Mark | Bar | Cell
 
 
 def draw(title: str, description: str, x: Axis, y: Axis, layers: Sequence[Layer]) -> str:
@@ -177,6 +205,8 @@ def _layer(x: Axis, y: Axis, layer: Layer) -> str:
             return _mark(x, layer)
         case Bar():
             return _bar(x, y, layer)
+        case Cell():
+            return _cell(x, y, layer)
 
 
 def _point(x: Axis, y: Axis, point: Point) -> str:
@@ -204,6 +234,15 @@ def _bar(x: Axis, y: Axis, bar: Bar) -> str:
     right, bottom = _at(x, y, bar.x_high, bar.y_low)
     size = f'width="{max(right - left, 0.5):.1f}" height="{max(bottom - top, 0.0):.1f}"'
     return f'<rect class="{bar.css}" x="{left:.1f}" y="{top:.1f}" {size}><title>{escape(bar.title)}</title></rect>'
+
+
+def _cell(x: Axis, y: Axis, cell: Cell) -> str:
+    left, top = _at(x, y, cell.x_low, cell.y_high)
+    right, bottom = _at(x, y, cell.x_high, cell.y_low)
+    size = f'width="{max(right - left, 0.5):.1f}" height="{max(bottom - top, 0.5):.1f}"'
+    shade = f'fill-opacity="{0.04 + 0.96 * min(max(cell.share, 0.0), 1.0):.2f}"'
+    title = f"<title>{escape(cell.title)}</title>"
+    return f'<rect class="cell {cell.css}" x="{left:.1f}" y="{top:.1f}" {size} {shade}>{title}</rect>'
 
 
 def _x_axis(axis: Axis) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from penstock.report.findings import Report
@@ -10,3 +12,17 @@ from penstock.report.findings import Report
 def render_json(report: Report) -> str:
     """One document, indented."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+
+
+def schema() -> str:
+    """What the document may be, as JSON Schema; `docs/report.schema.json` holds it."""
+    bare = _without_descriptions(msgspec.json.schema(Report))
+    return msgspec.json.format(msgspec.json.encode(bare), indent=2).decode() + "\n"
+
+
+def _without_descriptions(value: Any) -> Any:
+    """Docstrings are for whoever reads the code, and may change without a word to whoever reads the document."""
+    if isinstance(value, dict):
+        kept = {name: each for name, each in value.items() if name != "description" or isinstance(each, dict)}
+        return {name: _without_descriptions(each) for name, each in kept.items()}
+    return [_without_descriptions(each) for each in value] if isinstance(value, (list, tuple)) else value

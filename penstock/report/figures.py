@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import date
 
 from penstock.report import chart
+from penstock.report.evidence_figures import (
+    course_figure,
+    hours_figure,
+    spread_figures,
+    surface_figure,
+)
+from penstock.report.figure import Figure, Key, Table
 from penstock.report.findings import (
     Curve,
     History,
@@ -15,6 +22,7 @@ from penstock.report.findings import (
     Report,
     is_on_curve,
 )
+from penstock.report.live import live
 from penstock.report.remarks import cost_words
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
 from penstock.units import format_bytes, label, quantity
@@ -26,36 +34,12 @@ _STEP_COUNT_MAX = 200
 _DAY_SECONDS = 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Headings and rows of text."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One entry of a legend: the class of the sample, and what it means."""
-
-    css: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A drawing, what it shows, and the same in numbers."""
-
-    title: str
-    description: str
-    svg: str
-    keys: tuple[Key, ...]
-    table: Table
-
-
 def place_figures(place: PlaceFindings) -> list[Figure]:
-    """Curves, record and history of one place."""
+    """Curves, course, tails, hours, record and history of one place."""
     figures = [_curve_figure(place, curve) for curve in place.curves]
+    more = (surface_figure(place), course_figure(place), hours_figure(place))
+    figures += [figure for figure in more if figure is not None]
+    figures += spread_figures(place)
     judged = [m for m in place.measured if m.fitted is not None and m.fitted.expected > 0 and m.value > 0]
     if judged:
         figures.append(_record_figure(place, judged))
@@ -84,7 +68,7 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     measured = [m for m in place.measured if m.context == curve.context]
     metric, size = place.value_metric, format_bytes(curve.context.payload_size_bytes)
     x = _knob_axis(curve, knobs(advised)[curve.knob])
-    y = chart.linear_axis(label(metric), _heights(curve, measured), show=_shower(metric))
+    y = chart.linear_axis(label(metric), _heights(curve, measured), show=_shower(metric), name=metric)
     colours = _colours(place)
     layers: list[chart.Layer] = [
         chart.Band(
@@ -95,7 +79,8 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         ),
         chart.Line(x=curve.knob_values, y=[e.expected for e in curve.expected], css="line"),
         *_marks(curve, x.show),
-        *_curve_points(curve, measured, advised, metric, colours),
+        *_client_points(place, curve, metric),
+        *_curve_points(place, curve, measured, advised, colours),
     ]
     title = f"{label(metric).capitalize()} against {label(curve.knob)}, {place.payload_noun}s of {size}"
     others = ", ".join(f"{label(n)} {knob_value(advised, n)}" for n in knobs(advised) if n != curve.knob)
@@ -108,7 +93,10 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
-        keys=_curve_keys(measured, colours, has_aside=has_aside),
+        live=live(title, x, y, layers),
+        keys=_curve_keys(
+            measured, colours, has_aside=has_aside, has_clients=bool(_client_points(place, curve, metric))
+        ),
         table=_curve_table(curve, metric),
     )
 
@@ -116,24 +104,53 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
 def _knob_axis(curve: Curve, knob: Knob) -> chart.Axis:
     ends, show = [*curve.knob_values, curve.advised, curve.default], _shower(curve.knob)
     if knob.scale is Scale.LOG:
-        return chart.log_axis(label(curve.knob), ends, show=show, is_binary=True)
-    return chart.linear_axis(label(curve.knob), ends, show=show)
+        return chart.log_axis(label(curve.knob), ends, show=show, is_binary=True, name=curve.knob)
+    return chart.linear_axis(label(curve.knob), ends, show=show, name=curve.knob)
 
 
 def _curve_points(
-    curve: Curve, measured: Sequence[Measured], advised: Setting, metric: str, colours: Mapping[str, Key]
+    place: PlaceFindings,
+    curve: Curve,
+    measured: Sequence[Measured],
+    advised: Setting,
+    colours: Mapping[str, Key],
 ) -> list[chart.Point]:
-    """Those that belong on the curve last, so that they lie on top."""
+    """Those that belong on the curve last, so that they lie on top; what was before a change does not."""
+    metric = place.value_metric
+    changed_at = max((change.changed_at for change in place.changes if change.is_certain), default=None)
+
+    def belongs(m: Measured) -> bool:
+        is_old = changed_at is not None and m.started_at < changed_at
+        return is_on_curve(curve, m, advised) and not is_old
+
     return [
         chart.Point(
             x=float(getattr(m.setting, curve.knob)),
             y=m.value,
-            css=f"{colours[_who(m)].css}{'' if is_on_curve(curve, m, advised) else ' aside'}",
+            css=f"{colours[_who(m)].css}{'' if belongs(m) else ' aside'}",
             title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)} with "
             f"{setting_words(m.setting)}{_trouble(m)}",
             is_cross=_has_trouble(m),
         )
-        for m in sorted(measured, key=lambda m: is_on_curve(curve, m, advised))
+        for m in sorted(measured, key=belongs)
+    ]
+
+
+def _client_points(place: PlaceFindings, curve: Curve, metric: str) -> list[chart.Layer]:
+    """Where each known client stands by itself; what it reaches there is less by what its other knobs cost."""
+    verdict = place.verdict
+    if verdict is None or verdict.payload_size_bytes != curve.context.payload_size_bytes:
+        return []
+    top = max(estimate.expected for estimate in curve.expected)
+    return [
+        chart.Point(
+            x=float(getattr(each.setting, curve.knob)),
+            y=top / each.gain.expected,
+            css="c2",
+            title=f"{each.client} by itself: {each.setting_words}, about {quantity(metric, top / each.gain.expected)}",
+        )
+        for each in verdict.gains
+        if min(curve.knob_values) <= getattr(each.setting, curve.knob) <= max(curve.knob_values)
     ]
 
 
@@ -157,12 +174,14 @@ def _marks(curve: Curve, show: Callable[[float], str]) -> list[chart.Layer]:
 
 
 def _curve_keys(
-    measured: Sequence[Measured], colours: Mapping[str, Key], *, has_aside: bool
+    measured: Sequence[Measured], colours: Mapping[str, Key], *, has_aside: bool, has_clients: bool
 ) -> tuple[Key, ...]:
     keys = [Key("line", "expected"), Key("band", "90 % interval")]
     keys += _shown_colours(measured, colours)
+    if has_clients:
+        keys.append(Key("c2", "what a client does by itself"))
     if has_aside:
-        keys.append(Key("c0 aside", "measured with other knobs elsewhere"))
+        keys.append(Key("c0 aside", "with other knobs elsewhere, or before a change"))
     if any(map(_has_trouble, measured)):
         keys.append(Key("cross", "throttled or failed requests"))
     return tuple(keys)
@@ -187,8 +206,8 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     metric = place.value_metric
     pairs = [(m, m.fitted) for m in judged if m.fitted is not None]
     both = [v for m, fitted in pairs for v in (m.value, fitted.expected)]
-    x = chart.log_axis("predicted", both, show=_shower(metric))
-    y = chart.log_axis("measured", both, show=_shower(metric))
+    x = chart.log_axis("predicted", both, show=_shower(metric), name=metric)
+    y = chart.log_axis("measured", both, show=_shower(metric), name=metric)
     colours = _colours(place)
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[x.low, x.high], css="diagonal")]
     layers += [
@@ -225,6 +244,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         title=title,
         description=description + ".",
         svg=chart.draw(title, description + ".", x, y, layers),
+        live=live(title, x, y, layers),
         keys=tuple(keys),
         table=_record_table(place),
     )
@@ -271,7 +291,7 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
     values = [float(getattr(r.setting, name)) for r in steps]
     end = max(times[-1], *(m.started_at.timestamp() for m in place.measured), times[-1])
     x = chart.time_axis("date, UTC", [*times, end])
-    y = chart.log_axis(label(name), values, show=_shower(name), is_binary=True)
+    y = chart.log_axis(label(name), values, show=_shower(name), is_binary=True, name=name)
     layers: list[chart.Layer] = [
         chart.Line(x=[*times, end], y=[*values, values[-1]], css="line", is_stepped=True),
         *(
@@ -293,6 +313,7 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
         keys=(Key("line", f"advised {label(name)}"), Key("c0", "a change of the advice")),
         table=history_table(place, history),
     )
@@ -329,7 +350,9 @@ def _spend_figure(report: Report, name: str) -> Figure:
     is_limit_seen = limit is not None and 0 < limit <= 3 * highest
     heights = [*totals, limit] if limit is not None and is_limit_seen else totals
     unit = _round_unit(name, max(heights))
-    y = chart.linear_axis(label(name), heights, show=lambda value: cost_words(name, value), unit=unit)
+    y = chart.linear_axis(
+        label(name), heights, show=lambda value: cost_words(name, value), unit=unit, name=name
+    )
     layers: list[chart.Layer] = list(_bars(report, name, days, operations))
     if limit is not None and is_limit_seen:
         layers.append(chart.Line(x=[x.low, x.high], y=[limit] * 2, css="limit"))
@@ -340,6 +363,7 @@ def _spend_figure(report: Report, name: str) -> Figure:
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
         keys=(*keys, Key("limit", "budget of 24 hours")) if is_limit_seen else tuple(keys),
         table=_spend_table(report, name, days, operations),
     )

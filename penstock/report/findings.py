@@ -7,7 +7,8 @@ No operation is named here: what differs between them is in their models and kno
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -16,7 +17,15 @@ from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer.recommendation import recommend
+from penstock.report.changes import ChangeFinding, change_findings
+from penstock.report.difference import Comparison
+from penstock.report.distributions import Spread, spreads
+from penstock.report.episodes import Episode, episodes
 from penstock.report.material import Material
+from penstock.report.rhythm import Rhythm, Sample, corrected, rhythms
+from penstock.report.verdicts import PlaceVerdict, client_gains, days_of, sentence_of
+from penstock.report.wording import setting_words
+from penstock.units import format_bytes
 from penstock.vocabulary import (
     Basis,
     Context,
@@ -25,6 +34,7 @@ from penstock.vocabulary import (
     Estimate,
     Inconclusive,
     Observation,
+    Origin,
     Place,
     Recommendation,
     Scale,
@@ -32,18 +42,15 @@ from penstock.vocabulary import (
     setting_values,
 )
 
+SCHEMA = 2  # of the JSON
 FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
 CURVE_POINT_COUNT = 33
 JUDGED_COUNT_MAX = 100
 _NEAR = 1.1  # knobs within this ratio count as alike
+_HOUR_SECONDS = 3600.0  # expenses are booked by the hour
 _FLAT = 1.05  # a knob that changes the value by less than this is not drawn
-_UNREADABLE = (
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    ArithmeticError,
-)  # a fit that an older penstock left
+# A fit that an older penstock left.
+_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +61,7 @@ class Advice:
     default_setting: Any  # of the operation's own type
     default_expected: Estimate | None
     doubled_knob: str
-    doubled_gain_fraction: float | None  # of the value, when that knob alone is doubled
-    value_metric: str
-
-    @property
-    def gain_factor(self) -> float | None:
-        """The value advised over the value by default."""
-        expected = self.recommendation.prediction.get(self.value_metric)
-        if expected is None or self.default_expected is None or self.default_expected.expected <= 0:
-            return None
-        return expected.expected / self.default_expected.expected
+    doubled_gain_fraction: float | None  # of the value, with twice the threads of every kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +74,18 @@ class Curve:
     expected: tuple[Estimate, ...]
     advised: float
     default: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """What is expected over the first two knobs, all others as advised: `values` by row of the second."""
+
+    context: Context
+    knobs: tuple[str, str]
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    values: tuple[tuple[float, ...], ...]
+    advised: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +159,19 @@ class PlaceFindings:
     fit: Fit | None
     advice: tuple[Advice, ...]
     curves: tuple[Curve, ...]
+    surface: Surface | None  # of the size that is measured most
     measured: tuple[Measured, ...]  # the newest
     records: tuple[SettingRecord, ...]
     histories: tuple[History, ...]
     fitted_coverage: Coverage
     promised_coverage: Coverage
     inconclusives: tuple[Inconclusive[Any], ...]
+    changes: tuple[ChangeFinding, ...] = ()
+    episodes: tuple[Episode, ...] = ()
+    rhythms: tuple[Rhythm, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+    course: tuple[Sample, ...] = ()  # all that was measured, beside what is expected now
+    verdict: PlaceVerdict | None = None
     remarks: tuple[Remark, ...] = ()
 
 
@@ -169,8 +186,9 @@ class DaySpend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The whole of it."""
+    """The whole of it. `schema` is raised when a key goes or means something else."""
 
+    schema: int = SCHEMA
     source: str
     generated_at: datetime
     since: datetime | None
@@ -180,6 +198,8 @@ class Report:
     usd_limits: Mapping[str, float]
     leftover_count: int
     unreadable_count: int
+    damage: tuple[str, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 
@@ -189,12 +209,16 @@ def study(material: Material) -> Report:
         source=material.source,
         generated_at=material.generated_at,
         since=material.since,
-        places=tuple(_study_place(material, place) for place in _places(material)),
+        places=tuple(
+            _with_verdict(material, place)
+            for place in _asked_together([_study_place(material, p) for p in _places(material)])
+        ),
         spending=_by_day(material),
         daily_limit=material.daily_limit,
         usd_limits=material.usd_limits,
         leftover_count=material.leftover_count,
         unreadable_count=material.unreadable_count,
+        damage=tuple(material.damage),
     )
 
 
@@ -235,6 +259,7 @@ def _study_place(material: Material, place: Place) -> PlaceFindings:
         fit=fit if expectations.is_readable else None,
         advice=advice,
         curves=(),
+        surface=None,
         measured=measured,
         records=_records(measured),
         histories=_histories(material, place),
@@ -242,7 +267,101 @@ def _study_place(material: Material, place: Place) -> PlaceFindings:
         promised_coverage=_coverage((m.value, m.promised) for m in measured),
         inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
     )
-    return dataclasses.replace(findings, curves=_curves(model, expectations, findings))
+    findings = dataclasses.replace(
+        findings,
+        curves=_curves(model, expectations, findings),
+        surface=_surface(model, findings) if expectations.is_readable else None,
+    )
+    own = [o for o in observations if o.origin is Origin.PROBE]
+    return dataclasses.replace(
+        findings,
+        course=tuple(_course(model, expectations, own)),
+        episodes=episodes(own),
+        rhythms=tuple(rhythms(_samples(model, own))),
+        spreads=spreads(own),
+    )
+
+
+def _asked_together(places: Sequence[PlaceFindings]) -> list[PlaceFindings]:
+    """The same with the probabilities of all rhythms corrected for how many were looked for."""
+    answers = iter(corrected([rhythm for place in places for rhythm in place.rhythms]))
+    return [
+        dataclasses.replace(place, rhythms=tuple(next(answers) for _ in place.rhythms)) for place in places
+    ]
+
+
+def _samples(model: PerformanceModel[Any], observations: Sequence[Observation[Any]]) -> list[Sample]:
+    """What went well, as it was measured: whoever compares it does so within a setting, and needs no fit."""
+    return [
+        Sample(one.started_at, _setting_of(one), math.log(value))
+        for one in observations
+        if one.went_well and (value := model.measured_value(one)) > 0
+    ]
+
+
+def _course(
+    model: PerformanceModel[Any], expectations: _Expectations, observations: Sequence[Observation[Any]]
+) -> list[Sample]:
+    """The same beside what the newest fit expects of each setting; nothing where there is no fit."""
+    found = []
+    for one in observations:
+        value, expected = model.measured_value(one), expectations.of(one.context, one.setting)
+        if value > 0 and expected is not None and expected.expected > 0 and one.went_well:
+            ratio = math.log(value / expected.expected)
+            found.append(Sample(one.started_at, _setting_of(one), ratio))
+    return found
+
+
+def _setting_of(observation: Observation[Any]) -> str:
+    return f"{format_bytes(observation.context.payload_size_bytes)} with {setting_words(observation.setting)}"
+
+
+def _with_verdict(material: Material, findings: PlaceFindings) -> PlaceFindings:
+    """The same with what is to be said first: of the ordinary advice for the size that was measured most."""
+    model = material.models[findings.place.operation]
+    observations = material.observations.get(findings.place, ())
+    counts = Counter(o.context.payload_size_bytes for o in observations)
+    ordinary = [a.recommendation for a in findings.advice if a.recommendation.demand == Demand()]
+    if not ordinary:
+        return findings
+    advice = max(ordinary, key=lambda made: counts[made.context.payload_size_bytes])
+    size = advice.context.payload_size_bytes
+    known = [change for change in material.changes if change.place == findings.place]
+    changes = change_findings(model, known, observations, size)
+    unadvised = {
+        client: model.setting_type(**values) for client, values in material.unadvised(advice.context).items()
+    }
+    words = material.setting_words[findings.place.operation]
+    in_words = words(setting_values(advice.setting))
+    gains = client_gains(
+        model, findings.fit, advice, unadvised, lambda setting: words(setting_values(setting))
+    )
+    expenses = [e for e in material.expenses if e.operation == findings.place.operation]
+    usd = sum(e.cost.usd for e in expenses) if expenses else None
+    hours = [e.hour_at for e in expenses]
+    seconds = (max(hours) - min(hours)).total_seconds() + _HOUR_SECONDS if expenses else None
+    verdict = PlaceVerdict(
+        sentence=sentence_of(
+            advice,
+            setting_words=in_words,
+            gains=gains,
+            changes=changes,
+            episodes=findings.episodes,
+            rhythm=next((r for r in findings.rhythms if r.is_significant), None),
+            usd=usd,
+            usd_period_seconds=seconds,
+            now=material.generated_at,
+        ),
+        payload_size_bytes=size,
+        setting_words=in_words,
+        copies=tuple(material.copies(advice)),
+        gains=gains,
+        usd=usd,
+        usd_period_seconds=seconds,
+        days=days_of(observations),
+        is_expired=advice.has_expired(material.generated_at),
+    )
+    return dataclasses.replace(findings, changes=changes, verdict=verdict)
 
 
 class _Expectations:
@@ -290,21 +409,19 @@ def _advise(
 ) -> Advice:
     context, setting, demand = standing.context, standing.setting, standing.demand
     default = model.default_setting(context)
-    name = next(iter(knobs(setting)))
+    names = [name for name in knobs(setting) if name.endswith("thread_count")]
     doubled = model.legal(
-        context,
-        dataclasses.replace(setting, **{name: type(getattr(setting, name))(2 * getattr(setting, name))}),
+        context, dataclasses.replace(setting, **{name: 2 * getattr(setting, name) for name in names})
     )
     now, then = expectations.of(context, setting, demand), expectations.of(context, doubled, demand)
     return Advice(
         recommendation=standing,
         default_setting=default,
         default_expected=expectations.of(context, default, demand),
-        doubled_knob=name,
+        doubled_knob=names[0],
         doubled_gain_fraction=then.expected / now.expected - 1.0
         if now and then and now.expected > 0
         else None,
-        value_metric=model.value_metric,
     )
 
 
@@ -436,6 +553,36 @@ def _curves_of(
     curves = [_curve(model, expectations, findings, advice, name) for name in swept]
     others = [c for c in curves[1:] if _effect(c) >= _FLAT]
     return [*(c for c in curves[:1] if c.expected), *sorted(others, key=_effect, reverse=True)[:1]]
+
+
+def _surface(model: PerformanceModel[Any], findings: PlaceFindings) -> Surface | None:
+    """Asked all at once; None for an operation whose first two knobs are no quantities."""
+    contexts = figured_contexts(findings)
+    ordinary = [a for a in findings.advice if a.recommendation.demand == Demand()]
+    advice = next((a for a in ordinary if a.recommendation.context in contexts), None)
+    if advice is None or findings.fit is None:
+        return None
+    setting, context = advice.recommendation.setting, advice.recommendation.context
+    names = [name for name, bounds in knobs(setting).items() if bounds.low > 0][:2]
+    if len(names) < 2:
+        return None
+    first, second = (sorted(set(_knob_values(findings, advice, name)[::2])) for name in names)
+    grid = [dataclasses.replace(setting, **{names[0]: a, names[1]: b}) for b in second for a in first]
+    try:
+        appraisal = model.appraise(
+            findings.fit, context, [model.legal(context, each) for each in grid], Demand()
+        )
+    except _UNREADABLE:
+        return None
+    rows = appraisal.value.reshape(len(second), len(first))
+    return Surface(
+        context=context,
+        knobs=(names[0], names[1]),
+        first=tuple(map(float, first)),
+        second=tuple(map(float, second)),
+        values=tuple(tuple(float(v) for v in row) for row in rows),
+        advised=(float(getattr(setting, names[0])), float(getattr(setting, names[1]))),
+    )
 
 
 def _curve(

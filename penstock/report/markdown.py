@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.report.figures import Table, spend_figures
+from penstock.report.figure import Table
+from penstock.report.figures import spend_figures
 from penstock.report.findings import PlaceFindings, Remark, Report
-from penstock.report.summary import advice_rows, inconclusive_rows, parameter_rows
+from penstock.report.first_screen import first_screens
+from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
 from penstock.report.wording import date_words, place_words
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
@@ -27,6 +29,11 @@ def _lines(report: Report) -> Iterator[str]:
     yield "# What penstock learned and advises"
     yield ""
     yield f"From {escape(report.source)}, {date_words(report.generated_at)} UTC{since}. Intervals are of 90 %."
+    yield from _verdicts(report)
+    for comparison in report.comparisons:
+        yield from ("", f"## {escape(comparison.title)}")
+        table = comparison_table(comparison)
+        yield from _table(table.headings, table.rows)
     yield from _remarks(report.remarks)
     if not report.places:
         yield ""
@@ -41,8 +48,33 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _table(figure.table.headings, figure.table.rows)
 
 
+def _verdicts(report: Report) -> Iterator[str]:
+    """The first screen: what fits into a chat."""
+    for screen in first_screens(report):
+        yield from (
+            "",
+            f"## {escape(screen.name)}, {escape(screen.size)}",
+            "",
+            f"**{escape(screen.sentence)}**",
+        )
+        for words in screen.changes:
+            yield from ("", escape(words))
+        if screen.gains:
+            rows = [(row.client, row.setting, row.gain, row.span) for row in screen.gains]
+            yield from _table(("client", "by itself", "gain", "90 % interval"), rows)
+        yield ""
+        yield from (f"- {escape(name)}: {escape(words)}" for name, words in screen.facts)
+        for copy in screen.copies[:1]:
+            yield from (
+                "",
+                f"For {escape(copy.client)}:",
+                "",
+                *(f"    {line}" for line in copy.text.splitlines()),
+            )
+
+
 def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
-    yield from ("", f"## {escape(place_words(place.place))}", "")
+    yield from ("", f"## The evidence: {escape(place_words(place.place))}", "")
     yield f"{place.observation_count} observations, {len(place.inconclusives)} probes without a result."
     yield from _remarks(place.remarks)
     advice = advice_rows(place, report.generated_at)

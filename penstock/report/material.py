@@ -11,7 +11,16 @@ from datetime import datetime
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
-from penstock.vocabulary import Context, Cost, Demand, Inconclusive, Observation, Place, Recommendation
+from penstock.vocabulary import (
+    Change,
+    Context,
+    Cost,
+    Demand,
+    Inconclusive,
+    Observation,
+    Place,
+    Recommendation,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +30,14 @@ class Expense:
     hour_at: datetime
     operation: str
     cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The setting in the words of one client."""
+
+    client: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +57,13 @@ class Material:
     expenses: Sequence[Expense]
     daily_limit: Cost | None  # None: the configuration that set it is not known
     within_limits: Callable[[Context, Demand], Demand]  # how the daemon bounds what is asked of it
+    changes: Sequence[Change[Any]]  # of any place
+    setting_words: Mapping[str, Callable[[Mapping[str, float]], str]]  # by operation: a setting in full
+    # What each known client does by itself, by name: the values of the knobs; the SDK of the row first.
+    unadvised: Callable[[Context], Mapping[str, Mapping[str, float]]]
+    copies: Callable[[Recommendation[Any]], Sequence[Copy]]  # the setting in the words of each client
     usd_limits: Mapping[str, float]  # a day, of operations that have a limit of their own
     leftover_count: int
     unreadable_count: int
+    # What is missing of a database that is damaged or of another version, a sentence each.
+    damage: Sequence[str]

@@ -1,4 +1,4 @@
-"""Knows the report as one HTML page that fetches nothing, runs nothing, and prints."""
+"""Knows the report as one HTML page that fetches nothing, runs nothing but its own script, and prints."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import jinja2
 
-from penstock.report import figures, wording
+from penstock.report import figures, live, wording
 from penstock.report.findings import PlaceFindings, Report
+from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
 from penstock.report.remarks import cost_words
-from penstock.report.summary import advice_rows, inconclusive_rows, parameter_rows
+from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
 from penstock.units import format_bytes, label, number
 
 
@@ -32,6 +33,11 @@ def render_html(report: Report) -> str:
     )
     return environment.get_template("report.html").render(
         report=report,
+        scripts=live.scripts(),
+        script_hashes=live.script_hashes(),
+        comparison_table=comparison_table,
+        screens=first_screens(report),
+        card_count_max=CARD_COUNT_MAX,
         places=[_place(place, report) for place in report.places],
         spend_figures=figures.spend_figures(report),
         spend_totals=_spend_totals(report),

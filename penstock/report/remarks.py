@@ -22,11 +22,12 @@ WIDE_FACTOR = 5.0
 
 _LIMITS = {
     "connections": "Connections are the limit",
-    "host-ceiling": "The host's network is full",
+    "host-ceiling": "A ceiling on the path is reached",
     "request-rate": "The service's request rate is reached",
     "client-cpu": "The client's CPU is the limit",
     "message-groups": "The message groups are the limit",
     "memory": "Memory is the limit",
+    "disk": "The disk takes no more",
     "demand": "It carries what was asked for",
 }
 
@@ -109,7 +110,7 @@ def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
     if gain is not None:
         much = percent(abs(gain))
         change = "no difference" if much in {"0 %", "0.0 %"} else f"{much} {'more' if gain > 0 else 'less'}"
-        words += f", twice that {change}"
+        words += f", twice the threads {change}"
     return words
 
 
@@ -193,12 +194,20 @@ def _about_inconclusive(place: PlaceFindings) -> Iterator[Remark]:
 
 
 def _about_all(report: Report) -> Iterator[Remark]:
+    if report.damage:
+        yield Remark(
+            code="database-damaged",
+            title="Not all of the database can be read",
+            reason=f"What is shown is what can be: {'; '.join(report.damage)}.",
+            is_warning=True,
+        )
     if report.leftover_count:
         yield Remark(
             code="leftovers-open",
             title="Something may still be outside",
             reason=f"{report.leftover_count} entries of the journal are open: objects, uploads or queues of "
-            "probes that are under way or were interrupted. The next start of penstockd removes them.",
+            "probes that are under way or were interrupted, or what the next probe reads again. penstockd removes "
+            "what nobody uses; `penstock leftovers list` names it.",
         )
     if report.unreadable_count:
         yield Remark(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from penstock.report.difference import Comparison
+from penstock.report.figure import Table
 from penstock.report.findings import Advice, PlaceFindings
 from penstock.report.wording import (
     age_words,
@@ -50,7 +52,7 @@ def advice_rows(place: PlaceFindings, now: datetime) -> list[AdviceRow]:
 def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRow:
     made = advice.recommendation
     metric, expected = place.value_metric, made.prediction.get(place.value_metric)
-    gain = advice.gain_factor
+    gain = made.gain_over_default
     return AdviceRow(
         size=format_bytes(made.context.payload_size_bytes),
         demand="" if made.demand == Demand() else demand_words(made.demand),
@@ -58,7 +60,9 @@ def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRo
         derived=mapping_words(made.derived),
         expected=quantity(metric, expected.expected) if expected else "-",
         interval=span(metric, expected) if expected else "-",
-        gain=f"{number(gain)} times" if gain is not None else "-",
+        gain="-"
+        if gain is None
+        else f"{number(gain.expected)} times ({number(gain.low)} to {number(gain.high)})",
         default=setting_words(advice.default_setting),
         basis=made.basis.value,
         age=age_words(made.newest_observation_at, now),
@@ -102,3 +106,12 @@ def inconclusive_rows(place: PlaceFindings) -> list[InconclusiveRow]:
         for (reason, size), group in groups.items()
     ]
     return sorted(rows, key=lambda row: -row.count)[:INCONCLUSIVE_ROW_COUNT_MAX]
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """What was compared, a row for each place and size; what is certain first."""
+    ordered = sorted(comparison.differences, key=lambda d: not d.is_certain)
+    return Table(
+        ("place", comparison.one, comparison.other, "difference", "certain"),
+        tuple((d.what, d.one, d.other, d.words, "yes" if d.is_certain else "no") for d in ordered),
+    )

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from penstock.models.model import Fit
-from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
-from penstock.models.sqs_delivery import SqsDeliveryModel
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.optimizer.recommendation import recommend
 from penstock.report.findings import Report, study
-from penstock.report.material import Expense, Material
+from penstock.report.material import Copy, Expense, Material
 from penstock.report.remarks import remark
-from penstock.units import MiB
-from penstock.vocabulary import Cost, Demand, Observation, Recommendation
-from tests.factories import CONTEXT, NOON, PLACE, an_inconclusive, an_observation
+from penstock.units import MiB, format_bytes
+from penstock.vocabulary import Cost, Demand, Observation, Recommendation, setting_values
+from tests.factories import CONTEXT, NOON, PLACE, a_change, an_inconclusive, an_observation
 
 HOUR = timedelta(hours=1)
 UPLOAD = S3UploadModel()
@@ -32,6 +32,10 @@ def some_observations() -> list[Observation[Any]]:
         )
         for n, threads in enumerate((1, 2, 4, 8, 8, 8))
     ]
+
+
+def _in_words(values: Mapping[str, float]) -> str:
+    return f"{values['thread_count']:g} threads x {format_bytes(values['part_size_bytes'])}"
 
 
 @functools.cache
@@ -74,9 +78,17 @@ def a_material(**changes: Any) -> Material:
             transferred_bytes=1024 * MiB, request_count=1000, usd=0.1, duration_seconds=4000.0
         ),
         "within_limits": lambda _context, demand: demand,
+        "changes": [a_change(changed_at=NOON + 3 * HOUR, unchanged_at=NOON + 2 * HOUR)],
+        "setting_words": dict.fromkeys(("s3_upload", "sqs_delivery", "tape_upload"), _in_words),
+        "unadvised": lambda context: {
+            "boto3": setting_values(UPLOAD.default_setting(context)),
+            "slowpoke": {"thread_count": 1, "part_size_bytes": 8 * MiB},
+        },
+        "copies": lambda _advice: [Copy("boto3", "TransferConfig(max_concurrency=8)")],
         "usd_limits": {},
         "leftover_count": 0,
         "unreadable_count": 0,
+        "damage": (),
     }
     return Material(**(values | changes))
 

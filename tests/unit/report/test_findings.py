@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.report.document import render_json
 from penstock.report.findings import study
-from penstock.units import MiB
+from penstock.report.markdown import escape, render_markdown
+from penstock.report.page import render_html
+from penstock.report.summary import advice_rows
+from penstock.units import MiB, number
 from penstock.vocabulary import Cost, Place
 from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation
 from tests.unit.report.materials import HOUR, a_material, a_real_fit, a_report, real_advice, some_observations
@@ -37,6 +42,19 @@ def test_the_advice_that_stands_is_what_a_restarted_daemon_says() -> None:
     assert advice.observation_count == 6
     assert advice.newest_observation_at == NOON + 5 * HOUR
     assert advice.expires_at == NOON + 11 * HOUR
+
+
+def test_what_advice_is_worth_is_in_every_form_of_the_report() -> None:
+    """With its interval, in the row of the page and of the Markdown, and in numbers in the JSON."""
+    report = study(a_material(recommendations=[real_advice()]))
+    gain = report.places[0].advice[0].recommendation.gain_over_default
+    assert gain is not None
+    words = f"{number(gain.expected)} times ({number(gain.low)} to {number(gain.high)})"
+    assert advice_rows(report.places[0], report.generated_at)[0].gain == words
+    assert words in render_html(report)
+    assert escape(words) in render_markdown(report)
+    (advice,) = json.loads(render_json(report))["places"][0]["advice"]
+    assert advice["recommendation"]["gain_over_default"]["expected"] == gain.expected
 
 
 def test_only_a_promise_that_was_made_before_and_for_this_setting_is_judged() -> None:

@@ -1,0 +1,164 @@
+"""Knows what a change of a place is worth saying: when, how much, and what moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from penstock.models.model import PerformanceModel
+from penstock.optimizer.verdict import signed_percent
+from penstock.report.difference import welch
+from penstock.report.wording import date_words
+from penstock.units import label, quantity
+from penstock.vocabulary import AdviceMoved, Change, Estimate, Moved, Observation, knobs
+
+# Of about the advised setting, on either side; with fewer the fits tell the size.
+MEASURED_COUNT_MIN = 4
+BEFORE_COUNT_MAX = 24
+_NEAR = 1.6  # knobs within this ratio count as about the same
+_DEVIATIONS = 2 * 1.645  # between the ends of a 90 % interval
+_MOVED_COUNT_MAX = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeFinding:
+    """One change of a place, with its size."""
+
+    changed_at: datetime  # the first measurement after it
+    unchanged_at: datetime | None  # the last one before it: it came in between
+    noticed_at: datetime
+    fraction: Estimate | None  # of the value of what was advised: -0.43 is 43 % less
+    is_measured: bool  # by measurements on both sides; else by the fits of then
+    moved: tuple[str, ...]  # what of the physics did, in words
+    advised_before: Any  # of the operation's own type
+    advised_after: Any
+    payload_size_bytes: int | None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the value went one way for certain."""
+        return self.fraction is not None and (self.fraction.low > 0 or self.fraction.high < 0)
+
+
+def change_findings(
+    model: PerformanceModel[Any],
+    changes: Sequence[Change[Any]],
+    observations: Sequence[Observation[Any]],
+    payload_size_bytes: int | None,
+) -> tuple[ChangeFinding, ...]:
+    """Those of one place, oldest first; sizes are of the payload that is measured most."""
+    ordered = sorted(changes, key=lambda c: c.changed_at)
+    ends = [*(c.changed_at for c in ordered), None][1:]
+    return tuple(
+        _finding(model, change, observations, payload_size_bytes, end)
+        for change, end in zip(ordered, ends, strict=True)
+    )
+
+
+def change_sentence(finding: ChangeFinding, metric: str) -> str:
+    """``Throughput fell by 38 % (30 to 45 %) on 2026-04-10 at 14:20 UTC; connection from 26 to 15 MB/s``."""
+    words = label(metric).capitalize()
+    if finding.fraction is None:
+        said = f"{words} changed"
+    elif finding.is_certain:
+        size = finding.fraction
+        ends = sorted(abs(end) for end in (size.low, size.high))
+        verb = "fell" if size.expected < 0 else "rose"
+        said = f"{words} {verb} by {100 * abs(size.expected):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f} %)"
+    else:
+        low, high = signed_percent(finding.fraction.low), signed_percent(finding.fraction.high)
+        said = f"The place changed, {label(metric)} by {signed_percent(finding.fraction.expected)} ({low} to {high})"
+    moved = f"; {', '.join(finding.moved)}" if finding.moved else ""
+    return f"{said} on {date_words(finding.changed_at).replace(' ', ' at ')} UTC{moved}."
+
+
+def _finding(
+    model: PerformanceModel[Any],
+    change: Change[Any],
+    observations: Sequence[Observation[Any]],
+    payload_size_bytes: int | None,
+    ends_at: datetime | None,
+) -> ChangeFinding:
+    moved = _advice_of(change, payload_size_bytes)
+    measured = None
+    if moved is not None:
+        measured = _measured_fraction(model, change, moved, observations, ends_at)
+    return ChangeFinding(
+        changed_at=change.changed_at,
+        unchanged_at=change.unchanged_at,
+        noticed_at=change.noticed_at,
+        fraction=measured or (_fitted_fraction(moved.value) if moved and moved.value else None),
+        is_measured=measured is not None,
+        moved=_moved_words(change),
+        advised_before=moved.before if moved else None,
+        advised_after=moved.after if moved else None,
+        payload_size_bytes=moved.payload_size_bytes if moved else None,
+    )
+
+
+def _advice_of(change: Change[Any], payload_size_bytes: int | None) -> AdviceMoved[Any] | None:
+    wanted = (moved for moved in change.advice if moved.payload_size_bytes == payload_size_bytes)
+    return next(wanted, next(iter(change.advice), None))
+
+
+def _fitted_fraction(moved: Moved) -> Estimate | None:
+    """By what the fits before and after expected of one measurement."""
+    ends = (moved.before.low, moved.before.expected, moved.after.low, moved.after.expected)
+    if min(ends) <= 0:
+        return None
+    ratio = math.log(moved.after.expected / moved.before.expected)
+    deviation = math.hypot(_deviation(moved.before), _deviation(moved.after))
+    reach = 1.645 * deviation
+    return Estimate(math.expm1(ratio - reach), math.expm1(ratio), math.expm1(ratio + reach))
+
+
+def _deviation(estimate: Estimate) -> float:
+    """Of the logarithm."""
+    return math.log(estimate.high / estimate.low) / _DEVIATIONS
+
+
+def _measured_fraction(
+    model: PerformanceModel[Any],
+    change: Change[Any],
+    moved: AdviceMoved[Any],
+    observations: Sequence[Observation[Any]],
+    ends_at: datetime | None,
+) -> Estimate | None:
+    """By what was measured of about the advised setting on both sides; Welch's interval of the logarithms."""
+    near = [
+        (o.started_at, math.log(value))
+        for o in observations
+        if o.context.payload_size_bytes == moved.payload_size_bytes
+        and _is_near(o.setting, moved.before)
+        and (value := model.measured_value(o)) > 0
+    ]
+    before = [value for at, value in near if at < change.changed_at][-BEFORE_COUNT_MAX:]
+    after = [v for at, v in near if at >= change.changed_at and (ends_at is None or at < ends_at)]
+    if min(len(before), len(after)) < MEASURED_COUNT_MIN:
+        return None
+    return welch(after, before)
+
+
+def _is_near(one: Any, other: Any) -> bool:
+    """Whether each knob stands within a ratio of the other setting's."""
+    pairs = ((float(getattr(one, name)), float(getattr(other, name))) for name in knobs(other))
+    return all(max(pair) <= _NEAR * min(pair) or pair[0] == pair[1] for pair in pairs)
+
+
+def _moved_words(change: Change[Any]) -> tuple[str, ...]:
+    """What of the physics moved for certain, what moved farthest first."""
+    moved = []
+    for name, one in change.parameters.items():
+        if min(one.before.low, one.after.low) <= 0:
+            continue
+        ratio = math.log(one.after.expected / one.before.expected)
+        spread = math.hypot(_deviation(one.before), _deviation(one.after))
+        if abs(ratio) > 1.645 * max(spread, 1e-6):
+            moved.append((abs(ratio) / max(spread, 0.05), name, one))
+    return tuple(
+        f"{label(name)} from {quantity(name, one.before.expected)} to {quantity(name, one.after.expected)}"
+        for _, name, one in sorted(moved, key=lambda each: -each[0])[:_MOVED_COUNT_MAX]
+    )

@@ -1,0 +1,112 @@
+"""Knows how two times, two hosts or two regions compare: what differs, by how much, and whether for certain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from penstock.report.difference import Comparison, Difference, welch
+from penstock.report.findings import Advice, PlaceFindings, Report
+from penstock.report.wording import date_words, interval, place_words, setting_words
+from penstock.units import format_bytes
+from penstock.vocabulary import Demand, Estimate
+
+COUNT_MIN = 3  # measurements on either side
+_DEVIATIONS = 2 * 1.645  # between the ends of a 90 % interval
+
+
+def around(report: Report, at: datetime, title: str) -> Comparison:
+    """What was measured since a moment, beside what was measured before it, of the same settings."""
+    return Comparison(
+        title=title,
+        one=f"since {date_words(at)} UTC",
+        other="before",
+        differences=tuple(_around(place, at) for place in report.places if place.course),
+    )
+
+
+def with_region(report: Report, region: str) -> Comparison:
+    """Each place beside the one of the same operation in this region."""
+    there = [place for place in report.places if place.place.region == region]
+    here = [place for place in report.places if place.place.region != region]
+    return Comparison(
+        title=f"Compared with {region}",
+        one="here",
+        other=region,
+        differences=tuple(d for place in here for d in _beside(place, there)),
+    )
+
+
+def with_other(report: Report, other: Report) -> Comparison:
+    """Each place beside the nearest of another database."""
+    return Comparison(
+        title=f"Compared with {other.source}",
+        one="here",
+        other="there",
+        differences=tuple(d for place in report.places for d in _beside(place, other.places)),
+    )
+
+
+def _around(place: PlaceFindings, at: datetime) -> Difference:
+    """Each measurement beside what the newest fit expects of its setting, so that settings make no difference."""
+    since = [one.log_ratio for one in place.course if one.at >= at]
+    before = [one.log_ratio for one in place.course if one.at < at]
+    return Difference(
+        what=place_words(place.place),
+        one=_counted(since),
+        other=_counted(before),
+        fraction=welch(since, before) if min(len(since), len(before)) >= COUNT_MIN else None,
+    )
+
+
+def _counted(values: Sequence[float]) -> str:
+    return f"{len(values)} measurements"
+
+
+def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterator[Difference]:
+    """By size: what each side's advice is expected to do."""
+    alike = [c for c in candidates if c.place.operation == place.place.operation]
+    alike.sort(key=lambda c: (c.place.service_class, c.place.region, c.place.instance_type) != _key(place))
+    for advice in _ordinary(place):
+        size = advice.recommendation.context.payload_size_bytes
+        twin = next((a for c in alike[:1] for a in _ordinary(c) if _size(a) == size), None)
+        if twin is not None:
+            yield Difference(
+                what=f"{place_words(place.place)}, {format_bytes(size)}",
+                one=_expected(place, advice),
+                other=_expected(place, twin),
+                fraction=_ratio(_value(place, advice), _value(place, twin)),
+            )
+
+
+def _key(place: PlaceFindings) -> tuple[str, str, str]:
+    return place.place.service_class, place.place.region, place.place.instance_type
+
+
+def _ordinary(place: PlaceFindings) -> list[Advice]:
+    return [advice for advice in place.advice if advice.recommendation.demand == Demand()]
+
+
+def _size(advice: Advice) -> int:
+    return advice.recommendation.context.payload_size_bytes
+
+
+def _value(place: PlaceFindings, advice: Advice) -> Estimate | None:
+    return advice.recommendation.prediction.get(place.value_metric)
+
+
+def _expected(place: PlaceFindings, advice: Advice) -> str:
+    value = _value(place, advice)
+    words = setting_words(advice.recommendation.setting)
+    return words if value is None else f"{interval(place.value_metric, value)} with {words}"
+
+
+def _ratio(one: Estimate | None, other: Estimate | None) -> Estimate | None:
+    """Of two estimates that have nothing to do with each other, less one."""
+    if one is None or other is None or min(one.low, other.low) <= 0:
+        return None
+    middle = math.log(one.expected / other.expected)
+    deviation = math.hypot(*(math.log(e.high / e.low) / _DEVIATIONS for e in (one, other)))
+    reach = 1.645 * deviation
+    return Estimate(*(math.expm1(v) for v in (middle - reach, middle, middle + reach)))

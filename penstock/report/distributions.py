@@ -1,0 +1,128 @@
+"""Knows how the times of single requests are spread, what sending a slow one again would gain, and what goes with what.
+
+A request that has taken `delay` is sent once more, and whichever answer comes first counts. With X and Y the times of
+both, as if they had nothing to do with each other,
+
+    P(slower than t) = P(X > t)                     up to the delay
+                     = P(X > t) P(Y > t - delay)    beyond it
+
+and P(X > delay) of all requests are sent twice. Where successive requests correlate, the second is no fresh draw, and
+the gain is less: the correlation is told beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.models.inference.histogram import (
+    added,
+    correlation,
+    count_of,
+    merged,
+    quantile,
+    values_and_counts,
+)
+from penstock.vocabulary import Estimate, Histogram, Observation
+
+COUNT_MIN = 100  # requests: fewer have no 99th percentile
+EXTRA_FRACTION_MAX = 0.05  # of requests that may be sent twice
+_DELAY_FRACTIONS = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hedge:
+    """What sending slow requests again does to the slowest of a hundred and of a thousand."""
+
+    delay_seconds: float
+    extra_fraction: float  # of requests sent twice
+    p99_seconds: float
+    p999_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """All times of one kind, of payloads of one size."""
+
+    name: str  # of the histogram: "request_seconds"
+    payload_size_bytes: int
+    histogram: Histogram
+    count: int
+    p50_seconds: float
+    p90_seconds: float
+    p99_seconds: float
+    p999_seconds: float
+    hedges: tuple[Hedge, ...]  # the shortest delay first
+    correlation: Estimate | None  # of successive requests, of the logarithms of their times
+
+    @property
+    def best_hedge(self) -> Hedge | None:
+        """The one that cuts the 99th percentile most of those that cost little."""
+        cheap = [hedge for hedge in self.hedges if hedge.extra_fraction <= EXTRA_FRACTION_MAX]
+        best = min(cheap, key=lambda hedge: hedge.p99_seconds, default=None)
+        return best if best and best.p99_seconds < self.p99_seconds else None
+
+
+def spreads(observations: Sequence[Observation[Any]]) -> tuple[Spread, ...]:
+    """By size and kind, what was measured most first within a size."""
+    groups: dict[tuple[int, str], list[Observation[Any]]] = defaultdict(list)
+    for one in observations:
+        for name in one.histograms:
+            groups[one.context.payload_size_bytes, name].append(one)
+    found = [_spread(name, size, group) for (size, name), group in groups.items()]
+    return tuple(
+        sorted((s for s in found if s.count >= COUNT_MIN), key=lambda s: (s.payload_size_bytes, -s.count))
+    )
+
+
+def hedged(histogram: Histogram, delay_seconds: float) -> Hedge:
+    """What it would be with a second request after this delay."""
+    points = values_and_counts(histogram)
+    total = count_of(histogram)
+
+    def beyond(seconds: float) -> float:
+        """The fraction of requests that take longer."""
+        return sum(count for value, count in points if value > seconds) / total
+
+    def slower(seconds: float) -> float:
+        again = beyond(seconds - delay_seconds) if seconds > delay_seconds else 1.0
+        return beyond(seconds) * again
+
+    candidates = sorted({value for value, _ in points} | {delay_seconds + value for value, _ in points})
+    p99, p999 = (
+        next(value for value in candidates if slower(value) <= 1.0 - fraction) for fraction in (0.99, 0.999)
+    )
+    return Hedge(
+        delay_seconds=delay_seconds, extra_fraction=beyond(delay_seconds), p99_seconds=p99, p999_seconds=p999
+    )
+
+
+def _spread(name: str, payload_size_bytes: int, group: Sequence[Observation[Any]]) -> Spread:
+    histogram = merged(one.histograms[name] for one in group)
+    delays = sorted({quantile(histogram, fraction) for fraction in _DELAY_FRACTIONS})
+    p50, p90, p99, p999 = (quantile(histogram, fraction) for fraction in (0.5, 0.9, 0.99, 0.999))
+    return Spread(
+        name=name,
+        payload_size_bytes=payload_size_bytes,
+        histogram=histogram,
+        count=count_of(histogram),
+        p50_seconds=p50,
+        p90_seconds=p90,
+        p99_seconds=p99,
+        p999_seconds=p999,
+        hedges=tuple(hedged(histogram, delay) for delay in delays),
+        correlation=_correlation(group),
+    )
+
+
+def _correlation(group: Sequence[Observation[Any]]) -> Estimate | None:
+    """With Fisher's interval."""
+    pairs = added(one.successive for one in group if one.successive is not None)
+    if pairs.count < COUNT_MIN or (found := correlation(pairs)) is None:
+        return None
+    middle = math.atanh(min(max(found, -0.999), 0.999))
+    reach = 1.645 / math.sqrt(pairs.count - 3)
+    return Estimate(*(math.tanh(v) for v in (middle - reach, middle, middle + reach)))

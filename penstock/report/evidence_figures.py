@@ -1,0 +1,353 @@
+"""Knows the figures of what happened over time and of single requests: the course, the hours of the day, the tails."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from penstock.models.inference.histogram import distribution
+from penstock.report import chart
+from penstock.report.changes import change_sentence
+from penstock.report.distributions import Spread
+from penstock.report.episodes import episode_sentence
+from penstock.report.figure import Figure, Key, Table
+from penstock.report.findings import PlaceFindings
+from penstock.report.live import live
+from penstock.report.rhythm import Rhythm, Sample, group_words, rhythm_sentence
+from penstock.report.wording import date_words, percent
+from penstock.units import counted, format_bytes, label, number, quantity
+
+POINT_COUNT_MAX = 600  # single points; more are drawn as how many there are
+_COLUMN_COUNT, _ROW_COUNT = 96, 32
+_SIZE_COUNT_MAX = 4  # lines of one figure
+_TABLE_ROW_COUNT_MAX = 12
+_RATIO_MIN, _RATIO_MAX = 0.05, 5.0
+_HOUR_SECONDS = 3600.0
+
+
+def course_figure(place: PlaceFindings) -> Figure | None:
+    """Everything that was measured over time, beside what the newest fit expects of its setting."""
+    if len(place.course) < 2:
+        return None
+    x = chart.time_axis("date, UTC", [one.at.timestamp() for one in place.course])
+    ratios = [_ratio(one) for one in place.course]
+    y = chart.log_axis("measured over expected now", [*ratios, 1.0], show=_times)
+    changed_at = max((change.changed_at for change in place.changes), default=None)
+    layers: list[chart.Layer] = [
+        chart.Band(
+            x=[e.begins_at.timestamp(), max(e.ends_at.timestamp(), e.begins_at.timestamp() + _HOUR_SECONDS)],
+            low=[y.low] * 2,
+            high=[y.high] * 2,
+            css="band",
+        )
+        for e in place.episodes
+    ]
+    layers.append(chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal"))
+    layers += (
+        _density(place.course, x, y) if len(place.course) > POINT_COUNT_MAX else _dots(place, changed_at)
+    )
+    layers += [
+        chart.Mark(x=change.changed_at.timestamp(), text="changed", css="advised", row=n % 2)
+        for n, change in enumerate(place.changes)
+    ]
+    title = f"What was measured over time, {label(place.value_metric)} beside what is expected now"
+    words = [episode_sentence(e) for e in place.episodes] + [
+        change_sentence(change, place.value_metric) for change in place.changes
+    ]
+    description = f"{counted(len(place.course), 'measurement')} of all settings. " + (
+        " ".join(words[-4:]) or "Nothing changed, and nothing was refused for long."
+    )
+    keys = [Key("c0", "measured"), Key("diagonal", "as expected now")]
+    keys += [Key("c0 aside", "before the place changed")] if changed_at else []
+    keys += [Key("advised", "the place changed")] if place.changes else []
+    keys += [Key("band", "requests were refused")] if place.episodes else []
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
+        keys=tuple(keys),
+        table=_by_day(place.course),
+    )
+
+
+def _ratio(sample: Sample) -> float:
+    return min(max(math.exp(sample.log_ratio), _RATIO_MIN), _RATIO_MAX)
+
+
+def _times(ratio: float) -> str:
+    return f"{number(ratio)} x"
+
+
+def _dots(place: PlaceFindings, changed_at: datetime | None) -> list[chart.Layer]:
+    return [
+        chart.Point(
+            x=one.at.timestamp(),
+            y=_ratio(one),
+            css="c0 aside" if changed_at and one.at < changed_at else "c0",
+            title=f"{date_words(one.at)}: {_times(math.exp(one.log_ratio))} what is expected now, {one.setting}",
+        )
+        for one in place.course
+    ]
+
+
+def _density(course: Sequence[Sample], x: chart.Axis, y: chart.Axis) -> list[chart.Layer]:
+    """How many there are in each field of a grid."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for one in course:
+        column = min(int(x.share(one.at.timestamp()) * _COLUMN_COUNT), _COLUMN_COUNT - 1)
+        row = min(int(y.share(_ratio(one)) * _ROW_COUNT), _ROW_COUNT - 1)
+        counts[column, row] += 1
+    most = max(counts.values())
+    wide, high = (x.high - x.low) / _COLUMN_COUNT, (y.high / y.low) ** (1 / _ROW_COUNT)
+    return [
+        chart.Cell(
+            x_low=x.low + column * wide,
+            x_high=x.low + (column + 1) * wide,
+            y_low=y.low * high**row,
+            y_high=y.low * high ** (row + 1),
+            share=0.15 + 0.85 * math.log1p(count) / math.log1p(most),
+            css="c0",
+            title=f"{counted(count, 'measurement')} of about {_times(y.low * high ** (row + 0.5))}",
+        )
+        for (column, row), count in sorted(counts.items())
+    ]
+
+
+def _by_day(course: Sequence[Sample]) -> Table:
+    days: dict[str, list[float]] = {}
+    for one in course:
+        days.setdefault(one.at.date().isoformat(), []).append(_ratio(one))
+    rows = []
+    for day, ratios in list(days.items())[-_TABLE_ROW_COUNT_MAX:]:
+        ordered = sorted(ratios)
+        middle = ordered[len(ordered) // 2]
+        rows.append((day, str(len(ordered)), _times(middle), _times(ordered[0]), _times(ordered[-1])))
+    return Table(("day", "measurements", "middle", "least", "most"), tuple(rows))
+
+
+def surface_figure(place: PlaceFindings) -> Figure | None:
+    """What is expected of two knobs at a time, stronger where it is more."""
+    surface = place.surface
+    if surface is None or min(len(surface.first), len(surface.second)) < 2:
+        return None
+    (x_name, y_name), metric = surface.knobs, place.value_metric
+    x_edges, y_edges = _edges(surface.first), _edges(surface.second)
+    x = chart.log_axis(
+        label(x_name), x_edges, show=lambda v: quantity(x_name, v), is_binary=True, name=x_name
+    )
+    y = chart.log_axis(
+        label(y_name), y_edges, show=lambda v: quantity(y_name, v), is_binary=True, name=y_name
+    )
+    most = max(max(row) for row in surface.values)
+    layers: list[chart.Layer] = [
+        chart.Cell(
+            x_low=x_edges[n],
+            x_high=x_edges[n + 1],
+            y_low=y_edges[m],
+            y_high=y_edges[m + 1],
+            share=(value / most) ** 2 if most > 0 else 0.0,
+            css="c0",
+            title=f"{quantity(x_name, surface.first[n])}, {quantity(y_name, surface.second[m])}: "
+            f"{quantity(metric, value)}, {percent(value / most) if most > 0 else '-'} of the best here",
+        )
+        for m, row in enumerate(surface.values)
+        for n, value in enumerate(row)
+    ]
+    marked = [("advised", surface.advised, "c1")]
+    verdict = place.verdict
+    if verdict is not None and verdict.payload_size_bytes == surface.context.payload_size_bytes:
+        marked += [
+            (each.client, (getattr(each.setting, x_name), getattr(each.setting, y_name)), "c2")
+            for each in verdict.gains
+        ]
+    marked = [each for each in marked if x.holds(each[1][0]) and y.holds(each[1][1])]
+    layers += [
+        chart.Point(
+            x=at[0], y=at[1], css=css, title=f"{name}: {quantity(x_name, at[0])}, {quantity(y_name, at[1])}"
+        )
+        for name, at, css in marked
+    ]
+    title = f"{label(metric).capitalize()} over {label(x_name)} and {label(y_name)}"
+    description = (
+        f"{place.payload_noun.capitalize()}s of {format_bytes(surface.context.payload_size_bytes)}; the strongest "
+        f"field is {quantity(metric, most)}. The points are the advice and what known clients do by themselves."
+    )
+    rows = tuple((name, quantity(x_name, at[0]), quantity(y_name, at[1])) for name, at, _ in marked)
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
+        keys=(
+            Key("c1", "advised"),
+            Key("c2", "what a client does by itself"),
+            Key("b0", "the more, the stronger"),
+        ),
+        table=Table(("who", label(x_name), label(y_name)), rows),
+    )
+
+
+def _edges(values: Sequence[float]) -> list[float]:
+    """Between each two values, by ratio, and as far beyond the ends."""
+    middles = [math.sqrt(a * b) for a, b in pairwise(values)]
+    return [values[0] ** 2 / middles[0], *middles, values[-1] ** 2 / middles[-1]]
+
+
+def hours_figure(place: PlaceFindings) -> Figure | None:
+    """By the hour of the day, and whether that is more than chance."""
+    rhythm = next((r for r in place.rhythms if r.question == "hour of the day"), None)
+    if rhythm is None:
+        return None
+    bars = [
+        (
+            int(name[:2]),
+            ratio,
+            count,
+            f"from {name} UTC: {group_words(ratio)}, {counted(count, 'measurement')}",
+        )
+        for name, ratio, count in rhythm.groups
+    ]
+    x = chart.Axis(
+        title="hour of the day, UTC",
+        low=0.0,
+        high=24.0,
+        ticks=(0.0, 6.0, 12.0, 18.0, 24.0),
+        show=lambda hour: f"{hour:02.0f}:00",
+    )
+    y = chart.linear_axis("beside the middle of its day", [ratio for _, ratio, _, _ in bars], show=_times)
+    layers: list[chart.Layer] = [
+        chart.Bar(x_low=hour + 0.15, x_high=hour + 2.85, y=ratio, css="b0", title=title)
+        for hour, ratio, _, title in bars
+    ]
+    layers.append(chart.Line(x=[0.0, 24.0], y=[1.0, 1.0], css="diagonal"))
+    title = "By the hour of the day"
+    description = _rhythm_words(place.rhythms)
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
+        keys=(Key("b0", "measured"), Key("diagonal", "the middle")),
+        table=Table(
+            ("of", "from", "beside the middle", "measurements"),
+            tuple(
+                (r.question, name, group_words(ratio), str(n))
+                for r in place.rhythms
+                for name, ratio, n in r.groups
+            ),
+        ),
+    )
+
+
+def _rhythm_words(found: Sequence[Rhythm]) -> str:
+    return " ".join(
+        rhythm_sentence(rhythm)
+        if rhythm.is_significant
+        else f"No {rhythm.question} differs from the others by more than chance (p {number(rhythm.probability)}, "
+        "corrected for all that was asked)."
+        for rhythm in found
+    )
+
+
+def spread_figures(place: PlaceFindings) -> list[Figure]:
+    """How long single requests took: one figure for each kind, a line for each size."""
+    names = list(dict.fromkeys(spread.name for spread in place.spreads))
+    return [_spread_figure(place, name, [s for s in place.spreads if s.name == name]) for name in names]
+
+
+def _spread_figure(place: PlaceFindings, name: str, found: Sequence[Spread]) -> Figure:
+    most = sorted(found, key=lambda s: -s.count)[:_SIZE_COUNT_MAX]
+    shown = sorted(most, key=lambda s: s.payload_size_bytes)
+    curves = [distribution(spread.histogram) for spread in shown]
+    seconds = [value for curve in curves for value, _ in curve]
+    x = chart.log_axis(label(name), seconds, show=lambda value: quantity(name, value), name=name)
+    y = chart.linear_axis("requests that took no longer", [0.94], show=percent, name="fraction_fraction")
+    layers: list[chart.Layer] = []
+    for n, (spread, curve) in enumerate(zip(shown, curves, strict=True)):
+        layers.append(
+            chart.Line(x=[v for v, _ in curve], y=[f for _, f in curve], css=f"cdf d{n}", is_stepped=True)
+        )
+        layers += [
+            chart.Point(
+                x=value,
+                y=fraction,
+                css=f"c{n}",
+                title=f"{format_bytes(spread.payload_size_bytes)}: {percent(fraction)} within {quantity(name, value)}",
+            )
+            for value, fraction in (
+                (spread.p50_seconds, 0.5),
+                (spread.p90_seconds, 0.9),
+                (spread.p99_seconds, 0.99),
+            )
+        ]
+    title = f"How long one takes: {label(name)}"
+    return Figure(
+        title=title,
+        description=_spread_words(name, shown),
+        svg=chart.draw(title, _spread_words(name, shown), x, y, layers),
+        live=live(title, x, y, layers),
+        keys=tuple(
+            Key(f"c{n}", f"{place.payload_noun}s of {format_bytes(spread.payload_size_bytes)}")
+            for n, spread in enumerate(shown)
+        ),
+        table=_spread_table(place, name, found),
+    )
+
+
+def _spread_words(name: str, shown: Sequence[Spread]) -> str:
+    """What the middle and the tail are, what sending again would gain, and what goes with what."""
+    words = []
+    for spread in shown[:2]:
+        said = (
+            f"{format_bytes(spread.payload_size_bytes)}: half within {quantity(name, spread.p50_seconds)}, 99 of 100 "
+            f"within {quantity(name, spread.p99_seconds)}, of {number(spread.count)}"
+        )
+        hedge = spread.best_hedge
+        if hedge is not None:
+            said += (
+                f"; sent again after {quantity(name, hedge.delay_seconds)}, that is {percent(hedge.extra_fraction)} of "
+                f"them, 99 of 100 within {quantity(name, hedge.p99_seconds)}"
+            )
+        if spread.correlation is not None:
+            r = spread.correlation
+            said += f"; one after another they correlate by {r.expected:.2f} ({r.low:.2f} to {r.high:.2f})"
+        words.append(said + ".")
+    return " ".join(words)
+
+
+def _spread_table(place: PlaceFindings, name: str, found: Sequence[Spread]) -> Table:
+    def hedged(spread: Spread) -> tuple[str, str, str]:
+        hedge = spread.best_hedge
+        if hedge is None:
+            return "-", "-", "-"
+        delay, p99 = quantity(name, hedge.delay_seconds), quantity(name, hedge.p99_seconds)
+        return delay, p99, percent(hedge.extra_fraction)
+
+    return Table(
+        (
+            place.payload_noun,
+            "requests",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "sent again after",
+            "then p99",
+            "sent twice",
+            "correlation",
+        ),
+        tuple(
+            (
+                format_bytes(s.payload_size_bytes),
+                number(s.count),
+                *(quantity(name, v) for v in (s.p50_seconds, s.p90_seconds, s.p99_seconds, s.p999_seconds)),
+                *hedged(s),
+                "-" if s.correlation is None else f"{s.correlation.expected:.2f}",
+            )
+            for s in found
+        ),
+    )

@@ -1,0 +1,218 @@
+"""Knows what the first screen shows of each place, in words and small drawings: page and Markdown say the same."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from penstock.optimizer.verdict import ALIKE_WITHIN, HELP, LIMITS
+from penstock.report.changes import change_sentence
+from penstock.report.episodes import episode_sentence
+from penstock.report.findings import Advice, PlaceFindings, Report
+from penstock.report.material import Copy
+from penstock.report.remarks import cost_words
+from penstock.report.rhythm import rhythm_sentence
+from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN, PlaceVerdict
+from penstock.report.wording import age_words, date_words, interval, percent, place_words
+from penstock.units import counted, format_bytes, format_seconds, label, number
+from penstock.vocabulary import Basis, Demand, Estimate
+
+STRIP_DAY_COUNT_MAX = 60
+COPY_COUNT_SHOWN = 4  # open to the eye; the others are one click away
+CARD_COUNT_MAX = 4  # with more places, a table comes first
+_BAR_WIDTH, _BAR_HEIGHT = 120, 14
+_SURE = {
+    Basis.MEASURED: "The advised setting itself was measured",
+    Basis.MODEL: "A fit to measurements of this place, at other settings",
+    Basis.REPORTED: "Applications reported it; nothing was measured here",
+    Basis.PRIOR: "Tables and neighbouring places; nothing was measured here",
+    Basis.DEFAULT: "Nothing is known",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainRow:
+    """One client: what it does by itself, and what the advice brings over that."""
+
+    client: str
+    setting: str
+    gain: str
+    span: str
+    bar: str  # SVG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstScreen:
+    """One place."""
+
+    number: int  # of its section on the page
+    name: str
+    size: str
+    sentence: str
+    setting: str
+    gain: str
+    limit: str
+    fresh: str
+    cost: str
+    copies: tuple[Copy, ...]  # of the clients that most use
+    other_copies: tuple[Copy, ...]
+    gains: tuple[GainRow, ...]
+    facts: tuple[tuple[str, str], ...]
+    changes: tuple[str, ...]
+    strip: str  # SVG: on which days it was measured
+    is_warning: bool
+
+
+def first_screens(report: Report) -> list[FirstScreen]:
+    """Of all places with advice, those first where most is to be gained."""
+    shown = [
+        (findings.verdict.gained, _first_screen(number, findings, findings.verdict, report))
+        for number, findings in enumerate(report.places, start=1)
+        if findings.verdict is not None
+    ]
+    return [screen for _, screen in sorted(shown, key=lambda each: -each[0])]
+
+
+def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, report: Report) -> FirstScreen:
+    advice = _advice(place, verdict)
+    made, now = advice.recommendation, report.generated_at
+    highest = max((each.gain.high for each in verdict.gains), default=1.0)
+    lowest = min((each.gain.low for each in verdict.gains), default=1.0)
+    return FirstScreen(
+        number=section,
+        name=place_words(place.place),
+        size=f"{place.payload_noun}s of {format_bytes(verdict.payload_size_bytes)}",
+        sentence=verdict.sentence,
+        setting=verdict.setting_words,
+        gain=f"{number(verdict.gains[0].gain.expected)} x" if verdict.gains else "-",
+        limit=LIMITS.get(made.bottleneck, made.bottleneck),
+        fresh=age_words(made.newest_observation_at, now),
+        cost=_cost(verdict),
+        copies=verdict.copies[:COPY_COUNT_SHOWN],
+        other_copies=verdict.copies[COPY_COUNT_SHOWN:],
+        gains=tuple(
+            GainRow(
+                client=each.client,
+                setting=each.setting_words,
+                gain=f"{number(each.gain.expected)} x",
+                span=f"{number(each.gain.low)} to {number(each.gain.high)}",
+                bar=_bar(each.gain, min(lowest, 1.0), max(highest, 1.0)),
+            )
+            for each in verdict.gains
+        ),
+        facts=tuple(_facts(place, advice, verdict, now)),
+        changes=tuple(_told(place)),
+        strip=_strip(verdict.days),
+        is_warning=verdict.is_expired or made.basis is Basis.DEFAULT,
+    )
+
+
+def _told(place: PlaceFindings) -> list[str]:
+    """What happened here, a sentence each: the rhythm, and what is newest of the rest, as much as a screen bears."""
+    rhythmic = [rhythm_sentence(rhythm) for rhythm in place.rhythms if rhythm.is_significant]
+    certain = [change for change in place.changes if change.is_certain]
+    is_told = not (rhythmic and len(certain) >= RHYTHMIC_CHANGE_COUNT_MIN)
+    changes = [change_sentence(change, place.value_metric) for change in reversed(certain)] if is_told else []
+    return [*rhythmic, *[episode_sentence(e) for e in reversed(place.episodes)][:2], *changes[:2]]
+
+
+def _advice(place: PlaceFindings, verdict: PlaceVerdict) -> Advice:
+    return next(
+        advice
+        for advice in place.advice
+        if advice.recommendation.demand == Demand()
+        and advice.recommendation.context.payload_size_bytes == verdict.payload_size_bytes
+    )
+
+
+def _facts(
+    place: PlaceFindings, advice: Advice, verdict: PlaceVerdict, now: datetime
+) -> list[tuple[str, str]]:
+    made = advice.recommendation
+    expected = made.prediction.get(place.value_metric)
+    facts = []
+    if expected is not None:
+        facts.append((f"Expected {label(place.value_metric)}", interval(place.value_metric, expected)))
+    facts.append(("How sure", _sure(place, made.basis)))
+    until = f"valid until {date_words(made.expires_at)} UTC"
+    if made.has_expired(now):
+        until = f"out of date since {date_words(made.expires_at)} UTC"
+    facts.append(("How fresh", f"measured {age_words(made.newest_observation_at, now)}; {until}"))
+    facts += _limits(advice)
+    facts.append(("What it cost", _cost(verdict)))
+    return facts
+
+
+def _sure(place: PlaceFindings, basis: Basis) -> str:
+    words = f"{_SURE[basis]}; {counted(place.observation_count, 'measurement')}"
+    judged = place.promised_coverage
+    if judged.count:
+        words += f", {judged.within_count} of {judged.count} promises kept"
+    return words
+
+
+def _limits(advice: Advice) -> list[tuple[str, str]]:
+    """What limits, what twice as much would bring, and what would help beyond that."""
+    name, more = advice.recommendation.bottleneck, advice.doubled_gain_fraction
+    words = LIMITS.get(name, "not known")
+    is_in_vain = more is not None and more < ALIKE_WITHIN
+    if is_in_vain and name == "connections":
+        return [("What limits", f"{_capital(words)}, and there is no work here for more of them")]
+    if more is not None:
+        words += f"; twice the threads bring {percent(max(more, 0.0))} more"
+    helping = [("What would help", _capital(HELP[name]))] if name in HELP else []
+    return [("What limits", _capital(words)), *helping]
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _cost(verdict: PlaceVerdict) -> str:
+    if verdict.usd is None or not verdict.usd_period_seconds:
+        return "nothing was spent"
+    return f"{cost_words('usd', verdict.usd)} in {format_seconds(verdict.usd_period_seconds)}"
+
+
+def _bar(gain: Estimate, low: float, high: float) -> str:
+    """The interval on a logarithmic scale that all clients of the place share; the dashed line is no difference."""
+    low, high = low * 0.97, high * 1.03
+
+    def left(value: float) -> float:
+        share = math.log(max(value, low) / low) / math.log(high / low)
+        return 4 + share * (_BAR_WIDTH - 8)
+
+    middle = _BAR_HEIGHT / 2
+    return (
+        f'<svg class="bar" viewBox="0 0 {_BAR_WIDTH} {_BAR_HEIGHT}" aria-hidden="true">'
+        f'<path class="one" d="M{left(1.0):.1f} 0V{_BAR_HEIGHT}"/>'
+        f'<path class="reach" d="M{left(gain.low):.1f} {middle}H{left(gain.high):.1f}"/>'
+        f'<circle cx="{left(gain.expected):.1f}" cy="{middle}" r="4"/></svg>'
+    )
+
+
+def _strip(days: tuple[tuple[date, int], ...]) -> str:
+    """A cell for each day up to the last that was measured on, darker where more was."""
+    if not days:
+        return ""
+    counts, last = dict(days), days[-1][0]
+    span = min(max((last - days[0][0]).days + 1, 7), STRIP_DAY_COUNT_MAX)
+    shown = [last - timedelta(days=span - 1 - n) for n in range(span)]
+    most = max(counts.values())
+    cells = "".join(
+        f'<rect x="{n}" y="0" width="0.85" height="1" class="h{_shade(counts.get(day, 0), most)}">'
+        f"<title>{day}: {counted(counts.get(day, 0), 'measurement')}</title></rect>"
+        for n, day in enumerate(shown)
+    )
+    measured = sum(1 for day in shown if counts.get(day))
+    words = f"Measured on {measured} of {span} days up to {last}"
+    return (
+        f'<svg class="strip" viewBox="0 0 {span} 1" preserveAspectRatio="none" role="img" aria-label="{words}">'
+        f"{cells}</svg>"
+    )
+
+
+def _shade(count: int, most: int) -> int:
+    """0 for none, else 1 to 4."""
+    return 0 if not count else math.ceil(4 * count / most)

@@ -1,0 +1,194 @@
+"""Knows whether a place is slower at some hours of the day, or on some days of the week, than chance explains.
+
+Measurements of one setting are compared with each other alone, and those of one day with that day: neither what was
+tried when nor a change of the place makes a rhythm. Groups of hours are told apart by the test of Kruskal and Wallis;
+as many places and both questions are asked at once, the probabilities are corrected for that (Benjamini and Yekutieli,
+which holds whatever goes with what).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from statistics import median
+
+from penstock.optimizer.verdict import signed_percent
+from penstock.report.difference import welch
+from penstock.vocabulary import Estimate
+
+SIGNIFICANCE = 0.001  # of all questions together: who reads that a place has a rhythm, acts on it
+COUNT_MIN = 48
+DAY_COUNT_MIN = 5
+WEEK_COUNT_MIN = 3
+EFFECT_MIN = 0.05  # less is of no use to anybody
+_GROUP_HOURS = 3
+_SPAN_HOURS = range(4, 17)
+_SETTING_COUNT_MIN = 3
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measurement: when, of which setting, and the logarithm of its value, or of its ratio to what is expected."""
+
+    at: datetime
+    setting: str
+    log_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """One question and its answer."""
+
+    question: str  # "hour of the day" or "day of the week"
+    probability: float  # that chance alone does as much, corrected
+    count: int
+    groups: tuple[tuple[str, float, int], ...]  # of hours or days: ratio to the middle, how many measurements
+    span: str  # where it is slowest
+    fraction: Estimate | None  # there against elsewhere
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether it is there for certain, and large enough to matter."""
+        is_large = (
+            self.fraction is not None and self.fraction.expected < -EFFECT_MIN and self.fraction.high < 0
+        )
+        return self.probability < SIGNIFICANCE and is_large
+
+
+def rhythms(samples: Sequence[Sample]) -> list[Rhythm]:
+    """What can be asked of these measurements; probabilities are not corrected yet."""
+    if len(samples) < COUNT_MIN:
+        return []
+    levelled = _by_setting(samples)
+    found = []
+    if len({s.at.date() for s in samples}) >= DAY_COUNT_MIN:
+        found.append(_of_hours(_less(levelled, lambda s: s.at.date().isoformat())))
+    if (samples[-1].at - samples[0].at).days >= 7 * WEEK_COUNT_MIN:
+        found.append(_of_weekdays(_less(levelled, lambda s: "{}-{}".format(*s.at.isocalendar()[:2]))))
+    return [each for each in found if each is not None]
+
+
+def corrected(found: Sequence[Rhythm]) -> list[Rhythm]:
+    """The same with their probabilities corrected for how many there are."""
+    if not found:
+        return []
+    from scipy import stats
+
+    probabilities = stats.false_discovery_control([each.probability for each in found], method="by")
+    return [replace(each, probability=float(p)) for each, p in zip(found, probabilities, strict=True)]
+
+
+def rhythm_sentence(rhythm: Rhythm) -> str:
+    """``Slower between 08:00 and 18:00 UTC each day, by 41 % (35 to 46 %): chance does as much in ...``."""
+    assert rhythm.fraction is not None
+    ends = sorted(abs(end) for end in (rhythm.fraction.low, rhythm.fraction.high))
+    chance = max(rhythm.probability, 1e-6)
+    return (
+        f"Slower {rhythm.span}, by {100 * abs(rhythm.fraction.expected):.0f} % ({100 * ends[0]:.0f} to "
+        f"{100 * ends[1]:.0f} %): chance does as much in less than one of {1 / chance:,.0f} such places."
+    )
+
+
+def group_words(ratio: float) -> str:
+    """``-41 %``."""
+    return signed_percent(ratio - 1.0)
+
+
+def _by_setting(samples: Sequence[Sample]) -> list[Sample]:
+    """Each around the middle of its own setting; what was measured too rarely to have one is left out."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for one in samples:
+        groups[one.setting].append(one.log_ratio)
+    middles = {s: median(values) for s, values in groups.items() if len(values) >= _SETTING_COUNT_MIN}
+    return [
+        replace(one, log_ratio=one.log_ratio - middles[one.setting])
+        for one in samples
+        if one.setting in middles
+    ]
+
+
+def _less(samples: Sequence[Sample], period: Callable[[Sample], str]) -> list[Sample]:
+    """Each around the mean of its own day or week."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for one in samples:
+        groups[period(one)].append(one.log_ratio)
+    means = {name: sum(values) / len(values) for name, values in groups.items()}
+    return [
+        replace(one, log_ratio=one.log_ratio - means[period(one)])
+        for one in samples
+        if len(groups[period(one)]) > 1
+    ]
+
+
+def _of_hours(samples: Sequence[Sample]) -> Rhythm | None:
+    groups: dict[int, list[float]] = defaultdict(list)
+    for one in samples:
+        groups[one.at.hour // _GROUP_HOURS].append(one.log_ratio)
+    probability = _probability(groups)
+    if probability is None:
+        return None
+    begins, length, fraction = _slowest_span(samples)
+    return Rhythm(
+        question="hour of the day",
+        probability=probability,
+        count=len(samples),
+        groups=tuple(
+            (f"{_GROUP_HOURS * n:02}:00", math.exp(median(groups[n])), len(groups[n])) for n in sorted(groups)
+        ),
+        span=f"between {begins:02}:00 and {(begins + length) % 24:02}:00 UTC each day",
+        fraction=fraction,
+    )
+
+
+def _slowest_span(samples: Sequence[Sample]) -> tuple[int, int, Estimate | None]:
+    """The hours in a row in which it is slowest, for how clearly, and by how much."""
+    hours = [one.at.hour for one in samples]
+    values = [one.log_ratio for one in samples]
+    best: tuple[float, int, int] = (0.0, 0, _SPAN_HOURS[0])
+    for length in _SPAN_HOURS:
+        for begins in range(24):
+            inside = [v for h, v in zip(hours, values, strict=True) if (h - begins) % 24 < length]
+            outside_count = len(values) - len(inside)
+            if min(len(inside), outside_count) >= DAY_COUNT_MIN:
+                difference = sum(inside) / len(inside) - (sum(values) - sum(inside)) / outside_count
+                weight = (len(inside) * outside_count / len(values)) ** 0.5
+                best = min(best, (difference * weight, begins, length))
+    _, begins, length = best
+    inside = [v for h, v in zip(hours, values, strict=True) if (h - begins) % 24 < length]
+    outside = [v for h, v in zip(hours, values, strict=True) if (h - begins) % 24 >= length]
+    return begins, length, welch(inside, outside)
+
+
+def _of_weekdays(samples: Sequence[Sample]) -> Rhythm | None:
+    groups: dict[int, list[float]] = defaultdict(list)
+    for one in samples:
+        groups[one.at.weekday()].append(one.log_ratio)
+    probability = _probability(groups)
+    if probability is None:
+        return None
+    slowest = min(groups, key=lambda day: median(groups[day]))
+    elsewhere = [v for day, values in groups.items() if day != slowest for v in values]
+    return Rhythm(
+        question="day of the week",
+        probability=probability,
+        count=len(samples),
+        groups=tuple(
+            (_WEEKDAYS[day], math.exp(median(groups[day])), len(groups[day])) for day in sorted(groups)
+        ),
+        span=f"on {_WEEKDAYS[slowest]}s",
+        fraction=welch(groups[slowest], elsewhere),
+    )
+
+
+def _probability(groups: dict[int, list[float]]) -> float | None:
+    """That groups alike would differ as much; None where nothing differs or there is but one."""
+    values = [group for group in groups.values() if len(group) > 1]
+    if len(values) < 2 or len({v for group in values for v in group}) < 2:
+        return None
+    from scipy import stats  # a third of a second, for those reports alone that need it
+
+    return float(stats.kruskal(*values).pvalue)

@@ -1,0 +1,77 @@
+"""What is said of a change: when, how much, and what moved."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+
+from penstock.report.changes import change_findings, change_sentence
+from penstock.vocabulary import Estimate, Moved, Observation
+from tests.factories import CONTEXT, NOON, SETTING, a_change, an_observation
+from tests.unit.report.materials import HOUR, UPLOAD
+
+SIZE = CONTEXT.payload_size_bytes
+
+
+def observations(*, before: int, after: int, ratio: float) -> list[Observation[Any]]:
+    """At about the advised setting, with a noise of 5 %."""
+    chance = random.Random(3)
+    rates = [chance.gauss(1, 0.05) for _ in range(before)] + [
+        ratio * chance.gauss(1, 0.05) for _ in range(after)
+    ]
+    return [
+        an_observation(started_at=NOON + (n - before) * HOUR, duration_seconds=2.0 / rate)
+        for n, rate in enumerate(rates)
+    ]
+
+
+def test_measurements_on_both_sides_tell_the_size() -> None:
+    """Where there are enough of about the advised setting, their interval holds the truth."""
+    (found,) = change_findings(UPLOAD, [a_change()], observations(before=10, after=8, ratio=0.57), SIZE)
+    assert found.is_measured
+    assert found.is_certain
+    assert found.fraction is not None
+    assert found.fraction.low < -0.43 < found.fraction.high
+    assert found.fraction.high - found.fraction.low < 0.1
+    words = change_sentence(found, "throughput_bytes_per_second")
+    assert words.startswith("Throughput fell by 4")
+    assert "on 2026-03-01 at 12:00 UTC; host from 500 MB/s to 300 MB/s." in words
+
+
+def test_with_too_few_of_them_the_fits_tell_it() -> None:
+    """A change outlives the measurements that showed it."""
+    (found,) = change_findings(UPLOAD, [a_change()], [], SIZE)
+    assert not found.is_measured
+    assert found.fraction is not None
+    assert found.fraction.expected == pytest.approx(1.1 / 2.0 - 1.0)
+
+
+def test_a_size_that_may_be_none_is_no_certain_change() -> None:
+    """It is told with both ends, and no verdict names it."""
+    (moved,) = a_change().advice
+    same = Estimate(1.0e8, 2e8, 3e8)
+    unsure = a_change(advice=(dataclasses.replace(moved, value=Moved(same, same)),), parameters={})
+    (found,) = change_findings(UPLOAD, [unsure], [], SIZE)
+    assert not found.is_certain
+    assert change_sentence(found, "throughput_bytes_per_second").startswith(
+        "The place changed, throughput by +0 %"
+    )
+
+
+def test_a_change_ends_where_the_next_begins() -> None:
+    """What was measured after that is not of this one."""
+    later = a_change(changed_at=NOON + 6 * HOUR, noticed_at=NOON + 8 * HOUR)
+    seen = observations(before=8, after=6, ratio=0.5) + [
+        dataclasses.replace(o, started_at=o.started_at + 14 * HOUR)
+        for o in observations(before=8, after=6, ratio=1.0)
+    ]
+    first, second = change_findings(UPLOAD, [later, a_change()], seen, SIZE)
+    assert first.changed_at == NOON
+    assert first.fraction is not None
+    assert second.fraction is not None
+    assert first.fraction.expected == pytest.approx(-0.5, abs=0.06)
+    assert second.fraction.expected > 0.2
+    assert first.advised_before == SETTING

@@ -1,0 +1,58 @@
+"""How single requests are spread, and what sending a slow one again would gain."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from penstock.models.inference.histogram import histogram_of, pairs_of
+from penstock.report.distributions import hedged, spreads
+from tests.factories import CONTEXT, an_observation
+
+
+def times(count: int, *, seed: int = 1) -> list[float]:
+    """A tenth of a second, and one in fifty takes two."""
+    chance = random.Random(seed)
+    return [0.1 * math.exp(chance.gauss(0, 0.1)) + 2.0 * (chance.random() < 0.02) for _ in range(count)]
+
+
+def simulated_p99(values: Sequence[float], delay: float) -> float:
+    """By drawing both requests."""
+    chance = random.Random(9)
+    drawn = sorted(
+        min(x, delay + y) for x, y in ((chance.choice(values), chance.choice(values)) for _ in range(20000))
+    )
+    return drawn[int(0.99 * len(drawn))]
+
+
+@pytest.mark.parametrize("delay", [0.12, 0.2, 1.0])
+def test_what_sending_again_gains_is_as_when_it_is_done(delay: float) -> None:
+    """By the formula and by drawing; so many are sent twice."""
+    values = times(5000)
+    hedge = hedged(histogram_of(values), delay)
+    assert hedge.p99_seconds == pytest.approx(simulated_p99(values, delay), rel=0.08)
+    assert hedge.extra_fraction == pytest.approx(sum(v > delay for v in values) / len(values), abs=0.03)
+
+
+def test_a_week_of_probes_is_one_distribution_by_size() -> None:
+    """Each size by itself; what is too rare is not told."""
+    seen = [
+        an_observation(
+            histograms={"request_seconds": histogram_of(times(50, seed=n))},
+            successive=pairs_of([times(50, seed=n)]),
+        )
+        for n in range(20)
+    ]
+    small = an_observation(histograms={"request_seconds": histogram_of(times(5))})
+    (spread,) = spreads([*seen, an_observation(context=CONTEXT), small][:-1])
+    assert (spread.count, spread.payload_size_bytes) == (1000, CONTEXT.payload_size_bytes)
+    assert spread.p50_seconds == pytest.approx(0.1, rel=0.05)
+    assert spread.p99_seconds > 1.9
+    best = spread.best_hedge
+    assert best is not None
+    assert best.p99_seconds < 0.4
+    assert spread.correlation is not None
+    assert abs(spread.correlation.expected) < 0.1

@@ -5,19 +5,25 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real check fix bench bench-long lock clean
+.PHONY: help demo test test-real test-browser pictures check fix fuzz bench bench-long packages lock clean
 
 help: ## List the chores
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime ## Measure, decide and advise on a lab link; no AWS account needed
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(VENV)/.development ## The whole test suite
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not long" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not browser and not long" $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
 	@$(BIN)/python -m pytest -m real $(ARGS)
+
+test-browser: $(VENV)/.browser ## The report in the system's Chromium: width, dark, print, keys, axe
+	@$(BIN)/python -m pytest -m browser $(ARGS)
+
+pictures: $(VENV)/.browser ## The pictures of the README, drawn anew
+	@$(BIN)/python -m tests.browser.pictures
 
 check: $(VENV)/.development ## Format, lint, types and import contracts
 	@$(BIN)/ruff format --check .
@@ -29,15 +35,26 @@ fix: $(VENV)/.development ## Format, and mend what can be mended safely
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+fuzz: $(VENV)/.development ## A million damaged inputs, and ten minutes of two hostile users beside root
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 bench: $(VENV)/.bench ## The benchmarks, short form
 	@$(BIN)/python -m bench $(ARGS)
 
 bench-long: $(VENV)/.bench ## The benchmarks with all seeds, and the long simulations
 	@$(BIN)/python -m bench --long $(ARGS)
 
+packages: $(VENV)/.development build/nfpm ## A Debian package and an RPM, for the Python of this distribution
+	@$(BIN)/python distribution/build.py --nfpm $(CURDIR)/build/nfpm $(ARGS)
+
+# The newest whose modules the proxy has.
+build/nfpm:
+	@GOBIN=$(CURDIR)/build go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+
 lock: $(VENV)/.development ## Resolve the dependencies again
 	@$(call resolve,runtime,--extra daemon --extra demo --group build)
 	@$(call resolve,development,--extra daemon --extra demo --group build --group dev)
+	@$(call resolve,browser,--extra daemon --extra demo --group build --group dev --group browser)
 	@$(call resolve,bench,--extra daemon --extra demo --group build --group dev --group bench)
 
 # Names, versions and hashes for every supported Python; no address of any registry.
@@ -62,6 +79,8 @@ $(VENV)/.runtime: $(VENV)/.venv locks/runtime.txt pyproject.toml
 	$(call install,runtime)
 $(VENV)/.development: $(VENV)/.venv locks/development.txt pyproject.toml
 	$(call install,development)
+$(VENV)/.browser: $(VENV)/.venv locks/browser.txt pyproject.toml
+	$(call install,browser)
 $(VENV)/.bench: $(VENV)/.venv locks/bench.txt pyproject.toml
 	$(call install,bench)
 

@@ -35,7 +35,8 @@ _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "
 _BYTE_UNITS = (("TiB", TiB, 1), ("GiB", GiB, 1), ("MiB", MiB, 1), ("KiB", KiB, 1))
 _RATE_UNITS = (("GB/s", 1e9, 1), ("MB/s", 1e6, 1), ("kB/s", 1e3, 1))
 _SECOND_UNITS = (("d", 86400.0, 2), ("h", 3600.0, 2), ("min", 60.0, 2), ("s", 1.0, 1), ("ms", 1e-3, 1))
-_QUANTITY = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
+# Of a length that is meant: what is longer may exceed any number.
+_QUANTITY = re.compile(r"^\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z]*)\s*$")
 
 
 class UnitError(ValueError):
@@ -51,7 +52,7 @@ def parse_bytes(text: str) -> int:
     number, suffix = _split(text, "a size such as 8MiB")
     factor = _BYTES.get(suffix.upper())
     if factor is None:
-        raise UnitError(f"{text!r} is not a size: use B, KiB, MiB, GiB, TiB (or KB, MB, GB, TB)")
+        raise UnitError(f"{text[:64]!r} is not a size: use B, KiB, MiB, GiB, TiB (or KB, MB, GB, TB)")
     return round(number * factor)
 
 
@@ -60,7 +61,7 @@ def parse_seconds(text: str) -> float:
     number, suffix = _split(text, "a duration such as 15m")
     factor = _SECONDS.get(suffix)
     if factor is None:
-        raise UnitError(f"{text!r} is not a duration: use us, ms, s, m, h or d")
+        raise UnitError(f"{text[:64]!r} is not a duration: use us, ms, s, m, h or d")
     return number * factor
 
 
@@ -76,7 +77,7 @@ def parse_bytes_per_second(text: str) -> float:
             return number * factor / 8
     if compact.endswith("/s"):
         return float(parse_bytes(compact[:-2]))
-    raise UnitError(f"{text!r} is not a rate: use for example 50MB/s or 10Gbps")
+    raise UnitError(f"{text[:64]!r} is not a rate: use for example 50MB/s or 10Gbps")
 
 
 def format_bytes(count: float) -> str:
@@ -177,9 +178,8 @@ def _without_qualifier(name: str) -> tuple[str, str]:
 
 
 def _short_seconds(value: float) -> str:
-    return (
-        f"{number(1e9 * value)} ns" if 0 < abs(value) < 1e-6 else format_seconds(value)
-    )  # of CPU for one byte
+    # Of CPU for one byte.
+    return f"{number(1e9 * value)} ns" if 0 < abs(value) < 1e-6 else format_seconds(value)
 
 
 _SHOWN: dict[str, Callable[[float], str]] = {
@@ -199,5 +199,5 @@ def _count_rate(name: str, value: float) -> str:
 def _split(text: str, expected: str) -> tuple[float, str]:
     match = _QUANTITY.match(text)
     if match is None:
-        raise UnitError(f"{text!r} is not {expected}")
+        raise UnitError(f"{text[:64]!r} is not {expected}")
     return float(match.group(1)), match.group(2)

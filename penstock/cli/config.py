@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from penstock.cli.costs import costs_of, print_costs
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json
 from penstock.cli.trouble import TroubleError
@@ -37,7 +38,10 @@ def config() -> None:
 @file_option
 @json_option
 def check(*, main_file: Path | None, as_json: bool) -> None:
-    """Report every mistake with its file and key; ends with 1 if there is any."""
+    """Report every mistake with its file and key, or what probes will cost; ends with 1 if there is any mistake.
+
+    What may be a mistake, such as a region that the SDK does not know, is a warning, and the configuration is valid.
+    """
     try:
         loaded = load(main_file)
     except ConfigError as trouble:
@@ -47,10 +51,18 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
         print_json({"valid": False, "problems": problems})
         raise click.exceptions.Exit(TroubleError.exit_code) from trouble
     files = [str(file) for file in loaded.files]
+    warnings = loaded.warnings()
     if as_json:
-        print_json({"valid": True, "problems": [], "files": files})
+        listed = [{"file": w.file, "key": w.key, "detail": w.sentence} for w in warnings]
+        costs = {forecast.operation: forecast.document() for forecast in costs_of(loaded.configuration)}
+        print_json({"valid": True, "problems": [], "warnings": listed, "files": files, "costs": costs})
     else:
+        for warning in warnings:
+            click.echo(f"warning: {warning}", err=True)
         click.echo(f"The configuration is valid ({', '.join(files) or 'no files: defaults alone'}).")
+        if found := costs_of(loaded.configuration):
+            click.echo()
+            print_costs(found)
 
 
 @config.command()

@@ -10,36 +10,35 @@ import click
 from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json
-from penstock.cli.quantities import BYTES
-from penstock.cli.query import message_size_option
+from penstock.cli.query import size_option
+from penstock.operations.operation import Operation
+from penstock.operations.table import OPERATIONS
 
 
 @click.group(
     epilog=examples(
-        "sudo penstock probe s3-upload --object-size 1GiB",
-        "sudo penstock probe sqs-delivery --message-size 4KiB",
+        *(
+            f"sudo penstock probe {row.command} --{row.words.payload}-size {row.words.payload_example}"
+            for row in OPERATIONS.values()
+        )
     )
 )
 def probe() -> None:
     """Have the daemon measure something now, within its budget."""
 
 
-@probe.command("s3-upload")
-@click.option("--object-size", "payload_size_bytes", type=BYTES, required=True, help="Such as 1GiB.")
-@json_option
-@socket_option
-def probe_s3_upload(*, payload_size_bytes: int, as_json: bool, socket_path: str) -> None:
-    """Measure an upload of this size."""
-    _request_probe(socket_path, "s3_upload", payload_size_bytes, as_json=as_json)
+def _add(row: Operation[Any, Any]) -> None:
+    @probe.command(row.command, help=row.words.probe)
+    @size_option(row.words)
+    @json_option
+    @socket_option
+    def command(*, payload_size_bytes: int, as_json: bool, socket_path: str) -> None:
+        request = {"operation": row.name, "payload_size_bytes": payload_size_bytes}
+        _tell(call(socket_path, "POST", "/v1/probe", document=request), as_json=as_json)
 
 
-@probe.command("sqs-delivery")
-@message_size_option
-@json_option
-@socket_option
-def probe_sqs_delivery(*, payload_size_bytes: int, as_json: bool, socket_path: str) -> None:
-    """Measure the delivery of messages of this size."""
-    _request_probe(socket_path, "sqs_delivery", payload_size_bytes, as_json=as_json)
+for _row in OPERATIONS.values():
+    _add(_row)
 
 
 @click.command(epilog=examples("penstock config check && sudo penstock reload"))
@@ -50,9 +49,16 @@ def reload(*, as_json: bool, socket_path: str) -> None:
     _tell(call(socket_path, "POST", "/-/reload", timeout_seconds=60.0), as_json=as_json)
 
 
-def _request_probe(socket_path: str, operation: str, payload_size_bytes: int, *, as_json: bool) -> None:
-    request = {"operation": operation, "payload_size_bytes": payload_size_bytes}
-    _tell(call(socket_path, "POST", "/v1/probe", document=request), as_json=as_json)
+@click.command(epilog=examples("penstock status | grep clock", "sudo penstock believe-clock"))
+@json_option
+@socket_option
+def believe_clock(*, as_json: bool, socket_path: str) -> None:
+    """Tell the daemon that the clock is right, after it was ahead.
+
+    What was spent at dates that have not come yet counts against the budget until they have. From now on it counts as
+    spent now, and no more in 25 hours.
+    """
+    _tell(call(socket_path, "POST", "/-/believe-clock"), as_json=as_json)
 
 
 def _tell(document: Mapping[str, Any], *, as_json: bool) -> None:

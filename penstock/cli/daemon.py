@@ -10,6 +10,7 @@ import click
 
 from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError, WrongUsageError
 from penstock.client import connection
+from penstock.client.advice import StaleAdviceError, in_force
 
 socket_option = click.option(
     "--socket",
@@ -46,6 +47,36 @@ def call(
     if answer.status >= 400:
         raise _TROUBLES.get(answer.status, TroubleError)(_sentence(received, answer.status))
     return received
+
+
+def advice_in_force(
+    socket_path: str, parameters: Mapping[str, str], *, timeout_seconds: float = 10.0
+) -> dict[str, Any]:
+    """The advice for this question that may be used now, as applications decide it.
+
+    Raises TroubleError, NotReadyError for what has expired.
+    """
+    document = call(
+        socket_path, "GET", "/v1/recommendation", parameters=parameters, timeout_seconds=timeout_seconds
+    )
+    try:
+        in_force(document)
+    except StaleAdviceError as trouble:
+        raise NotReadyError(str(trouble)) from trouble
+    except ValueError as trouble:
+        raise TroubleError(f"what answers on {socket_path} is not penstockd: {trouble}") from trouble
+    return document
+
+
+def why_expired(document: Mapping[str, Any]) -> str | None:
+    """Why the advice that is shown is no longer used; None while it is."""
+    try:
+        in_force(document)
+    except StaleAdviceError as trouble:
+        return str(trouble)
+    except ValueError:
+        pass
+    return None
 
 
 def states(socket_path: str) -> Iterator[dict[str, Any]]:

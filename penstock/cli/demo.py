@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +11,12 @@ import click
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_table
 from penstock.cli.trouble import TroubleError
-from penstock.units import format_bytes, format_rate
+from penstock.operations.s3.upload import UPLOAD
+from penstock.units import number
 
 if TYPE_CHECKING:
-    from penstock.trial.demo import DeliveryProof, DemoResult, Told, UploadProof
+    from penstock.trial.demo import DemoResult
+    from penstock.trial.faces.face import Told
 
 _HEADINGS = {
     "start": "Setting the stage",
@@ -25,7 +26,9 @@ _HEADINGS = {
 }
 
 
-@click.command(epilog=examples("penstock demo", "penstock demo --json | jq .s3_upload.advised_over_optimum"))
+@click.command(
+    epilog=examples("penstock demo", f"penstock demo --json | jq .{UPLOAD.name}.advised_over_optimum")
+)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of all chance in it.")
 @json_option
 def demo(*, seed: int, as_json: bool) -> None:
@@ -69,71 +72,14 @@ class _Teller:
 
 
 def _show(result: DemoResult) -> None:
-    click.echo()
-    _show_upload(result.s3_upload)
-    click.echo()
-    _show_delivery(result.sqs_delivery)
+    for proof in result.proofs.values():
+        shown = proof.shown()
+        click.echo()
+        print_table(shown.headings, shown.rows, title=shown.title)
+        click.echo(shown.sentence)
+    usd = sum(cost["usd"] for cost in result.costs.values())
+    click.echo(f"\nOn AWS, in the region, its probes would have cost ${number(usd)}.")
     click.echo(
-        f"\nIt learned for {result.learning_seconds:.0f} s; all in all {result.duration_seconds:.0f} s. "
-        "Whether the numbers are honest can be read in penstock/trial/demo.py and penstock/lab/worlds.py."
+        f"It learned for {result.learning_seconds:.0f} s; all in all {result.duration_seconds:.0f} s. "
+        "Whether the numbers are honest can be read in penstock/trial/faces and penstock/lab/worlds.py."
     )
-
-
-def _show_upload(proof: UploadProof) -> None:
-    optimum_over_default = proof.optimum_bytes_per_second / proof.default_bytes_per_second
-    rows = [
-        (
-            who,
-            f"{setting['thread_count']:.0f}",
-            format_bytes(setting["part_size_bytes"]),
-            format_rate(rate),
-            _times(ratio),
-        )
-        for who, setting, rate, ratio in (
-            ("boto3, default", proof.default_setting, proof.default_bytes_per_second, 1.0),
-            (
-                "boto3, advised",
-                proof.advised_setting,
-                proof.advised_bytes_per_second,
-                proof.advised_over_default,
-            ),
-            ("known optimum", proof.optimum_setting, proof.optimum_bytes_per_second, optimum_over_default),
-        )
-    ]
-    title = f"S3: a file of {format_bytes(proof.object_size_bytes)}, after {proof.probe_count} probes"
-    print_table(("", "threads", "part size", "throughput", "over default"), rows, title=title)
-    click.echo(f"The advice reaches {proof.advised_over_optimum:.1%} of the known optimum of the link.")
-
-
-def _show_delivery(proof: DeliveryProof) -> None:
-    default, best = proof.default_messages_per_second, proof.best_messages_per_second
-    rows = [
-        (who, threads, f"{rate:.0f}/s", duplicates, _times(rate / max(default, 1e-9)))
-        for who, threads, rate, duplicates in (
-            (
-                "boto3, one thread each",
-                _threads(proof.default_setting),
-                default,
-                str(proof.default_duplicate_count),
-            ),
-            (
-                "boto3, advised",
-                _threads(proof.advised_setting),
-                proof.advised_messages_per_second,
-                str(proof.duplicate_count),
-            ),
-            ("known best", "", best, "0"),
-        )
-    ]
-    headings = ("", "send/receive/delete x batch", "goodput", "duplicates", "over default")
-    print_table(headings, rows, title=f"SQS: sent, received and deleted, after {proof.probe_count} probes")
-    click.echo(f"The advice reaches {proof.advised_over_best:.1%} of the known best of the queue.")
-
-
-def _threads(setting: Mapping[str, float]) -> str:
-    counts = (setting[f"{role}_thread_count"] for role in ("sender", "receiver", "deleter"))
-    return "/".join(f"{count:.0f}" for count in counts) + f" x {setting['batch_message_count']:.0f}"
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.2f} x"

@@ -8,7 +8,7 @@ CLIENT_ALONE = (
     "only what applications import is installed here; the daemon and the commands come with "
     "pip install 'penstock[daemon]', on Python 3.11 or newer"
 )
-_TIDY = frozenset({"demo", "measure", "tune"})
+_TIDY = frozenset({"demo", "lab", "measure", "tune"})
 """The commands that clean up, however they are asked to end. The others hold nothing, and any signal may end them."""
 
 

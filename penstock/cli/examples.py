@@ -5,6 +5,5 @@ from __future__ import annotations
 
 def examples(*lines: str) -> str:
     """The epilog of a command: its examples, one on each line."""
-    return "\b\nExamples:\n" + "\n".join(
-        f"  {line}" for line in lines
-    )  # \b keeps click from filling the paragraph
+    # \b keeps click from filling the paragraph.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

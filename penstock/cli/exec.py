@@ -7,21 +7,22 @@ import glob
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from penstock.cli.daemon import call
+from penstock.cli.daemon import advice_in_force
 from penstock.cli.examples import examples
 from penstock.cli.output import print_json
 from penstock.cli.query import (
     common_options,
+    demand_options,
     memory_trouble,
-    object_size_option,
+    optional_size_option,
     parameters_of,
-    upload_demand_options,
+    store_option,
 )
 from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.client.targets.launch import (
@@ -29,14 +30,22 @@ from penstock.client.targets.launch import (
     Launch,
     Program,
     aws_profile,
+    sink_of,
     source_of,
     with_aws_settings,
 )
+from penstock.client.targets.stores import STORES_BY_NAME, endpoint_of, store_at, variables_for
 from penstock.client.targets.table import TARGETS
-from penstock.client.targets.target import translate
+from penstock.client.targets.target import Target, translate
+from penstock.clock import SystemClock
+from penstock.operations.s3.download import DOWNLOAD
+from penstock.operations.s3.upload import UPLOAD
+from penstock.operations.table import OPERATIONS
 
 FILE_COUNT_MAX = 10_000
 """Files that are looked at before a size is guessed."""
+_WALK_SECONDS_MAX = 2.0  # of looking at them: a network's file system may be slow, and the client waits
+_LARGE_RATIO = 4  # a file of a quarter of the size that decides is split as that is
 _TIMEOUT_SECONDS = 1.0  # an answer takes milliseconds, and the client waits for it
 
 
@@ -45,10 +54,14 @@ class NotAdvisedError(TroubleError):
 
 
 class Material(NamedTuple):
-    """What is to be uploaded: how many files, and the size at which half of all bytes are in files as large."""
+    """What is to be uploaded: how many files, and the size at which half of all bytes are in files as large.
+
+    `large_count` of them are about as large, or larger.
+    """
 
     object_count: int
     object_size_bytes: int
+    large_count: int
 
 
 @click.command(
@@ -59,23 +72,34 @@ class Material(NamedTuple):
         "penstock exec -- rclone copy folder remote:bucket",
         "penstock exec --memory-max 512MiB -- aws s3 cp big.bin s3://bucket/ --storage-class STANDARD_IA",
         "tar c folder | penstock exec --object-size 20GiB -- s5cmd pipe s3://bucket/folder.tar",
+        "penstock exec --object-size 1GiB -- s5cmd cp s3://bucket/big.bin .",
+        "penstock exec --object-size 256MiB --reading --access random -- spark-submit job.py",
         "penstock exec --json -- s5cmd cp big.bin s3://bucket/    show what would be run",
     ),
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="COMMAND...")
-@object_size_option(required=False)
-@upload_demand_options
+@optional_size_option(UPLOAD.words)
+@click.option(
+    "--reading",
+    "is_reading",
+    is_flag=True,
+    help="It reads from S3, where the command does not show that: a mount, a job.",
+)
+@store_option
+@demand_options(tuple(dict.fromkeys(UPLOAD.words.demand + DOWNLOAD.words.demand)))
 @common_options
-def exec_(*, command: tuple[str, ...], as_json: bool, socket_path: str, **stated: Any) -> None:
+def exec_(
+    *, command: tuple[str, ...], store: str | None, as_json: bool, socket_path: str, **stated: Any
+) -> None:
     """Run a known client with the advice applied.
 
     It knows s5cmd, rclone, aws, mount-s3, spark-submit, spark-shell, spark-sql, pyspark, hadoop and hdfs, and becomes
     the client: the exit code and all signals are the client's own. The size of the objects is that of the local file
-    or folder that is uploaded, unless it is stated.
+    or folder that is uploaded, unless it is stated; for downloads it has to be.
 
     What you gave yourself, as an argument or in the environment, stays as it is. Configuration files are left alone;
-    the AWS CLI reads a copy of its own, which is gone when it ends. Without advice the client runs unchanged, and a
-    line on standard error says so. With --json nothing is run.
+    the AWS CLI reads a copy of its own, which is gone when it ends. Without advice, or with advice that has expired,
+    the client runs unchanged, and a line on standard error says so. With --json nothing is run.
     """
     name = Path(command[0]).name
     if name not in PROGRAMS:
@@ -83,7 +107,7 @@ def exec_(*, command: tuple[str, ...], as_json: bool, socket_path: str, **stated
             f"{name} is not a client that is known here; known are {', '.join(PROGRAMS)}. "
             "For others see `penstock export --list`"
         )
-    about: dict[str, Any] = {"target": PROGRAMS[name].target}
+    about: dict[str, Any] = {"target": _target(PROGRAMS[name], command, stated).name}
     try:
         launch, document = _advised(PROGRAMS[name], command, socket_path, stated)
         about |= {"basis": document["basis"], "explanation": document["explanation"]}
@@ -95,6 +119,9 @@ def exec_(*, command: tuple[str, ...], as_json: bool, socket_path: str, **stated
         about |= {"basis": "default", "explanation": refusal.message}
         if not as_json:
             click.echo(f"penstock: {name} runs with its own defaults: {refusal.message}", err=True)
+    found = STORES_BY_NAME[store] if store else store_at(endpoint_of(os.environ, command))
+    missing = {name: value for name, value in variables_for(found).items() if name not in os.environ}
+    launch = launch._replace(environment={**missing, **launch.environment})
     if as_json:
         print_json({**about, **launch._asdict()})
     else:
@@ -107,39 +134,55 @@ def _advised(
     """How to run it, and the answer of the daemon. Raises TroubleError."""
     verb = program.verb_at(command)
     if verb is None:
-        raise NotAdvisedError("this command uploads nothing")
-    asked = dict(stated)
-    if asked["payload_size_bytes"] is None:
+        raise NotAdvisedError("this command transfers nothing")
+    target, asked = _target(program, command, stated), dict(stated)
+    del asked["is_reading"]
+    material = None
+    if target.name == program.target:
         source = source_of(program, command, verb)
         material = None if source is None else _material(source)
-        if material is None:
-            raise NotAdvisedError("no local file is uploaded whose size could be seen; state --object-size")
-        asked["payload_size_bytes"] = material.object_size_bytes
+    else:
+        asked["sink"] = asked["sink"] or sink_of(program, command)
+    if asked["payload_size_bytes"] is None and material is None:
+        raise NotAdvisedError("no local file is uploaded whose size could be seen; state --object-size")
+    if material is not None:
+        asked["payload_size_bytes"] = asked["payload_size_bytes"] or material.object_size_bytes
         asked["object_count"] = asked["object_count"] or material.object_count
-    document = call(
-        socket_path,
-        "GET",
-        "/v1/recommendation",
-        parameters=parameters_of("s3_upload", asked),
-        timeout_seconds=_TIMEOUT_SECONDS,
+    document = advice_in_force(
+        socket_path, parameters_of(target.operation, asked), timeout_seconds=_TIMEOUT_SECONDS
     )
     if document["basis"] == "default":
         raise NotAdvisedError("nothing is known about this place yet")
-    translation = translate(TARGETS[program.target], document)
+    if material is not None and stated["payload_size_bytes"] is None:
+        document["demand"]["split_object_count"] = material.large_count
+    translation = translate(target, document)
     return program.apply(command, verb, os.environ, translation), document
+
+
+def _target(program: Program, command: Sequence[str], stated: Mapping[str, Any]) -> Target:
+    """What it is told: of reading where it reads. Raises WrongUsageError for what only a reader can state."""
+    is_reading = stated["is_reading"] or sink_of(program, command) is not None
+    target = TARGETS[program.download_target if is_reading else program.target]
+    known = OPERATIONS[target.operation].words.demand
+    wrong = [name for name in DOWNLOAD.words.demand if stated[name] is not None and name not in known]
+    if wrong:
+        raise WrongUsageError(f"{', '.join(wrong)} can be stated of what reads from S3: see --reading")
+    return target
 
 
 def _material(source: str) -> Material | None:
     """The files under this name, folder or pattern; None when there are none with anything in them."""
-    sizes = sorted(islice((size for size in _sizes(source) if size > 0), FILE_COUNT_MAX), reverse=True)
-    if not sizes:
-        return None
+    clock = SystemClock()
+    end_seconds = clock.monotonic_seconds() + _WALK_SECONDS_MAX
+    in_time = takewhile(lambda _: clock.monotonic_seconds() < end_seconds, _sizes(source))
+    sizes = sorted((size for size in islice(in_time, FILE_COUNT_MAX) if size > 0), reverse=True)
     so_far, half = 0, sum(sizes) / 2
     for size in sizes:
         so_far += size
         if so_far >= half:
-            return Material(len(sizes), size)
-    raise AssertionError("all files together are at least half of them")
+            large_count = sum(_LARGE_RATIO * other >= size for other in sizes)
+            return Material(len(sizes), size, large_count)
+    return None
 
 
 def _sizes(source: str) -> Iterator[int]:

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from penstock.cli.daemon import call
+from penstock.cli.daemon import advice_in_force
 from penstock.cli.examples import examples
 from penstock.cli.output import print_json, print_table, text
-from penstock.cli.quantities import BYTES
 from penstock.cli.query import (
+    Command,
     common_options,
-    object_size_option,
+    demand_options,
+    optional_size_option,
     parameters_of,
-    queue_demand_options,
     refuse_too_little_memory,
-    upload_demand_options,
+    store_option,
 )
 from penstock.cli.trouble import NotReadyError, WrongUsageError
+from penstock.client.targets.stores import STORES_BY_NAME, endpoint_of, store_at, variables_for
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import Target, Translation, translate
-from penstock.units import KiB
+from penstock.operations.operation import Service
+from penstock.operations.table import OPERATIONS
 
 FORMS = ("flags", "env", "config", "commands", "json")
-MESSAGE_SIZE_BYTES = KiB
 
-_UPLOAD_ONLY = {
-    "payload_size_bytes": "--object-size",
-    "object_count": "--objects",
-    "memory_bytes_max": "--memory-max",
-    "bandwidth_bytes_per_second_max": "--bandwidth-max",
-}
-_QUEUE_ONLY = {
-    "message_size_bytes": "--message-size",
-    "message_rate_per_second": "--rate",
-    "message_group_count": "--message-groups",
-    "work_seconds": "--work-seconds",
-    "latency_objective_seconds": "--latency-objective",
-    "visibility_timeout_seconds": "--visibility-timeout",
-}
+_SIZES = {f"{row.words.payload}_size_bytes": row.words for row in OPERATIONS.values()}
+"""What moves, by the field that states how large it is: operations that move the same share the option."""
+_DEMANDS = tuple(dict.fromkeys(name for row in OPERATIONS.values() for name in row.words.demand))
+
+
+def _stating(command: Command) -> Command:
+    """Give a command the options of a question about any operation."""
+    command = demand_options(_DEMANDS)(command)
+    for name, words in reversed(_SIZES.items()):
+        command = optional_size_option(words, name)(command)
+    return command
 
 
 @click.command(
@@ -62,21 +61,26 @@ _QUEUE_ONLY = {
     type=click.Choice(FORMS),
     help="Which of the target's forms; the first in --list is the usual one.",
 )
-@object_size_option(required=False)
-@upload_demand_options
-@queue_demand_options
-@click.option("--message-size", "message_size_bytes", type=BYTES, help="Such as 4KiB.  [default: 1KiB]")
+@store_option
+@_stating
 @common_options
 def export(
-    *, name: str | None, is_list: bool, form: str | None, as_json: bool, socket_path: str, **stated: Any
+    *,
+    name: str | None,
+    is_list: bool,
+    form: str | None,
+    store: str | None,
+    as_json: bool,
+    socket_path: str,
+    **stated: Any,
 ) -> None:
     """Print the advice in the words of one client.
 
     Standard output has nothing but what the client or the shell takes. What the client cannot be told, and what the
     advice rests on, are comments where it is a file that is printed, else on standard error.
 
-    Where there is no daemon (exit code 3) or nothing is known yet (4), standard output is empty, and the client's own
-    defaults serve: with `eval "$(...)"` a script goes on as if it had not asked.
+    Where there is no daemon (exit code 3), nothing is known yet or the advice has expired (4), standard output is
+    empty, and the client's own defaults serve: with `eval "$(...)"` a script goes on as if it had not asked.
     """
     if is_list:
         _show_list(as_json=as_json)
@@ -86,7 +90,7 @@ def export(
         target = TARGETS[name]
         form = _form(target, "json" if as_json else form)
         document = _ask(target, socket_path, stated)
-        _show(target, form, document, translate(target, document))
+        _show(target, form, document, translate(target, document), _variables(target, store))
 
 
 def _show_list(*, as_json: bool) -> None:
@@ -106,7 +110,7 @@ def _show_list(*, as_json: bool) -> None:
     lines = [
         (
             target.name,
-            "objects" if target.operation == "s3_upload" else "messages",
+            _moved(target),
             ", ".join([*target.writers, "json"]),
             target.purpose,
         )
@@ -127,9 +131,10 @@ def _form(target: Target, form: str | None) -> str:
 def _ask(target: Target, socket_path: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The daemon's answer.
 
-    Raises TroubleError, also when it knows no more than what boto3 does by itself, or cannot keep what was asked for.
+    Raises TroubleError, also when it knows no more than what boto3 does by itself or has measured nothing for too long,
+    or cannot keep what was asked for.
     """
-    document = call(socket_path, "GET", "/v1/recommendation", parameters=_question(target, stated))
+    document = advice_in_force(socket_path, _question(target, stated))
     if document["basis"] == "default":
         raise NotReadyError(
             f"nothing is known about this place yet, so the defaults of {target.name} serve: "
@@ -141,21 +146,46 @@ def _ask(target: Target, socket_path: str, stated: Mapping[str, Any]) -> dict[st
 
 def _question(target: Target, stated: Mapping[str, Any]) -> dict[str, str]:
     """What to ask. Raises WrongUsageError for an option of the other kind of target, or without a size."""
-    is_upload = target.operation == "s3_upload"
-    strange = _QUEUE_ONLY if is_upload else _UPLOAD_ONLY
-    wrong = [option for field, option in strange.items() if stated[field] is not None]
-    moved = "objects" if is_upload else "messages"
+    words = OPERATIONS[target.operation].words
+    size = f"{words.payload}_size_bytes"
+    strange = {*_SIZES, *_DEMANDS} - {size, *words.demand}
+    wrong = [_flag(field) for field in stated if field in strange and stated[field] is not None]
     if wrong:
-        raise WrongUsageError(f"{target.name} moves {moved}: {', '.join(wrong)} cannot be said of them")
+        raise WrongUsageError(
+            f"{target.name} moves {_moved(target)}: {', '.join(wrong)} cannot be said of them"
+        )
     asked = {field: value for field, value in stated.items() if field not in strange}
-    if not is_upload:
-        asked["payload_size_bytes"] = asked.pop("message_size_bytes") or MESSAGE_SIZE_BYTES
-    elif asked["payload_size_bytes"] is None:
-        raise WrongUsageError("--object-size is missing: of one object, such as 1GiB")
+    asked["payload_size_bytes"] = asked.pop(size) or words.payload_default
+    if asked["payload_size_bytes"] is None:
+        raise WrongUsageError(
+            f"{_flag(size)} is missing: of one {words.payload}, such as {words.payload_example}"
+        )
     return parameters_of(target.operation, asked)
 
 
-def _show(target: Target, form: str, document: Mapping[str, Any], translation: Translation) -> None:
+def _moved(target: Target) -> str:
+    return OPERATIONS[target.operation].words.payload + "s"
+
+
+def _flag(field: str) -> str:
+    """How the option is spelled that states this field."""
+    return next(p.opts[0] for p in export.params if p.name == field)
+
+
+def _variables(target: Target, store: str | None) -> Mapping[str, str]:
+    """What the store needs that is stated, or that the environment names by its endpoint."""
+    if OPERATIONS[target.operation].service is not Service.S3:
+        return {}
+    return variables_for(STORES_BY_NAME[store] if store else store_at(endpoint_of(os.environ)))
+
+
+def _show(
+    target: Target,
+    form: str,
+    document: Mapping[str, Any],
+    translation: Translation,
+    variables: Mapping[str, str],
+) -> None:
     if form == "json":
         about = ("operation", "payload_size_bytes", "basis", "explanation")
         print_json(
@@ -164,16 +194,25 @@ def _show(target: Target, form: str, document: Mapping[str, Any], translation: T
                 **{name: document[name] for name in about},
                 "options": translation.named(),
                 "inexpressible": dict(translation.inexpressible),
+                "environment": dict(variables),
             }
         )
         return
     remarks = _remarks(target, document, translation)
+    if variables and form != "env":
+        remarks.append(f"this store takes no checksums of AWS: {_assigned(variables)}")
     is_file = form == "config"
     if is_file:
         click.echo("\n".join(_comments(target, remarks)))
     click.echo("\n".join(target.writers[form](translation)))
+    if form == "env":
+        click.echo("".join(f"export {pair}\n" for pair in _assigned(variables).split()), nl=False)
     if not is_file:
         click.echo("\n".join(f"# {remark}" for remark in remarks), err=True)
+
+
+def _assigned(variables: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in variables.items())
 
 
 def _remarks(target: Target, document: Mapping[str, Any], translation: Translation) -> list[str]:

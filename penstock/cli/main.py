@@ -7,40 +7,44 @@ import importlib
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from penstock.cli.examples import examples
 from penstock.cli.streams import give_up_what_cannot_be_written, guarded_streams
 from penstock.cli.trouble import INTERRUPTED, TroubleError
 
 _EPILOG = (
-    examples(
-        "penstock demo                                  see all of it in under three minutes",
-        "penstock query s3-upload --object-size 1GiB    threads and part size for one upload",
-        "penstock query sqs-delivery --rate 500         how to drive a queue at 500 messages/s",
-        "penstock wait && ./nightly-backup              start when there is advice",
-        "penstock COMMAND --help                        more, with examples",
-    )
-    + "\n\n\b\nExit codes:\n  0 done   1 failed   2 wrong usage   3 no daemon   4 stale or not ready"
-    + "\n\n\b\nShell completion (bash; for zsh and fish name that shell instead):"
-    + '\n  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"'
+    "\n\n\b\nExit codes:\n  0 done   1 failed   2 wrong usage   3 no daemon   4 stale or not ready"
+    "\n\n\b\nShell completion (bash; for zsh and fish name that shell instead):"
+    '\n  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"'
 )
 
 # Name: module, attribute, short help. The short help stands here so that `penstock --help` imports nothing more.
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("penstock.cli.demo", "demo", "Watch it measure, decide and advise; no AWS account needed."),
+    "lab": ("penstock.cli.lab", "lab", "Start an S3 and an SQS of known physics to experiment with."),
     "query": ("penstock.cli.query", "query", "Ask how to transfer something."),
     "explain": ("penstock.cli.query", "explain", "Ask why that is the advice."),
     "export": ("penstock.cli.export", "export", "Print the advice in the words of one client."),
     "exec": ("penstock.cli.exec", "exec_", "Run a known client with the advice applied."),
     "status": ("penstock.cli.status", "status", "Show what the daemon does, knows and has spent."),
+    "clients": ("penstock.cli.clients", "clients", "Show what applications do, and what they would gain."),
     "watch": ("penstock.cli.watch", "watch", "Print the advice whenever it changes."),
     "wait": ("penstock.cli.status", "wait", "Wait until there is advice from measurements."),
     "probe": ("penstock.cli.control", "probe", "Have the daemon measure something now."),
     "reload": ("penstock.cli.control", "reload", "Have the daemon read its configuration again."),
+    "believe-clock": (
+        "penstock.cli.control",
+        "believe_clock",
+        "Tell the daemon that the clock is right, after it was ahead.",
+    ),
+    "leftovers": ("penstock.cli.leftovers", "leftovers", "See and remove what probes left outside."),
     "config": ("penstock.cli.config", "config", "Check or show the configuration."),
+    "doctor": ("penstock.cli.doctor", "doctor", "Examine daemon, host and permissions, and say what to do."),
+    "service": ("penstock.cli.service", "service", "Put the service in place, or take it away."),
     "run": ("penstock.cli.run", "run", "Measure and advise in the foreground, without a daemon."),
     "what-if": ("penstock.cli.what_if", "what_if", "Ask for advice for stated conditions, with no queue."),
-    "measure": ("penstock.cli.measure", "measure", "Drive a queue of its own, and see it collapse or not."),
+    "measure": ("penstock.cli.measure", "measure", "Run published experiments again, here or in the lab."),
     "tune": ("penstock.cli.tune", "tune", "Tune any client by running it."),
     "report": ("penstock.cli.report", "report", "Write a page about what was learned and advised."),
 }
@@ -58,9 +62,39 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table, so that no command is imported for its name."""
+        found = [
+            CompletionItem(name, help=short_help)
+            for name, (_, _, short_help) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.epilog = _first_examples() + _EPILOG
+        super().format_epilog(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help) for name, (_, _, short_help) in _COMMANDS.items()])
+
+
+def _first_examples() -> str:
+    """With a question about each operation, from the table, which other commands do without."""
+    from penstock.operations.table import OPERATIONS
+
+    lines = {
+        "penstock demo": "see all of it in under three minutes",
+        **{
+            f"penstock query {row.command} {row.words.examples[0]}": row.words.advice
+            for row in OPERATIONS.values()
+        },
+        "penstock wait && ./nightly-backup": "start when there is advice",
+        "penstock COMMAND --help": "more, with examples",
+    }
+    width = max(map(len, lines))
+    return examples(*(f"{line:{width}}    {purpose}" for line, purpose in lines.items()))
 
 
 @click.group(

@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.examples import examples
+from penstock.cli.experiments import (
+    list_experiments,
+    report_experiment,
+    run_experiment,
+    show_experiment,
+)
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import SECONDS
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
+from penstock.operations.sqs.delivery import DELIVERY
 from penstock.units import format_seconds
 
 if TYPE_CHECKING:
-    from penstock.trial.measurement_application import Sample
-    from penstock.trial.measurement_series import Mode, ModeResult, Task
+    from penstock.probes.sqs.application import Sample
+    from penstock.probes.sqs.queue_application import Course, QueueDrive
+    from penstock.vocabulary import ProbePlan
 
-_MODES = ("blast", "rate-controlled", "advised")  # those of penstock.trial, which help does not import
+_MODES = ("blast", "rate-controlled", "advised")
+_COMMAND = f"penstock measure {DELIVERY.command}"
 _RESCUED = "rescued"
 _LOCAL_REGION = "us-east-1"  # an endpoint of one's own asks for some region, whichever
 _SECONDS_MAX = 7 * 86_400.0
@@ -29,16 +38,20 @@ _SECONDS_MAX = 7 * 86_400.0
 
 @click.group(
     epilog=examples(
-        "penstock measure sqs-delivery --region eu-central-1 --mode rate-controlled",
-        "penstock measure sqs-delivery --endpoint-url http://localhost:9324 --mode all --throttle-deletes 50",
-        "penstock measure sqs-delivery --region eu-central-1 --mode advised --json | jq '.results[0].conditions'",
+        f"{_COMMAND} --region eu-central-1 --mode rate-controlled",
+        f"{_COMMAND} --endpoint-url http://localhost:9324 --mode all --throttle-deletes 50",
+        f"{_COMMAND} --region eu-central-1 --mode advised --json | jq '.results[0].conditions'",
     )
 )
 def measure() -> None:
-    """Drive a queue of its own and measure it; no daemon is needed."""
+    """Run published experiments again, or drive a queue and see it collapse; no daemon is needed."""
 
 
-@measure.command("sqs-delivery")
+for _command in (list_experiments, show_experiment, run_experiment, report_experiment):
+    measure.add_command(_command)
+
+
+@measure.command(DELIVERY.command)
 @click.option(
     "--mode",
     type=click.Choice([*_MODES, _RESCUED, "all"]),
@@ -87,7 +100,7 @@ def measure() -> None:
 @click.option("--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], help="Of the queue.")
 @click.option("--profile", help="Of the AWS configuration; without it, the usual credentials.")
 @json_option
-def measure_sqs_delivery(*, as_json: bool, **given: Any) -> None:
+def measure_delivery(*, as_json: bool, **given: Any) -> None:
     """Send, receive and delete, as fast as it goes or by the rules, and see what becomes of it.
 
     In blast mode a sender, a receiver and a deleter do what they can; once the oldest message that is not deleted is as
@@ -99,14 +112,14 @@ def measure_sqs_delivery(*, as_json: bool, **given: Any) -> None:
     On AWS every request is billed: the summary says how many there were. Ctrl-C, or a queue that no longer answers,
     ends a run early; its queue is removed, and what was measured until then is shown.
     """
-    task = _task(given)
+    _check(given)
     modes = _MODES if given["mode"] == "all" else (given["mode"],)
-    results, trouble, was_interrupted = asyncio.run(_measured(task, modes, given))
+    results, trouble, was_interrupted = asyncio.run(_measured(modes, given))
     document = {
         "was_interrupted": was_interrupted,
         "trouble": trouble,
-        "visibility_timeout_seconds": task.visibility_timeout_seconds,
-        "results": [result.document() for result in results],
+        "visibility_timeout_seconds": int(given["visibility_timeout_seconds"]),
+        "results": [{"mode": mode, **course.document()} for mode, course in results.items()],
     }
     if as_json:
         print_json(document)
@@ -118,9 +131,9 @@ def measure_sqs_delivery(*, as_json: bool, **given: Any) -> None:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _task(given: Mapping[str, Any]) -> Task:
+def _check(given: Mapping[str, Any]) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
-    from penstock.trial.measurement_series import QUEUE_PREFIX_LENGTH_MAX, Task
+    from penstock.probes.sqs.queue_application import QUEUE_PREFIX_LENGTH_MAX
 
     timeout_seconds = given["visibility_timeout_seconds"]
     if not 1 <= timeout_seconds <= 43_200 or timeout_seconds != int(timeout_seconds):
@@ -134,52 +147,83 @@ def _task(given: Mapping[str, Any]) -> Task:
         raise WrongUsageError(f"--queue-prefix has at most {QUEUE_PREFIX_LENGTH_MAX} characters")
     if given["region"] is None and given["endpoint_url"] is None:
         raise WrongUsageError("say --region, or --endpoint-url for an SQS that is not AWS's")
-    return Task(
-        queue_prefix=prefix,
-        seconds=given["seconds"],
-        visibility_timeout_seconds=int(timeout_seconds),
-        message_rate_per_second=given["message_rate_per_second"],
+
+
+def _plan(mode: str, given: Mapping[str, Any]) -> ProbePlan[QueueDrive]:
+    """For as long as was asked, whatever it takes."""
+    from penstock.probes.sqs.application import BODY_BYTES
+    from penstock.probes.sqs.queue_application import OPERATION, drive_of
+    from penstock.vocabulary import UNKNOWN, Context, Cost, Place, ProbePlan, Reason
+
+    place = Place(operation=OPERATION, region=given["region"] or _LOCAL_REGION, instance_type=UNKNOWN)
+    drive = drive_of(
+        mode,
+        visibility_timeout_seconds=int(given["visibility_timeout_seconds"]),
+        offered_per_second=given["message_rate_per_second"] or 0.0,
         delete_delay_seconds=given["delete_delay_seconds"],
         delete_requests_per_second_max=given["delete_requests_per_second_max"] or 0.0,
+    )
+    return ProbePlan(
+        context=Context(place=place, payload_size_bytes=BODY_BYTES),
+        setting=drive,
+        reason=Reason.REQUESTED,
+        cost_max=Cost(request_count=10**9, duration_seconds=given["seconds"]),
     )
 
 
 async def _measured(
-    task: Task, modes: Sequence[str], given: Mapping[str, Any]
-) -> tuple[Sequence[ModeResult], str | None, bool]:
+    modes: Sequence[str], given: Mapping[str, Any]
+) -> tuple[Mapping[str, Course], str | None, bool]:
     """What was measured, also when it ended early: why it could not go on, and whether it was interrupted."""
     from penstock.probes.aws import Access, open_message_queues
-    from penstock.probes.outside import RequestError
-    from penstock.trial.measurement_application import MeasurementError
-    from penstock.trial.measurement_series import MeasurementSeries, Mode
+    from penstock.probes.outside import MessageQueues, RequestError
+    from penstock.probes.probe import NoJournal
+    from penstock.probes.sqs.queue_application import QueueApplicationProbe
+    from penstock.vocabulary import Inconclusive
+
+    results: dict[str, Course] = {}
+
+    async def measure_all(queues: MessageQueues) -> str | None:
+        for mode in modes:
+            probe = QueueApplicationProbe(
+                queues,
+                SystemClock(),
+                NoJournal(),
+                queue_prefix=given["queue_prefix"],
+                tell=lambda sample, mode=mode: _tell(mode, sample),  # type: ignore[misc]
+            )
+            try:
+                outcome = await probe.run(_plan(mode, given))
+            finally:
+                if probe.course is not None and probe.course.tally.duration_seconds > 0:
+                    results[mode] = probe.course
+            if isinstance(outcome, Inconclusive):
+                return outcome.reason
+        return None
 
     access = Access(
         region=given["region"] or _LOCAL_REGION,
         endpoint_url=given["endpoint_url"],
         profile=given["profile"],
     )
-    results: Sequence[ModeResult] = ()
     try:
         async with open_message_queues(access) as queues:
-            series = MeasurementSeries(queues, SystemClock(), task, _tell)
-            results = series.results
-            working = asyncio.create_task(series.run([Mode(mode) for mode in modes]))
+            working = asyncio.create_task(measure_all(queues))
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
                     asyncio.get_running_loop().add_signal_handler(number, working.cancel)
             try:
-                await working
+                return results, await working, False
             except asyncio.CancelledError:
                 return results, None, True
-    except (MeasurementError, RequestError) as trouble:
+    except RequestError as trouble:
         return results, str(trouble), False
-    return results, None, False
 
 
-def _tell(mode: Mode, sample: Sample) -> None:
+def _tell(mode: str, sample: Sample) -> None:
     counts = sample.counts
     click.echo(
-        f"{sample.at_seconds:5.0f} s  {mode.value:15}  sent {counts.sent_count:5}  received {counts.received_count:5}"
+        f"{sample.at_seconds:5.0f} s  {mode:15}  sent {counts.sent_count:5}  received {counts.received_count:5}"
         f"  duplicates {counts.duplicate_count:5}  deleted {counts.deleted_count:5}"
         f"  backlog {sample.undeleted_count:6}  oldest {format_seconds(sample.oldest_undeleted_seconds):>8}"
         f"  latency {format_seconds(counts.latency_seconds_mean):>8}",

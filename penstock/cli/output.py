@@ -8,13 +8,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import click
 
 from penstock.units import has_unit, label, quantity
+
+NARROW = 80
+"""Columns of the narrowest terminal that is thought of."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -25,20 +30,27 @@ def print_json(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps(document, indent=indent, default=_jsonable))
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
-    """Aligned columns: by rich on a terminal, else by spaces."""
+def print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", width: int | None = None
+) -> None:
+    """Aligned columns: by rich on a terminal, within its width; else by spaces, within `width` if there is one."""
     if sys.stdout.isatty():
         _print_rich_table(headings, rows, title)
     else:
-        _print_plain_table(headings, rows, title)
+        _print_plain_table(headings, rows, title, width)
 
 
-def print_mapping(document: Mapping[str, Any], *, title: str = "") -> None:
+def print_mapping(document: Mapping[str, Any], *, title: str = "", width: int | None = None) -> None:
     """A document whose names carry their units: plain values first, then its sections and lists, each a table."""
     for index, (inner_title, headings, rows) in enumerate(_tables(document, title)):
         if index:
             click.echo()
-        print_table(headings, rows, title=inner_title)
+        print_table(headings, rows, title=inner_title, width=width)
+
+
+def filled(sentence: str) -> str:
+    """A sentence in lines that fit anywhere; what follows the first is set in."""
+    return textwrap.fill(sentence, NARROW, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def text(name: str, value: Any) -> str:
@@ -50,6 +62,11 @@ def text(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(text("", item) for item in value) or "-"
     return quantity(name, value) if isinstance(value, (int, float)) else str(value)
+
+
+def any_of(words: Sequence[str]) -> str:
+    """A choice as it is written: "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 _Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[str]]]
@@ -89,16 +106,38 @@ def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _print_plain_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> None:
+def _print_plain_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], title: str, width: int | None
+) -> None:
     lines = [list(row) for row in rows]
     if any(headings):
         lines.insert(0, list(headings))
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))] if lines else []
+    if width is not None:
+        widths = _within(widths, width)
     if title:
         click.echo(title)
     for line in lines:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
+        cells = (_cut(cell, column) for cell, column in zip(line, widths, strict=True))
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = (part.ljust(column) for part, column in zip(parts, widths, strict=True))
+            click.echo("  ".join(padded).rstrip())
+
+
+_COLUMN_WIDTH_MIN = 4
+
+
+def _within(widths: Sequence[int], width: int) -> list[int]:
+    """Narrower columns, the widest first, until all of them and two spaces between them fit."""
+    narrowed, room = list(widths), width - 2 * (len(widths) - 1)
+    while sum(narrowed) > room and max(narrowed) > _COLUMN_WIDTH_MIN:
+        narrowed[narrowed.index(max(narrowed))] -= 1
+    return narrowed
+
+
+def _cut(cell: str, width: int) -> list[str]:
+    """The lines of a cell, between words where that is possible."""
+    return [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False)
 
 
 def _print_rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> None:

@@ -2,27 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import click
 
-from penstock.cli.daemon import call, socket_option
+from penstock.cli.daemon import advice_in_force, call, socket_option, why_expired
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json, print_mapping, print_table, text
+from penstock.cli.output import (
+    NARROW,
+    any_of,
+    filled,
+    json_option,
+    print_json,
+    print_mapping,
+    print_table,
+    text,
+)
 from penstock.cli.quantities import BYTES, RATE, SECONDS
 from penstock.cli.trouble import WrongUsageError
-from penstock.units import counted, label
-from penstock.vocabulary import Objective, Regime
+from penstock.client.targets.stores import STORES_BY_NAME
+from penstock.operations.operation import Operation, Words
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.verdict import Verdict, sentence
+from penstock.units import counted, label, number
+from penstock.vocabulary import Access, Estimate, Objective, Regime, Sink
 
 Command: TypeAlias = Callable[..., None]
 
 
+DEMAND_OPTIONS: Mapping[str, Callable[[Command], Command]] = {
+    "object_count": click.option(
+        "--objects", "object_count", type=click.IntRange(1), help="How many move at a time."
+    ),
+    "access": click.option(
+        "--access",
+        type=click.Choice([access.value for access in Access]),
+        help="Whole objects, or ranges of a large one here and there.",
+    ),
+    "range_size_bytes": click.option(
+        "--range-size", "range_size_bytes", type=BYTES, help="Of a random reader, such as 256KiB."
+    ),
+    "sink": click.option(
+        "--sink", type=click.Choice([sink.value for sink in Sink]), help="Where it is written to."
+    ),
+    "memory_bytes_max": click.option(
+        "--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB."
+    ),
+    "bandwidth_bytes_per_second_max": click.option(
+        "--bandwidth-max", "bandwidth_bytes_per_second_max", type=RATE, help="Such as 50MB/s or 1Gbps."
+    ),
+    "message_rate_per_second": click.option(
+        "--rate",
+        "message_rate_per_second",
+        type=click.FloatRange(0, min_open=True),
+        help="Messages per second.",
+    ),
+    "message_group_count": click.option(
+        "--message-groups",
+        "message_group_count",
+        type=click.IntRange(1),
+        help="Of a FIFO queue: how many are in use.",
+    ),
+    "work_seconds": click.option(
+        "--work-seconds", "work_seconds", type=SECONDS, help="The consumer's own time, such as 20ms."
+    ),
+    "latency_objective_seconds": click.option(
+        "--latency-objective",
+        "latency_objective_seconds",
+        type=SECONDS,
+        help="Send to receive, such as 250ms.",
+    ),
+    "visibility_timeout_seconds": click.option(
+        "--visibility-timeout",
+        "visibility_timeout_seconds",
+        type=SECONDS,
+        help="Of the queue, such as 30s.",
+    ),
+}
+"""By the field of `Demand` that each states; an operation's row names those that mean something there."""
+
+
 @click.group(
     epilog=examples(
-        "penstock query s3-upload --object-size 1GiB",
-        "penstock query s3-upload --object-size 200MiB --memory-max 256MiB --objective frugal",
-        "penstock query sqs-delivery --rate 500 --work-seconds 20ms",
+        *(
+            f"penstock query {row.command} {line}"
+            for row in OPERATIONS.values()
+            for line in row.words.examples
+        )
     )
 )
 def query() -> None:
@@ -31,98 +99,50 @@ def query() -> None:
 
 @click.group(
     epilog=examples(
-        "penstock explain s3-upload --object-size 1GiB", "penstock explain sqs-delivery --rate 500 --json"
+        *(f"penstock explain {row.command} {row.words.examples[0]}" for row in OPERATIONS.values()),
+        f"penstock explain {next(iter(OPERATIONS.values())).command} --object-size 1GiB --full",
     )
 )
 def explain() -> None:
-    """Ask why that is the advice: what was measured, what was fitted, what was rejected."""
+    """Ask why that is the advice, in ten lines; with --full all that was fitted, and what was rejected."""
 
 
-def object_size_option(*, required: bool) -> Callable[[Command], Command]:
-    """The option for the size of one object."""
+def size_option(words: Words) -> Callable[[Command], Command]:
+    """The option for the size of what the operation moves."""
+    name, example = f"--{words.payload}-size", f"Such as {words.payload_example}."
+    if words.payload_default is None:
+        return click.option(name, "payload_size_bytes", type=BYTES, required=True, help=example)
+    default = words.payload_default
     return click.option(
-        "--object-size", "payload_size_bytes", type=BYTES, required=required, help="Such as 1GiB."
+        name, "payload_size_bytes", type=BYTES, default=default, show_default=True, help=example
     )
 
 
-def upload_demand_options(command: Command) -> Command:
-    """Give a command the options for the limits of an upload."""
-    for option in reversed(
-        [
-            click.option(
-                "--objects", "object_count", type=click.IntRange(1), help="How many move at a time."
-            ),
-            click.option("--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB."),
-            click.option(
-                "--bandwidth-max",
-                "bandwidth_bytes_per_second_max",
-                type=RATE,
-                help="Such as 50MB/s or 1Gbps.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-def s3_upload_options(command: Command) -> Command:
-    """Give a command the options of a question about an upload."""
-    return object_size_option(required=True)(upload_demand_options(command))
-
-
-def queue_demand_options(command: Command) -> Command:
-    """Give a command the options for the load of a queue."""
-    for option in reversed(
-        [
-            click.option(
-                "--rate",
-                "message_rate_per_second",
-                type=click.FloatRange(0, min_open=True),
-                help="Messages per second.",
-            ),
-            click.option(
-                "--message-groups",
-                "message_group_count",
-                type=click.IntRange(1),
-                help="Of a FIFO queue: how many are in use.",
-            ),
-            click.option(
-                "--work-seconds", "work_seconds", type=SECONDS, help="The consumer's own time, such as 20ms."
-            ),
-            click.option(
-                "--latency-objective",
-                "latency_objective_seconds",
-                type=SECONDS,
-                help="Send to receive, such as 250ms.",
-            ),
-            click.option(
-                "--visibility-timeout",
-                "visibility_timeout_seconds",
-                type=SECONDS,
-                help="Of the queue, such as 30s.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-def message_size_option(command: Command) -> Command:
-    """How large a message is."""
-    option = click.option(
-        "--message-size",
-        "payload_size_bytes",
-        type=BYTES,
-        default="1KiB",
-        show_default=True,
-        help="Such as 4KiB.",
+def optional_size_option(words: Words, name: str = "payload_size_bytes") -> Callable[[Command], Command]:
+    """The same for a command that can do without, and sees what was not stated."""
+    default = f"  [default: {words.payload_default}]" if words.payload_default else ""
+    return click.option(
+        f"--{words.payload}-size", name, type=BYTES, help=f"Such as {words.payload_example}.{default}"
     )
-    return option(command)
 
 
-def sqs_delivery_options(command: Command) -> Command:
-    """Give a command the options of a question about a queue."""
-    return message_size_option(queue_demand_options(command))
+def demand_options(names: Iterable[str]) -> Callable[[Command], Command]:
+    """Give a command the options that state these fields of a demand."""
+
+    def add(command: Command) -> Command:
+        for name in reversed(tuple(names)):
+            command = DEMAND_OPTIONS[name](command)
+        return command
+
+    return add
+
+
+def _service_classes() -> str:
+    """Of each service: "standard or express (S3); ..."."""
+    classes: dict[str, dict[str, None]] = {}
+    for row in OPERATIONS.values():
+        classes.setdefault(row.service.upper(), {}).update(dict.fromkeys(row.service_classes))
+    return "; ".join(f"{any_of(tuple(words))} ({service})" for service, words in classes.items()) + "."
 
 
 def common_options(command: Command) -> Command:
@@ -144,16 +164,21 @@ def common_options(command: Command) -> Command:
             ),
             click.option("--region", help="Another region than the daemon's."),
             click.option("--instance-type", help="Another instance type than this host's."),
-            click.option(
-                "--service-class",
-                help="standard or express (S3); standard, fifo or fifo-high-throughput (SQS).",
-            ),
+            click.option("--service-class", help=_service_classes()),
             json_option,
             socket_option,
         ]
     ):
         command = option(command)
     return command
+
+
+store_option = click.option(
+    "--store",
+    type=click.Choice(tuple(STORES_BY_NAME)),
+    help="What the bucket is in, where that is not AWS and no endpoint says so.",
+)
+"""For what moves objects by somebody else's client."""
 
 
 def parameters_of(operation: str, stated: Mapping[str, object]) -> dict[str, str]:
@@ -163,19 +188,58 @@ def parameters_of(operation: str, stated: Mapping[str, object]) -> dict[str, str
     }
 
 
-def _add(group: click.Group, name: str, options: Callable[[Command], Command], purpose: str) -> None:
+def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
     """One question of a group. The options carry the names of the socket's own query parameters."""
-    target, show = ("/v1/recommendation", show_advice) if group is query else ("/v1/explain", print_mapping)
 
-    @group.command(name, help=purpose)
-    @options
-    @common_options
-    def command(*, as_json: bool, socket_path: str, **stated: object) -> None:
-        parameters = parameters_of(name.replace("-", "_"), stated)
-        document = call(socket_path, "GET", target, parameters=parameters)
-        if group is query:
-            refuse_too_little_memory(document)
-        print_json(document) if as_json else show(document)
+    def asked(*, as_json: bool, socket_path: str, **stated: object) -> None:
+        document = advice_in_force(socket_path, parameters_of(row.name, stated))
+        refuse_too_little_memory(document)
+        print_json(document) if as_json else show_advice(document)
+
+    def explained(*, is_full: bool, as_json: bool, socket_path: str, **stated: object) -> None:
+        document = call(socket_path, "GET", "/v1/explain", parameters=parameters_of(row.name, stated))
+        if why := why_expired(document["recommendation"]):
+            click.echo(f"no longer used: {why}", err=True)
+        if as_json:
+            print_json(document)
+        elif is_full:
+            print_mapping(document)
+            click.echo("\nEach name is explained in docs/glossary.md or in docs/socket-protocol.md.")
+        else:
+            click.echo("\n".join(reasons(document, row.words)))
+
+    command = asked if group is query else _FULL(explained)
+    command = size_option(row.words)(demand_options(row.words.demand)(common_options(command)))
+    group.command(row.command, help=purpose)(command)
+
+
+_FULL = click.option(
+    "--full", "is_full", is_flag=True, help="All that was fitted and considered, not ten lines."
+)
+_WHY_LINE_COUNT_MAX = 5
+
+
+def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
+    """Why that is the advice, in ten lines at the most."""
+    advice, fit = document["recommendation"], document["fit"]
+    place = f"{advice['region']}, {advice['instance_type']}"
+    lines = [f"{advice['operation']} of {text('_bytes', advice['payload_size_bytes'])} ({place})"]
+    lines += _lines(f"Use {words.setting_in_full(advice['setting'])}.", 2)
+    lines += _lines(advice["explanation"], _WHY_LINE_COUNT_MAX)
+    if fit is not None:
+        known = [
+            f"{label(name)} {text(name, fit['parameters'][name]['expected'])}"
+            for name in words.learned
+            if name in fit["parameters"]
+        ]
+        lines += _lines(f"Learned: {', '.join(known)}.", 1)
+    count = 0 if fit is None else fit["observation_count"]
+    origin = f"From {counted(count, 'observation')}" if count else "From tables alone"
+    return [*lines, f"{origin}. More with --full; words are in docs/glossary.md."]
+
+
+def _lines(sentence: str, count_max: int) -> list[str]:
+    return textwrap.wrap(sentence, NARROW, max_lines=count_max, placeholder=" ...", break_on_hyphens=False)
 
 
 def memory_trouble(document: Mapping[str, Any]) -> str | None:
@@ -200,6 +264,7 @@ def refuse_too_little_memory(document: Mapping[str, Any]) -> None:
 def show_advice(document: Mapping[str, Any]) -> None:
     """One recommendation for people: what to use, what to expect, what it rests on."""
     place = f"{document['region']}, {document['instance_type']}"
+    click.echo(filled(_verdict(document)) + "\n")
     size = text("_bytes", document["payload_size_bytes"])
     bundle = {**document["setting"], **document["derived"]}
     rows = [(label(name), _advised(name, value)) for name, value in bundle.items()]
@@ -208,12 +273,31 @@ def show_advice(document: Mapping[str, Any]) -> None:
         (label(name), *(text(name, estimate[bound]) for bound in ("low", "expected", "high")))
         for name, estimate in document["prediction"].items()
     ]
+    gain = document.get("gain_over_default")
+    if gain is not None:
+        expected.append(
+            ("over default", *(f"{number(gain[bound])} x" for bound in ("low", "expected", "high")))
+        )
     if expected:
         click.echo()
         print_table(("expect", "low", "expected", "high"), expected)
     click.echo()
     click.echo(document["explanation"])
     click.echo(_evidence(document))
+
+
+def _verdict(document: Mapping[str, Any]) -> str:
+    """The same sentence as the report says."""
+    gain = document.get("gain_over_default")
+    in_full = OPERATIONS[document["operation"]].words.setting_in_full
+    return sentence(
+        Verdict(
+            setting_words=in_full(document["setting"]),
+            basis=document["basis"],
+            bottleneck=document["bottleneck"],
+            gains={"boto3": Estimate(**gain)} if gain else {},
+        )
+    )
 
 
 def _advised(name: str, value: float) -> str:
@@ -232,12 +316,6 @@ def _evidence(document: Mapping[str, Any]) -> str:
     )
 
 
-_add(
-    query,
-    "s3-upload",
-    s3_upload_options,
-    "Threads, part size and the rest of the bundle for uploading objects of a size.",
-)
-_add(query, "sqs-delivery", sqs_delivery_options, "Threads, batches, rates and windows for driving a queue.")
-_add(explain, "s3-upload", s3_upload_options, "Why uploads of this size are advised as they are.")
-_add(explain, "sqs-delivery", sqs_delivery_options, "Why a queue is advised to be driven as it is.")
+for _row in OPERATIONS.values():
+    _add(query, _row, _row.words.query)
+    _add(explain, _row, _row.words.explain)

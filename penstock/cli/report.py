@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +20,26 @@ from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option
 from penstock.cli.quantities import SECONDS
-from penstock.cli.trouble import TroubleError
+from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.clock import SystemClock
+from penstock.units import UnitError, parse_seconds
 
 if TYPE_CHECKING:
     from penstock.daemon.config import Configuration
     from penstock.daemon.store import Store
     from penstock.models.model import Fit
-    from penstock.report.material import Material
-    from penstock.vocabulary import Context, Cost, Demand, Observation, Place
+    from penstock.report.difference import Comparison
+    from penstock.report.findings import Report
+    from penstock.report.material import Copy, Material
+    from penstock.vocabulary import Change, Context, Cost, Demand, Observation, Place, Recommendation
 
 OBSERVATION_COUNT_MAX = 2000  # of each place, the newest
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 500, 200
 INCONCLUSIVE_COUNT_MAX = 1000
+_GENERATED_AT = re.compile(r'<meta name="penstock-generated-at" content="([^"]+)">')
+_HEAD_CHARACTER_COUNT = 4096
+_MOST_USED = ("boto3", "aws-cli", "s5cmd", "rclone")
+CHANGE_COUNT_MAX = 200
 HISTORY_COUNT_MAX = 500  # of each context, the newest
 _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
 
@@ -59,6 +69,11 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
     help="HTML goes to penstock-report.html unless --output says otherwise, the others to the standard output.",
 )
 @json_option
+@click.option(
+    "--compare",
+    metavar="WHAT",
+    help="With what was before a date or so long ago (2026-04-10, 7d), another database, or a region.",
+)
 @click.option("--since", "since_seconds", type=SECONDS, help="Only what is younger, such as 7d.")
 def report(
     *,
@@ -68,6 +83,7 @@ def report(
     form: str,
     as_json: bool,
     since_seconds: float | None,
+    compare: str | None,
 ) -> None:
     """Write a page about what was learned and advised.
 
@@ -78,30 +94,95 @@ def report(
     is_named_alone = database_path is not None and main_file is None
     configuration = None if is_named_alone else load_configuration(main_file).configuration
     path = database_path or (configuration.daemon.database_path if configuration else Path())
-    now = SystemClock().now()
+    now = _dated()
     try:
         since = now - timedelta(seconds=since_seconds) if since_seconds is not None else None
     except OverflowError:
         since = None
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
-    text = _render(read_material(path, configuration, now=now, since=since), form)
-    _write(text, output or Path(_OUTPUTS[form]))
+    from penstock.report.comparison import around
+
+    output = output or Path(_OUTPUTS[form])
+    studied = _studied(read_material(path, configuration, now=now, since=since))
+    compared = [_compared(studied, compare, now)] if compare else []
+    last_at = _last_report_at(output)
+    if last_at is not None and last_at < now:
+        compared.append(around(studied, last_at, "Since the last report"))
+    text = _render(replace(studied, comparisons=tuple(compared)), form)
+    if form == "html":
+        from penstock.experiments.archive import beside
+        from penstock.experiments.page import measured_html
+
+        text = text.replace("</main>", f"{measured_html(beside(path))}</main>", 1)
+    _write(text, output)
+
+
+def _compared(report: Report, what: str, now: datetime) -> Comparison:
+    """Raises WrongUsageError for what is neither a file, a region, a date nor a time."""
+    from penstock.report.comparison import around, with_other, with_region
+
+    if Path(what).is_file():
+        return with_other(report, _studied(read_material(Path(what), None, now=now, since=None)))
+    if what in {findings.place.region for findings in report.places}:
+        return with_region(report, what)
+    try:
+        at = datetime.fromisoformat(what)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    except ValueError:
+        try:
+            at = now - timedelta(seconds=parse_seconds(what))
+        except (UnitError, OverflowError):
+            raise WrongUsageError(
+                f"--compare {what} is no file, no region of this database, no date such as 2026-04-10 and no time "
+                "such as 7d"
+            ) from None
+    return around(report, at, f"Before and after {at:%Y-%m-%d %H:%M} UTC")
+
+
+def _last_report_at(output: Path) -> datetime | None:
+    """When the page that is about to be replaced was made, if it is one of these."""
+    if not output.is_file():  # a pipe would be waited for
+        return None
+    try:
+        with output.open(encoding="utf-8", errors="replace") as file:
+            found = _GENERATED_AT.search(file.read(_HEAD_CHARACTER_COUNT))
+        return datetime.fromisoformat(found.group(1)) if found else None
+    except (OSError, ValueError):
+        return None
+
+
+def _dated() -> datetime:
+    """The date of the page; SOURCE_DATE_EPOCH makes it the same each time (reproducible-builds.org)."""
+    stated = os.environ.get("SOURCE_DATE_EPOCH", "")
+    try:
+        return datetime.fromtimestamp(int(stated), UTC) if stated else SystemClock().now()
+    except (ValueError, OverflowError, OSError):
+        raise WrongUsageError(
+            f"SOURCE_DATE_EPOCH is {stated!r}: it is a number of seconds since 1970, or not set"
+        ) from None
 
 
 def read_material(
     path: Path, configuration: Configuration | None, *, now: datetime, since: datetime | None
 ) -> Material:
     """All that a report needs out of a database. Raises TroubleError."""
-    from penstock.daemon.database import StoreError
-    from penstock.daemon.services import setting_types
+    from penstock.daemon.database import StoreError, StoreMissing
     from penstock.daemon.store import Store
+    from penstock.operations.table import setting_types
+
+    def read(store: Store, damage: Sequence[str] = ()) -> Material:
+        with closing(store):
+            return _read(store, path, configuration, now=now, since=since, damage=damage)
 
     try:
-        with closing(Store.open_read_only(path, setting_types())) as store:
-            return _read(store, path, configuration, now=now, since=since)
-    except StoreError as trouble:
+        return read(Store.open_read_only(path, setting_types()))
+    except StoreMissing as trouble:
         raise TroubleError(str(trouble)) from trouble
-    except sqlite3.DatabaseError as trouble:
+    except (StoreError, sqlite3.DatabaseError):
+        pass  # what can be read of it is read row by row
+    try:
+        return read(*Store.open_salvaged(path, setting_types()))
+    except (StoreError, sqlite3.DatabaseError) as trouble:
         raise TroubleError(
             f"the database {path} cannot be read ({trouble}); it is broken or not one of penstock's: "
             "name another with --database, or start penstockd, which saves what it can and begins a new one"
@@ -109,17 +190,25 @@ def read_material(
 
 
 def _read(
-    store: Store, path: Path, configuration: Configuration | None, *, now: datetime, since: datetime | None
+    store: Store,
+    path: Path,
+    configuration: Configuration | None,
+    *,
+    now: datetime,
+    since: datetime | None,
+    damage: Sequence[str],
 ) -> Material:
-    from penstock.daemon.services import SERVICES, usd_limits
+    from penstock.client.targets.unadvised import unadvised_settings
+    from penstock.daemon.limits import usd_limits
     from penstock.models.model import is_current
+    from penstock.operations.table import OPERATIONS
     from penstock.report.material import Expense, Material
 
     recommendations = store.recommendations()
     fits = [
         fit
         for fit in store.fits()
-        if fit.place.operation not in SERVICES or is_current(fit, SERVICES[fit.place.operation].model)
+        if fit.place.operation not in OPERATIONS or is_current(fit, OPERATIONS[fit.place.operation].model)
     ]
     places = {summary.context.place for summary in store.summaries()} | set(store.reported_places())
     contexts = {recommendation.context for recommendation in recommendations}
@@ -130,8 +219,8 @@ def _read(
         source=str(path),
         generated_at=now,
         since=since,
-        models={operation: service.model for operation, service in SERVICES.items()},
-        payload_nouns={operation: service.payload_noun for operation, service in SERVICES.items()},
+        models={name: row.model for name, row in OPERATIONS.items()},
+        payload_nouns={name: row.words.payload for name, row in OPERATIONS.items()},
         observations=observations,
         inconclusives=store.inconclusives(count_max=INCONCLUSIVE_COUNT_MAX, since=since),
         fits=fits,
@@ -142,10 +231,38 @@ def _read(
         ],
         daily_limit=_daily_limit(configuration, instance_types) if configuration else None,
         within_limits=_bounds(fits, configuration),
+        changes=[change for change in store.changes(count_max=CHANGE_COUNT_MAX) if _is_since(change, since)],
+        setting_words={name: row.words.setting_in_full for name, row in OPERATIONS.items()},
+        unadvised=lambda context: unadvised_settings(context.operation, context.payload_size_bytes),
+        copies=_copies,
         usd_limits=usd_limits(configuration) if configuration else {},
         leftover_count=len(store.open_leftovers()),
         unreadable_count=store.unreadable_count,
+        damage=damage,
     )
+
+
+def _is_since(change: Change[Any], since: datetime | None) -> bool:
+    return since is None or change.changed_at >= since
+
+
+def _copies(advice: Recommendation[Any]) -> list[Copy]:
+    """The advice as `penstock export` prints it, for each client; where there is none, its bare values."""
+    from penstock.api.wire import recommendation_document
+    from penstock.client.targets.table import TARGETS
+    from penstock.client.targets.target import translate
+    from penstock.report.material import Copy
+    from penstock.vocabulary import setting_values
+
+    document = recommendation_document(advice, generation=0)
+    targets = [target for target in TARGETS.values() if target.operation == advice.context.operation]
+    targets.sort(key=lambda target: target.name not in _MOST_USED)
+    said = [
+        Copy(target.name, "\n".join(next(iter(target.writers.values()))(translate(target, document))))
+        for target in targets
+    ]
+    bare = "\n".join(f"{name} = {value:g}" for name, value in setting_values(advice.setting).items())
+    return said or [Copy("any client", bare)]
 
 
 def _observations(store: Store, place: Place, since: datetime | None) -> list[Observation[Any]]:
@@ -160,14 +277,15 @@ def _observations(store: Store, place: Place, since: datetime | None) -> list[Ob
 def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callable[[Context, Demand], Demand]:
     """How the daemon bounds what is asked of it; what its operator allows is known by the configuration alone."""
     from penstock.daemon.board import within_limits
-    from penstock.daemon.services import SERVICES, thread_count_limits
+    from penstock.daemon.limits import thread_count_limits
+    from penstock.operations.table import OPERATIONS
 
     allowed = thread_count_limits(configuration) if configuration else {}
     fit_of = {fit.place: fit for fit in fits}
 
     def bounded(context: Context, demand: Demand) -> Demand:
         return within_limits(
-            SERVICES[context.operation].model,
+            OPERATIONS[context.operation].model,
             fit_of.get(context.place),
             context,
             demand,
@@ -186,15 +304,50 @@ def _daily_limit(configuration: Configuration, instance_types: set[str]) -> Cost
     return daily_limit(configuration.budget, credit_bytes_per_day=limits.credit_bytes_max if limits else 0.0)
 
 
-def _render(material: Material, form: str) -> str:
-    from penstock.report.document import render_json
+def _studied(material: Material) -> Report:
     from penstock.report.findings import study
-    from penstock.report.markdown import render_markdown
-    from penstock.report.page import render_html
     from penstock.report.remarks import remark
 
+    return remark(study(material))
+
+
+def _render(report: Report, form: str) -> str:
+    from penstock.report.document import render_json
+    from penstock.report.markdown import render_markdown
+    from penstock.report.page import render_html
+
     renderers = {"html": render_html, "markdown": render_markdown, "json": render_json}
-    return renderers[form](remark(study(material)))
+    return renderers[form](report)
+
+
+def _put(content: bytes, output: Path) -> None:
+    """Replace the file at once, or write into what is no file. Raises OSError, TroubleError.
+
+    A link is neither followed nor replaced: root may write into a folder where others can put one, and where it leads
+    is not said on the command line.
+    """
+    from penstock.api.snapshot import write_snapshot
+
+    try:
+        there = output.lstat().st_mode
+    except FileNotFoundError:
+        there = stat.S_IFREG | 0o666 & ~_umask()
+    if stat.S_ISLNK(there):
+        raise TroubleError(
+            f"{output} is a link to {output.readlink()}: name that file, or remove the link; - is the standard output"
+        )
+    if stat.S_ISREG(there):
+        write_snapshot(output, content, mode=stat.S_IMODE(there))
+        return
+    with os.fdopen(os.open(output, os.O_WRONLY | os.O_NOFOLLOW), "wb") as file:  # a pipe or a device
+        file.write(content)
+
+
+def _umask() -> int:
+    """What new files of this process leave out; it can only be read by being set."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _write(text: str, output: Path) -> None:
@@ -202,7 +355,7 @@ def _write(text: str, output: Path) -> None:
         sys.stdout.write(text)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        _put(text.encode(), output)
     except OSError as trouble:
         raise TroubleError(f"{output} cannot be written: {trouble.strerror}") from trouble
     click.echo(f"Wrote {output} ({len(text.encode()) / 1000:,.0f} kB).", err=True)

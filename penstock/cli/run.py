@@ -12,10 +12,11 @@ import click
 
 from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json, text
+from penstock.cli.output import any_of, json_option, print_json, text
 from penstock.cli.query import show_advice
 from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.daemon.config import Configuration
+from penstock.operations.table import OPERATIONS
 
 
 @click.command(
@@ -34,10 +35,10 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
     if not once:
         raise WrongUsageError("say --once for one cycle in the foreground; `penstockd` runs for good")
     configuration = load_configuration(main_file).configuration
-    if not (configuration.probes.s3_upload.is_enabled or configuration.probes.sqs_delivery.is_enabled):
+    if not any(configuration.enabled()):
+        sections = any_of([f"[probes.{name}]" for name in OPERATIONS])
         raise TroubleError(
-            "no probe is enabled: set is_enabled under [probes.s3_upload] or [probes.sqs_delivery], "
-            "and name the file with --config"
+            f"no probe is enabled: set is_enabled under {sections}, and name the file with --config"
         )
     document = asyncio.run(_one_cycle(configuration))
     if as_json:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 
 from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json, print_mapping
+from penstock.cli.output import NARROW, filled, json_option, print_json, print_mapping
 from penstock.cli.quantities import SECONDS
 from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError
-from penstock.units import format_seconds
+from penstock.operations.table import OPERATIONS
+from penstock.report.wording import age_words
+from penstock.units import format_bytes, format_seconds
 
+_CYCLE_COUNT_SHOWN = 5
+_VERDICT_COUNT_SHOWN = 2
+_LEASE_COUNT_SHOWN = 10
 _PAUSE_SECONDS = 0.5
 
 
@@ -25,15 +33,153 @@ def status(*, as_json: bool, socket_path: str) -> None:
     if as_json:
         print_json(document)
         return
+    for remark in _remarks(document):
+        click.secho(filled(remark), bold=True)
+    for context in document["contexts"][:_VERDICT_COUNT_SHOWN]:
+        click.echo(filled(_verdict(context)))
+    print_mapping(_in_short(document, datetime.now(UTC)), width=NARROW)
+    cycles = document.get("cycles", [])[-_CYCLE_COUNT_SHOWN:]
+    for index, cycle in enumerate(cycles):
+        click.echo("\n" * (index == 0) + filled(f"{cycle['at'][11:16]} {cycle['sentence']}"))
+
+
+def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong, a sentence each."""
+    for trouble in document.get("troubles", []):
+        since = f" (since {trouble['since_at'][:16].replace('T', ' ')} UTC)" if trouble["since_at"] else ""
+        yield f"trouble with {trouble['subject']}{since}: {trouble['sentence']}"
+    if remark := document.get("leftover_remark"):
+        yield f"{remark}. See `penstock leftovers list`."
+    for cost in document.get("costs", {}).values():
+        if remark := cost.get("remark"):
+            yield remark
     for queue in document.get("queues", []):
         if queue["alarm"] not in {"calm", "unknown"}:
-            click.secho(f"queue {queue['name']}: {queue['explanation']}", bold=True)
-    # The sentences are above; a table of the rest is wide enough.
-    document["queues"] = [
-        {name: value for name, value in queue.items() if name != "explanation"}
-        for queue in document.get("queues", [])
+            yield f"queue {queue['name']}: {queue['explanation']}"
+
+
+def _verdict(context: Mapping[str, Any]) -> str:
+    """``s3_upload of 64 MiB in eu-west-1: Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults ...``."""
+    size = format_bytes(context["payload_size_bytes"])
+    return f"{context['operation']} of {size} in {context['region']}: {context['verdict']}"
+
+
+def _in_short(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The document for people: what is told in sentences is left out, and dates are ages."""
+    told = {"trouble", "troubles", "leftover_remark", "cycles"}
+    shown: dict[str, Any] = {}
+    for name, value in document.items():
+        if name == "spent_per_day" or name in told:
+            continue
+        if name in _SECTIONS:
+            shown |= _SECTIONS[name](document, now)
+        else:
+            shown[name.removesuffix("_at")] = _aged(name, value, now)
+    return shown
+
+
+def _aged(name: str, value: Any, now: datetime) -> Any:
+    """A date as an age; everything else as it is."""
+    is_date = isinstance(value, str) and name.endswith("_at")
+    return age_words(datetime.fromisoformat(value), now) if is_date else value
+
+
+def _until(value: str | None, now: datetime) -> float | None:
+    """Seconds that are left until then, if any."""
+    left = 0.0 if value is None else (datetime.fromisoformat(value) - now).total_seconds()
+    return left if left > 0 else None
+
+
+def _spending(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
+    spent = document["spent_per_day"]
+    rows = {
+        name: {"spent": spent.get(name), "budget": limit}
+        for name, limit in document["budget_per_day"].items()
+    }
+    return {"in the last 24 hours": rows}
+
+
+def _costs(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
+    rows = {
+        operation: {
+            "spent_usd": cost["spent"]["usd"],
+            "budget_usd": cost["usd_per_day"],
+            "typically_usd": cost["day"]["typically"]["usd"] if "day" in cost else None,
+            "moved_bytes": cost["spent"]["transferred_bytes"],
+            "requests": cost["spent"]["request_count"],
+            "by": cost.get("network_path"),
+        }
+        for operation, cost in document["costs"].items()
+        if "day" in cost or cost["spent"]["request_count"]
+    }
+    return {"what each operation costs in 24 hours": rows} if rows else {}
+
+
+def _contexts(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    return {
+        "what is measured": [
+            {
+                "operation": context["operation"],
+                "region": context["region"],
+                "size_bytes": context["payload_size_bytes"],
+                "probes": context["observation_count"],
+                "reports": context["fresh_report_count"],
+                "last": _aged("_at", context["last_attempt_at"], now),
+                "waits_seconds": _until(context["postponed_until"], now),
+            }
+            for context in document["contexts"]
+        ]
+    }
+
+
+def _host(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
+    host = document["host"]
+    rows = {
+        name: {"now_fraction": host[f"others_{name}_fraction"], "probes_wait_from_fraction": host[limit]}
+        for name, limit in (("cpu", "host_cpu_fraction_max"), ("network", "host_network_fraction_max"))
+    }
+    return {"others on this host": rows}
+
+
+def _leases(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
+    leases = document["leases"]
+    rows = [
+        {
+            "operation": lease["operation"],
+            "size_bytes": lease["payload_size_bytes"],
+            "share": OPERATIONS[lease["operation"]].words.setting(lease["setting"]),
+            "client": lease["client"],
+            "process": str(lease["process_id"]),
+            "uid": str(lease["uid"]),
+        }
+        for lease in leases[:_LEASE_COUNT_SHOWN]
     ]
-    print_mapping(document)
+    return {"lease_count": len(leases)} | ({"leases": rows} if rows else {})
+
+
+def _queues(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    names = ("name", "region", "alarm", "visible_message_count", "not_visible_message_count")
+    return {
+        "queues": [
+            {
+                **{name.removesuffix("_message_count"): queue[name] for name in names},
+                "oldest_undeleted_seconds": queue["oldest_undeleted_seconds"],
+                "seen": _aged("_at", queue["seen_at"], now),
+            }
+            for queue in document["queues"]
+        ]
+    }
+
+
+_SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]] = {
+    "budget_per_day": _spending,
+    "contexts": _contexts,
+    "costs": _costs,
+    "host": _host,
+    "leases": _leases,
+    "queues": _queues,
+}
+"""What is shown otherwise than it is said on the socket, so that it fits."""
 
 
 @click.command(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,21 +17,21 @@ from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES, SECONDS
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
+from penstock.operations.operation import Operation
+from penstock.operations.s3.download import DOWNLOAD
+from penstock.operations.s3.upload import UPLOAD
 from penstock.units import counted, format_bytes, format_rate, format_seconds, label, parse_bytes
 from penstock.vocabulary import UNKNOWN, Demand, Objective, Regime
 
 if TYPE_CHECKING:
-    from penstock.models.s3_upload import S3UploadSetting
-    from penstock.trial.tuning import Task, Tuning
-    from penstock.trial.tuning_state import Trial
+    from penstock.models.s3.ranges import Ranges, TransferSetting
+    from penstock.tuning.remains import Left
+    from penstock.tuning.session import Task, Tuning
+    from penstock.tuning.state import Trial
     from penstock.vocabulary import ProbePlan
 
-_CLIENTS = (
-    "boto3",
-    "s5cmd",
-    "rclone",
-    "aws",
-)  # those of penstock.trial.tuning_clients, which help does not import
+# Those of penstock.tuning.clients, which help does not import.
+_CLIENTS = ("boto3", "s5cmd", "rclone", "aws")
 _PROBE_COUNT = 12
 _REGIMES = {
     "burst": "That is while the host bursts; --regime sustained advises for when its credits are spent.",
@@ -74,116 +75,201 @@ def _count(written: str) -> int:
 
 @click.group(
     epilog=examples(
-        "penstock tune s3-upload --exec ./upload.sh --object-size 512MiB",
-        "penstock tune s3-upload --client s5cmd --bucket my-bucket --object-size 2GiB",
-        "penstock tune s3-upload --exec ./upload.sh --object-size 1GiB --part-size 8MiB --threads 4..64",
-        "penstock tune s3-upload --exec ./upload.sh --object-size 512MiB --json | jq .recommendation",
+        f"penstock tune {UPLOAD.command} --exec ./upload.sh --object-size 512MiB",
+        f"penstock tune {UPLOAD.command} --client s5cmd --bucket my-bucket --object-size 2GiB",
+        f"penstock tune {UPLOAD.command} --exec ./upload.sh --object-size 1GiB --part-size 8MiB --threads 4..64",
+        f"penstock tune {UPLOAD.command} --exec ./upload.sh --object-size 512MiB --json | jq .recommendation",
+        f"penstock tune {DOWNLOAD.command} --client rclone --bucket my-bucket --object-size 1GiB",
     )
 )
 def tune() -> None:
     """Tune any client by running it; no daemon is needed."""
 
 
-@tune.command("s3-upload")
-@click.option("--exec", "command", metavar="CMD", help="A command for the shell that uploads once.")
-@click.option("--client", type=click.Choice(_CLIENTS), help="Instead of --exec: a ready-made command.")
-@click.option("--bucket", help="With --client: where to upload to; what is uploaded is removed.")
-@click.option("--endpoint-url", help="With --client: of an S3 that is not AWS's.")
-@click.option("--object-size", "object_size_bytes", type=BYTES, required=True, help="Such as 512MiB.")
-@click.option(
-    "--threads",
-    type=Range("range", _count),
-    default="1..256",
-    show_default=True,
-    help="A range, or one value.",
-)
-@click.option(
-    "--part-size",
-    type=Range("range", parse_bytes),
-    default="5MiB..512MiB",
-    show_default=True,
-    help="A range, or one value.",
-)
-@click.option(
-    "--probes",
-    "probe_count",
-    type=click.IntRange(1, 1000),
-    default=_PROBE_COUNT,
-    show_default=True,
-    help="How often the command is run, all in all; more continues where it ended.",
-)
-@click.option(
-    "--timeout",
-    "timeout_seconds",
-    type=SECONDS,
-    default="1h",
-    show_default=True,
-    help="A run that takes longer is ended, and counts as failed.",
-)
-@click.option(
-    "--objective",
-    type=click.Choice([objective.value for objective in Objective]),
-    default=Objective.THROUGHPUT.value,
-    show_default=True,
-    help="The most throughput, the least latency, or frugal: 80 % for much less.",
-)
-@click.option(
-    "--regime",
-    type=click.Choice([regime.value for regime in Regime]),
-    default=Regime.BURST.value,
-    show_default=True,
-    help="What the host can do while it bursts, as it does in short runs, or what it sustains.",
-)
-@click.option("--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB.")
-@click.option("--region", help="Of the bucket; sharpens the first guess, and is passed on with --client.")
-@click.option("--instance-type", help="Of this host, such as c5.large; sharpens the first guess.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of all chance in it."
-)
-@click.option(
-    "--state",
-    "state_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Where trials are kept; without it, in the user's state directory, by command, size, ranges and directory.",
-)
-@click.option("--restart", is_flag=True, help="Forget the trials of an earlier run and begin anew.")
-@json_option
-def tune_s3_upload(*, as_json: bool, **given: Any) -> None:
-    """Find threads and part size for uploads by a command.
+class _Kind(NamedTuple):
+    """What is tuned: an operation, and how the size of its requests is stated."""
 
-    CMD is given one line of JSON on standard input (thread_count, part_size_bytes, object_size_bytes, probe_index),
-    uploads accordingly, and prints one line of JSON last (transferred_bytes, duration_seconds, and if it likes
-    throttled_count and failed_count). Each run is a trial. A run that fails is a failed trial, not the end.
+    # Any: a setting of uploads or of downloads.
+    row: Operation[Any, Any]
+    option: str
+    sizes: str
+    does: str
+    bucket_help: str
+    help: str
+
+    @property
+    def knob(self) -> str:
+        """Of the size."""
+        return f"{self.option.removeprefix('--').replace('-', '_')}_bytes"
+
+    def ranges(self, threads: tuple[int, int], sizes: tuple[int, int]) -> Ranges:
+        """What the client can be told."""
+        from penstock.models.s3.ranges import DownloadRanges, UploadRanges
+
+        if self.row is DOWNLOAD:
+            return DownloadRanges(
+                thread_count_min=threads[0],
+                thread_count_max=threads[1],
+                range_size_bytes_min=sizes[0],
+                range_size_bytes_max=sizes[1],
+            )
+        return UploadRanges(
+            thread_count_min=threads[0],
+            thread_count_max=threads[1],
+            part_size_bytes_min=sizes[0],
+            part_size_bytes_max=sizes[1],
+        )
+
+
+_EXPLAINED = """\
+    {first}
+
+    CMD is given one line of JSON on standard input (thread_count, {knob}, object_size_bytes,
+    probe_index), {does} accordingly, and prints one line of JSON last (transferred_bytes, duration_seconds, and if it
+    likes throttled_count and failed_count). Each run is a trial. A run that fails is a failed trial, not the end.
 
     The same command line continues what was interrupted. Ctrl-C ends the running command, with all its children, and
     gives the advice so far. Progress goes to standard error, the result to standard output.
-    """
-    tuning = _tune(given, as_json=as_json)
+"""
+
+_KINDS = (
+    _Kind(
+        UPLOAD,
+        "--part-size",
+        "5MiB..512MiB",
+        "uploads",
+        "where to upload to; what is uploaded is removed.",
+        "Find threads and part size for uploads by a command.",
+    ),
+    _Kind(
+        DOWNLOAD,
+        "--range-size",
+        "1MiB..512MiB",
+        "downloads",
+        "where to put what is read; it is removed.",
+        "Find threads and range size for downloads by a command.",
+    ),
+)
+
+
+def _what(kind: _Kind) -> list[Callable[[Any], Any]]:
+    """The options that say what is tuned, and within what."""
+    return [
+        click.option(
+            "--exec", "command", metavar="CMD", help=f"A command for the shell that {kind.does} once."
+        ),
+        click.option(
+            "--client", type=click.Choice(_CLIENTS), help="Instead of --exec: a ready-made command."
+        ),
+        click.option("--bucket", help=f"With --client: {kind.bucket_help}"),
+        click.option("--endpoint-url", help="With --client: of an S3 that is not AWS's."),
+        click.option("--object-size", "object_size_bytes", type=BYTES, required=True, help="Such as 512MiB."),
+        click.option(
+            "--threads",
+            type=Range("range", _count),
+            default="1..256",
+            show_default=True,
+            help="A range, or one value.",
+        ),
+        click.option(
+            kind.option,
+            "sizes",
+            type=Range("range", parse_bytes),
+            default=kind.sizes,
+            show_default=True,
+            help="A range, or one value.",
+        ),
+    ]
+
+
+_HOW: list[Callable[[Any], Any]] = [
+    click.option(
+        "--probes",
+        "probe_count",
+        type=click.IntRange(1, 1000),
+        default=_PROBE_COUNT,
+        show_default=True,
+        help="How often the command is run, all in all; more continues where it ended.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_seconds",
+        type=SECONDS,
+        default="1h",
+        show_default=True,
+        help="A run that takes longer is ended, and counts as failed.",
+    ),
+    click.option(
+        "--objective",
+        type=click.Choice([objective.value for objective in Objective]),
+        default=Objective.THROUGHPUT.value,
+        show_default=True,
+        help="The most throughput, the least latency, or frugal: 80 % for much less.",
+    ),
+    click.option(
+        "--regime",
+        type=click.Choice([regime.value for regime in Regime]),
+        default=Regime.BURST.value,
+        show_default=True,
+        help="What the host can do while it bursts, as it does in short runs, or what it sustains.",
+    ),
+    click.option("--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB."),
+    click.option("--region", help="Of the bucket; sharpens the first guess, and is passed on with --client."),
+    click.option("--instance-type", help="Of this host, such as c5.large; sharpens the first guess."),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of all chance in it."
+    ),
+    click.option(
+        "--state",
+        "state_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Where trials are kept; without it, in the user's state directory, by command, size, ranges and folder.",
+    ),
+    click.option("--restart", is_flag=True, help="Forget the trials of an earlier run and begin anew."),
+    json_option,
+]
+"""The options that say how."""
+
+
+def _add(kind: _Kind) -> None:
+    """One command of the group."""
+    explained = _EXPLAINED.format(first=kind.help, knob=kind.knob, does=kind.does)
+
+    def command(*, as_json: bool, **given: Any) -> None:
+        _run(kind, given, as_json=as_json)
+
+    for option in reversed([*_what(kind), *_HOW]):
+        command = option(command)
+    tune.command(kind.row.command, help=inspect.cleandoc(explained))(command)
+
+
+for _kind in _KINDS:
+    _add(_kind)
+
+
+def _run(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> None:
+    tuning, left = _tune(kind, given, as_json=as_json)
+    document = tuning.document() | _left_document(left)
     if as_json:
-        print_json(tuning.document())
+        print_json(document)
     else:
-        _show(tuning.document())
+        _show(kind, document)
     if tuning.trouble is not None:
         raise TroubleError(tuning.trouble)
     if tuning.was_interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _tune(given: Mapping[str, Any], *, as_json: bool) -> Tuning:
+def _tune(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> tuple[Tuning, list[Left]]:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
-    from penstock.models.s3_upload_ranges import UploadRanges
-    from penstock.trial.tuning import Task, TuningError
-    from penstock.trial.tuning import tune as run_trials
-    from penstock.trial.tuning_command import run_command
-    from penstock.trial.tuning_state import Subject, TuningStateError, default_path, open_state
+    from penstock.tuning.clients import noting
+    from penstock.tuning.command import run_command
+    from penstock.tuning.session import Task, TuningError
+    from penstock.tuning.session import tune as run_trials
+    from penstock.tuning.state import Subject, TuningStateError, default_path, open_state
 
     command = _command(given)
-    ranges = UploadRanges(
-        thread_count_min=given["threads"][0],
-        thread_count_max=given["threads"][1],
-        part_size_bytes_min=given["part_size"][0],
-        part_size_bytes_max=given["part_size"][1],
-    )
+    ranges = kind.ranges(given["threads"], given["sizes"])
     _refuse_the_impossible(ranges.trouble(given["object_size_bytes"], given["memory_bytes_max"]), given)
     task = Task(
         object_size_bytes=given["object_size_bytes"],
@@ -198,29 +284,37 @@ def _tune(given: Mapping[str, Any], *, as_json: bool) -> Tuning:
         seed=given["seed"],
         region=given["region"] or UNKNOWN,
         instance_type=given["instance_type"] or UNKNOWN,
+        row=kind.row,
     )
     subject = Subject.of(command, task.object_size_bytes, ranges)
-    run = functools.partial(run_command, command, timeout_seconds=given["timeout_seconds"])
+    left: list[Left] = []
     try:
         path = given["state_path"] or default_path(subject, os.environ)
-        with open_state(path, subject, restart=given["restart"]) as state:
-            teller = _Teller(task, len(state.trials), path)
+        notes = path.with_name(f"{path.name}.left")
+        command += f" {noting(notes)}" if given["client"] else ""
+        run = functools.partial(run_command, command, timeout_seconds=given["timeout_seconds"])
+        with (
+            open_state(path, subject, kind.row.setting_type, restart=given["restart"]) as state,
+            _swept(notes, left),
+        ):
+            teller = _Teller(task, len(state.trials), path, notes)
             with contextlib.closing(teller):
-                return run_trials(
+                tuning = run_trials(
                     task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended
                 )
     except TuningStateError as trouble:
         raise TroubleError(str(trouble)) from trouble
     except TuningError as trouble:
         if as_json:
-            print_json(trouble.document())
-        kind = _InterruptedError if trouble.was_interrupted else TroubleError
-        raise kind(str(trouble)) from trouble
+            print_json(trouble.document() | _left_document(left))
+        refusal = _InterruptedError if trouble.was_interrupted else TroubleError
+        raise refusal(str(trouble)) from trouble
+    return tuning, left
 
 
 def _command(given: Mapping[str, Any]) -> str:
     """The command line to tune. Raises TroubleError."""
-    from penstock.trial.tuning_clients import Target, command_line, what_is_missing
+    from penstock.tuning.clients import Target, command_line, what_is_missing
 
     if (given["command"] is None) == (given["client"] is None):
         raise WrongUsageError("say either --exec with a command or --client with one of the ready-made ones")
@@ -231,7 +325,7 @@ def _command(given: Mapping[str, Any]) -> str:
             )
         return str(given["command"])
     if not given["bucket"]:
-        raise WrongUsageError("--client needs --bucket: where to upload to")
+        raise WrongUsageError("--client needs --bucket: where its objects go")
     if (missing := what_is_missing(given["client"])) is not None:
         raise TroubleError(missing)
     return command_line(
@@ -251,32 +345,59 @@ def _refuse_the_impossible(trouble: str | None, given: Mapping[str, Any]) -> Non
         raise WrongUsageError("a run needs time: --timeout is more than 0")
 
 
+@contextlib.contextmanager
+def _swept(notes: Path, left: list[Left]) -> Iterator[None]:
+    """What runs of ready-made commands left is removed, before it begins and at the end, and what stays is named."""
+    from penstock.processes.interruption import put_up_with_one
+    from penstock.tuning.remains import remove_noted
+
+    remove_noted(notes)
+    try:
+        yield
+    finally:
+        with put_up_with_one():
+            left += remove_noted(notes)
+        for remains in left:
+            _tell(
+                f"Left behind: {remains.url} ({remains.reason}). The same command line tries again to remove it."
+            )
+        with contextlib.suppress(OSError):  # it is not empty, or not there
+            notes.rmdir()
+
+
+def _left_document(left: Sequence[Left]) -> dict[str, Any]:
+    return {"left_behind": [{"url": remains.url, "reason": remains.reason} for remains in left]}
+
+
 class _Teller:
     """Tells on standard error what is tried and what came of it."""
 
-    def __init__(self, task: Task, done_count: int, path: Path) -> None:
+    def __init__(self, task: Task, done_count: int, path: Path, notes: Path) -> None:
         self._task = task
+        self._notes = notes
         self._is_line_open = False
         self._has_doubted = False
         if done_count:
             trials = f"{counted(done_count, 'trial')} {'is' if done_count == 1 else 'are'}"
             _tell(f"{trials} known from before ({path}); --restart forgets them.")
 
-    def starting(self, plan: ProbePlan[S3UploadSetting], probe_index: int) -> None:
+    def starting(self, plan: ProbePlan[TransferSetting], probe_index: int) -> None:
         """A trial begins."""
         _tell(f"{probe_index + 1:3} of {self._task.probe_count}  {_described(plan.setting)} ... ", nl=False)
         self._is_line_open = True
 
     def ended(self, trial: Trial) -> None:
-        """It is over. What it reports may be hard to believe, which is said once."""
-        from penstock.trial.tuning_command import doubt
+        """It is over. What it reports may be hard to believe, which is said once; what it left is tried again."""
+        from penstock.tuning.command import doubt
+        from penstock.tuning.remains import remove_noted
 
         _tell(_outcome(trial))
         self._is_line_open = False
-        reason = trial.report and doubt(trial.report, self._task.object_size_bytes)
+        reason = trial.report and doubt(trial.report, self._task.object_size_bytes, self._task.unsplit_bytes)
         if reason is not None and not self._has_doubted:
             self._has_doubted = True
             _tell(f"Warning: {reason}.")
+        remove_noted(self._notes)
 
     def close(self) -> None:
         """No more trials: one that was begun did not end."""
@@ -284,8 +405,8 @@ class _Teller:
             _tell("not finished")
 
 
-def _described(setting: S3UploadSetting) -> str:
-    return f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.part_size_bytes)}"
+def _described(setting: TransferSetting) -> str:
+    return f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.request_size_bytes)}"
 
 
 def _outcome(trial: Trial) -> str:
@@ -296,26 +417,31 @@ def _outcome(trial: Trial) -> str:
     return f"{format_rate(rate)} ({format_seconds(trial.report.duration_seconds)})"
 
 
-def _show(document: Mapping[str, Any]) -> None:
+def _show(kind: _Kind, document: Mapping[str, Any]) -> None:
     rows = [
         (
             str(trial["probe_index"] + 1),
             str(trial["thread_count"]),
-            format_bytes(trial["part_size_bytes"]),
+            format_bytes(trial[kind.knob]),
             text("throughput_bytes_per_second", trial["throughput_bytes_per_second"]),
             text("duration_seconds", trial["duration_seconds"]),
             _remark(trial),
         )
         for trial in document["trials"]
     ]
-    print_table(("trial", "threads", "part size", "throughput", "duration", ""), rows)
+    print_table(
+        ("trial", "threads", kind.option.removeprefix("--").replace("-", " "), "throughput", "duration", ""),
+        rows,
+    )
     click.echo()
     advice = document["recommendation"]
-    bundle = {name: advice[name] for name in ("thread_count", "part_size_bytes")} | advice["derived"]
+    bundle = {name: advice[name] for name in ("thread_count", kind.knob)} | advice["derived"]
     size = format_bytes(document["object_size_bytes"])
     count = document["probe_count"]
     so_far = " so far" if document["was_interrupted"] or document["trouble"] else ""
-    title = f"s3_upload of {size}: the advice{so_far}, after {count} {'trial' if count == 1 else 'trials'}"
+    title = (
+        f"{kind.row.name} of {size}: the advice{so_far}, after {count} {'trial' if count == 1 else 'trials'}"
+    )
     print_table(
         ("use", ""), [(label(name), text(name, value)) for name, value in bundle.items()], title=title
     )

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from penstock.cli.daemon import socket_option, states
+from penstock.cli.daemon import socket_option, states, why_expired
 from penstock.cli.examples import examples
 from penstock.cli.output import text
+from penstock.operations.table import OPERATIONS
 from penstock.units import label
 
 
@@ -30,8 +31,9 @@ def watch(*, as_json: bool, socket_path: str) -> None:
             key = tuple(
                 document[name] for name in ("operation", "region", "instance_type", "payload_size_bytes")
             )
-            if known.get(key) is None or _says(known[key]) != _says(document):
-                click.echo(json.dumps(document) if as_json else _line(document))
+            before = known.get(key)
+            if before is None or _says(before) != _says(document):
+                click.echo(json.dumps(document) if as_json else line(document, before))
             known[key] = document
 
 
@@ -40,8 +42,17 @@ def _says(document: Mapping[str, Any]) -> tuple[Any, ...]:
     return document["setting"], document["derived"], document["basis"]
 
 
-def _line(document: Mapping[str, Any]) -> str:
-    values = {**document["setting"], **document["derived"]}
-    setting = ", ".join(f"{label(name)} {text(name, value)}" for name, value in values.items() if value)
+def line(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+    """The setting in short; where it is what it was before, what else has changed."""
+    setting = OPERATIONS[document["operation"]].words.setting(document["setting"])
     size = text("_bytes", document["payload_size_bytes"])
-    return f"{document['issued_at'][:19]}  {document['operation']} {size} ({document['basis']}): {setting}"
+    basis = document["basis"] + (", expired" if why_expired(document) else "")
+    told = f"{document['issued_at'][:19]}  {document['operation']} {size} ({basis}): {setting}"
+    if before is None or before["setting"] != document["setting"]:
+        return told
+    changed = (
+        f", {label(name)} {text(name, value)}"
+        for name, value in document["derived"].items()
+        if before["derived"].get(name) != value
+    )
+    return told + "".join(changed)

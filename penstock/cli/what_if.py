@@ -14,10 +14,11 @@ import click
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.trouble import WrongUsageError
+from penstock.operations.sqs.delivery import DELIVERY
 from penstock.units import label
 
 if TYPE_CHECKING:
-    from penstock.models.sqs_plan import Conditions
+    from penstock.models.sqs.plan import Conditions
 
 _EXAMPLE = """\
 {
@@ -33,16 +34,16 @@ _EXAMPLE = """\
 @click.group(
     "what-if",
     epilog=examples(
-        "penstock what-if sqs-delivery < conditions.json",
-        "penstock what-if sqs-delivery --conditions conditions.json --json | jq .receive_window_message_count",
-        "penstock what-if sqs-delivery --undeleted 30000 --visible 120000 < conditions.json",
+        f"penstock what-if {DELIVERY.command} < conditions.json",
+        f"penstock what-if {DELIVERY.command} --conditions conditions.json --json | jq .receive_window_message_count",
+        f"penstock what-if {DELIVERY.command} --undeleted 30000 --visible 120000 < conditions.json",
     ),
 )
 def what_if() -> None:
     """Ask for advice for stated conditions; no daemon and no queue are needed."""
 
 
-@what_if.command("sqs-delivery")
+@what_if.command(DELIVERY.command)
 @click.option(
     "--conditions",
     "conditions_file",
@@ -63,7 +64,7 @@ def what_if() -> None:
     help="A queue that has collapsed: its messages that wait to be received. Asks for a rescue, too.",
 )
 @json_option
-def what_if_sqs_delivery(
+def what_if_delivery(
     *,
     conditions_file: IO[str],
     undeleted_message_count: int | None,
@@ -78,7 +79,7 @@ def what_if_sqs_delivery(
     without them.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
-    from penstock.models.sqs_plan import plan
+    from penstock.models.sqs.plan import plan
 
     conditions = _read(conditions_file)
     document = plan(conditions).document()
@@ -92,12 +93,12 @@ def what_if_sqs_delivery(
 
 def _read(file: IO[str]) -> Conditions:
     """The conditions, or WrongUsageError with every mistake in them."""
-    from penstock.models.sqs_plan import ConditionsError, read_conditions
+    from penstock.models.sqs.plan import ConditionsError, read_conditions
 
     if file.isatty():
         raise WrongUsageError(
             "the conditions are read from standard input or from the file that --conditions names; a first one:\n\n"
-            f"penstock what-if sqs-delivery <<'END'\n{_EXAMPLE}\nEND"
+            f"penstock what-if {DELIVERY.command} <<'END'\n{_EXAMPLE}\nEND"
         )
     try:
         document = json.load(file)
@@ -115,7 +116,7 @@ def _read(file: IO[str]) -> Conditions:
 
 
 def _rescue(conditions: Conditions, undeleted_count: int, visible_count: int) -> dict[str, Any]:
-    from penstock.models.sqs_plan import plan_rescue
+    from penstock.models.sqs.plan import plan_rescue
 
     found = plan_rescue(
         conditions, undeleted_message_count=undeleted_count, visible_message_count=visible_count

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import exported_clients
+from bench import results
 from bench.exported_clients import CLIENTS, LINK, Row, conclude, grid
 from bench.real_links import Measured
 from penstock.client.targets.launch import PROGRAMS
 from penstock.client.targets.table import TARGETS
-from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.operations.table import OPERATIONS
 from penstock.units import MiB
 
 
@@ -36,8 +37,8 @@ def test_the_grid_is_legal_and_reaches_what_the_link_can_carry() -> None:
     points = grid()
     assert len(set(points)) == len(points) >= 6
     for point in points:
-        assert S3UploadModel().legal(LINK.context, point) == point
-        assert point.thread_count <= ceil(LINK.object_size_bytes / point.part_size_bytes)
+        assert OPERATIONS["s3_upload"].model.legal(LINK.context, point) == point
+        assert point.thread_count <= ceil(LINK.object_size_bytes / point.request_size_bytes)
     needed = LINK.truth.host_rate_bytes_per_second / LINK.truth.connection_rate_bytes_per_second
     assert max(point.thread_count for point in points) >= needed > min(point.thread_count for point in points)
 
@@ -60,6 +61,6 @@ def test_a_client_is_served_near_its_best_and_above_its_default(
     row: Row, verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both count; a default that is the best already need not be beaten."""
-    monkeypatch.setattr(exported_clients, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
     assert conclude([row], [], seconds=1.0, long=False)["verdict"] == verdict
     assert conclude([row], ["s5cmd: no tool"], seconds=1.0, long=False)["verdict"] == "MISS"

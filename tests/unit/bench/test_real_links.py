@@ -5,9 +5,10 @@ from math import ceil
 
 import pytest
 
-from bench import real_links
+from bench import real_downloads, real_links, results
 from bench.real_links import CLIENTS, LINKS, Measured, NotMeasuredError, Purse, Row, ShapedLink
-from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.operations.table import OPERATIONS
 from penstock.units import MiB
 
 
@@ -40,20 +41,23 @@ def a_row(*, default: float = 10e6, advised: float, best: float) -> Row:
     )
 
 
-@pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
+@pytest.mark.parametrize(
+    "link", [*LINKS, *real_downloads.LINKS], ids=lambda link: f"{link.transfer.operation}-{link.name}"
+)
 def test_a_grid_has_every_point_once_and_none_that_is_another_in_disguise(link: ShapedLink) -> None:
     """Legal settings only; threads without a part would be the same as fewer threads."""
     assert len(set(link.grid)) == len(link.grid) >= 10
     for setting in link.grid:
-        assert S3UploadModel().legal(link.context, setting) == setting
-        parts = ceil(link.object_size_bytes / setting.part_size_bytes) * link.object_count
+        assert OPERATIONS[link.transfer.operation].model.legal(link.context, setting) == setting
+        parts = ceil(link.object_size_bytes / setting.request_size_bytes) * link.object_count
         assert setting.thread_count <= parts
 
 
-def test_each_link_has_its_own_trouble() -> None:
+@pytest.mark.parametrize("links", [LINKS, real_downloads.LINKS], ids=["uploads", "downloads"])
+def test_each_link_has_its_own_trouble(links: tuple[ShapedLink, ...]) -> None:
     """Distance, crowding, a window and a request rate: what the advice must cope with."""
-    truths = [link.truth for link in LINKS]
-    assert len({link.name for link in LINKS}) == 4
+    truths = [link.truth for link in links]
+    assert len({link.name for link in links}) == 4
     assert max(truth.round_trip_seconds for truth in truths) > 0.1
     assert any(truth.oversubscription_loss for truth in truths)
     assert any(truth.window_bytes for truth in truths)
@@ -91,8 +95,9 @@ def test_the_worst_pair_decides_and_what_was_not_measured_is_not_passed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Advised / best at least 0.95 for every link and client; a gap is no pass."""
-    monkeypatch.setattr(real_links, "RESULTS", tmp_path)
-    found = real_links._conclude(rows, gaps, LINKS, seconds=1.0, long=True)
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    suite = real_links.Suite(name="real_links", links=LINKS, clients=CLIENTS)
+    found = real_links._conclude(suite, rows, gaps, seconds=1.0, long=True)
 
     assert found["verdict"] == verdict
     assert verdict in capsys.readouterr().out
@@ -101,6 +106,7 @@ def test_the_worst_pair_decides_and_what_was_not_measured_is_not_passed(
 
 def test_every_client_has_defaults_for_large_and_small_objects() -> None:
     """What nobody advised is what the advice is compared with."""
-    for defaults in CLIENTS.values():
-        for link in LINKS:
-            assert defaults.on(link).thread_count >= 5
+    for suite, links in ((CLIENTS, LINKS), (real_downloads.CLIENTS, real_downloads.LINKS)):
+        for name, defaults in suite.items():
+            for link in links:
+                assert defaults.on(link).thread_count >= (1 if name == "rclone" else 5)

@@ -16,15 +16,14 @@ from bench.sqs_real import (
     is_ahead,
     policies,
 )
-from penstock.lab.queue_campaign import BLAST, RequestTime
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.probes.sqs.conduct import BLAST
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 
 QUICK = ActionTruth(request_seconds=0.002, message_seconds=0.0002)
-QUEUE = QueueTruth(
-    send=QUICK, receive=QUICK, delete=QUICK, spread_seconds_median=0.003, spread_sigma=0.2
-)  # as a server on the loopback interface
+# As a server on the loopback interface.
+QUEUE = QueueTruth(send=QUICK, receive=QUICK, delete=QUICK, spread_seconds_median=0.003, spread_sigma=0.2)
 COURSE = COURSES[False]
 CALM = replace(COURSE, deletes_stop_at_seconds=30.0, deletes_go_on_at_seconds=30.0, seconds=30.0)
 
@@ -98,7 +97,7 @@ def test_several_senders_send_no_more_than_is_offered() -> None:
 
 def test_deletes_cost_their_messages_also_for_the_calibration() -> None:
     """Where a delete takes a tenth of a second, advice deletes with as many as it takes."""
-    slow = replace(CALM, seconds=10.0, delete=RequestTime(fixed_seconds=0.100))
+    slow = replace(CALM, seconds=10.0, delete=ActionTruth(request_seconds=0.100))
     found = played(PENSTOCK, slow)
     assert found.conduct.deleter_count * found.conduct.delete_batch >= 6
     assert found.goodput_messages_per_second > 48.0

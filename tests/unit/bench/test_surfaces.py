@@ -7,15 +7,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench import downloads
 from bench.calibration import Anchor, anchors
-from bench.catalogue import CHANGES, IN_REGION, Neighbour, Upload, by_name, catalogue, drifts, warm_pairs
+from bench.catalogue import (
+    CHANGES,
+    IN_REGION,
+    Neighbour,
+    Upload,
+    by_name,
+    catalogue,
+    downloading,
+    drifts,
+    uploading,
+    warm_pairs,
+)
 from bench.physics import Link, part_rate, upload
 from bench.surfaces import Group, Limits, Session, Split, Surface
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import GiB, MiB
 
-SURFACES = catalogue()
-names = pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
+SURFACES, DOWNLOADS = catalogue(), downloads.catalogue()
+BOTH = pytest.mark.parametrize("surfaces", [SURFACES, DOWNLOADS], ids=["uploads", "downloads"])
+names = pytest.mark.parametrize("surface", [*SURFACES, *DOWNLOADS], ids=lambda s: s.name)
 
 
 def rate(link: Link, n: float, size: float = 8 * MiB) -> float:
@@ -24,18 +37,22 @@ def rate(link: Link, n: float, size: float = 8 * MiB) -> float:
 
 
 def test_suite_is_as_large_as_promised() -> None:
-    """At least forty surfaces, eight of them off the model, each with its own name."""
+    """At least forty surfaces of uploads and thirty of downloads, some off the model, each with its own name."""
     assert len(SURFACES) >= 40
-    assert len({s.name for s in SURFACES}) == len(SURFACES)
+    assert len(DOWNLOADS) >= 30
+    assert len({s.name for s in (*SURFACES, *DOWNLOADS)}) == len(SURFACES) + len(DOWNLOADS)
     assert sum(s.group is Group.OFF_MODEL for s in SURFACES) >= 8
+    assert sum(s.group is Group.OFF_MODEL for s in DOWNLOADS) >= 6
+    assert {s.context.operation for s in DOWNLOADS} == {"s3_download"}
 
 
-def test_half_of_each_group_is_held_out() -> None:
+@BOTH
+def test_half_of_each_group_is_held_out(surfaces: tuple[Surface, ...]) -> None:
     """The held-out half is stratified, and at least half of everything."""
-    held_out = [s for s in SURFACES if s.split is Split.HELD_OUT]
-    assert len(held_out) * 2 >= len(SURFACES)
+    held_out = [s for s in surfaces if s.split is Split.HELD_OUT]
+    assert len(held_out) * 2 >= len(surfaces)
     for group in Group:
-        of_group = [s for s in SURFACES if s.group is group]
+        of_group = [s for s in surfaces if s.group is group]
         assert abs(2 * sum(s in held_out for s in of_group) - len(of_group)) <= 1
 
 
@@ -47,7 +64,7 @@ def test_optimum_is_the_maximum_of_the_grid(surface: Surface) -> None:
     best = surface.optimum
     assert surface.truth(best.setting) == pytest.approx(best.bytes_per_second)
     for i in picks:
-        setting = S3UploadSetting(thread_count=int(n[i]), part_size_bytes=int(s[i]))
+        setting = surface.transfer.setting(int(n[i]), int(s[i]))
         assert surface.truth(setting) <= best.bytes_per_second * (1 + 1e-9)
 
 
@@ -62,7 +79,7 @@ def test_settings_between_the_grid_points_hardly_beat_it(surface: Surface) -> No
     )
     settings = [limits.clip(float(n), float(s)) for n, s in zip(threads, sizes, strict=True)]
     n = np.array([float(s.thread_count) for s in settings])
-    s = np.array([float(s.part_size_bytes) for s in settings])
+    s = np.array([float(s.request_size_bytes) for s in settings])
     assert surface.field(n, s).throughput.max() <= surface.optimum.bytes_per_second * 1.02
 
 
@@ -131,10 +148,25 @@ def test_times_of_parts_agree_with_the_upload(surface: Surface) -> None:
     rng = np.random.default_rng(8)
     for n in (1, 8, surface.thread_count_max):
         observation = surface.measure(surface.limits.clip(n, 16 * MiB), rng)
-        parts = observation.measures["part_count"]
-        busy = parts * observation.measures["part_seconds_mean"]
-        assert observation.measures["part_seconds_p50"] <= observation.duration_seconds
+        noun = surface.transfer.noun
+        parts = observation.measures[f"{noun}_count"]
+        busy = parts * observation.measures[f"{noun}_seconds_mean"]
+        assert observation.measures[f"{noun}_seconds_p50"] <= observation.duration_seconds
         assert busy <= 1.35 * min(n, parts) * observation.duration_seconds
+
+
+def test_a_download_creates_nothing_and_tells_its_first_byte() -> None:
+    """Of the same link a download is faster by what an upload creates and completes, and is timed in two."""
+    rng = np.random.default_rng(11)
+    down = downloading("d", Group.GENERIC, IN_REGION, GiB, SURFACES[0].noise)
+    up = uploading("u", Group.GENERIC, IN_REGION, GiB, SURFACES[0].noise)
+    seconds = [GiB / s.truth(s.limits.clip(16, 8 * MiB)) for s in (up, down)]
+    parts, link = up.part_count(up.limits.clip(16, 8 * MiB)), IN_REGION
+    around = link.create_seconds + link.complete_seconds + parts * link.complete_seconds_per_part
+    assert seconds[0] - seconds[1] == pytest.approx(around)
+    measures = down.measure(down.limits.clip(16, 8 * MiB), rng).measures
+    assert measures["first_byte_seconds_mean"] == pytest.approx(0.0255, rel=0.6)
+    assert not [name for name in measures if name.startswith(("create", "complete"))]
 
 
 def test_what_a_surface_cannot_know_is_absent() -> None:
@@ -198,8 +230,8 @@ def test_limits_clip_to_memory() -> None:
     )
     for n, size in ((1, 512 * MiB), (256, 5 * MiB), (40, 64 * MiB), (0, 1)):
         setting = limits.clip(n, size)
-        assert setting.thread_count * setting.part_size_bytes <= 256 * MiB
-        assert limits.clip(setting.thread_count, setting.part_size_bytes) == setting
+        assert setting.thread_count * setting.request_size_bytes <= 256 * MiB
+        assert limits.clip(setting.thread_count, setting.request_size_bytes) == setting
 
 
 def test_changes_of_place_keep_the_name_of_the_place() -> None:

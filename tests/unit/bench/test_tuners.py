@@ -6,13 +6,16 @@ import importlib.util
 import itertools
 from datetime import UTC, datetime
 from math import inf
+from typing import Any
 
 import pytest
 
-from bench.catalogue import by_name
-from bench.surfaces import Limits, Session, SurfaceDescription
+from bench import downloads
+from bench.catalogue import by_name, catalogue
+from bench.surfaces import BenchSetting, Limits, Session, SurfaceDescription
 from bench.tuners import (
     BASELINES,
+    READERS,
     AwsRequestRule,
     AzCopyClimb,
     Boto3Default,
@@ -23,7 +26,7 @@ from bench.tuners import (
     MinioAutotune,
     Tuner,
 )
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Observation, Place
 
@@ -45,8 +48,8 @@ def a_description(*, nic: float | None = None, thread_count_max: int = 256) -> S
 
 
 def an_observation(
-    setting: S3UploadSetting, megabytes_per_second: float, part_seconds: float = 0.5
-) -> Observation[S3UploadSetting]:
+    setting: BenchSetting, megabytes_per_second: float, part_seconds: float = 0.5
+) -> Observation[Any]:
     """A probe that went as fast as it says."""
     return Observation(
         context=Context(place=PLACE, payload_size_bytes=GiB),
@@ -78,23 +81,27 @@ AVAILABLE = [
             reason="Optuna is installed with the benchmarks only",
         ),
     )
-    for name in BASELINES
+    for name in BASELINES | READERS
 ]
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
-@pytest.mark.parametrize("place", ["gen-tiny-memory-far", "cal-000-hdd"])
+@pytest.mark.parametrize("place", ["gen-tiny-memory-far", "cal-000-hdd", "in-tiny-memory-far"])
 def test_probes_and_advice_stay_legal(name: str, place: str) -> None:
-    """Every probe and every recommendation is within the limits that were told."""
-    surface = by_name(place)
-    tuner, session, limits = BASELINES[name](surface.description), Session(surface, 1), surface.limits
+    """Every probe and every recommendation is within the limits that were told, of uploads and of downloads."""
+    surface = next(s for s in (*catalogue(), *downloads.catalogue()) if s.name == place)
+    tuner, session, limits = (
+        (BASELINES | READERS)[name](surface.description),
+        Session(surface, 1),
+        surface.limits,
+    )
     for _ in range(9):
         setting = tuner.ask(1)
         tuner.tell(session.measure(setting))
         for one in (setting, tuner.recommend()):
             assert 1 <= one.thread_count <= limits.thread_count_max
-            assert limits.part_size_bytes_min <= one.part_size_bytes <= limits.part_size_bytes_max
-            assert one.thread_count * one.part_size_bytes <= (limits.memory_bytes_max or inf)
+            assert limits.part_size_bytes_min <= one.request_size_bytes <= limits.part_size_bytes_max
+            assert one.thread_count * one.request_size_bytes <= (limits.memory_bytes_max or inf)
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
@@ -102,8 +109,8 @@ def test_same_seed_same_probes(name: str) -> None:
     """A run can be repeated exactly."""
     surface = by_name("flat-5gbps")
 
-    def asked() -> list[S3UploadSetting]:
-        tuner, session, settings = BASELINES[name](surface.description), Session(surface, 2), []
+    def asked() -> list[BenchSetting]:
+        tuner, session, settings = (BASELINES | READERS)[name](surface.description), Session(surface, 2), []
         for _ in range(8):
             settings.append(tuner.ask(2))
             tuner.tell(session.measure(settings[-1]))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bench.catalogue import catalogue
-from bench.harness import LONG, SHORT, Form, GridCost, Job, Row, jobs, perform
+from bench.harness import LONG, SHORT, SUITES, Form, Job, jobs, perform
 from bench.verdict import (
     DRIFT_AT,
     Figure,
+    GridCost,
+    Row,
     cost_to_good,
     detection_delay,
     probes_to_good,
@@ -108,9 +109,10 @@ def test_changes_that_nobody_feels_do_not_count() -> None:
     assert figures["a fit of 100 observations, CPU time, most"].verdict == "not measured"
 
 
+@pytest.mark.parametrize("operation", SUITES)
 @pytest.mark.parametrize("form", [SHORT, LONG])
-def test_every_surface_is_judged(form: Form) -> None:
+def test_every_surface_is_judged(form: Form, operation: str) -> None:
     """No form leaves a surface out, and no run is made twice."""
-    work = jobs(form, {"skopt-gp"})
-    assert {job.index for job in work if job.kind == "cold"} == set(range(len(catalogue())))
+    work = jobs(form, {"skopt-gp"}, operation)
+    assert {job.index for job in work if job.kind == "cold"} == set(range(len(SUITES[operation].catalogue())))
     assert len(set(work)) == len(work)

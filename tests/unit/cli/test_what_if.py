@@ -164,7 +164,7 @@ def test_the_example_on_the_page_is_what_is_printed() -> None:
 
 def test_the_page_names_every_condition_and_every_answer() -> None:
     """An undocumented name is a failing test."""
-    from penstock.models.sqs_plan import Conditions
+    from penstock.models.sqs.plan import Conditions
 
     page = PAGE.read_text(encoding="utf-8")
     names = [

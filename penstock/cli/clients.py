@@ -1,0 +1,121 @@
+"""Knows `penstock clients`: what applications do as their own SDKs tell it, and how a unit's SDK is told to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.daemon import call, socket_option
+from penstock.cli.examples import examples
+from penstock.cli.installation import Action, Layout, Run, Write
+from penstock.cli.output import filled, json_option, print_json, print_table, text
+from penstock.cli.service import do
+from penstock.cli.trouble import WrongUsageError
+
+_DROP_IN = "penstock-clients.conf"
+_UNIT = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+_NAMES = (
+    "calls_per_second",
+    "in_flight_count_max",
+    "latency_seconds_p50",
+    "latency_seconds_p99",
+    "retry_count",
+    "refused_count",
+)
+_HEADINGS = ("client", "call", "calls/s", "in flight", "p50", "p99", "retries", "refused")
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=examples(
+        "penstock clients",
+        "penstock clients --json | jq '.clients[] | select(.advice[].gain.expected > 1.5) | .name'",
+        "sudo penstock clients enable --unit backup      then restart it",
+        "AWS_CSM_ENABLED=true ./nightly-backup           for one command",
+    ),
+)
+@json_option
+@socket_option
+@click.pass_context
+def clients(context: click.Context, *, as_json: bool, socket_path: str) -> None:
+    """Show what applications do, and what they would gain; whoever would gain most comes first.
+
+    Of the last five minutes, as the applications' own SDKs tell it: no line of theirs is changed. The daemon hears them
+    with `is_enabled` in [listen], and an SDK tells with AWS_CSM_ENABLED=true in its environment.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    document = call(socket_path, "GET", "/v1/clients")
+    if as_json:
+        print_json(document)
+        return
+    if document["clients"]:
+        print_table(_HEADINGS, [row for client in document["clients"] for row in _rows(client)])
+        for client in document["clients"]:
+            for advice in client["advice"]:
+                click.echo(filled(f"{_name(client)}, {advice['operation']}: {advice['sentence']}"))
+    for sentence in _remarks(document):
+        click.echo(filled(sentence))
+
+
+@clients.command()
+@click.option("--unit", required=True, metavar="NAME", help="A service of systemd, such as backup.")
+@click.option("--port", default=31000, show_default=True, help="As in [listen].")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="/",
+    show_default=True,
+    help="Where / is, while a package is made.",
+)
+@json_option
+def enable(*, unit: str, port: int, dry_run: bool, root: Path, as_json: bool) -> None:
+    """Have the SDKs of a unit tell what they do, after its next start; nothing is started here."""
+    name = unit.removesuffix(".service")
+    if not _UNIT.fullmatch(name):
+        raise WrongUsageError(f"{unit!r} is no name of a service: letters, digits, and _ . @ -")
+    layout = Layout(root=root.absolute(), commands=Path())
+    drop_in = layout.root / "etc/systemd/system" / f"{name}.service.d" / _DROP_IN
+    actions: list[Action] = [Write(drop_in, _drop_in(name, port))]
+    if layout.is_booted:
+        actions.append(Run(("systemctl", "daemon-reload")))
+    do(actions, layout, [], dry_run=dry_run, as_json=as_json)
+    if not as_json:
+        click.echo(f"next: systemctl restart {name}.service")
+        click.echo(f"to undo it: rm {drop_in} && systemctl daemon-reload && systemctl restart {name}.service")
+
+
+def _drop_in(name: str, port: int) -> str:
+    # Go's SDK takes the port alone for being enabled.
+    values = {"AWS_CSM_ENABLED": "true", "AWS_CSM_PORT": str(port), "AWS_CSM_CLIENT_ID": name}
+    lines = (f"Environment={key}={value}\n" for key, value in values.items())
+    return f"# Written by `penstock clients enable`; see `penstock clients`.\n[Service]\n{''.join(lines)}"
+
+
+def _name(client: Mapping[str, Any]) -> str:
+    """``backup (Boto3 1.43.117)``."""
+    sdk = f"{client['product']} {client['version']}".strip()
+    return f"{client['name']} ({sdk})" if client["name"] else sdk
+
+
+def _rows(client: Mapping[str, Any]) -> Iterator[list[str]]:
+    shown = _name(client)
+    for api in client["apis"]:
+        yield [shown, f"{api['service']} {api['api']}", *(text(name, api[name]) for name in _NAMES)]
+        shown = ""
+
+
+def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
+    if not document["is_listening"]:
+        yield "Nobody can be heard: set is_enabled in [listen], and `penstock reload`."
+    elif not document["clients"]:
+        yield "Nobody was heard in the last minutes: SDKs tell with AWS_CSM_ENABLED=true (`penstock clients enable`)."
+    if document["dropped_count"]:
+        yield f"{document['dropped_count']} datagrams were lost, so more was done than is shown."
+    if document["unplaced_count"]:
+        yield f"{document['unplaced_count']} datagrams came from more applications than there is room for."

@@ -1,0 +1,66 @@
+"""Knows how a configuration is priced before any daemon runs: what this host tells, and what tables say of the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.output import filled, print_mapping
+
+if TYPE_CHECKING:
+    from penstock.daemon.config import Configuration
+    from penstock.daemon.forecast import Forecast
+    from penstock.models.model import Fit
+    from penstock.vocabulary import Context, Setting
+
+
+def costs_of(configuration: Configuration) -> Sequence[Forecast]:
+    """Of each operation that is probed. Asks the instance metadata where need be, for a second at the most."""
+    if not any(configuration.enabled()):
+        return ()
+    from penstock.daemon.forecast import forecasts
+    from penstock.daemon.host import identify
+    from penstock.daemon.tariffs import Tariffs
+
+    tariffs = Tariffs(configuration, asyncio.run(identify(configuration.host)))
+    return forecasts(configuration, tariffs, _by_tables)
+
+
+def _by_tables(context: Context) -> tuple[Fit, Setting]:
+    """What is advised where nothing was measured."""
+    from penstock.operations.table import OPERATIONS
+    from penstock.optimizer.recommendation import recommend
+    from penstock.vocabulary import Demand
+
+    model = OPERATIONS[context.operation].model
+    fit = model.fit(context.place, (), prior=None, seed=0)
+    advice = recommend(
+        model, fit, context, Demand(), previous=None, now=datetime.now(UTC), validity_seconds=1.0
+    )
+    return fit, advice.setting
+
+
+def print_costs(found: Sequence[Forecast]) -> None:
+    """A table, and a sentence for each operation: its way, and what binds."""
+    print_mapping({"what probes cost": list(_rows(found))})
+    for forecast in found:
+        click.echo(filled(forecast.sentence))
+
+
+def _rows(found: Sequence[Forecast]) -> Iterator[Mapping[str, Any]]:
+    for forecast in found:
+        document = forecast.document()
+        for period in ("day", "month"):
+            for manner, words in (("at_most", "at most"), ("typically", "typically")):
+                cost = document[period][manner]
+                yield {
+                    "operation": forecast.operation,
+                    "within": f"a {period} {words}",
+                    "cost_usd": cost["usd"],
+                    "moved_bytes": cost["transferred_bytes"],
+                    "requests": cost["request_count"],
+                }

@@ -1,0 +1,386 @@
+"""Knows `penstock measure list`, `show`, `run` and `report`: published experiments, to be run again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.config import file_option, load_configuration
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json, print_table, text
+from penstock.cli.quantities import BYTES
+from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
+from penstock.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from penstock.experiments.experiment import Experiment, Form, Record, Records
+    from penstock.experiments.facts import Verdict
+    from penstock.vocabulary import Cost
+
+directory_option = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where records are kept; without it, in the user's state directory (lab) or beside the database.",
+)
+
+
+def _table() -> Mapping[str, Experiment]:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
+    from penstock.experiments.table import EXPERIMENTS
+
+    return EXPERIMENTS
+
+
+def _experiment(name: str) -> Experiment:
+    table = _table()
+    if name not in table:
+        raise WrongUsageError(f"there is no experiment {name}: say one of {', '.join(table)}")
+    return table[name]
+
+
+def _directory(given: Path | None) -> Path:
+    from penstock.experiments.archive import default_directory
+
+    return given or default_directory()
+
+
+@click.command("list", epilog=examples("penstock measure list", "penstock measure list --json"))
+@json_option
+def list_experiments(*, as_json: bool) -> None:
+    """The experiments, their studies, and what each costs at the most."""
+    from penstock.experiments.experiment import Form
+    from penstock.experiments.facts import facts_of
+
+    rows: list[dict[str, Any]] = [  # Any: the values of JSON
+        {
+            "name": row.name,
+            "study": row.study,
+            "section": row.section,
+            "title": row.title,
+            "figure_count": len(facts_of(row.name)),
+            **_cost_document(row.cost(Form.FULL)),
+        }
+        for row in _table().values()
+    ]
+    if as_json:
+        print_json({"experiments": rows})
+        return
+    shown = [
+        (
+            r["name"],
+            f"{r['study']}, {r['section']}",
+            text("", r["figure_count"]),
+            format_seconds(r["duration_seconds"]),
+            format_bytes(r["transferred_bytes"]),
+            f"${float(r['usd']):.2f}",
+        )
+        for r in rows
+    ]
+    print_table(
+        ("", "study", "figures", "time at most", "bytes at most", "requests at list price"), shown, title=""
+    )
+
+
+def _cost_document(cost: Cost) -> dict[str, float]:
+    return {
+        "duration_seconds": cost.duration_seconds,
+        "transferred_bytes": cost.transferred_bytes,
+        "request_count": cost.request_count,
+        "usd": cost.usd,
+    }
+
+
+@click.command("show", epilog=examples("penstock measure show parallel-curls"))
+@click.argument("name")
+@json_option
+def show_experiment(*, name: str, as_json: bool) -> None:
+    """What an experiment does, which figures it is about, and its table of plans."""
+    from penstock.experiments.experiment import Form
+    from penstock.experiments.facts import facts_of
+
+    experiment = _experiment(name)
+    steps = experiment.steps(Form.FULL)
+    document = {
+        "name": experiment.name,
+        "title": experiment.title,
+        "study": experiment.study,
+        "section": experiment.section,
+        "summary": experiment.summary,
+        **_cost_document(experiment.cost(Form.FULL)),
+        "facts": [asdict(fact) for fact in facts_of(name)],
+        "steps": [_step_document(step) for step in steps],
+    }
+    if as_json:
+        print_json(document)
+        return
+    click.echo(f"{experiment.title} ({experiment.study}, {experiment.section})\n{experiment.summary}\n")
+    if document["facts"]:
+        rows = [(f.name, f"{f.value} {f.unit}", f.kind.value or "-", f.verdict.value) for f in facts_of(name)]
+        print_table(("figure", "published", "kind", "in the lab"), rows, title="")
+    click.echo(f"\n{len(steps)} steps; {_cost_sentence(experiment.cost(Form.FULL))}")
+
+
+def _step_document(step: Any) -> dict[str, Any]:
+    return {
+        "label": step.label,
+        "operation": step.operation,
+        "payload_size_bytes": step.payload_size_bytes,
+        "setting": asdict(step.setting),
+        "body_count": step.body_count,
+        "copy_count": step.copy_count,
+        "wait_seconds": step.wait_seconds,
+        "cost_max": asdict(step.cost_max),
+    }
+
+
+def _cost_sentence(cost: Cost) -> str:
+    return (
+        f"at most {format_seconds(cost.duration_seconds)}, {format_bytes(cost.transferred_bytes)}, "
+        f"{cost.request_count:,} requests, ${cost.usd:.2f} for them at list price; what moves between regions "
+        "or over the internet costs more"
+    )
+
+
+@click.command("run", epilog=examples("penstock measure run parallel-curls --lab"))
+@click.argument("name")
+@click.option("--lab", "is_lab", is_flag=True, help="In a calibrated lab world, in virtual time; no AWS.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Say what it would cost, and end.")
+@click.option("--short", "is_short", is_flag=True, help="A minute of it, scaled down.")
+@click.option(
+    "--usd-max",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="What a run may cost at the most; with less nothing begins.",
+)
+@click.option(
+    "--bytes-max", type=BYTES, default="10GiB", show_default=True, help="What a run may move at the most."
+)
+@file_option
+@directory_option
+@json_option
+def run_experiment(
+    *,
+    name: str,
+    is_lab: bool,
+    is_dry: bool,
+    is_short: bool,
+    directory: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Run an experiment, and show its figures beside the published ones.
+
+    On real services it uses the daemon's configuration, which names the bucket, and its database; the daemon must not
+    run meanwhile. A run that was ended, however, goes on where it was; what a killed one left outside is removed first.
+    """
+    from penstock.experiments.experiment import Form, Records
+
+    experiment = _experiment(name)
+    form = Form.SHORT if is_short else Form.LAB if is_lab else Form.FULL
+    if is_dry:
+        cost = experiment.cost(form)
+        if as_json:
+            print_json({"name": name, "form": form.value, **_cost_document(cost)})
+        else:
+            click.echo(f"{name}: {_cost_sentence(cost)}")
+        return
+    if is_lab:
+        records = _run_in_lab(experiment, form, _directory(directory))
+        _show(experiment, lab=records, here=None, as_json=as_json)
+        return
+    records = _run_for_real(experiment, form, directory, given)
+    _show(experiment, lab=Records([]), here=records, as_json=as_json)
+
+
+def _run_for_real(
+    experiment: Experiment, form: Form, directory: Path | None, given: Mapping[str, Any]
+) -> Records:
+    from penstock.daemon.database import StoreError
+    from penstock.experiments.archive import Archive, ArchiveError, beside
+    from penstock.experiments.really import Allowance, NotAllowedError, place_of, run_for_real
+    from penstock.probes.outside import RequestError
+
+    if not experiment.steps(form):
+        raise TroubleError(f"{experiment.summary}")
+    configuration = load_configuration(given["main_file"]).configuration
+    kept = directory or beside(configuration.daemon.database_path)
+    archive = Archive(kept, experiment, form, place=place_of(experiment, configuration))
+    allowance = Allowance(usd=given["usd_max"], transferred_bytes=given["bytes_max"])
+
+    def tell(record: Record) -> None:
+        came = record.reason or f"{record.values['duration_seconds']:.1f} s"
+        click.echo(f"{record.label}: {came}", err=True)
+
+    async def measured() -> bool:
+        """Whether it came to its end."""
+        working = asyncio.create_task(run_for_real(archive, configuration, allowance, tell))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+                asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        try:
+            await working
+        except asyncio.CancelledError:
+            return False
+        return True
+
+    try:
+        is_whole = asyncio.run(measured())
+    except (NotAllowedError, ArchiveError, StoreError, RequestError) as trouble:
+        raise TroubleError(str(trouble)) from trouble
+    if not is_whole:
+        click.echo(f"Interrupted; the same command goes on from {archive.path}.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+    records = archive.read()
+    _refuse_troubles(records)
+    return archive.records()
+
+
+def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
+    from penstock.experiments.archive import Archive, ArchiveError
+    from penstock.experiments.experiment import Records
+    from penstock.experiments.virtually import run_in_lab
+
+    found = run_in_lab(experiment.steps(form))
+    archive = Archive(directory, experiment, form)
+    try:
+        archive.write(found)
+    except ArchiveError as trouble:
+        raise TroubleError(str(trouble)) from trouble
+    _refuse_troubles(found)
+    return Records(found)
+
+
+def _refuse_troubles(records: Sequence[Record]) -> None:
+    troubles = [record for record in records if record.reason is not None]
+    if troubles and len(troubles) == len(records):
+        raise TroubleError(f"nothing was measured; {troubles[0].reason}")
+    for record in troubles:
+        click.echo(f"{record.label}: {record.reason}", err=True)
+
+
+def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json: bool) -> None:
+    from penstock.experiments.experiment import Records
+    from penstock.experiments.page import HEADINGS, compare
+
+    real = here or Records([])
+    rows = compare(experiment, experiment.quantities(lab), experiment.quantities(real) if len(real) else {})
+    answers = experiment.answer(real if len(real) else lab)
+    if as_json:
+        print_json(
+            {
+                "name": experiment.name,
+                "facts": [
+                    {**asdict(row.fact), "lab": row.lab, "here": row.measured, "verdict": row.verdict.value}
+                    for row in rows
+                ],
+                "answers": list(answers),
+            }
+        )
+        return
+    if rows:
+        left_out = {1} if here is not None else {1, 5, 6}
+        keep = [index for index in range(len(HEADINGS)) if index not in left_out]
+        shown = [tuple(row.cells()[index] for index in keep) for row in rows]
+        print_table(tuple(HEADINGS[index] for index in keep), shown, title=experiment.title)
+    for sentence in answers:
+        click.echo(f"\n{sentence}")
+
+
+@click.command(
+    "report",
+    epilog=examples(
+        "penstock measure report parallel-curls", "penstock measure report --all --output all.html"
+    ),
+)
+@click.argument("name", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Every experiment, and how many figures of each kind.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A page: HTML with the figures drawn, or Markdown.",
+)
+@file_option
+@directory_option
+@json_option
+def report_experiment(
+    *,
+    name: str | None,
+    is_all: bool,
+    output: Path | None,
+    main_file: Path | None,
+    directory: Path | None,
+    as_json: bool,
+) -> None:
+    """Published, lab and measured figures, and their differences. What the lab has not run yet, it runs."""
+    from penstock.experiments.archive import beside, newest_measured
+    from penstock.experiments.page import verdicts
+
+    if (name is None) is not is_all:
+        raise WrongUsageError("say an experiment, or --all")
+    chosen = list(_table().values()) if is_all else [_experiment(name or "")]
+    place = _directory(directory)
+    lab = {row.name: _lab_records(row, place) for row in chosen}
+    kept = directory or beside(load_configuration(main_file).configuration.daemon.database_path)
+    here = {row.name: newest_measured(kept, row) for row in chosen}
+    if output is not None:
+        _write_page(output, chosen, lab, here)
+    if is_all:
+        _show_counts(verdicts(chosen, lab), as_json=as_json)
+        return
+    (row,) = chosen
+    real = here[row.name]
+    _show(row, lab=lab[row.name], here=real if len(real) else None, as_json=as_json)
+
+
+def _lab_records(experiment: Experiment, directory: Path) -> Records:
+    from penstock.experiments.archive import Archive
+    from penstock.experiments.experiment import Form
+
+    records = Archive(directory, experiment, Form.LAB).records()
+    if len(records) or not experiment.steps(Form.LAB):
+        return records
+    click.echo(f"{experiment.name}: in the lab ...", err=True)
+    return _run_in_lab(experiment, Form.LAB, directory)
+
+
+def _show_counts(verdicts: Mapping[str, Verdict], *, as_json: bool) -> None:
+    from penstock.experiments.facts import counts
+
+    rows = counts(verdicts)
+    if as_json:
+        print_json(
+            {
+                "counts": [
+                    {"kind": kind, "verdict": verdict, "count": count} for kind, verdict, count in rows
+                ],
+                "verdicts": {name: verdict.value for name, verdict in verdicts.items()},
+            }
+        )
+        return
+    print_table(
+        ("kind", "verdict", "figures"), [(k, v, str(n)) for k, v, n in rows], title="84 published figures"
+    )
+
+
+def _write_page(
+    output: Path, chosen: Sequence[Experiment], lab: Mapping[str, Records], here: Mapping[str, Records]
+) -> None:
+    from penstock.experiments.page import page_html, page_markdown, section_html
+
+    if output.suffix == ".md":
+        written = page_markdown(chosen, lab)
+    else:
+        written = page_html({row.name: section_html(row, lab[row.name], here[row.name]) for row in chosen})
+    try:
+        output.write_text(written, encoding="utf-8")
+    except OSError as trouble:
+        raise TroubleError(f"{output} cannot be written: {trouble.strerror}") from trouble
+    click.echo(f"Wrote {output}.", err=True)

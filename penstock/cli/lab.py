@@ -1,0 +1,113 @@
+"""Knows `penstock lab`: an S3 and an SQS of known physics, for anybody's own experiments."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json
+from penstock.cli.trouble import TroubleError
+from penstock.lab.worlds import DEMO, WORLDS, World
+from penstock.trial.laboratory import FOREIGN, Laboratory, laboratory
+from penstock.trial.stage import StageError
+
+_STOP_SECONDS_MAX = 10.0
+_SIGNALLED = 128  # and the number of the signal: how shells tell it
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "penstock lab > lab.env &                          then, in any shell: . ./lab.env",
+        "penstock lab -- python experiment.py              with boto3, as it is",
+        "penstock lab --world throttled -- sh -c 's5cmd cp big.bin \"s3://$LAB_BUCKET/\"'",
+        "penstock lab --json | jq .environment",
+        "penstock lab --list",
+    ),
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@click.option(
+    "--world",
+    "world_name",
+    type=click.Choice(list(WORLDS)),
+    default=DEMO.name,
+    show_default=True,
+    help="Which physics; --list tells about each.",
+)
+@click.option("--list", "is_list", is_flag=True, help="List the worlds and end.")
+@json_option
+def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool) -> None:
+    """Start an S3 and an SQS whose physics are known, on the loopback interface, for experiments of your own.
+
+    It prints the variables by which SDKs and command lines of AWS find both, and a bucket and a queue in them, for a
+    shell to read. Both are there until Ctrl-C or SIGTERM, and leave nothing behind. With a COMMAND they are there for
+    as long as it runs: it finds the variables in its environment, and its exit code is that of penstock. They check no
+    credentials, and keep what is uploaded in memory.
+    """
+    if is_list:
+        _list(as_json=as_json)
+        return
+    try:
+        with laboratory(WORLDS[world_name]) as found:
+            if command:
+                sys.exit(_run(command, _environment(found)))
+            with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
+                _tell(found, as_json=as_json)
+                while True:
+                    signal.pause()
+    except StageError as trouble:
+        raise TroubleError(str(trouble)) from trouble
+
+
+def _list(*, as_json: bool) -> None:
+    stories = {name: world.story for name, world in WORLDS.items()}
+    if as_json:
+        print_json(stories)
+        return
+    for name, story in stories.items():
+        click.echo(f"{name:14}{story}")
+
+
+def _environment(found: Laboratory) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    return kept | found.environment(os.environ)
+
+
+def _tell(found: Laboratory, *, as_json: bool) -> None:
+    environment = found.environment(os.environ)
+    if as_json:
+        print_json({"world": found.world.name, "environment": environment, "unset": FOREIGN})
+        return
+    click.echo(f"{_about(found.world)} It is there until Ctrl-C.", err=True)
+    click.echo(f"unset {' '.join(FOREIGN)}")
+    for name, value in environment.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+def _about(world: World) -> str:
+    return f"The lab's world {world.name}. {world.story}"
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run it to its end; whoever ends penstock ends it, too."""
+    try:
+        child = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user asks for
+    except OSError as trouble:
+        raise TroubleError(f"{command[0]} cannot be run: {trouble.strerror}") from trouble
+    try:
+        code = child.wait()
+    except BaseException:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_STOP_SECONDS_MAX)
+        child.kill()
+        raise
+    return code if code >= 0 else _SIGNALLED - code

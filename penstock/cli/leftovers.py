@@ -1,0 +1,131 @@
+"""Knows `penstock leftovers`: what probes left outside, seen and removed, with a daemon or without."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.config import file_option, load_configuration
+from penstock.cli.daemon import call, socket_option
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json, print_table
+from penstock.cli.trouble import NoDaemonError, TroubleError
+from penstock.units import counted, format_seconds
+
+_REMOVAL_SECONDS_MAX = 90.0  # the daemon answers within 60 s
+
+
+@click.group(
+    epilog=examples(
+        "penstock leftovers list",
+        "sudo penstock leftovers remove",
+        "sudo -u penstock penstock leftovers remove    where no daemon runs any more",
+    )
+)
+def leftovers() -> None:
+    """See and remove what probes left outside.
+
+    Probes remove what they make, and the daemon tries again what could not be removed. A running daemon is asked;
+    without one the database of the configuration is read.
+    """
+
+
+@leftovers.command("list")
+@json_option
+@socket_option
+@file_option
+def list_(*, as_json: bool, socket_path: str, main_file: Path | None) -> None:
+    """List what is left behind: objects, unfinished uploads and queues."""
+    document = _known(socket_path, main_file)
+    if as_json:
+        print_json(document)
+    else:
+        _show(document["leftovers"])
+
+
+@leftovers.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@json_option
+@socket_option
+@file_option
+def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | None) -> None:
+    """Remove all of it now; ends with 1 when something could not be removed."""
+    if dry_run:
+        document = _known(socket_path, main_file)
+        if as_json:
+            print_json(document)
+        else:
+            click.echo("This would be removed:")
+            _show(document["leftovers"])
+        return
+    document = _removed(socket_path, main_file)
+    if as_json:
+        print_json(document)
+    else:
+        for removed in document["removed"]:
+            click.echo(f"removed {_described(removed)}")
+        _show(document["leftovers"])
+    kept = [left for left in document["leftovers"] if left["reason"]]
+    if kept:
+        raise TroubleError(f"{counted(len(kept), 'thing')} could not be removed: {kept[0]['reason']}")
+
+
+def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
+    with contextlib.suppress(NoDaemonError):
+        return call(socket_path, "GET", "/v1/leftovers")
+    from penstock.clock import SystemClock
+    from penstock.daemon.database import StoreError, StoreMissing, holder
+    from penstock.daemon.store import Store
+    from penstock.daemon.sweeper import LeftBehind
+    from penstock.operations.table import setting_types
+
+    path = load_configuration(main_file).configuration.daemon.database_path
+    if (process := holder(path)) is not None:  # what is in use would look as if it were left behind
+        raise TroubleError(f"penstockd (process {process}) works on {path}: name its socket with --socket")
+    now: datetime = SystemClock().now()
+    try:
+        with contextlib.closing(Store.open_read_only(path, setting_types())) as store:
+            left = [LeftBehind(leftover=x, since=since) for x, since in store.dated_leftovers().items()]
+    except StoreMissing:
+        left = []
+    except StoreError as trouble:
+        raise TroubleError(str(trouble)) from trouble
+    return {"removed": [], "leftovers": [entry.document(now) for entry in left]}
+
+
+def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
+    with contextlib.suppress(NoDaemonError):
+        return call(socket_path, "DELETE", "/v1/leftovers", timeout_seconds=_REMOVAL_SECONDS_MAX)
+    from penstock.daemon.app import remove_leftovers
+    from penstock.daemon.database import StoreError
+
+    try:
+        return asyncio.run(remove_leftovers(load_configuration(main_file).configuration))
+    except StoreError as trouble:  # one whose socket is elsewhere holds it, for instance
+        raise TroubleError(str(trouble)) from trouble
+
+
+def _show(left: Sequence[Mapping[str, Any]]) -> None:
+    if not left:
+        click.echo("Nothing is left behind.")
+        return
+    rows = [(_described(entry), format_seconds(entry["age_seconds"]), _state(entry)) for entry in left]
+    print_table(("left behind", "for", ""), rows)
+
+
+def _described(entry: Mapping[str, Any]) -> str:
+    if entry["kind"] == "sqs_queue":
+        return f"queue {entry['name']} in {entry['container']}"
+    return f"s3://{entry['container']}/{entry['name']}"
+
+
+def _state(entry: Mapping[str, Any]) -> str:
+    if entry["is_empty"]:
+        return "nothing is there now; it is looked at once more for requests that were on their way"
+    return str(entry["reason"])

@@ -1,0 +1,141 @@
+"""Knows `penstock service`: the commands, units, user and socket of the service, put in place and taken away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.examples import examples
+from penstock.cli.installation import (
+    KEPT,
+    Action,
+    Layout,
+    carry_out,
+    installation,
+    refusals,
+    removal,
+    unreachable,
+)
+from penstock.cli.output import json_option, print_json
+from penstock.cli.trouble import TroubleError
+
+
+@click.group(
+    epilog=examples(
+        "sudo penstock service install               then edit /etc/penstock/penstock.toml",
+        "sudo penstock service install --enable      and start it now, and with the host",
+        "penstock service install --dry-run          only look",
+        "sudo penstock service uninstall             state and configuration stay",
+    )
+)
+def service() -> None:
+    """Put the service in place, or take it away: commands, units, user, socket, and an example configuration.
+
+    Install penstock[daemon] into an environment that is open to all users, such as /opt/penstock, and run this command
+    from there. A newer version is put in place the same way; what was measured and configured stays.
+    """
+
+
+_Command = Callable[..., None]
+
+
+def _options(command: _Command) -> _Command:
+    place = click.Path(path_type=Path, file_okay=False)
+    for option in (
+        json_option,
+        click.option("--dry-run", is_flag=True, help="Only say what would be done."),
+        click.option(
+            "--root", type=place, default="/", show_default=True, help="Where / is, while a package is made."
+        ),
+        click.option(
+            "--prefix",
+            type=place,
+            default="/usr/local",
+            show_default=True,
+            help="Where commands and units go.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@service.command()
+@_options
+@click.option(
+    "--commands",
+    type=click.Path(path_type=Path),
+    help="Where penstock and penstockd are, or will be; without it, beside this Python.",
+)
+@click.option("--enable", "is_enabled", is_flag=True, help="Start it now, and with the host.")
+def install(
+    *, prefix: Path, root: Path, commands: Path | None, is_enabled: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Put it in place, or a newer version in the place of an older; ends with 1 when something is in the way.
+
+    A configuration is written where there is none, and never changed. State stays. Where the service runs, it is
+    started again.
+    """
+    where = commands or Path(sys.executable).parent
+    layout = _layout(prefix, root, where)
+    actions = installation(layout, is_enabled=is_enabled)
+    trouble = None if commands and not layout.is_live else unreachable(where)
+    do(actions, layout, [trouble] if trouble else [], dry_run=dry_run, as_json=as_json)
+    if layout.is_live and not (as_json or is_enabled):
+        click.echo(
+            "next: edit /etc/penstock/penstock.toml, `penstock config check`, and "
+            "`systemctl enable --now penstock.socket penstock.service`"
+        )
+
+
+@service.command()
+@_options
+@click.option("--purge", "is_purged", is_flag=True, help="Remove state and configuration, too.")
+def uninstall(*, prefix: Path, root: Path, is_purged: bool, dry_run: bool, as_json: bool) -> None:
+    """Stop it and take away what was put in place; state and configuration stay, and the user penstock.
+
+    What probes may have left outside is known to the state: `penstock leftovers remove` before --purge.
+    """
+    layout = _layout(prefix, root, Path(sys.executable).parent)
+    do(removal(layout, is_purged=is_purged), layout, [], dry_run=dry_run, as_json=as_json)
+    if not (as_json or is_purged):
+        click.echo(f"kept: {', '.join(str(layout.root / kept) for kept in KEPT)}")
+
+
+def _layout(prefix: Path, root: Path, commands: Path) -> Layout:
+    return Layout(root=root.absolute(), prefix=Path("/") / prefix, commands=commands.absolute())
+
+
+def do(
+    actions: Sequence[Action], layout: Layout, troubles: Sequence[str], *, dry_run: bool, as_json: bool
+) -> None:
+    """All of it, or nothing. Raises TroubleError."""
+    document: dict[str, Any] = {"actions": [str(action) for action in actions], "is_dry_run": dry_run}
+    if not as_json:
+        click.echo("\n".join(document["actions"]))
+    elif not dry_run:
+        document["is_done"] = True
+    if found := [*troubles, *refusals(actions)]:
+        raise TroubleError("; ".join(found))
+    if not dry_run:
+        if layout.is_live and os.geteuid() != 0:
+            raise TroubleError("only root may do this: sudo penstock ..., or look with --dry-run")
+        _carry_out_all(actions)
+    if as_json:
+        print_json(document)
+
+
+def _carry_out_all(actions: Sequence[Action]) -> None:
+    for action in actions:
+        try:
+            carry_out(action)
+        except OSError as trouble:
+            raise TroubleError(f"cannot {action}: {trouble.strerror}") from trouble
+        except subprocess.CalledProcessError as trouble:
+            said = f"{trouble.stderr}".strip() or f"it ended with {trouble.returncode}"
+            raise TroubleError(f"cannot {action}: {said}") from trouble

@@ -1,0 +1,64 @@
+"""`penstock measure list`, `show`, `run --lab` and `report`, as people call them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import cli
+from penstock.experiments.table import EXPERIMENTS
+
+
+def measure(*words: str) -> Result:
+    """One command."""
+    return CliRunner().invoke(cli, ["measure", *words])
+
+
+def test_what_there_is_and_what_it_costs() -> None:
+    """Every experiment with the most that it takes, before anything is spent; no bytes without requests."""
+    listed = json.loads(measure("list", "--json").stdout)["experiments"]
+    assert [row["name"] for row in listed] == list(EXPERIMENTS)
+    assert sum(row["figure_count"] for row in listed) == 84
+    dry = json.loads(measure("run", "surge", "--dry-run", "--json").stdout)
+    shown = json.loads(measure("show", "surge", "--json").stdout)
+    assert dry["usd"] == shown["usd"] > 0
+    assert dry["request_count"] == sum(
+        s["copy_count"] * s["cost_max"]["request_count"] for s in shown["steps"]
+    )
+    assert "at most" in measure("run", "surge", "--dry-run").stdout
+
+
+def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:
+    """Published, lab and difference in a table; the page has the figures; the report reads what the run kept."""
+    kept = ("--directory", str(tmp_path))
+    ran = measure("run", "parallel-curls", "--lab", *kept)
+    assert ran.exit_code == 0, ran.output
+    (row,) = [line.split() for line in ran.stdout.splitlines() if line.startswith("up.ssl.12")]
+    assert row == ["up.ssl.12", "53.8", "MB/s", "53.8", "+0.0", "%", "fitted", "reproduced"]
+    page = tmp_path / "page.html"
+    report = measure("report", "parallel-curls", "--output", str(page), *kept)
+    assert report.stdout == ran.stdout
+    assert "in the lab" not in report.stderr
+    assert page.read_text().count("<svg") == 2
+    document = json.loads(measure("report", "parallel-curls", "--json", *kept).stdout)
+    assert {fact["verdict"] for fact in document["facts"]} == {"reproduced", "missed"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("show", "nothing"), "there is no experiment nothing: say one of sqs-blast"),
+        (("run", "surge", "--lab", "--directory", "/proc/1/none"), "cannot be written"),
+        (("report",), "say an experiment, or --all"),
+        (("report", "surge", "--all"), "say an experiment, or --all"),
+    ],
+)
+def test_mistakes_are_sentences(words: tuple[str, ...], sentence: str) -> None:
+    """No traceback, and what to do."""
+    result = measure(*words)
+    assert result.exit_code in {1, 2}
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr

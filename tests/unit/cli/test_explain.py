@@ -1,0 +1,135 @@
+"""`penstock explain`: ten lines, and no word that is not explained."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.api.wire import encode, read_question
+from penstock.cli.output import print_mapping
+from penstock.cli.query import reasons
+from penstock.models.model import Fit
+from penstock.operations.operation import Operation
+from penstock.operations.table import OPERATIONS
+from penstock.units import label
+from penstock.vocabulary import Access, Basis, Estimate, Objective, Place, Reason, Regime, Sink
+from tests.factories import NOON
+from tests.unit.daemon.house import House, story
+from tests.unit.daemon.test_advisory import advisory_of
+
+DOCS = Path(__file__).parents[3] / "docs"
+GLOSSARY = (DOCS / "glossary.md").read_text(encoding="utf-8")
+MANUAL = GLOSSARY + (DOCS / "socket-protocol.md").read_text(encoding="utf-8")
+ROWS = tuple(OPERATIONS.values())
+# What everybody knows who reads this; a new word of the field belongs into the glossary instead.
+ORDINARY_WORDS = """
+after an and before beyond by gives half hours how if is more or seen so than the then tried twice were whole
+a all alone and any anything applications are as asked at be beside best better boto3 boto3's bound
+bring but by cannot carries carry case connection connections delete differ docs does each every
+expected expects explained falls fast fewest for from full gb glossary group has have here host host's
+hour how in instead interval is it itself kb kept known learned least less limits mb md mean measured
+memory message messages met more ms much near network no none not nothing now of on one only other
+others out path per place reach reached reaches receive reported reports request requests s same second
+send settings short shortest size so such than that the there they this time times to told twice under
+unlike up use used was way well what which while with within words worth yet
+"""
+ORDINARY = frozenset(ORDINARY_WORDS.split())
+
+
+def explained(
+    row: Operation[Any, Any], directory: Path, objective: Objective, **changes: Any
+) -> dict[str, Any]:
+    """What the socket says of a place that is known from tables, or as if it had been measured."""
+    found: dict[str, Any] = {}
+
+    async def told(house: House) -> None:
+        place = Place(operation=row.name, region="ap-southeast-2", instance_type="u7inh-32tb.480xlarge")
+        fit: Fit = dataclasses.replace(row.model.fit(place, (), prior=None, seed=0), **changes)
+        await house.board.post(fit, NOON)
+        stated = {"objective": objective.value, "region": place.region, "instance_type": place.instance_type}
+        if "message_rate_per_second" in row.words.demand:
+            stated |= {"message_rate_per_second": "500", "latency_objective_seconds": "250ms"}
+        size = row.words.payload_example
+        pairs = {"operation": row.name, "payload_size_bytes": size, **stated}.items()
+        found.update(json.loads(encode(advisory_of(house).explain(read_question(list(pairs))))))
+
+    story(directory, told)
+    return found
+
+
+def keys(document: Any) -> Iterator[str]:
+    """Every name in it."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            yield name
+            yield from keys(value)
+    elif isinstance(document, list):
+        for value in document:
+            yield from keys(value)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("objective", list(Objective))
+def test_the_reasons_are_ten_lines_of_words_that_are_explained(
+    row: Operation[Any, Any], objective: Objective, tmp_path: Path
+) -> None:
+    """What is learned from tables and what is measured alike, on a terminal of 80 columns."""
+    terms = {word for line in re.findall(r"^\| (.+?) \|", GLOSSARY, re.MULTILINE) for word in _words(line)}
+    terms |= {word for name in re.findall(r"`(\w+)`", GLOSSARY) for word in _words(label(name))}
+    for changes in ({}, {"observation_count": 12, "newest_observation_at": NOON}):
+        lines = reasons(explained(row, tmp_path, objective, **changes), row.words)
+        assert len(lines) <= 10
+        assert max(map(len, lines)) <= 80
+        assert lines[1].startswith("Use ")
+        undefined = _words(" ".join(lines[1:])) - terms - ORDINARY
+        assert not undefined, f"docs/glossary.md says nothing of {sorted(undefined)}"
+
+
+def _words(text: str) -> set[str]:
+    """Words without numbers, in the singular."""
+    found = re.findall(r"[a-z][a-z0-9']*", text.lower())
+    return {*found} if not found else {word if word in ORDINARY else word.removesuffix("s") for word in found}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_name_of_the_whole_explanation_is_in_the_manual(
+    row: Operation[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Parameters, alternatives and the rest: in the glossary or on the page of the protocol."""
+    document = explained(row, tmp_path, Objective.THROUGHPUT)
+    print_mapping(document)
+    assert all(label(name) in capsys.readouterr().out for name in ("alternatives",))
+    ours = set(keys(document)) - {"recommendation", "fit", *row.model.setting_type.__dataclass_fields__}
+    unnamed = sorted(name for name in ours if f"`{name}`" not in MANUAL)
+    assert not unnamed, f"docs/glossary.md says nothing of {', '.join(unnamed)}"
+
+
+@pytest.mark.parametrize("kind", [Basis, Reason, Objective, Regime, Access, Sink])
+def test_every_word_that_answers_use_is_in_the_manual(kind: Any) -> None:
+    """A basis, a reason for a probe, an aim."""
+    assert [word.value for word in kind if f"`{word.value}`" not in MANUAL] == []
+
+
+def test_a_long_explanation_is_cut_and_nothing_learned_is_said_so() -> None:
+    """Ten lines are ten lines, whatever the daemon says."""
+    row = OPERATIONS["sqs_delivery"]
+    advice = {
+        "operation": row.name,
+        "region": "r",
+        "instance_type": "i",
+        "payload_size_bytes": 1024,
+        "setting": dict.fromkeys(row.model.setting_type.__dataclass_fields__, 100000),
+        "explanation": "It is a very long story. " * 50,
+    }
+    parameters = {name: dataclasses.asdict(Estimate(1.0, 123.456, 3.0)) for name in row.words.learned}
+    fit = {"parameters": parameters, "observation_count": 1_234_567}
+    lines = reasons({"recommendation": advice, "fit": fit}, row.words)
+    assert len(lines) <= 10
+    assert max(map(len, lines)) <= 80
+    assert len(reasons({"recommendation": advice, "fit": None}, row.words)) < len(lines)

@@ -1,0 +1,104 @@
+"""`penstock status` on a narrow terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.api.leases import Appetite, LeaseBook
+from penstock.api.wire import Claim, encode, read_question
+from penstock.cli import status
+from penstock.cli.main import cli
+from penstock.daemon.backlog_watch import Backlog
+from penstock.operations.table import OPERATIONS
+from tests.factories import NOON, SETTING
+from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
+from tests.unit.daemon.house import House, story
+from tests.unit.daemon.test_advisory import advisory_of
+
+BUCKET = "a-bucket-with-the-longest-name-that-there-may-be-0123456789-abc"
+REGIONS = ("ap-southeast-2", "us-gov-west-1", "eu-central-1")
+
+
+def real_status(directory: Path) -> dict[str, Any]:
+    """What the socket says of a daemon with a lease."""
+    found: dict[str, Any] = {}
+
+    async def told(house: House) -> None:
+        book = LeaseBook()
+        question = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")])
+        wanted = Appetite(setting=SETTING, use_fraction=1.0)
+        book.grant(
+            Claim(question=question, client="boto3"), wanted, process_id=4_194_304, uid=65_534, now=NOON
+        )
+        found.update(json.loads(encode(advisory_of(house, book).status())))
+
+    story(directory, told)
+    return found
+
+
+def a_queue() -> dict[str, Any]:
+    """A watched queue with the longest name that there may be, about to collapse."""
+    backlog = Backlog(
+        name="q" * 80,
+        source="attributes",
+        region="ap-southeast-2",
+        seen_at=NOON,
+        visible_message_count=120_000,
+        not_visible_message_count=120_000,
+        growth_messages_per_second=1e4,
+        visibility_timeout_seconds=30.0,
+        warning=None,
+    )
+    document: dict[str, Any] = json.loads(encode(backlog.document()))
+    return {
+        **document,
+        "alarm": "act",
+        "explanation": f"The backlog of {'q' * 80} reaches the visibility timeout.",
+    }
+
+
+def test_the_scripted_status_is_like_a_real_one(tmp_path: Path) -> None:
+    """Key by key, also of what it lists, or the tests of the commands would be about something else."""
+    real, scripted = real_status(tmp_path), a_status()
+    assert list(scripted) == list(real)
+    assert list(scripted["host"]) == list(real["host"])
+    assert list(scripted["contexts"][0]) == list(real["contexts"][0])
+    assert list(scripted["costs"]["s3_upload"]) == list(real["costs"]["s3_upload"])
+    assert list(scripted["budget_per_day"]) == list(real["budget_per_day"])
+
+
+def test_a_status_fits_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every operation at several sizes in several regions, long names, troubles, leases and queues."""
+    full = json.loads(encode(a_status("ap-southeast-2", "u7inh-32tb.480xlarge")))
+    context, (cycle,) = full["contexts"][0], full["cycles"]
+    full["contexts"] = [
+        {**context, "operation": name, "region": region, "payload_size_bytes": size, "observation_count": 1234,
+         "attempt_count": 56_789, "postponed_until": full["next_probe_due_at"]}
+        for name in OPERATIONS for region in REGIONS for size in (1023 << 20, 50_000 << 30)
+    ]  # fmt: skip
+    full["costs"] = dict.fromkeys(OPERATIONS, full["costs"]["s3_upload"])
+    trouble = f"the bucket {BUCKET} is not there, or may not be listed: make it, or name another"
+    full |= {
+        "trouble": trouble,
+        "troubles": [{**NO_CREDENTIALS, "sentence": trouble, "since_at": NOON.isoformat()}],
+        "leftover_remark": f"2 things that probes made could not be removed, the oldest for 3 h: {BUCKET} is closed",
+        "activity": f"probing s3_download 50000 GiB in ap-southeast-2 of {BUCKET} with 256 x 512 MiB",
+        "leases": real_status(tmp_path)["leases"] * 1000,
+        "queues": [a_queue()] * 2,
+        "cycles": [{**cycle, "sentence": f"{cycle['sentence']} and so on " * 2}] * 20,
+    }
+    monkeypatch.setattr(status, "call", lambda *_: full)
+    shown = CliRunner().invoke(cli, ["status"]).output
+    assert max(map(len, shown.splitlines())) <= 80
+    assert len(shown.splitlines()) < 150
+    said = " ".join(shown.split())
+    assert all(name in said for name in (*OPERATIONS, *REGIONS, BUCKET))
+    assert trouble in said
+    assert "pays for about 2 of 140 probes a day" in said
+    assert "$0.0041" in said
+    assert "lease count 1,000 " in said

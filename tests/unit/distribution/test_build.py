@@ -1,0 +1,65 @@
+"""What goes into the packages, and what their scripts say; tests/real/test_packages.py makes and installs them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from distribution import build
+from penstock.cli.installation import CONFIGURATION
+
+
+def test_the_description_keeps_what_the_operator_writes(tmp_path: Path) -> None:
+    """The configuration is the operator's, and the Python is that of the distribution."""
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/penstock").symlink_to("/opt/penstock/bin/penstock")
+    (tmp_path / "usr/bin/file").touch()
+    description = build.describe(tmp_path, Path("/usr/bin/python3.11"))
+    places = {entry["dst"]: entry.get("type", "file") for entry in description["contents"]}
+    assert places == {  # and no folder that is another package's
+        "/opt/penstock": "tree",
+        "/usr/bin/penstock": "symlink",
+        "/usr/bin/file": "file",
+        f"/{CONFIGURATION}": "config|noreplace",
+    }
+    assert "python3.11" in description["depends"]
+    assert description["release"] == "1.py311"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", description["version"])
+
+
+@pytest.mark.parametrize("name", ["postinstall", "preremove", "postremove"])
+def test_a_script_is_one_that_any_shell_reads(name: str, tmp_path: Path) -> None:
+    """And it is the one that the description names."""
+    script = Path(build.describe(tmp_path, Path("/usr/bin/python3.11"))["scripts"][name])
+    assert subprocess.run(["sh", "-n", str(script)], capture_output=True, check=True).stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_stopped"),
+    [("remove", True), ("0", True), ("upgrade", False), ("1", False)],
+)
+def test_an_upgrade_stops_nothing(arguments: str, is_stopped: bool, tmp_path: Path) -> None:
+    """Dpkg says "remove" or "upgrade", rpm how many will be left; only the last one is disabled."""
+    script = (build.HERE / "preremove.sh").read_text().replace("/run/systemd/system", str(tmp_path))
+    told = subprocess.run(
+        ["sh", "-c", f'systemctl() {{ echo "$@"; }}\n{script}', "preremove", arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("disable --now" in told.stdout) == is_stopped
+
+
+def test_what_the_daemon_never_reads_is_left_out(tmp_path: Path) -> None:
+    """The services that penstock speaks with stay, and so does what is not a test."""
+    packages = tmp_path / "lib/python3.11/site-packages"
+    for name in ("botocore/data/s3", "botocore/data/ec2", "numpy/tests/deep/tests", "numpy/testing"):
+        (packages / name).mkdir(parents=True)
+    (packages / "botocore/data/endpoints.json").touch()
+    build.slim(tmp_path)
+    left = {str(path.relative_to(packages)) for path in packages.rglob("*")}
+    assert {"botocore/data/s3", "botocore/data/endpoints.json", "numpy/testing"} <= left
+    assert not {"botocore/data/ec2", "numpy/tests"} & left

@@ -9,13 +9,19 @@ import os
 # name -> module with `run(*, long: bool) -> dict`; a module that is missing is an error, not a gap.
 BENCHMARKS = {
     "s3-upload": "bench.harness",
+    "s3-download": "bench.downloads",
+    "learning": "bench.learning",
+    "ablation": "bench.ablation",
     "sqs-delivery": "bench.sqs_campaigns",
     "sqs-real": "bench.sqs_real",
     "sqs-choosing": "bench.sqs_choosing",
     "real-links": "bench.real_links",
+    "real-downloads": "bench.real_downloads",
+    "reading-shapes": "bench.reading_shapes",
     "upload-workers": "bench.upload_workers",
     "sockets": "bench.sockets",
     "leases": "bench.leases",
+    "many-files": "bench.many_files",
     "exported-clients": "bench.exported_clients",
 }
 
@@ -33,9 +39,8 @@ def main() -> None:
         parser.error(
             f"no benchmark is called {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}"
         )
-    os.environ["OPENBLAS_NUM_THREADS"] = (
-        "1"  # before NumPy: unpinned it is several times slower on a busy host
-    )
+    # Before NumPy: unpinned it is several times slower on a busy host.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in arguments.names or BENCHMARKS:
         print(f"== {name} ({'long' if arguments.long else 'short'} form)", flush=True)
         importlib.import_module(BENCHMARKS[name]).run(long=arguments.long)

@@ -15,8 +15,8 @@ import dataclasses
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
@@ -25,13 +25,13 @@ from typing import IO, Any, cast
 import msgspec
 import uvloop
 
+from penstock.api.listener import ConnectionLimits, open_socket, serving
+from penstock.api.routes import Api
+from penstock.api.wire import Question, Snapshot
 from penstock.clock import SystemClock
-from penstock.daemon.api import Api
 from penstock.daemon.board import Board
-from penstock.daemon.listener import ConnectionLimits, open_socket, serving
-from penstock.daemon.services import SERVICES, setting_types
-from penstock.daemon.wire import Question, Standing
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Context, Observation, Place, Recommendation, Setting
 
 _HOME = Place(operation="", region="eu-west-1", instance_type="m7i.large")
@@ -78,11 +78,10 @@ class _BoardAlone:
     board: Board
     region: str = _HOME.region
     instance_type: str = _HOME.instance_type
-    setting_types: Mapping[str, type[Setting]] = field(default_factory=setting_types)
     probed_operations: tuple[str, ...] = ()
 
-    def standing(self) -> Standing:
-        return self.board.standing(datetime.now(UTC))
+    def snapshot(self) -> Snapshot:
+        return self.board.snapshot(datetime.now(UTC))
 
     def recommend(self, question: Question) -> Recommendation[Any]:
         return self.board.recommend(self._context(question), question.demand, datetime.now(UTC))
@@ -116,18 +115,17 @@ async def _serve(folder: Path) -> None:
 async def _board(observations: tuple[Observation[Any], ...]) -> Board:
     """What stands at every size of the ladders, and at those that were measured."""
     contexts = {observation.context for observation in observations}
-    for operation, service in SERVICES.items():
+    for operation, service in OPERATIONS.items():
         place = dataclasses.replace(_HOME, operation=operation)
         contexts |= {Context(place=place, payload_size_bytes=size) for size in service.payload_ladder_bytes}
     board = Board(
-        SERVICES,
         sorted(contexts, key=lambda context: (context.operation, context.payload_size_bytes)),
         thread_count_max={},
         region=_HOME.region,
         instance_type=_HOME.instance_type,
         validity_seconds=86400.0,
     )
-    for operation, service in SERVICES.items():
+    for operation, service in OPERATIONS.items():
         place = dataclasses.replace(_HOME, operation=operation)
         known = [observation for observation in observations if observation.context.place == place]
         await board.post(service.model.fit(place, known, prior=None, seed=1), datetime.now(UTC))

@@ -1,12 +1,17 @@
-"""Knows the links that were fitted to published measurements, and by how much each misses its figures."""
+"""Knows the links that were fitted to published measurements, and by how much those of modern hosts miss theirs.
+
+The five studies are run again by `penstock measure`, in the lab's own worlds; the judge keeps links of its own.
+
+`python -m bench.calibration` prints every figure, with the error of each link.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.physics import Link, many, part_rate, upload
+from bench.physics import Link, many, part_rate
 from penstock.units import KiB, MiB
 
 MB = 1e6
@@ -55,6 +60,15 @@ SURGE = Link(
     core_count=1,
     cpu_seconds_per_byte=0.02e-6,
 )
+COLD_READS = Link(  # of 2007: a read of a mebibyte waited for the disk of the service
+    rtt_seconds=0.002,
+    service_seconds=0.9,
+    connection_bytes_per_second=16.5 * MB,
+    nic_bytes_per_second=30 * MB,
+    burstiness=0.5637,
+    core_count=1,
+    cpu_seconds_per_byte=0.02e-6,
+)
 COLO_HTTPS = Link(
     rtt_seconds=0.047,
     service_seconds=0.02,
@@ -70,21 +84,7 @@ COLO_HTTPS = Link(
     overload_slack=3,
     overload_loss=0.03,
 )
-COLO_HTTP = Link(
-    rtt_seconds=0.047,
-    service_seconds=0.02,
-    connection_bytes_per_second=8 * MB,
-    window_bytes=128 * KiB,
-    nic_bytes_per_second=118 * MB,
-    burstiness=0.4,
-    setup_round_trips=1,
-    keeps_connections=False,
-    coherency=5e-5,
-    core_count=8,
-    cpu_seconds_per_request=0.0004,
-    overload_slack=3,
-    overload_loss=0.03,
-)
+COLO_HTTP = replace(COLO_HTTPS, setup_round_trips=1, coherency=5e-5)
 M1_XLARGE = Link(
     rtt_seconds=0.002,
     service_seconds=0.006921,
@@ -187,81 +187,8 @@ class Anchor:
 
 
 def anchors() -> list[Anchor]:
-    """Every figure that a calibrated surface stands on."""
-    return [*_multipart(), *_curls(), *_small_objects(), *_best_thread_counts(), *_modern_hosts()]
+    """Every figure that the surface of a modern host stands on."""
 
-
-def _multipart() -> list[Anchor]:
-    def at(link: Link, n: float) -> float:
-        return float(upload(link, round(512 * MB), n, 5 * MiB).throughput) / MB
-
-    curve = upload(HDD, round(512 * MB), np.arange(1.0, 65.0), 5 * MiB).throughput
-    return [
-        Anchor("000 HDD", "10 threads", "MB/s", 5.20, at(HDD, 10), 0.03),
-        Anchor("000 HDD", "14 threads", "MB/s", 6.21, at(HDD, 14), 0.03),
-        Anchor("000 HDD", "peak", "threads", 14, float(1 + np.argmax(curve)), 0.08),
-        Anchor("000 RAM disk", "20 connections", "MB/s", 22.96, at(RAM_DISK, 20), 0.03),
-        Anchor("000 faster client", "20 connections", "MB/s", 30.69, at(XEON, 20), 0.03),
-    ]
-
-
-def _curls() -> list[Anchor]:
-    tables: list[tuple[str, Link, dict[int, float], float]] = [
-        ("004 SSL upload", SSL_UPLOAD, {1: 6.9, 2: 14.2, 4: 23.6, 6: 37.6, 8: 48.0, 12: 53.8}, 0.10),
-        ("004 SSL download", SSL_DOWNLOAD, {1: 12.6, 2: 21.0, 3: 31.3, 4: 37.5, 6: 46.6, 8: 49.8}, 0.08),
-        ("004 plain download", PLAIN_DOWNLOAD, {1: 10.2, 2: 20.0, 3: 29.6, 4: 37.6, 6: 46.5, 8: 51.5}, 0.06),
-        ("001 surge", SURGE, {1: 10.0, 6: 30.0}, 0.02),
-    ]
-    return [
-        Anchor(
-            name,
-            f"{n} transfers",
-            "MB/s",
-            measured,
-            float(many(link, n, n, 1e8 if link is SURGE else 1e9)) / MB,
-            tolerance,
-        )
-        for name, link, table, tolerance in tables
-        for n, measured in table.items()
-    ]
-
-
-def _small_objects() -> list[Anchor]:
-    rows: list[tuple[str, Link, int, int, float]] = [
-        ("002 m1.xlarge", M1_XLARGE, 64, 1, 5.2),
-        ("002 m1.xlarge", M1_XLARGE, 64, 32, 120.0),
-        ("002 m1.xlarge", M1_XLARGE, 64, 1024, 460.0),
-        ("002 cc1.4xlarge", CC1_4XLARGE, 128, 2048, 1091.7),
-        ("002 cc1.4xlarge", CC1_4XLARGE, 256, 4096, 1117.9),
-    ]
-    return [
-        Anchor(
-            name,
-            f"{size} KiB, {n} threads",
-            "MiB/s",
-            measured,
-            float(many(link, 512, n, size * KiB)) / MiB,
-            0.03,
-        )
-        for name, link, n, size, measured in rows
-    ]
-
-
-def _best_thread_counts() -> list[Anchor]:
-    powers = 2.0 ** np.arange(9)
-
-    def best(link: Link, size_kib: int) -> float:
-        return float(powers[np.argmax(many(link, 512, powers, size_kib * KiB))])
-
-    rows = [(COLO_HTTPS, "HTTPS", 32, 64), (COLO_HTTPS, "HTTPS", 128, 64), (COLO_HTTPS, "HTTPS", 512, 128)]
-    rows += [(COLO_HTTPS, "HTTPS", 2048, 128), (COLO_HTTP, "HTTP", 16, 128), (COLO_HTTP, "HTTP", 1024, 256)]
-    return [
-        Anchor(f"002 colo {scheme}", f"best at {size} KiB", "threads", measured, best(link, size), 0.51)
-        for link, scheme, size, measured in rows
-    ]
-
-
-def _modern_hosts() -> list[Anchor]:
     def steady(link: Link, n: float, size: float) -> float:
         return float(part_rate(link, np.array([n]), np.array([size]), cold=False)[0][0]) * size
 
@@ -340,3 +267,7 @@ def _errors(rows: list[Anchor]) -> list[str]:
         f"  {name:20s} {100 * float(np.sqrt(np.mean(np.square(errors)))):5.1f}% of {len(errors)}"
         for name, errors in by_link.items()
     ]
+
+
+if __name__ == "__main__":
+    print(calibration_table())

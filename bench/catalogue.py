@@ -1,4 +1,4 @@
-"""Knows the forty-eight surfaces of the judge, which half a tuner may be developed on, and the pairs and changes.
+"""Knows the forty-eight surfaces of uploads of the judge, which half a tuner may be developed on, and the pairs and changes.
 
 Groups are shaped after: published tables (`calibrated`), hosts as they are sold today with each trouble in turn
 (`generic`), ceilings that are reached early (`flat`), and shapes that no law of uploads would give (`off-model`).
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from bench import calibration
-from bench.physics import Array, Flow, Link, upload
-from bench.surfaces import Field, Group, Noise, Split, Surface
+from bench.physics import Array, Flow, Link, download, upload
+from bench.surfaces import DOWNLOADING, Field, Group, Noise, Split, Surface
 from penstock.units import GiB, MiB
 
 MB = 1e6
@@ -35,6 +35,14 @@ class Upload:
     def __call__(self, thread_count: Array, part_size_bytes: Array) -> Flow:
         """Noise-free flows."""
         return upload(self.link, self.object_size_bytes, thread_count, part_size_bytes)
+
+
+class Download(Upload):
+    """The same of a download."""
+
+    def __call__(self, thread_count: Array, range_size_bytes: Array) -> Flow:
+        """Noise-free flows."""
+        return download(self.link, self.object_size_bytes, thread_count, range_size_bytes)
 
 
 def noise(
@@ -59,10 +67,20 @@ def uploading(name: str, group: Group, link: Link, size: int, chance: Noise, **r
     )
 
 
+def downloading(name: str, group: Group, link: Link, size: int, chance: Noise, **rest: Any) -> Surface:
+    """The same of downloads."""
+    surface = uploading(name, group, link, size, chance, **rest)
+    return replace(surface, field=Download(link, size), transfer=DOWNLOADING)
+
+
 @cache
 def catalogue() -> tuple[Surface, ...]:
-    """All surfaces, each marked for development or held out: half of each group, by a fixed seed."""
-    everything = [*_calibrated(), *map(_varied, _generic()), *map(_varied, _flat()), *_off_model()]
+    """All surfaces of uploads."""
+    return halved([*_calibrated(), *map(varied, _generic()), *map(varied, _flat()), *_off_model()])
+
+
+def halved(everything: list[Surface]) -> tuple[Surface, ...]:
+    """Each marked for development or held out: half of each group, by a fixed seed."""
     held_out: set[str] = set()
     for index, group in enumerate(Group):
         names = [s.name for s in everything if s.group is group]
@@ -73,7 +91,7 @@ def catalogue() -> tuple[Surface, ...]:
     )
 
 
-def _varied(surface: Surface) -> Surface:
+def varied(surface: Surface) -> Surface:
     """Its own pace and service time, a third up or down: no table of constants describes a place exactly."""
     if not isinstance(surface.field, Upload):
         raise TypeError(f"{surface.name} has no link whose pace could vary")
@@ -84,7 +102,7 @@ def _varied(surface: Surface) -> Surface:
         connection_bytes_per_second=link.connection_bytes_per_second * float(pace),
         service_seconds=link.service_seconds * float(service),
     )
-    return replace(surface, field=Upload(link, surface.object_size_bytes))
+    return replace(surface, field=replace(surface.field, link=link))
 
 
 def by_name(name: str) -> Surface:
@@ -189,20 +207,20 @@ def _off_model() -> list[Surface]:
         64: 2.2,
     }
     return [
-        _off("off-two-humps", GiB, two_humps(6.0, 90.0, 1.0, 0.86), noise(0.05, 0.12, 0.04)),
-        _off("off-two-humps-far-apart", 2 * GiB, two_humps(4.0, 160.0, 0.8, 1.0), noise(0.06, 0.16, 0.05)),
-        _off("off-proxy-48", 2 * GiB, proxied(Upload(near, 2 * GiB), 48, 0.35), noise(0.05, 0.12, 0.04)),
-        _off("off-proxy-16-threads-only", GiB, proxied(Upload(near, GiB), 16, 0.5), noise(0.05, 0.15, 0.05), part_size_bytes=8 * MiB),
-        _off("off-table-ssl-upload", GiB, tabled(GiB, upload_table), noise(0.05, 0.10, 0.04), thread_count_max=128, part_size_bytes=16 * MiB),
-        _off("off-table-hdd", round(512 * MB), tabled(round(512 * MB), disk_table), noise(0.05, 0.14, 0.04), thread_count_max=64, part_size_bytes=5 * MiB),
-        _off("off-field-smooth", GiB, random_field(GiB, 1, roughness=0.35, height=0.8), noise(0.05, 0.12, 0.03)),
-        _off("off-field-rugged", GiB, random_field(GiB, 2, roughness=0.7, height=0.5), noise(0.05, 0.12, 0.03)),
-        _off("off-resonance", 4 * GiB, resonating(Upload(near, 4 * GiB), 0.30), noise(0.05, 0.12, 0.04)),
-        _off("off-resonance-narrow", 2 * GiB, resonating(Upload(near, 2 * GiB), 0.45), noise(0.06, 0.16, 0.05)),
+        off("off-two-humps", GiB, two_humps(6.0, 90.0, 1.0, 0.86), noise(0.05, 0.12, 0.04)),
+        off("off-two-humps-far-apart", 2 * GiB, two_humps(4.0, 160.0, 0.8, 1.0), noise(0.06, 0.16, 0.05)),
+        off("off-proxy-48", 2 * GiB, proxied(Upload(near, 2 * GiB), 48, 0.35), noise(0.05, 0.12, 0.04)),
+        off("off-proxy-16-threads-only", GiB, proxied(Upload(near, GiB), 16, 0.5), noise(0.05, 0.15, 0.05), part_size_bytes=8 * MiB),
+        off("off-table-ssl-upload", GiB, tabled(GiB, upload_table), noise(0.05, 0.10, 0.04), thread_count_max=128, part_size_bytes=16 * MiB),
+        off("off-table-hdd", round(512 * MB), tabled(round(512 * MB), disk_table), noise(0.05, 0.14, 0.04), thread_count_max=64, part_size_bytes=5 * MiB),
+        off("off-field-smooth", GiB, random_field(GiB, 1, roughness=0.35, height=0.8), noise(0.05, 0.12, 0.03)),
+        off("off-field-rugged", GiB, random_field(GiB, 2, roughness=0.7, height=0.5), noise(0.05, 0.12, 0.03)),
+        off("off-resonance", 4 * GiB, resonating(Upload(near, 4 * GiB), 0.30), noise(0.05, 0.12, 0.04)),
+        off("off-resonance-narrow", 2 * GiB, resonating(Upload(near, 2 * GiB), 0.45), noise(0.06, 0.16, 0.05)),
     ]  # fmt: skip
 
 
-def _off(name: str, size: int, field: Field, chance: Noise, **rest: Any) -> Surface:
+def off(name: str, size: int, field: Field, chance: Noise, **rest: Any) -> Surface:
     """A thread without a part to send changes nothing."""
 
     def busy(n: Array, s: Array) -> Flow:
@@ -216,7 +234,7 @@ def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Fl
     parts = np.ceil(object_size_bytes / s)
     part_seconds = 0.95 * np.minimum(n, parts) * object_size_bytes / throughput / parts
     none, unknown = np.zeros_like(throughput), np.full_like(throughput, np.nan)
-    return Flow(throughput, part_seconds, none, none, unknown, unknown, unknown, unknown)
+    return Flow(throughput, part_seconds, none, none, unknown, unknown, unknown, unknown, unknown)
 
 
 def two_humps(low: float, high: float, low_height: float, high_height: float) -> Field:
@@ -298,8 +316,16 @@ class WarmPair:
 
 @cache
 def warm_pairs() -> tuple[WarmPair, ...]:
+    """Of uploads."""
+    return pairs_of(IN_REGION, FAR, uploading)
+
+
+Make = Callable[..., Surface]
+"""`uploading` or `downloading`."""
+
+
+def pairs_of(near: Link, far: Link, make: Make) -> tuple[WarmPair, ...]:
     """Three neighbours in size, three in instance, two in region, three wrong ones."""
-    near, far = IN_REGION, FAR
     slow = replace(near, nic_bytes_per_second=97 * MB)
     store = replace(
         near, connection_bytes_per_second=60 * MB, service_seconds=0.01, nic_bytes_per_second=2.9e9
@@ -320,14 +346,19 @@ def warm_pairs() -> tuple[WarmPair, ...]:
     ]  # fmt: skip
     chance = noise(0.06, 0.15, 0.04)
     return tuple(
-        WarmPair(name, kind, _of(f"warm-{name}-source", source, chance), _of(f"warm-{name}", target, chance))
+        WarmPair(
+            name,
+            kind,
+            _of(make, f"warm-{name}-source", source, chance),
+            _of(make, f"warm-{name}", target, chance),
+        )
         for name, kind, source, target in rows
     )
 
 
-def _of(name: str, row: tuple[Link, int, str, str], chance: Noise) -> Surface:
+def _of(make: Make, name: str, row: tuple[Link, int, str, str], chance: Noise) -> Surface:
     link, size, region, instance_type = row
-    return uploading(name, Group.GENERIC, link, size, chance, region=region, instance_type=instance_type)
+    return make(name, Group.GENERIC, link, size, chance, region=region, instance_type=instance_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,21 +383,26 @@ CHANGES: dict[str, Change] = {
 
 @cache
 def drifts() -> tuple[Drift, ...]:
+    """Of uploads."""
+    return drifts_of(IN_REGION, FAR, uploading)
+
+
+def drifts_of(near: Link, far: Link, make: Make) -> tuple[Drift, ...]:
     """Six changes of each of three hosts."""
     hosts = {
-        "near": (IN_REGION, GiB),
+        "near": (near, GiB),
         "slow": (
-            replace(IN_REGION, nic_bytes_per_second=310 * MB, burstiness=0.7, gust_part_count=6),
+            replace(near, nic_bytes_per_second=310 * MB, burstiness=0.7, gust_part_count=6),
             2 * GiB,
         ),
-        "far": (FAR, GiB),
+        "far": (far, GiB),
     }
     chance = noise(0.05, 0.12, 0.04)
     return tuple(
         Drift(
             f"{host}-{change}",
-            uploading(f"drift-{host}", Group.GENERIC, link, size, chance),
-            uploading(f"drift-{host}", Group.GENERIC, alter(link), size, chance),
+            make(f"drift-{host}", Group.GENERIC, link, size, chance),
+            make(f"drift-{host}", Group.GENERIC, alter(link), size, chance),
         )
         for host, (link, size) in hosts.items()
         for change, alter in CHANGES.items()
@@ -375,14 +411,19 @@ def drifts() -> tuple[Drift, ...]:
 
 @cache
 def steady_surfaces() -> tuple[Surface, ...]:
+    """Of uploads."""
+    return steady_of(drifts()[0].before, IN_REGION, FAR, uploading)
+
+
+def steady_of(calm: Surface, near: Link, far: Link, make: Make) -> tuple[Surface, ...]:
     """Where nothing changes for two hundred probes: every alarm is false."""
     return (
-        drifts()[0].before,
-        uploading("steady-slow-mode", Group.GENERIC, FAR, GiB, noise(0.08, 0.18, 0.06, slow_sigma=0.10)),
-        uploading(
+        calm,
+        make("steady-slow-mode", Group.GENERIC, far, GiB, noise(0.08, 0.18, 0.06, slow_sigma=0.10)),
+        make(
             "steady-noisy",
             Group.GENERIC,
-            replace(IN_REGION, burstiness=0.7),
+            replace(near, burstiness=0.7),
             2 * GiB,
             noise(0.10, 0.25, 0.08),
         ),

@@ -8,7 +8,6 @@ A default that takes long is measured once, since the link alone sets its rate; 
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import statistics
 import tempfile
@@ -19,8 +18,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from bench import results
 from bench.real_links import (
-    RESULTS,
     Client,
     Defaults,
     Measured,
@@ -29,11 +28,11 @@ from bench.real_links import (
     ShapedLink,
     _client,
     _end_of,
-    _setting,
     _tune,
 )
+from bench.surfaces import BenchSetting
 from penstock.lab.link import LinkTruth
-from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadSetting
+from penstock.models.s3.upload import PART_SIZE_BYTES_MIN
 from penstock.units import GiB, MiB
 
 SHARE_OF_BEST_MIN = 0.9
@@ -59,12 +58,12 @@ LINK = ShapedLink(
 )
 
 CLIENTS: Mapping[str, Defaults] = {
-    "boto3": Defaults(large=_setting(10, 8 * MiB), small_thread_count=10),
-    "aiobotocore": Defaults(large=_setting(10, 8 * MiB), small_thread_count=10),
-    "s5cmd": Defaults(large=_setting(5, 50 * MiB), small_thread_count=256),
+    "boto3": Defaults(large=(10, 8 * MiB), small_thread_count=10),
+    "aiobotocore": Defaults(large=(10, 8 * MiB), small_thread_count=10),
+    "s5cmd": Defaults(large=(5, 50 * MiB), small_thread_count=256),
     # Below 200 MiB it does not split.
-    "rclone": Defaults(large=_setting(1, 48 * MiB), small_thread_count=4),
-    "aws": Defaults(large=_setting(10, 8 * MiB), small_thread_count=10),
+    "rclone": Defaults(large=(1, 48 * MiB), small_thread_count=4),
+    "aws": Defaults(large=(10, 8 * MiB), small_thread_count=10),
 }
 """What each does by itself, which is noted; it is not told so."""
 
@@ -97,12 +96,12 @@ class Row:
         return self.share_of_best >= SHARE_OF_BEST_MIN and (self.over_default > 1.0 or not had_room)
 
 
-def grid() -> list[S3UploadSetting]:
+def grid() -> list[BenchSetting]:
     """Threads up to what the link carries, with parts from the smallest that there may be."""
     parts = [ceil(LINK.object_size_bytes / count / MiB) * MiB for count in (10, 6, 3)]
     points = [(threads, part) for part in parts for threads in (3, 6, 10)]
     return [
-        _setting(threads, max(part, PART_SIZE_BYTES_MIN))
+        LINK.transfer.setting(threads, max(part, PART_SIZE_BYTES_MIN))
         for threads, part in points
         if threads <= ceil(LINK.object_size_bytes / part)
     ]
@@ -132,16 +131,16 @@ def run(*, long: bool = False) -> dict[str, Any]:
     return conclude(rows, gaps, seconds=time.monotonic() - began, long=long)
 
 
-def _judge(client: Client, server: str, advised: S3UploadSetting, round_count: int) -> Row:
-    client.upload(advised)  # opens files and caches; not counted
+def _judge(client: Client, server: str, advised: BenchSetting, round_count: int) -> Row:
+    client.move(advised)  # opens files and caches; not counted
     chance = random.Random(_SEED)
     points = grid()
     screened = {point: _rate(client, point) for point in chance.sample(points, len(points))}
     finalists = sorted(points, key=lambda point: -screened[point])[:FINALIST_COUNT]
     default = CLIENTS[client.name].on(LINK)
     # The default is told nothing, so it is kept apart from a point of the grid with the same numbers.
-    turns: list[S3UploadSetting | None] = [None, *dict.fromkeys([advised, *finalists])]
-    rates: dict[S3UploadSetting | None, list[float]] = {turn: [] for turn in turns}
+    turns: list[BenchSetting | None] = [None, *dict.fromkeys([advised, *finalists])]
+    rates: dict[BenchSetting | None, list[float]] = {turn: [] for turn in turns}
     for _ in range(round_count):
         for turn in chance.sample(turns, len(turns)):
             rates[turn].append(_rate(client, turn or default, is_told=turn is not None))
@@ -158,14 +157,14 @@ def _judge(client: Client, server: str, advised: S3UploadSetting, round_count: i
     )
 
 
-def _rate(client: Client, setting: S3UploadSetting, *, is_told: bool = True) -> float:
-    observation = client.upload(setting, is_told=is_told)
+def _rate(client: Client, setting: BenchSetting, *, is_told: bool = True) -> float:
+    observation = client.move(setting, is_told=is_told)
     if observation.failed_count:
         raise NotMeasuredError(f"{client.name} failed with {setting}")
     return observation.throughput_bytes_per_second
 
 
-def _measured(setting: S3UploadSetting, *rates: float) -> Measured:
+def _measured(setting: BenchSetting, *rates: float) -> Measured:
     return Measured(setting=setting, bytes_per_second=statistics.median(rates), rounds=tuple(rates))
 
 
@@ -196,8 +195,7 @@ def conclude(rows: list[Row], gaps: list[str], *, seconds: float, long: bool) ->
         "worst_share_of_best": worst,
         "verdict": verdict,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "exported_clients.json").write_text(json.dumps(found, indent=1))
+    results.keep("exported_clients", found)
     return found
 
 
@@ -215,4 +213,4 @@ def _line(row: Row) -> str:
 
 def _shown(measured: Measured) -> str:
     setting = measured.setting
-    return f"{measured.bytes_per_second / 1e6:.1f} ({setting.thread_count} x {setting.part_size_bytes / MiB:.3g})"
+    return f"{measured.bytes_per_second / 1e6:.1f} ({setting.thread_count} x {setting.request_size_bytes / MiB:.3g})"

@@ -1,4 +1,4 @@
-"""Knows how tuners are judged on S3 upload: the runs, spread over two processes, and their raw rows.
+"""Knows how tuners are judged on S3 uploads and downloads: the runs, spread over two processes, and their raw rows.
 
 Each run is a job named by plain values, so that any process can carry it out; what the rows mean is in
 `bench.verdict`. `run(long=...)` is what the table of benchmarks calls; `python -m bench.harness [--long] TUNER ...`
@@ -7,30 +7,29 @@ judges the named tuners alone.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from math import exp, log
-from pathlib import Path
 from time import perf_counter, process_time
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from bench.catalogue import CHANGES, Drift, Neighbour, catalogue, drifts, steady_surfaces, warm_pairs
+from bench import catalogue as uploads
+from bench import downloads, results
+from bench.catalogue import CHANGES, Drift, Neighbour
 from bench.penstock_tuner import PenstockTuner
-from bench.surfaces import Session, Surface
+from bench.surfaces import BenchSetting, Session, Surface
 from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
-from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, verdict
-from penstock.models.s3_upload import S3UploadSetting
+from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, GridCost, Row, verdict
 from penstock.units import MiB
 
-RESULTS = Path(__file__).parent / "results"
 WORKERS = 2
 COLD_PROBES = 20
 WARM_PROBES = 10
@@ -43,7 +42,11 @@ FIT_OBSERVATIONS = 100
 FIT_SEEDS = 4
 FIT_REPEATS = 5
 SLOW = {OWN, RIVAL, "optuna-tpe"}  # a probe of these costs milliseconds of thinking
-RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule"}
+RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule", "s3fs-blocks"}
+
+
+SUITES: dict[str, ModuleType] = {"s3_upload": uploads, "s3_download": downloads}
+"""By operation: `catalogue`, `warm_pairs`, `drifts` and `steady_surfaces`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,43 +57,27 @@ class Job:
     tuner: str
     index: int
     seed: int
+    operation: str = "s3_upload"
+
+    @property
+    def suite(self) -> Any:
+        """Where its surfaces are (Any: a module)."""
+        return SUITES[self.operation]
 
 
-@dataclass(slots=True)
-class Row:
-    """What one run showed. `regrets[i]` is that of the recommendation after i + 1 probes."""
-
-    kind: str
-    tuner: str
-    place: str
-    group: str
-    split: str
-    seed: int
-    regrets: list[float] = field(default_factory=list)
-    connection_ratios: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)  # spent probing, cumulated
-    bytes: list[int] = field(default_factory=list)
-    think_seconds: float = 0.0  # the tuner's own time for a probe, mean
-    covered: dict[int, list[bool]] = field(default_factory=dict)
-    interval_widths: dict[int, list[float]] = field(default_factory=dict)  # high / low
-    alarms: list[int] = field(default_factory=list)  # probes, from 1, after which drift was reported
-    neighbour: str = ""
-    is_felt: bool = (
-        True  # a drift: whether the old optimum changed its speed by a tenth, or is no longer good
-    )
-
-
-def run(*, long: bool = False, names: Collection[str] | None = None) -> dict[str, Any]:
+def run(
+    *, long: bool = False, names: Collection[str] | None = None, operation: str = "s3_upload"
+) -> dict[str, Any]:
     """Carry out every job (of the named tuners), print the verdict, and keep rows and verdict under `results/`."""
     began = perf_counter()
-    rows = carry_out(jobs(LONG if long else SHORT, names))
+    rows = carry_out(jobs(LONG if long else SHORT, names, operation))
     seconds = perf_counter() - began
-    fits = fit_seconds() if any(row.tuner == OWN for row in rows) else []
-    found = verdict(rows, probing_of_the_grid(), fits)
+    suite: Any = SUITES[operation]
+    fits = fit_seconds(suite.steady_surfaces()) if any(row.tuner == OWN for row in rows) else []
+    found = verdict(rows, probing_of_the_grid(suite.catalogue()), fits)
     found["form"], found["seconds"] = ("long" if long else "short"), seconds
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "s3_upload_rows.json").write_text(json.dumps([asdict(row) for row in rows]))
-    (RESULTS / "s3_upload.json").write_text(json.dumps(found, indent=1))
+    results.keep(f"{operation}_rows", [asdict(row) for row in rows])
+    results.keep(operation, found)
     print(f"\n{len(rows)} runs in {seconds:.0f} s; rows and figures in bench/results/")
     return found
 
@@ -131,35 +118,42 @@ LONG = Form(
 )
 
 
-def jobs(form: Form, names: Collection[str] | None = None) -> list[Job]:
+def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_upload") -> list[Job]:
     """Every run of a form; the longest first, so that both processes end together."""
-    present = [name for name in tuners() if names is None or name in names]
+    suite: Any = SUITES[operation]
+    present = [name for name in tuners(operation) if names is None or name in names]
     found: list[Job] = []
     if OWN in present:
         found += [
-            Job("steady", OWN, i, s) for s in range(form.drift_seeds) for i in range(form.steady_surfaces)
+            Job("steady", OWN, i, s, operation)
+            for s in range(form.drift_seeds)
+            for i in range(form.steady_surfaces)
         ]
-        found += [Job("warm", OWN, i, s) for s in range(form.warm_seeds) for i in range(len(warm_pairs()))]
+        found += [
+            Job("warm", OWN, i, s, operation)
+            for s in range(form.warm_seeds)
+            for i in range(len(suite.warm_pairs()))
+        ]
     both = [name for name in (OWN, RIVAL) if name in present]
     drift_count = form.drift_hosts * len(CHANGES)
     found += [
-        Job("drift", name, i, s)
+        Job("drift", name, i, s, operation)
         for name in both
         if name == OWN or form.rival_drifts
         for s in range(form.drift_seeds)
         for i in range(drift_count)
     ]
     found += [
-        Job("warm-cold", name, i, s)
+        Job("warm-cold", name, i, s, operation)
         for name in both
         for s in range(form.warm_seeds)
-        for i in range(len(warm_pairs()))
+        for i in range(len(suite.warm_pairs()))
     ]
     return found + [
-        Job("cold", name, i, s)
+        Job("cold", name, i, s, operation)
         for name in present
         for s in range(_cold_seeds(form, name))
-        for i in range(len(catalogue()))
+        for i in range(len(suite.catalogue()))
     ]
 
 
@@ -185,34 +179,33 @@ def carry_out(work: list[Job]) -> list[Row]:
 
 def _show_progress(done: int, total: int) -> None:
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r  s3-upload: {done} of {total} runs" + ("\n" if done == total else ""))
+        sys.stderr.write(f"\r  {done} of {total} runs" + ("\n" if done == total else ""))
     elif done % max(total // 10, 1) == 0:
-        sys.stderr.write(f"  s3-upload: {done} of {total} runs\n")
+        sys.stderr.write(f"  {done} of {total} runs\n")
     sys.stderr.flush()
 
 
 def perform(job: Job) -> Row:
     """Carry out one job."""
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="The objective has been evaluated"
-        )  # scikit-optimize, at a repeat
+        # So says scikit-optimize where a setting is tried again.
+        warnings.filterwarnings("ignore", message="The objective has been evaluated")
         return {"cold": _cold, "warm": _warm, "warm-cold": _warm, "drift": _drift, "steady": _steady}[
             job.kind
         ](job)
 
 
 def _cold(job: Job) -> Row:
-    surface = catalogue()[job.index]
-    tuner = tuners()[job.tuner](surface.description)
+    surface = job.suite.catalogue()[job.index]
+    tuner = tuners(job.operation)[job.tuner](surface.description)
     row = _row(job, surface.name, surface)
     _probe(row, tuner, Session(surface, job.seed), surface, COLD_PROBES)
     return row
 
 
 def _warm(job: Job) -> Row:
-    pair = warm_pairs()[job.index]
-    tuner = tuners()[job.tuner](pair.target.description)
+    pair = job.suite.warm_pairs()[job.index]
+    tuner = tuners(job.operation)[job.tuner](pair.target.description)
     row = _row(job, pair.name, pair.target)
     row.neighbour = pair.kind
     if job.kind == "warm":
@@ -233,13 +226,13 @@ def prior_observations(surface: Surface, seed: int) -> list[Any]:
     while len(settings) < PRIOR_PROBES:
         settings.append(
             limits.clip(
-                best.thread_count * 2 ** rng.uniform(-1, 1), best.part_size_bytes * 2 ** rng.uniform(-1, 1)
+                best.thread_count * 2 ** rng.uniform(-1, 1), best.request_size_bytes * 2 ** rng.uniform(-1, 1)
             )
         )
     return [session.measure(setting) for setting in settings]
 
 
-def random_setting(surface: Surface, rng: np.random.Generator) -> S3UploadSetting:
+def random_setting(surface: Surface, rng: np.random.Generator) -> BenchSetting:
     """Log-uniform over the legal range."""
     limits = surface.limits
     size = exp(rng.uniform(log(limits.part_size_bytes_min), log(limits.part_size_bytes_max)))
@@ -247,8 +240,8 @@ def random_setting(surface: Surface, rng: np.random.Generator) -> S3UploadSettin
 
 
 def _drift(job: Job) -> Row:
-    drift = drifts()[job.index]
-    tuner = tuners()[job.tuner](drift.before.description)
+    drift = job.suite.drifts()[job.index]
+    tuner = tuners(job.operation)[job.tuner](drift.before.description)
     row = _row(job, drift.name, drift.before)
     row.is_felt = _is_felt(drift)
     session = Session(drift.before, job.seed)
@@ -265,8 +258,8 @@ def _is_felt(drift: Drift) -> bool:
 
 
 def _steady(job: Job) -> Row:
-    surface = steady_surfaces()[job.index]
-    tuner = tuners()[job.tuner](surface.description)
+    surface = job.suite.steady_surfaces()[job.index]
+    tuner = tuners(job.operation)[job.tuner](surface.description)
     row = _row(job, surface.name, surface)
     _probe(row, tuner, Session(surface, job.seed), surface, STEADY_PROBES)
     return row
@@ -311,17 +304,9 @@ def _check_intervals(row: Row, tuner: Forecaster, surface: Surface, probe_count:
     row.covered[probe_count], row.interval_widths[probe_count] = covered, widths
 
 
-@dataclass(frozen=True, slots=True)
-class GridCost:
-    """What probing every power of two once would take on a surface."""
-
-    seconds: float
-    bytes: int
-
-
-def fit_seconds() -> list[float]:
+def fit_seconds(surfaces: Sequence[Surface]) -> list[float]:
     """CPU time of a fit of a hundred observations, calm places and noisy ones, while nothing else runs."""
-    return [_fit_seconds(surface, seed) for surface in steady_surfaces() for seed in range(FIT_SEEDS)]
+    return [_fit_seconds(surface, seed) for surface in surfaces for seed in range(FIT_SEEDS)]
 
 
 def _fit_seconds(surface: Surface, seed: int) -> float:
@@ -340,9 +325,9 @@ def _fit_seconds(surface: Surface, seed: int) -> float:
     return min(taken)
 
 
-def probing_of_the_grid() -> dict[str, GridCost]:
+def probing_of_the_grid(surfaces: Sequence[Surface]) -> dict[str, GridCost]:
     """By surface: the full factorial of powers of two of threads and, where they can be chosen, of part sizes."""
-    return {surface.name: _grid_cost(surface) for surface in catalogue()}
+    return {surface.name: _grid_cost(surface) for surface in surfaces}
 
 
 def _grid_cost(surface: Surface) -> GridCost:

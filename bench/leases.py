@@ -27,6 +27,7 @@ from typing import IO, Any, cast
 
 import msgspec
 
+from bench import results
 from bench.advice_server import Upload, advice_server
 from penstock.client.advice import Advice, Adviser
 from penstock.client.lease import Lease
@@ -35,7 +36,6 @@ from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
 
-RESULTS = Path(__file__).parent / "results"
 LINK = LinkTruth(
     round_trip_seconds=0.004,
     connection_rate_bytes_per_second=4e6,
@@ -111,8 +111,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
         "rows": [asdict(row) for row in rows],
         "seconds_until_a_killed_holders_share_was_heard_of": heard,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "leases.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    results.keep("leases", found)
     return found
 
 

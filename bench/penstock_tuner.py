@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import inf
+from typing import Any
 
-from bench.surfaces import Limits, SurfaceDescription
+from bench.surfaces import DOWNLOADING, BenchSetting, Limits, SurfaceDescription
 from penstock.models import burst
 from penstock.models.model import Fit, is_newly_changed
-from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadModel, S3UploadSetting
-from penstock.optimizer.deliberation import Conclusion, Question, deliberate
-from penstock.optimizer.recommendation import recommend
-from penstock.vocabulary import Context, Cost, Demand, Observation, Recommendation, Regime
+from penstock.models.s3.download import S3DownloadModel
+from penstock.models.s3.transfer import S3TransferModel
+from penstock.models.s3.upload import PART_SIZE_BYTES_MIN, S3UploadModel
+from penstock.optimizer.deliberation import Case, Conclusion, deliberate
+from penstock.optimizer.objective import Bargain, choose
+from penstock.optimizer.recommendation import recommend, within_reach
+from penstock.vocabulary import Context, Cost, Demand, Observation, Reason, Recommendation, Regime
 
 _GENEROUS = Cost(
     transferred_bytes=10**14, request_count=10**9, usd=1e6, credit_bytes=10**15, duration_seconds=1e7
@@ -26,32 +30,34 @@ _ON_CREDITS = 1.3  # times the baseline
 class PenstockTuner:
     """Asks `deliberate` for each probe and `recommend` for the advice; keeps only the history."""
 
-    def __init__(self, context: Context, limits: Limits) -> None:
+    def __init__(
+        self, context: Context, limits: Limits, *, model_type: type[S3UploadModel] = S3UploadModel
+    ) -> None:
         self._context = context
         self._limits = limits
-        self._model = _model(limits)
+        self._model = _model(limits, model_type)
         self._baseline = _baseline_bytes_per_second(context)
-        self._history: list[Observation[S3UploadSetting]] = []
+        self._history: list[Observation[Any]] = []
         self._prior: Fit | None = None
-        self._conclusion: Conclusion[S3UploadSetting] | None = None
-        self._standing: Recommendation[S3UploadSetting] | None = None
+        self._conclusion: Conclusion[Any] | None = None
+        self._standing: Recommendation[Any] | None = None
         self._changes_known_until: datetime | None = None
         self._seed = 0
 
     def warm(
         self,
-        prior_observations: Sequence[Observation[S3UploadSetting]],
+        prior_observations: Sequence[Observation[Any]],
         prior_surface_description: SurfaceDescription,
     ) -> None:
         """Fit the neighbour first."""
         neighbour = PenstockTuner(prior_surface_description.context, prior_surface_description.limits)
         self._prior = neighbour.fit(prior_observations)
 
-    def fit(self, observations: Sequence[Observation[S3UploadSetting]]) -> Fit:
+    def fit(self, observations: Sequence[Observation[Any]]) -> Fit:
         """What the model alone learns of them."""
         return self._model.fit(self._context.place, observations, prior=None, seed=0)
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """The plan of the last deliberation."""
         self._seed = seed
         plan = self._concluded().plan
@@ -59,15 +65,19 @@ class PenstockTuner:
             raise RuntimeError("no probe was affordable, though the budget is without bounds")
         return self._clip(plan.setting)
 
-    def tell(self, observation: Observation[S3UploadSetting]) -> None:
+    def tell(self, observation: Observation[Any]) -> None:
         """One more observation of the history."""
         if self.has_drifted():
             self._changes_known_until = self._concluded().fit.newest_observation_at
         self._history.append(observation)
         self._conclusion = None
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         """The advice, with the one before it for hysteresis."""
+        return self._clip(self.advice().setting)
+
+    def advice(self) -> Recommendation[Any]:
+        """The same with all that is said about it."""
         self._standing = recommend(
             self._model,
             self._concluded().fit,
@@ -77,22 +87,38 @@ class PenstockTuner:
             now=_NOW,
             validity_seconds=_VALID_SECONDS,
         )
-        return self._clip(self._standing.setting)
+        return self._standing
 
-    def predict_interval(self, setting: S3UploadSetting) -> tuple[float, float]:
+    def bargains(self, offered: Sequence[Bargain]) -> list[BenchSetting]:
+        """What each of some bargains between throughput and connections would advise from the same fit."""
+        fit, demand = self._concluded().fit, self._demand()
+        candidates = list(self._model.candidates(fit, self._context, demand))
+        settings = within_reach(self._model, fit, self._context, demand, candidates)
+        appraisal = self._model.appraise(fit, self._context, settings, demand)
+        chosen = [choose(appraisal, demand.objective, bargain=bargain) for bargain in offered]
+        return [self._clip(settings[index]) for index in chosen]
+
+    def predict_interval(self, setting: BenchSetting) -> tuple[float, float]:
         """The 90 % interval of one future probe."""
         prediction = self._model.predict(self._concluded().fit, self._context, setting, self._demand())
         estimate = prediction[self._model.value_metric]
         return estimate.low, estimate.high
+
+    def last_choice(self) -> tuple[Reason, bool]:
+        """Why the last setting that was asked for is to be tried, and whether the law is given up for the place."""
+        concluded = self._concluded()
+        if concluded.plan is None:
+            raise RuntimeError("nothing was asked for")
+        return concluded.plan.reason, concluded.fit.is_off_model
 
     def has_drifted(self) -> bool:
         """Whether the last observation raised the alarm."""
         fit = self._conclusion.fit if self._conclusion else None
         return fit is not None and is_newly_changed(fit, self._changes_known_until)
 
-    def _concluded(self) -> Conclusion[S3UploadSetting]:
+    def _concluded(self) -> Conclusion[Any]:
         if self._conclusion is None:
-            question = Question(
+            case = Case(
                 place=self._context.place,
                 observations=tuple(self._history),
                 prior=self._prior,
@@ -101,7 +127,7 @@ class PenstockTuner:
                 demand=self._demand(),
                 seed=self._seed,
             )
-            self._conclusion = deliberate(self._model, question)
+            self._conclusion = deliberate(self._model, case)
         return self._conclusion
 
     def _demand(self) -> Demand:
@@ -114,8 +140,8 @@ class PenstockTuner:
             regime=Regime.BURST if on_credits else Regime.SUSTAINED,
         )
 
-    def _clip(self, setting: S3UploadSetting) -> S3UploadSetting:
-        return self._limits.clip(setting.thread_count, setting.part_size_bytes)
+    def _clip(self, setting: BenchSetting) -> BenchSetting:
+        return self._limits.clip(setting.thread_count, setting.request_size_bytes)
 
 
 def _baseline_bytes_per_second(context: Context) -> float:
@@ -123,8 +149,15 @@ def _baseline_bytes_per_second(context: Context) -> float:
     return limits.baseline_bytes_per_second if limits is not None and limits.is_burstable else inf
 
 
-def _model(limits: Limits) -> S3UploadModel:
-    return S3UploadModel(
+def _model(limits: Limits, model_type: type[S3UploadModel]) -> S3TransferModel[Any]:
+    """The product's own, kept to what can be tried on the surface."""
+    if limits.transfer is DOWNLOADING:
+        return S3DownloadModel(
+            thread_count_max=limits.thread_count_max,
+            range_size_bytes_min=limits.part_size_bytes_min,
+            range_size_bytes_max=limits.part_size_bytes_max,
+        )
+    return model_type(
         thread_count_max=limits.thread_count_max,
         part_size_bytes_min=max(limits.part_size_bytes_min, PART_SIZE_BYTES_MIN),
         part_size_bytes_max=max(limits.part_size_bytes_max, PART_SIZE_BYTES_MIN),

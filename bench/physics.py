@@ -56,9 +56,8 @@ class Link:
     complete_seconds: float = 0.10
     complete_seconds_per_part: float = 0.0005
     mixing: float = 0.5  # how far waves have dissolved into a steady flow
-    straggle: float = (
-        0.12  # how unequal parts are: the last of a wave is late by so much of a part's own time
-    )
+    # How unequal parts are: the last of a wave is late by so much of a part's own time.
+    straggle: float = 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,7 @@ class Flow:
     steady_throughput: Array  # bytes per second while every connection is busy; NaN where nobody could know
     create_seconds: Array  # the requests around the parts; NaN where there are none
     complete_seconds: Array
+    first_byte_seconds: Array  # of one request; NaN where nobody could know
 
     def times(self, factor: ArrayLike) -> Flow:
         """Faster or slower by a factor for each setting, the same law otherwise."""
@@ -84,6 +84,7 @@ class Flow:
             cpu_fraction=self.cpu_fraction * by,
             cpu_demand_fraction=self.cpu_demand_fraction * by,
             steady_throughput=self.steady_throughput * by,
+            first_byte_seconds=self.first_byte_seconds / by,
         )
 
 
@@ -114,8 +115,25 @@ def upload(link: Link, object_size_bytes: int, thread_count: ArrayLike, part_siz
         steady_throughput=connections * np.minimum(s, object_size_bytes) / waves.wave_seconds,
         create_seconds=create,
         complete_seconds=complete,
+        first_byte_seconds=np.full_like(total, np.nan),
     )
     return flow.times(np.where(connections * s > link.memory_bytes, SWAPPING, 1.0))
+
+
+def download(
+    link: Link, object_size_bytes: int, thread_count: ArrayLike, range_size_bytes: ArrayLike
+) -> Flow:
+    """One object in ranges: as an upload, but that nothing is created or completed, and the first byte is seen."""
+    nothing = replace(link, create_seconds=0.0, complete_seconds=0.0, complete_seconds_per_part=0.0)
+    flow = upload(nothing, object_size_bytes, thread_count, range_size_bytes)
+    n, s = np.broadcast_arrays(np.asarray(thread_count, float), np.asarray(range_size_bytes, float))
+    n = np.minimum(n, np.ceil(object_size_bytes / np.minimum(s, object_size_bytes)))
+    first = link.rtt_seconds + link.service_seconds + link.cpu_seconds_per_request
+    first_byte = first * (1.0 + link.coherency * n * (n - 1)) * (1.0 + link.contention * (n - 1))
+    unknown = np.full_like(first_byte, np.nan)
+    return replace(
+        flow, create_seconds=unknown, complete_seconds=unknown, first_byte_seconds=np.asarray(first_byte)
+    )
 
 
 def many(link: Link, count: ArrayLike, thread_count: ArrayLike, object_size_bytes: ArrayLike) -> Array:

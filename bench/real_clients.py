@@ -1,11 +1,11 @@
-r"""Knows how clients that others wrote upload when they are told threads and part size: a process for each.
+r"""Knows how clients that others wrote upload and download when they are told threads and size: a process for each.
 
     python -m bench.real_clients boto3|aiobotocore|s5cmd|rclone|aws --endpoint-url URL --region REGION \
         --bucket NAME --folder FOLDER [--program PATH]
 
-carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What a client is told is
-what `penstock export` prints for it, option by option. What is uploaded again overwrites what was uploaded before, so
-that a folder of one object is all that a server ever holds.
+carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What a client is told of
+uploads is what `penstock export` prints for it, option by option. What moves again overwrites what moved before, so
+that a folder of one object is all that a server, or the local folder, ever holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil
@@ -34,13 +34,24 @@ from penstock.units import MiB
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to upload, and how. A client that is not told does as it does by itself."""
+    """What to move, and how. A client that is not told does as it does by itself."""
 
     thread_count: int
-    part_size_bytes: int
+    request_size_bytes: int  # of a part, or of a range
     object_size_bytes: int
     object_count: int = 1
     is_told: bool = True
+    operation: str = "s3_upload"
+
+    @property
+    def prefix(self) -> str:
+        """Of the objects that are downloaded."""
+        return f"{self.object_size_bytes}x{self.object_count}/"
+
+    @property
+    def keys(self) -> list[str]:
+        """Below the prefix."""
+        return [f"{index:05d}" for index in range(self.object_count)]
 
     @property
     def transferred_bytes(self) -> int:
@@ -50,13 +61,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def part_count(self) -> int:
         """Of one object; 1 is a single PUT."""
-        return max(1, ceil(self.object_size_bytes / self.part_size_bytes))
+        return max(1, ceil(self.object_size_bytes / self.request_size_bytes))
+
+    @property
+    def object_concurrency(self) -> int:
+        """Objects at a time: every thread has one of its own where they are not split."""
+        return self.thread_count if self.object_count > 1 else 1
 
     def translated(self, target: str) -> Translation:
         """The setting as it is exported for a target."""
         document = {
             "payload_size_bytes": self.object_size_bytes,
-            "setting": {"thread_count": self.thread_count, "part_size_bytes": self.part_size_bytes},
+            "setting": {"thread_count": self.thread_count, "part_size_bytes": self.request_size_bytes},
             "derived": {"connection_pool_count": self.thread_count + 1},
             "demand": {"object_count": self.object_count},
         }
@@ -74,6 +90,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     duration_seconds: float
     throttled_count: int = 0  # answers of 503, also those that were tried again
     failed_count: int = 0  # objects that did not arrive
+
+
+def body_of(index: int, size_bytes: int) -> bytes:
+    """What the object of that number holds: a mebibyte of chance, over and over."""
+    block = random.Random(index).randbytes(min(size_bytes, MiB))
+    return (block * ceil(size_bytes / len(block)))[:size_bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +122,16 @@ class _Answers:
 
 @dataclass(slots=True)
 class _Files:
-    """The files to upload, made once for each size and number."""
+    """The files to upload, made once for each size and number, and a folder for those that are downloaded."""
 
     folder: Path
     _made: dict[tuple[int, int], list[Path]] = field(default_factory=dict)
+
+    def home_of(self, job: Job) -> Path:
+        """Where downloads go. What was there before stays, and is overwritten."""
+        home = self.folder / "downloaded" / job.prefix
+        home.mkdir(parents=True, exist_ok=True)
+        return home
 
     def of(self, job: Job) -> list[Path]:
         key = (job.object_size_bytes, job.object_count)
@@ -112,47 +140,92 @@ class _Files:
             home.mkdir()
             self._made[key] = [home / f"{index:05d}" for index in range(job.object_count)]
             for index, file in enumerate(self._made[key]):
-                block = random.Random(index).randbytes(min(job.object_size_bytes, MiB))
-                file.write_bytes((block * ceil(job.object_size_bytes / len(block)))[: job.object_size_bytes])
+                file.write_bytes(body_of(index, job.object_size_bytes))
         return self._made[key]
 
 
-def _config(told: Mapping[str, Any]) -> dict[str, Any]:
-    """As over TLS, where neither SDK hashes a body; and checksums only where S3 demands them."""
+_WRITING = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+"""Checksums only where S3 demands them, as over TLS, where neither SDK hashes a body. Reading is left as it comes:
+a boto3 that need not validate finds out the size by the first range, which it then reads alone."""
+
+
+def _config(told: Mapping[str, Any], checksums: Mapping[str, str]) -> dict[str, Any]:
     return {
         **told,
-        "request_checksum_calculation": "when_required",
-        "response_checksum_validation": "when_required",
+        **checksums,
         "s3": {"addressing_style": "path", "payload_signing_enabled": False},
     }
 
 
 def boto3(target: Target, files: _Files, job: Job) -> Report:
     """Its transfer manager, or a pool of threads for many objects; retries as they come."""
-    import boto3 as sdk
+    from boto3 import exceptions
     from boto3.s3.transfer import TransferConfig
-    from botocore.config import Config
 
-    answers, sources, options = _Answers(), files.of(job), job.options("boto3")
-    config = Config(**_config(options["Config"]))
-    client = sdk.client("s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config)
-    client.meta.events.register("response-received.s3", answers)
+    sources, options = files.of(job), job.options("boto3")
+    client, answers = _boto3_client(target, _config(options["Config"], _WRITING))
     transfer = TransferConfig(**options["TransferConfig"])
 
     def send(file: Path) -> bool:
         try:
             client.upload_file(str(file), target.bucket, file.name, Config=transfer)
-        except sdk.exceptions.S3UploadFailedError:
+        except exceptions.S3UploadFailedError:
             return False
         return True
 
+    object_concurrency = options[APPLICATION].get("object_concurrency", 10)
+    return _in_threads(send, sources, object_concurrency, answers)
+
+
+def read_with_boto3(target: Target, files: _Files, job: Job) -> Report:
+    """The same the other way, into files."""
+    from boto3.s3.transfer import TransferConfig
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    threads, config, transfer = job.object_concurrency, {}, {}
+    if job.is_told:
+        config = {"max_pool_connections": job.thread_count + 1}
+        transfer = {
+            "max_concurrency": max(1, job.thread_count // threads),
+            "multipart_chunksize": job.request_size_bytes,
+            "multipart_threshold": min(job.request_size_bytes + 1, job.object_size_bytes + 1),
+            "preferred_transfer_client": "classic",
+        }
+    client, answers = _boto3_client(target, _config(config, {}))
+    home, told = files.home_of(job), TransferConfig(**transfer)
+
+    def fetch(key: str) -> bool:
+        try:
+            client.download_file(target.bucket, job.prefix + key, str(home / key), Config=told)
+        except (BotoCoreError, ClientError):
+            return False
+        return (home / key).stat().st_size == job.object_size_bytes
+
+    return _in_threads(fetch, job.keys, threads if job.is_told else 10, answers)
+
+
+def _boto3_client(target: Target, arguments: Mapping[str, Any]) -> tuple[Any, _Answers]:
+    """A client with this configuration, and the count of its refusals."""
+    import boto3 as sdk
+    from botocore.config import Config
+
+    answers, config = _Answers(), Config(**arguments)
+    client = sdk.client("s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config)
+    client.meta.events.register("response-received.s3", answers)
+    return client, answers
+
+
+def _in_threads(
+    move: Callable[[Any], bool], objects: Sequence[Any], thread_count: int, answers: _Answers
+) -> Report:
+    """Time all of them, so many at a time."""
     started = time.perf_counter()
-    with ThreadPoolExecutor(min(len(sources), options[APPLICATION].get("object_concurrency", 10))) as threads:
-        arrived_count = sum(threads.map(send, sources))
+    with ThreadPoolExecutor(min(len(objects), thread_count)) as threads:
+        arrived_count = sum(threads.map(move, objects))
     return Report(
         duration_seconds=time.perf_counter() - started,
         throttled_count=answers.throttled_count,
-        failed_count=len(sources) - arrived_count,
+        failed_count=len(objects) - arrived_count,
     )
 
 
@@ -174,7 +247,7 @@ async def _upload_with_aiobotocore(target: Target, files: _Files, job: Job) -> R
         "s3",
         region_name=target.region,
         endpoint_url=target.endpoint_url,
-        config=AioConfig(**_config(options["AioConfig"])),
+        config=AioConfig(**_config(options["AioConfig"], _WRITING)),
     )
     async with opening as client:
         client.meta.events.register("response-received.s3", answers)
@@ -219,26 +292,54 @@ async def _send_parts(
 
 def s5cmd(target: Target, files: _Files, job: Job) -> Report:
     """A program for each upload."""
-    url = ["--endpoint-url", target.endpoint_url]
-    command = [
-        "s5cmd",
-        "--log",
-        "debug",
-        *url,
-        "cp",
-        f"{files.of(job)[0].parent}/*",
-        f"s3://{target.bucket}/",
-    ]
-    return _run(target, command, job, {})
+    return _run(
+        target, [*_s5cmd(target), "cp", f"{files.of(job)[0].parent}/*", f"s3://{target.bucket}/"], job, {}
+    )
+
+
+def read_with_s5cmd(target: Target, files: _Files, job: Job) -> Report:
+    """A program for each download."""
+    workers, told = [], []
+    if job.is_told:
+        at_a_time = job.object_concurrency
+        workers = ["--numworkers", f"{at_a_time}"]
+        told = ["--concurrency", f"{max(1, job.thread_count // at_a_time)}"]
+        told += ["--part-size", f"{ceil(job.request_size_bytes / MiB)}"]
+    fixed = _s5cmd(target)
+    source = f"s3://{target.bucket}/{job.prefix}*"
+    return _timed(
+        target, [fixed[0], *workers, *fixed[1:], "cp", *told, source, f"{files.home_of(job)}/"], job
+    )
+
+
+def _s5cmd(target: Target) -> list[str]:
+    return ["s5cmd", "--log", "debug", "--endpoint-url", target.endpoint_url]
 
 
 def rclone(target: Target, files: _Files, job: Job) -> Report:
     """A program for each upload, told by its environment; the remote is on its command line."""
-    there = (
-        f":s3,provider=Other,env_auth,endpoint='{target.endpoint_url}',region={target.region}:{target.bucket}"
-    )
-    fixed = ["--config", os.devnull, "--s3-no-check-bucket", "--ignore-times", "-vv"]
-    return _run(target, ["rclone", "copy", *fixed, str(files.of(job)[0].parent), there], job, {})
+    return _run(target, [*_RCLONE, str(files.of(job)[0].parent), _rclone_remote(target)], job, {})
+
+
+def read_with_rclone(target: Target, files: _Files, job: Job) -> Report:
+    """A program for each download; a file is split from the cut-off on, in as many streams, by chunks."""
+    told = []
+    if job.is_told:
+        at_a_time = job.object_concurrency
+        told = ["--transfers", f"{at_a_time}"]
+        told += ["--multi-thread-streams", f"{max(1, job.thread_count // at_a_time)}"]
+        told += ["--multi-thread-cutoff", f"{min(job.request_size_bytes + 1, job.object_size_bytes + 1)}B"]
+        told += ["--multi-thread-chunk-size", f"{job.request_size_bytes}B"]
+    source = f"{_rclone_remote(target)}/{job.prefix}"
+    return _timed(target, [*_RCLONE, *told, source, str(files.home_of(job))], job)
+
+
+_RCLONE = ("rclone", "copy", "--config", os.devnull, "--s3-no-check-bucket", "--ignore-times", "-vv")
+
+
+def _rclone_remote(target: Target) -> str:
+    there = f":s3,provider=Other,env_auth,endpoint='{target.endpoint_url}',region={target.region}"
+    return f"{there}:{target.bucket}"
 
 
 def aws(target: Target, files: _Files, job: Job) -> Report:
@@ -252,7 +353,7 @@ def aws(target: Target, files: _Files, job: Job) -> Report:
 
 
 def _run(target: Target, command: list[str], job: Job, environment: Mapping[str, str]) -> Report:
-    """Time a program from its start to its end; when told, it is changed as `penstock exec` changes it."""
+    """Of an upload: when told, the command is changed as `penstock exec` changes it."""
     program, environment = launch.PROGRAMS[command[0]], dict(environment)
     verb = program.verb_at(command)
     if job.is_told and verb is not None:
@@ -262,10 +363,17 @@ def _run(target: Target, command: list[str], job: Job, environment: Mapping[str,
         if changed.aws_settings:
             text = launch.with_aws_settings("", "default", changed.aws_settings)
             Path(environment["AWS_CONFIG_FILE"]).write_text(text)
+    return _timed(target, command, job, environment)
+
+
+def _timed(
+    target: Target, command: Sequence[str], job: Job, environment: Mapping[str, str] | None = None
+) -> Report:
+    """Time a program from its start to its end."""
     started = time.perf_counter()
     ended = subprocess.run(
         [target.program or command[0], *command[1:]],
-        env={**os.environ, **environment},
+        env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -298,22 +406,29 @@ CLIENTS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
     "rclone": rclone,
     "aws": aws,
 }
+READERS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
+    "boto3": read_with_boto3,
+    "s5cmd": read_with_s5cmd,
+    "rclone": read_with_rclone,
+}
+BY_OPERATION = {"s3_upload": CLIENTS, "s3_download": READERS}
 
 
 def main() -> int:
     """One job after another, until standard input ends."""
-    parser = argparse.ArgumentParser(prog="python -m bench.real_clients", description="Upload as told.")
+    parser = argparse.ArgumentParser(prog="python -m bench.real_clients", description="Move as told.")
     parser.add_argument("client", choices=CLIENTS)
     parser.add_argument("--endpoint-url", required=True)
     parser.add_argument("--region", required=True)
     parser.add_argument("--bucket", required=True)
-    parser.add_argument("--folder", type=Path, required=True, help="an empty one, for the files to upload")
+    parser.add_argument("--folder", type=Path, required=True, help="an empty one, for the files")
     parser.add_argument("--program", default="", help="where the program is, when it is not on the path")
     parsed = vars(parser.parse_args())
-    upload, target = CLIENTS[parsed.pop("client")], Target(**parsed)
+    name, target = parsed.pop("client"), Target(**parsed)
     files = _Files(target.folder)
     for line in sys.stdin.buffer:
-        report = upload(target, files, msgspec.json.decode(line, type=Job))
+        job = msgspec.json.decode(line, type=Job)
+        report = BY_OPERATION[job.operation][name](target, files, job)
         sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
         sys.stdout.flush()
     return 0

@@ -1,15 +1,16 @@
-"""Knows how good the advice is on a real S3 server behind shaped links, for clients that others wrote.
+"""Knows how good the advice is on real S3 servers behind shaped links, for clients that others wrote.
 
-For each link and client, in one run and close together in time: a full grid of threads and part sizes, the client's
-default, and the advice after a few uploads by that client, chosen by the optimizer that the daemon uses. The best of
+For each link and client, in one run and close together in time: a full grid of threads and request sizes, the client's
+default, and the advice after a few transfers by that client, chosen by the optimizer that the daemon uses. The best of
 the grid, the default and the advice are then measured again, in turns, so that what the machine does meanwhile falls
-on all of them alike. Every part is bounded: bytes, seconds, and the time of a single upload.
+on all of them alike. Every part is bounded: bytes, seconds, and the time of a single transfer.
+
+Uploads are here; the links and clients of downloads are in `real_downloads`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import statistics
@@ -18,9 +19,10 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import product
 from math import ceil
 from pathlib import Path
 from select import select
@@ -28,68 +30,105 @@ from typing import IO, Any, cast
 
 import msgspec
 
+from bench import results
 from bench.penstock_tuner import PenstockTuner
-from bench.real_clients import Job, Report
-from bench.surfaces import Limits
+from bench.real_clients import Job, Report, body_of
+from bench.surfaces import UPLOADING, BenchSetting, Limits, Transfer
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
-from penstock.models.s3_upload import PART_SIZE_BYTES_MIN, S3UploadSetting
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import UNKNOWN, Context, Observation, Place
 from tests.real import provision, servers
 
-RESULTS = Path(__file__).parent / "results"
 TARGET = 0.95  # advised / best of the grid
 PROBE_COUNT = 8
 FINALIST_COUNT = 4  # of the grid
 ROUND_COUNT = 3
-UPLOAD_SECONDS_MAX = 90.0
+TRANSFER_SECONDS_MAX = 90.0
 BYTES_MAX = {False: 4 * GiB, True: 40 * GiB}  # by form: short, long
 SECONDS_MAX = {False: 300.0, True: 2400.0}
 BUCKET = "links"
 THREAD_COUNT_MAX = 32
-_REST_SECONDS = 0.3  # before an upload where the request rate is limited: what was used up has recovered
+_REST_SECONDS = 0.3  # before a transfer where the request rate is limited: what was used up has recovered
 _SEED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapedLink:
-    """A path, and what is uploaded over it."""
+    """A path, and what is moved over it."""
 
     name: str
     story: str
     truth: LinkTruth
     object_size_bytes: int = 48 * MiB
     object_count: int = 1
+    transfer: Transfer = UPLOADING
+    request_counts: Sequence[int] = (10, 8, 6, 4, 3, 2)  # that the object is cut into
+    # Of these, as many as there are requests at the most.
+    thread_counts: Sequence[int] = (2, 3, 4, 6, 8, 10)
 
     @property
-    def grid(self) -> list[S3UploadSetting]:
-        """Every number of threads that makes a difference, with every way to cut the object; one PUT as well."""
+    def limits(self) -> Limits:
+        """What the optimizer may use."""
+        low = self.transfer.request_size_bytes_low
+        if self.transfer is not UPLOADING:
+            low = min(low, self.object_size_bytes)
+        return Limits(
+            object_size_bytes=self.object_size_bytes,
+            thread_count_max=THREAD_COUNT_MAX,
+            part_size_bytes_min=low,
+            part_size_bytes_max=max(self.object_size_bytes, low),
+            transfer=self.transfer,
+        )
+
+    @property
+    def grid(self) -> list[BenchSetting]:
+        """Every number of threads that makes a difference, with every way to cut the object; one request as well."""
+        setting = self.transfer.setting
         if self.object_count > 1:
-            return [_setting(n, PART_SIZE_BYTES_MIN) for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)]
-        settings = [_setting(1, self.object_size_bytes)]
-        for part_count in (10, 8, 6, 4, 3, 2):
-            part = ceil(self.object_size_bytes / part_count / MiB) * MiB
-            settings += [_setting(n, part) for n in (2, 3, 4, 6, 8, 10) if n <= part_count]
+            return [self.whole(n) for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)]
+        settings = [setting(1, self.object_size_bytes)]
+        for request_count in self.request_counts:
+            size = ceil(self.object_size_bytes / request_count / MiB) * MiB
+            settings += [setting(n, size) for n in self.thread_counts if n <= request_count]
         return settings
+
+    def whole(self, thread_count: int) -> BenchSetting:
+        """So many threads, each with a small object of its own."""
+        return self.transfer.setting(thread_count, self.limits.part_size_bytes_min)
 
     @property
     def context(self) -> Context:
         """As the model knows it."""
-        place = Place(operation="s3_upload", region=self.name, instance_type=UNKNOWN)
+        place = Place(operation=self.transfer.operation, region=self.name, instance_type=UNKNOWN)
         return Context(place=place, payload_size_bytes=self.object_size_bytes)
 
-    def job(self, setting: S3UploadSetting) -> Job:
-        """One upload with this setting."""
+    def job(self, setting: BenchSetting) -> Job:
+        """One transfer with this setting."""
         return Job(
             thread_count=setting.thread_count,
-            part_size_bytes=setting.part_size_bytes,
+            request_size_bytes=setting.request_size_bytes,
             object_size_bytes=self.object_size_bytes,
             object_count=self.object_count,
+            operation=self.transfer.operation,
         )
 
 
+THROTTLED = ShapedLink(
+    name="throttled",
+    story="80 objects of 64 KiB below a limit of 40 requests a second",
+    truth=LinkTruth(
+        round_trip_seconds=0.004,
+        connection_rate_bytes_per_second=20e6,
+        host_rate_bytes_per_second=40e6,
+        service_latency_seconds_median=0.040,
+        service_latency_sigma=0.35,
+        prefix_request_rate_per_second=40,
+    ),
+    object_size_bytes=64 * KiB,
+    object_count=80,
+)
 LINKS = (
     ShapedLink(
         name="near",
@@ -126,46 +165,31 @@ LINKS = (
             service_latency_sigma=0.3,
         ),
     ),
-    ShapedLink(
-        name="throttled",
-        story="80 objects of 64 KiB below a limit of 40 requests a second",
-        truth=LinkTruth(
-            round_trip_seconds=0.004,
-            connection_rate_bytes_per_second=20e6,
-            host_rate_bytes_per_second=40e6,
-            service_latency_seconds_median=0.040,
-            service_latency_sigma=0.35,
-            prefix_request_rate_per_second=40,
-        ),
-        object_size_bytes=64 * KiB,
-        object_count=80,
-    ),
+    THROTTLED,
 )
-
-
-def _setting(thread_count: int, part_size_bytes: int) -> S3UploadSetting:
-    return S3UploadSetting(thread_count=thread_count, part_size_bytes=part_size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a client does when nobody advises it."""
+    """What a client does when nobody advises it: noted, not told."""
 
-    large: S3UploadSetting
+    large: tuple[int, int]  # threads, and the size of a request
     small_thread_count: int
 
-    def on(self, link: ShapedLink) -> S3UploadSetting:
+    def on(self, link: ShapedLink) -> BenchSetting:
         """On this link."""
         return (
-            self.large if link.object_count == 1 else _setting(self.small_thread_count, PART_SIZE_BYTES_MIN)
+            link.transfer.setting(*self.large)
+            if link.object_count == 1
+            else link.whole(self.small_thread_count)
         )
 
 
 CLIENTS: Mapping[str, Defaults] = {
-    "boto3": Defaults(large=_setting(10, 8 * MiB), small_thread_count=10),
+    "boto3": Defaults(large=(10, 8 * MiB), small_thread_count=10),
     # It has a pool of ten connections but no transfer manager: the part size is boto3's.
-    "aiobotocore": Defaults(large=_setting(10, 8 * MiB), small_thread_count=10),
-    "s5cmd": Defaults(large=_setting(5, 50 * MiB), small_thread_count=256),
+    "aiobotocore": Defaults(large=(10, 8 * MiB), small_thread_count=10),
+    "s5cmd": Defaults(large=(5, 50 * MiB), small_thread_count=256),
 }
 
 
@@ -179,7 +203,7 @@ class NotMeasuredError(RuntimeError):
 
 @dataclass(slots=True)
 class Purse:
-    """What may still be spent; asked before every upload."""
+    """What may still be spent; asked before every transfer."""
 
     bytes_left: int
     seconds_max: float
@@ -202,7 +226,7 @@ class Client:
     ) -> None:
         self.name = name
         self.link = link
-        self.sent_bytes = 0
+        self.moved_bytes = 0
         self._purse = purse
         self._log = log
         with log.open("wb") as errors:
@@ -217,11 +241,11 @@ class Client:
         self._jobs = cast("IO[bytes]", self._process.stdin)
         self._reports = cast("IO[bytes]", self._process.stdout)
 
-    def upload(self, setting: S3UploadSetting, *, is_told: bool = True) -> Observation[S3UploadSetting]:
-        """Upload once; when not told, the setting is only noted. Raises NotMeasuredError."""
+    def move(self, setting: BenchSetting, *, is_told: bool = True) -> Observation[BenchSetting]:
+        """Upload or download once; when not told, the setting is only noted. Raises NotMeasuredError."""
         job = msgspec.structs.replace(self.link.job(setting), is_told=is_told)
         self._purse.spend(job.transferred_bytes)
-        self.sent_bytes += job.transferred_bytes
+        self.moved_bytes += job.transferred_bytes
         if self.link.truth.prefix_request_rate_per_second is not None:
             time.sleep(_REST_SECONDS)
         started_at = datetime.now(UTC)
@@ -254,8 +278,8 @@ class Client:
         with contextlib.suppress(BrokenPipeError):
             self._jobs.write(msgspec.json.encode(job) + b"\n")
             self._jobs.flush()
-        if not select([self._reports], [], [], UPLOAD_SECONDS_MAX)[0]:
-            raise NotMeasuredError(f"{self.name} did not end {job} within {UPLOAD_SECONDS_MAX:.0f} s")
+        if not select([self._reports], [], [], TRANSFER_SECONDS_MAX)[0]:
+            raise NotMeasuredError(f"{self.name} did not end {job} within {TRANSFER_SECONDS_MAX:.0f} s")
         line = self._reports.readline()
         if not line:
             raise NotMeasuredError(f"{self.name} ended: {self._log.read_text()[-300:].strip()}")
@@ -266,7 +290,7 @@ class Client:
 class Measured:
     """A setting and the median of its rounds."""
 
-    setting: S3UploadSetting
+    setting: BenchSetting
     bytes_per_second: float
     rounds: tuple[float, ...]
 
@@ -303,26 +327,49 @@ class Row:
         return self.advised.bytes_per_second / self.best.bytes_per_second
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """What is measured together: every link with every client, on every server."""
+
+    name: str  # of the figures
+    links: Sequence[ShapedLink]
+    clients: Mapping[str, Defaults]
+    servers: Sequence[str] = ("versitygw",)
+
+
 def run(*, long: bool = False) -> dict[str, Any]:
     """Measure every link with every client (short: one of each), print the table, keep it under `results/`."""
-    links, clients = (LINKS, list(CLIENTS)) if long else (LINKS[:1], ["boto3"])
+    suite = Suite(name="real_links", links=LINKS, clients=CLIENTS)
+    return measure(suite if long else a_sample_of(suite), long=long)
+
+
+def a_sample_of(suite: Suite) -> Suite:
+    """One link, one client, one server."""
+    name = next(iter(suite.clients))
+    return replace(
+        suite, links=suite.links[:1], clients={name: suite.clients[name]}, servers=suite.servers[:1]
+    )
+
+
+def measure(suite: Suite, *, long: bool) -> dict[str, Any]:
+    """Measure all of it within the bounds of a form."""
     began = time.monotonic()
     purse = Purse(bytes_left=BYTES_MAX[long], seconds_max=SECONDS_MAX[long], began_seconds=began)
     rows: list[Row] = []
     gaps: list[str] = []
     with tempfile.TemporaryDirectory(prefix="penstock-links-") as folder:
-        for link in links:
-            directory = Path(folder) / link.name
+        for server, link in product(suite.servers, suite.links):
+            directory = Path(folder) / f"{server}-{link.name}"
             directory.mkdir()
-            with _end_of(link, directory) as end:
-                for name in clients:
+            with _end_of(link, directory, server) as end:
+                for name, defaults in suite.clients.items():
                     try:
-                        rows.append(_judge(name, link, end, purse))
+                        rows.append(_judge(name, defaults, link, end, purse))
                         print(_line(rows[-1]), flush=True)
                     except NotMeasuredError as trouble:
-                        gaps.append(f"{link.name}, {name}: {trouble}")
+                        gaps.append(f"{server}, {link.name}, {name}: {trouble}")
                         print(f"{link.name:13s} {name:12s} not measured: {trouble}", flush=True)
-    return _conclude(rows, gaps, links, seconds=time.monotonic() - began, long=long)
+    return _conclude(suite, rows, gaps, seconds=time.monotonic() - began, long=long)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,52 +379,76 @@ class _End:
     server: str
     url: str
     directory: Path
+    direct_url: str = ""  # past the link
 
 
 @contextlib.contextmanager
-def _end_of(link: ShapedLink, directory: Path) -> Iterator[_End]:
-    """A versitygw at the end of the link, or, where it cannot be built, the lab's own S3."""
+def _minio(directory: Path) -> Iterator[str]:
+    with servers.minio_server(directory) as running:
+        yield running.url
+
+
+SERVERS: Mapping[str, Callable[[Path], contextlib.AbstractContextManager[str]]] = {
+    "versitygw": servers.s3_server,
+    "minio": _minio,
+}
+
+
+@contextlib.contextmanager
+def _end_of(link: ShapedLink, directory: Path, server: str = "versitygw") -> Iterator[_End]:
+    """A real server at the end of the link, or, where it cannot be built, the lab's own S3."""
     with contextlib.ExitStack() as stage:
         try:
-            direct = stage.enter_context(servers.s3_server(directory))
+            direct = stage.enter_context(SERVERS[server](directory))
             url = stage.enter_context(servers.at_the_end_of(link.truth, direct, directory))
-            found = _End(server="versitygw", url=url, directory=directory)
+            found = _End(server=server, url=url, directory=directory, direct_url=direct)
         except (provision.ToolMissingError, provision.BuildError) as trouble:
             print(f"  no real server ({trouble}); instead the lab's own", flush=True)
             world = World(name=link.name, story=link.story, link=link.truth, queue=NEAR.queue)
             direct = stage.enter_context(lab_endpoint("s3", world, directory))
-            found = _End(server="lab", url=direct, directory=directory)
-        servers.plain_client("s3", direct).create_bucket(Bucket=BUCKET)
+            found = _End(server="lab", url=direct, directory=directory, direct_url=direct)
+        client = servers.plain_client("s3", direct)
+        client.create_bucket(Bucket=BUCKET)
+        if link.transfer is not UPLOADING:
+            _put_what_is_read(client, link)
         yield found
 
 
-def _judge(name: str, link: ShapedLink, end: _End, purse: Purse) -> Row:
+def _put_what_is_read(client: Any, link: ShapedLink) -> None:
+    job = link.job(link.grid[0])
+    for index, key in enumerate(job.keys):
+        body = body_of(index, link.object_size_bytes)
+        client.put_object(Bucket=BUCKET, Key=job.prefix + key, Body=body)
+
+
+def _judge(name: str, defaults: Defaults, link: ShapedLink, end: _End, purse: Purse) -> Row:
     """Probes first, so that the advice knows nothing of the grid; then the grid, then all finalists in turns."""
+    default = defaults.on(link)
     with contextlib.closing(_client(name, link, end, purse)) as client:
-        default = CLIENTS[name].on(link)
-        client.upload(default)  # opens files and caches; not counted
+        client.move(default, is_told=False)  # opens files and caches; not counted
         tuner, advised, probing = _tune(client, link)
         screened, screening = _screen(client, link.grid)
         finalists = sorted(link.grid, key=lambda setting: -screened[setting])[:FINALIST_COUNT]
-        measured = _in_turns(client, [default, advised, *finalists])
+        # The default is told nothing, so it is kept apart from a point of the grid with the same numbers.
+        measured = _in_turns(client, [None, advised, *finalists], default)
         low, high = tuner.predict_interval(advised)
     return Row(
         link=link.name,
         client=name,
         server=end.server,
         object_count=link.object_count,
-        default=measured[default],
+        default=measured[None],
         advised=measured[advised],
         best=max((measured[x] for x in finalists), key=lambda m: m.bytes_per_second),
         predicted_low=low,
         predicted_high=high,
         probe_count=PROBE_COUNT,
-        probe_bytes=probing.sent_bytes,
+        probe_bytes=probing.moved_bytes,
         probe_seconds=probing.seconds,
         grid=tuple(
             Measured(setting=x, bytes_per_second=rate, rounds=(rate,)) for x, rate in screened.items()
         ),
-        grid_bytes=screening.sent_bytes,
+        grid_bytes=screening.moved_bytes,
         grid_seconds=screening.seconds,
     )
 
@@ -397,69 +468,69 @@ def _client(name: str, link: ShapedLink, end: _End, purse: Purse) -> Client:
 
 @dataclass(frozen=True, slots=True)
 class _Effort:
-    sent_bytes: int
-    seconds: float  # of uploads
+    moved_bytes: int
+    seconds: float  # of transfers
 
 
 def _tune(
     client: Client, link: ShapedLink, probe_count: int = PROBE_COUNT
-) -> tuple[PenstockTuner, S3UploadSetting, _Effort]:
-    """The advice after a few uploads, each chosen after the one before it."""
-    limits = Limits(
-        object_size_bytes=link.object_size_bytes,
-        thread_count_max=THREAD_COUNT_MAX,
-        part_size_bytes_min=PART_SIZE_BYTES_MIN,
-        part_size_bytes_max=max(link.object_size_bytes, PART_SIZE_BYTES_MIN),
-    )
-    tuner, seconds, before = PenstockTuner(link.context, limits), 0.0, client.sent_bytes
+) -> tuple[PenstockTuner, BenchSetting, _Effort]:
+    """The advice after a few transfers, each chosen after the one before it."""
+    tuner, seconds, before = PenstockTuner(link.context, link.limits), 0.0, client.moved_bytes
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The objective has been evaluated")  # scikit-optimize
         for _ in range(probe_count):
-            observation = client.upload(_told(client.name, tuner.ask(_SEED)))
+            observation = client.move(_told(client, tuner.ask(_SEED)))
             seconds += observation.duration_seconds
             tuner.tell(observation)
-        advised = _told(client.name, tuner.recommend())
-    return tuner, advised, _Effort(client.sent_bytes - before, seconds)
+        advised = _told(client, tuner.recommend())
+    return tuner, advised, _Effort(client.moved_bytes - before, seconds)
 
 
-def _told(client: str, setting: S3UploadSetting) -> S3UploadSetting:
+def _told(client: Client, setting: BenchSetting) -> BenchSetting:
     """The setting as the client takes it: s5cmd has parts of whole MiB."""
-    if client != "s5cmd":
+    if client.name != "s5cmd":
         return setting
-    return _setting(setting.thread_count, ceil(setting.part_size_bytes / MiB) * MiB)
+    size = ceil(setting.request_size_bytes / MiB) * MiB
+    return client.link.transfer.setting(setting.thread_count, size)
 
 
-def _screen(client: Client, grid: Sequence[S3UploadSetting]) -> tuple[dict[S3UploadSetting, float], _Effort]:
+def _screen(client: Client, grid: Sequence[BenchSetting]) -> tuple[dict[BenchSetting, float], _Effort]:
     """Every point of the grid once, in an order of chance."""
-    before, seconds, found = client.sent_bytes, 0.0, {}
+    before, seconds, found = client.moved_bytes, 0.0, {}
     for setting in random.Random(_SEED).sample(grid, len(grid)):
-        observation = client.upload(setting)
+        observation = client.move(setting)
         seconds += observation.duration_seconds
         found[setting] = observation.throughput_bytes_per_second
-    return found, _Effort(client.sent_bytes - before, seconds)
+    return found, _Effort(client.moved_bytes - before, seconds)
 
 
-def _in_turns(client: Client, settings: Sequence[S3UploadSetting]) -> dict[S3UploadSetting, Measured]:
-    """Each setting once a round, in an order of chance."""
+def _in_turns(
+    client: Client, settings: Sequence[BenchSetting | None], default: BenchSetting
+) -> dict[BenchSetting | None, Measured]:
+    """Each setting once a round, in an order of chance; None is the default, which is told nothing."""
     distinct, chance = list(dict.fromkeys(settings)), random.Random(_SEED)
-    rates: dict[S3UploadSetting, list[float]] = {setting: [] for setting in distinct}
+    rates: dict[BenchSetting | None, list[float]] = {setting: [] for setting in distinct}
     for _ in range(ROUND_COUNT):
         for setting in chance.sample(distinct, len(distinct)):
-            rates[setting].append(client.upload(setting).throughput_bytes_per_second)
+            moved = client.move(setting or default, is_told=setting is not None)
+            rates[setting].append(moved.throughput_bytes_per_second)
     return {
-        setting: Measured(setting=setting, bytes_per_second=statistics.median(seen), rounds=tuple(seen))
+        setting: Measured(
+            setting=setting or default, bytes_per_second=statistics.median(seen), rounds=tuple(seen)
+        )
         for setting, seen in rates.items()
     }
 
 
 def _conclude(
-    rows: list[Row], gaps: list[str], links: Sequence[ShapedLink], *, seconds: float, long: bool
+    suite: Suite, rows: list[Row], gaps: list[str], *, seconds: float, long: bool
 ) -> dict[str, Any]:
     """Print the table and the verdict, and write them down."""
     print(
-        "\nA rate is followed by threads x MiB of a part; `needed` are the connections for 95 % of the best."
+        "\nA rate is followed by threads x MiB of a request; `needed` are the connections for 95 % of the best."
     )
-    for link in links:
+    for link in suite.links:
         print(f"{link.name}: {link.story}")
     print("\n" + _HEADER)
     for row in rows:
@@ -469,7 +540,7 @@ def _conclude(
     print(f"\nadvised / best of the grid, worst: {worst:.3f}  >= {TARGET}  {verdict}")
     for gap in gaps:
         print(f"not measured: {gap}")
-    print(f"{len(rows)} pairs in {seconds:.0f} s; figures in bench/results/real_links.json")
+    print(f"{len(rows)} pairs in {seconds:.0f} s; figures in bench/results/{suite.name}.json")
     found = {
         "form": "long" if long else "short",
         "seconds": seconds,
@@ -478,8 +549,7 @@ def _conclude(
         "worst_share_of_best": worst,
         "verdict": verdict,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "real_links.json").write_text(json.dumps(found, indent=1))
+    results.keep(suite.name, found)
     return found
 
 
@@ -488,7 +558,7 @@ def _document(row: Row) -> dict[str, Any]:
 
 
 _HEADER = (
-    f"{'link':13s} {'client':12s} {'default MB/s':>18s} {'advised MB/s':>20s} {'best of grid MB/s':>20s}"
+    f"{'link':13s} {'server':10s} {'client':12s} {'default MB/s':>18s} {'advised MB/s':>20s} {'best of grid MB/s':>20s}"
     f" {'advised/best':>12s} {'/default':>8s} {'needed':>6s} {'probes':>12s} {'grid':>12s}"
 )
 
@@ -500,16 +570,16 @@ def _line(row: Row) -> str:
     is_split = row.object_count == 1
     default, advised, best = (_shown(m, is_split=is_split) for m in (row.default, row.advised, row.best))
     return (
-        f"{row.link:13s} {row.client:12s} {default:>18s} {advised:>20s} {best:>20s}"
+        f"{row.link:13s} {row.server:10s} {row.client:12s} {default:>18s} {advised:>20s} {best:>20s}"
         f" {row.share_of_best:12.3f} {over_default:8.2f} {row.connections_needed:6d} {probes:>12s} {grid:>12s}"
     )
 
 
 def _shown(measured: Measured, *, is_split: bool) -> str:
-    """Rate, threads, and part size in MiB where objects have parts."""
+    """Rate, threads, and MiB of a request where objects are split."""
     setting = measured.setting
-    part = f" x {setting.part_size_bytes / MiB:.3g}" if is_split else ""
-    return f"{measured.bytes_per_second / 1e6:.2f} ({setting.thread_count}{part})"
+    size = f" x {setting.request_size_bytes / MiB:.3g}" if is_split else ""
+    return f"{measured.bytes_per_second / 1e6:.2f} ({setting.thread_count}{size})"
 
 
 if __name__ == "__main__":

@@ -4,18 +4,19 @@
 
 prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and SIGINT.
 Requests pass as they are, so that signatures stay valid; a request over the path's rate is answered with 503 SlowDown
-and never arrives. Bodies are carried to the server by the path's link, one chunk ahead, and TCP makes the client feel
-it; answers come after the round trip and the service's latency.
+and never arrives. Bodies are carried by the path's links, one for each direction and one chunk ahead, and TCP makes the
+other end feel it; answers begin after the round trip and the service's latency.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -30,6 +31,7 @@ from penstock.lab.server import serving
 
 # Between two neighbours only (RFC 9110, 7.6.1), or answered here.
 _NOT_RELAYED = frozenset({"connection", "expect", "keep-alive", "te", "transfer-encoding", "upgrade"})
+_READS = frozenset({"GET", "HEAD"})
 _SLOW_DOWN = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
@@ -54,16 +56,16 @@ class Relay:
             if request.transport is not None:  # it left meanwhile
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         """Relay one request and its answer, in the time that the path takes."""
         bucket = request.rel_url.raw_path.lstrip("/").partition("/")[0]
         try:
-            await self._path.admit(bucket)
+            await self._path.admit(bucket, is_read=request.method in _READS)
         except S3Error:
             return web.Response(status=503, text=_SLOW_DOWN, content_type="application/xml")
         return await self._relayed(request)
 
-    async def _relayed(self, request: web.Request) -> web.Response:
+    async def _relayed(self, request: web.Request) -> web.StreamResponse:
         async with self._upstream.request(
             request.method,
             URL(self._target + request.rel_url.raw_path_qs, encoded=True),
@@ -71,15 +73,20 @@ class Relay:
             data=_carried(self._path.uplink, request.content) if request.can_read_body else None,
             allow_redirects=False,
         ) as answered:
-            body = await answered.read()
-            await self._path.answer_delay()
-            headers = [(n, v) for n, v in answered.headers.items() if n.lower() not in _NOT_RELAYED]
-            if request.method != "HEAD":  # whose length is that of the body it stands for
-                headers = [(n, v) for n, v in headers if n.lower() != "content-length"]
-            return web.Response(status=answered.status, headers=headers, body=body)
+            await self._path.answer_delay(is_read=request.method in _READS)
+            response = web.StreamResponse(status=answered.status)
+            for name, value in answered.headers.items():
+                if name.lower() not in _NOT_RELAYED:
+                    response.headers.add(name, value)
+            await response.prepare(request)
+            async with contextlib.aclosing(_carried(self._path.downlink, answered.content)) as body:
+                async for piece in body:
+                    await response.write(piece)
+            await response.write_eof()
+            return response
 
 
-async def _carried(link: Link, content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _carried(link: Link, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
     """The body as it comes off the link; one chunk more is under way, so that the stream never runs dry."""
     stream = Stream(link)
     under_way: tuple[asyncio.Future[None], bytes] | None = None

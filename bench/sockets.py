@@ -28,12 +28,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from bench import results
 from bench.advice_server import advice_server
 from penstock.client.advice import Advice, Adviser, advise
 from penstock.client.connection import Connections
 from penstock.units import GiB, KiB
 
-RESULTS = Path(__file__).parent / "results"
 CACHED_READ_OVER_REDIS_MAX = 1 / 15
 QUERY_OVER_REDIS_MAX = 2.5
 WATCH_SECONDS_MAX = 0.050  # until the median of a thousand watchers has heard
@@ -91,8 +91,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
         "verdict": verdict,
     }
     _print(latencies, rates, fan_outs, verdict)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "sockets.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    results.keep("sockets", found)
     return found
 
 

@@ -1,51 +1,47 @@
 """Knows the SQS figures that penstock is judged by: a published collapse, its cure, and penstock's advice.
 
 `python -m bench sqs-delivery` prints them; the tests hold the same functions to their bounds in a quicker form. All
-is virtual time in the simulated queue of `penstock.lab.queue_campaign`, which shares no formula with the models.
+is virtual time: the measuring application on the lab's SQS, which shares no formula with the models.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, limited, observe
-from penstock.lab.backlog_walk import oldest_undeleted_seconds
-from penstock.lab.queue_campaign import (
-    BLAST,
-    RATE_CONTROLLED,
-    CampaignResult,
-    Conduct,
+from bench.backlog_walk import oldest_undeleted_seconds
+from bench.sqs_world import (
+    CONTEXT,
+    PLACE,
     Controller,
-    QueueCampaign,
-    QueueWorld,
-    RequestTime,
-    Sample,
+    a_setting,
+    a_world,
+    conduct_of,
+    limited,
+    observe,
+    play,
 )
-from penstock.models.backlog_warning import ACT_FRACTION, WARN_FRACTION
-from penstock.models.duplicate_loop import DeleteLoop, Rescue
-from penstock.models.sqs_delivery import SqsDeliveryModel
-from penstock.models.sqs_plan import Conditions, SqsPlan, plan, plan_rescue
-from penstock.trial.measurement_series import advised_conduct
+from penstock.experiments.calibrations import QUEUE as SEED_WORLD
+from penstock.experiments.calibrations import QUEUE_EAST as EAST
+from penstock.experiments.calibrations import QUEUE_WEST as WEST
+from penstock.experiments.calibrations import timed
+from penstock.experiments.queues import PUBLISHED_CONDITIONS as SEED_CONDITIONS
+from penstock.models.sqs.backlog_warning import ACT_FRACTION, WARN_FRACTION
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.duplicate_loop import DeleteLoop, Rescue
+from penstock.models.sqs.plan import Conditions, SqsPlan, plan, plan_rescue
+from penstock.probes.sqs.application import Tally
+from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
+from penstock.probes.sqs.queue_application import advised_conduct
+from penstock.trial.simulated_host import World
 from penstock.vocabulary import Demand
 
 HOUR = 3600.0
 HELD_OUT_WORLDS = range(400, 440)  # no model was ever tuned on these
-SEED_WORLD = QueueWorld(delete=RequestTime(fixed_seconds=0.016286, message_seconds=0.004))
-EAST = replace(SEED_WORLD, propagation_seconds=(0.018, 0.022), sampled_shard_count=8)
-WEST = replace(SEED_WORLD, propagation_seconds=(0.190, 0.205))
-SEED_CONDITIONS = Conditions(
-    message_rate_per_second=50.0,
-    send_seconds=0.020,
-    receive_seconds=0.024,
-    receive_seconds_per_message=0.004,
-    delete_seconds=0.020286,
-    delivery_latency_seconds=0.153,
-    latency_objective_seconds=0.160,
-)
+_APPLIED_SECONDS = 6.5  # of an application: five whole seconds after the first
 
 
 def advised(found: SqsPlan, rate_per_second: float, *, long_polls: bool = False) -> Conduct:
@@ -66,32 +62,31 @@ class Collapse:
     effective_deletes_after: float
 
 
-def blast(seed: int, *, world: QueueWorld = SEED_WORLD, duration_seconds: float = 9000.0) -> Collapse:
+def blast(seed: int, *, world: World = SEED_WORLD, duration_seconds: float = 9000.0) -> Collapse:
     """The seed's application with nothing bounded."""
-    result = QueueCampaign(world, BLAST, seed=seed).run(duration_seconds)
-    onset = result.first_overdue_at_seconds
+    found = play(world, BLAST, duration_seconds, seed=seed)
+    tally = found.tally
+    onset = tally.overdue_at_seconds
     begin, end = onset + 540.0, onset + 660.0
     return Collapse(
         onset_minutes=onset / 60,
-        unresponsive_minutes=result.unresponsive_at_seconds / 60,
-        goodput_before=result.rate_between("received_unique", 60.0, 900.0),
-        unique_after=result.rate_between("received_unique", begin, end),
-        duplicates_after=result.rate_between("received_again", begin, end),
-        effective_deletes_after=result.rate_between("deleted", begin, end),
+        unresponsive_minutes=found.unresponsive_at_seconds / 60,
+        goodput_before=tally.rate_between("received_count", 60.0, min(900.0, onset)),
+        unique_after=tally.rate_between("received_count", begin, end),
+        duplicates_after=tally.rate_between("duplicate_count", begin, end),
+        effective_deletes_after=tally.rate_between("deleted_count", begin, end),
     )
 
 
-def rate_controlled(world: QueueWorld, *, duration_seconds: float, seed: int = 1) -> CampaignResult:
+def rate_controlled(world: World, *, duration_seconds: float, seed: int = 1) -> Tally:
     """The seed's own four rules."""
-    return QueueCampaign(world, RATE_CONTROLLED, seed=seed).run(duration_seconds)
+    return play(world, RATE_CONTROLLED, duration_seconds, seed=seed).tally
 
 
-def under_advice(
-    world: QueueWorld, conditions: Conditions, *, duration_seconds: float, seed: int = 1
-) -> CampaignResult:
+def under_advice(world: World, conditions: Conditions, *, duration_seconds: float, seed: int = 1) -> Tally:
     """The same server with what penstock plans for it."""
     conduct = advised(plan(conditions), conditions.message_rate_per_second)
-    return QueueCampaign(world, conduct, seed=seed).run(duration_seconds)
+    return play(world, conduct, duration_seconds, seed=seed).tally
 
 
 WEST_CONDITIONS = replace(SEED_CONDITIONS, delivery_latency_seconds=0.300, latency_objective_seconds=0.310)
@@ -99,9 +94,9 @@ WEST_CONDITIONS = replace(SEED_CONDITIONS, delivery_latency_seconds=0.300, laten
 
 def behind_a_receive_window(
     load: float, *, outages: tuple[tuple[float, float], ...] = (), duration_seconds: float = HOUR
-) -> tuple[CampaignResult, float]:
+) -> tuple[Tally, float]:
     """Blast with nothing but the receive window, and the deleter's capacity."""
-    world = replace(SEED_WORLD, delete=RequestTime(fixed_seconds=0.020 * load), deleter_outages=outages)
+    world = replace(SEED_WORLD.with_actions(delete=timed(0.020 * load)), deleter_outages=outages)
     loop = DeleteLoop(
         arrival_rate_per_second=50.0, delete_rate_per_second=50.0 / load, visibility_timeout_seconds=30.0
     )
@@ -110,18 +105,19 @@ def behind_a_receive_window(
         receive_window=loop.receive_window_message_count(),
         receive_pause_seconds=loop.receive_pause_seconds(),
     )
-    return QueueCampaign(world, conduct, seed=3).run(duration_seconds), 50.0 / load
+    return play(world, conduct, duration_seconds, seed=3).tally, 50.0 / load
 
 
-def rescued(*, rescue_at_seconds: float = 1000.0) -> tuple[CampaignResult, Rescue]:
+def rescued(
+    *, stop_at_seconds: float = 300.0, rescue_at_seconds: float = 1000.0, seconds_after: float = 600.0
+) -> tuple[Tally, Rescue]:
     """A queue at 0.95 of capacity, thrown into the loop by a stop of 60 s, rescued ten minutes later."""
     world = replace(
-        SEED_WORLD,
-        delete=RequestTime(fixed_seconds=0.0155, message_seconds=0.0035),
-        deleter_outages=((300.0, 360.0),),
+        SEED_WORLD.with_actions(delete=timed(0.0155, 0.0035)),
+        deleter_outages=((stop_at_seconds, stop_at_seconds + 60.0),),
     )
     conditions = replace(SEED_CONDITIONS, delete_seconds=0.019, delete_seconds_per_message=0.0035)
-    collapsed = QueueCampaign(world, BLAST, seed=5).run(rescue_at_seconds)
+    collapsed = play(world, BLAST, rescue_at_seconds, seed=5).tally
     found = plan_rescue(
         conditions, undeleted_message_count=collapsed.samples[-1].undeleted_count, visible_message_count=0
     )
@@ -131,36 +127,39 @@ def rescued(*, rescue_at_seconds: float = 1000.0) -> tuple[CampaignResult, Rescu
         delete_batch=found.batch_message_count,
         deleter_count=found.deleter_thread_count,
     )
-    campaign = QueueCampaign(world, BLAST, seed=5, sample_seconds=1.0)
-    return campaign.run(rescue_at_seconds + 600.0, changes=[(rescue_at_seconds, cure)]), found
+    changes = [(rescue_at_seconds, cure)]
+    return play(world, BLAST, rescue_at_seconds + seconds_after, seed=5, changes=changes).tally, found
 
 
-def recovered_after_seconds(result: CampaignResult, rescue_at_seconds: float) -> float:
+def recovered_after_seconds(tally: Tally, rescue_at_seconds: float) -> float:
     """Until fewer messages were sent and not deleted than in five seconds are sent."""
     open_count = 0
-    for sample in result.samples:
-        open_count += sample.counts.sent - sample.counts.deleted
+    for sample in tally.samples:
+        open_count += sample.counts.sent_count - sample.counts.deleted_count
         if sample.at_seconds > rescue_at_seconds and open_count < 250 and sample.undeleted_count < 250:
             return sample.at_seconds - rescue_at_seconds
     return float("inf")
 
 
-def basin_seconds(load: float, *, seed: int = 1, steps: int = 5) -> float:
+def heals(load: float, stop_seconds: float, *, seed: int = 1) -> bool:
+    """Whether a queue heals from a stop of its deleter, at a quarter of the seed's rate, which makes no difference."""
+    queue = replace(
+        SEED_WORLD.queue,
+        send=timed(0.080, variation=0.1),
+        receive=timed(0.020, 0.004, variation=0.1),
+        delete=timed(0.080 * load, variation=0.1),
+    )
+    world = World(queue=queue, deleter_outages=((30.0, 30.0 + stop_seconds),))
+    tally = play(world, BLAST, 450.0, seed=seed).tally
+    return tally.rate_between("duplicate_count", 360.0, 450.0) < 0.5
+
+
+def basin_seconds(load: float) -> float:
     """The longest stop of the deleter that heals, by bisection between 25 and 45 s."""
     low, high = 25.0, 45.0
-    for _ in range(steps):
+    for _ in range(7):
         middle = (low + high) / 2
-        world = replace(
-            SEED_WORLD,
-            delete=RequestTime(fixed_seconds=0.020 * load),
-            variation=0.1,
-            deleter_outages=((60.0, 60.0 + middle),),
-        )
-        result = QueueCampaign(world, BLAST, seed=seed).run(900.0)
-        if result.rate_between("received_again", 780.0, 900.0) < 0.5:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if heals(load, middle) else (low, middle)
     return (low + high) / 2
 
 
@@ -216,11 +215,11 @@ def gradient_limit() -> Controller:
     long_seconds = 0.0
     limit = 1.0
 
-    def control(sample: Sample, conduct: Conduct) -> Conduct:
+    def control(send_seconds: Sequence[float], conduct: Conduct) -> Conduct:
         nonlocal long_seconds, limit
-        if not sample.counts.send_requests:
+        if not send_seconds:
             return conduct
-        short = sample.counts.send_seconds / sample.counts.send_requests
+        short = statistics.mean(send_seconds)
         long_seconds = short if long_seconds == 0 else 0.95 * long_seconds + 0.05 * short
         gradient = max(0.5, min(1.0, 1.5 * long_seconds / short))
         limit = min(max(1.0, 0.8 * limit + 0.2 * (gradient * limit + 4.0)), 20.0)
@@ -292,7 +291,7 @@ def contenders(rate_per_second: float) -> list[Contender]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How a contender did: over all, and in the last ten minutes."""
+    """How a contender did: over all, and in the last two minutes."""
 
     name: str
     why: str
@@ -304,24 +303,31 @@ class Score:
 
 
 def compare(
-    *, rate_per_second: float = 50.0, outages: tuple[tuple[float, float], ...] = (), duration_seconds: float
+    *,
+    rate_per_second: float = 50.0,
+    outages: tuple[tuple[float, float], ...] = (),
+    duration_seconds: float,
+    names: Collection[str] | None = None,
 ) -> list[Score]:
-    """All contenders on the seed's server."""
+    """All contenders, or those named, on the seed's server."""
+    world = replace(SEED_WORLD, deleter_outages=outages)
     scores = []
     for contender in contenders(rate_per_second):
-        world = replace(SEED_WORLD, deleter_outages=outages)
-        campaign = QueueCampaign(world, contender.conduct, seed=11, sample_seconds=10.0)
-        result = campaign.run(duration_seconds, controller=contender.controller)
-        end = result.duration_seconds
+        if names is not None and contender.name not in names:
+            continue
+        tally = play(
+            world, contender.conduct, duration_seconds, seed=11, controller=contender.controller
+        ).tally
+        end = tally.duration_seconds
         scores.append(
             Score(
                 name=contender.name,
                 why=contender.why,
-                goodput=result.total.deleted / duration_seconds,
-                latency_seconds_p50=result.latency_seconds_quantile(0.5) + contender.linger_seconds,
-                duplicate_count=result.total.received_again,
-                goodput_at_the_end=result.rate_between("deleted", end - 600.0, end),
-                duplicates_at_the_end=result.rate_between("received_again", end - 600.0, end),
+                goodput=tally.total.deleted_count / duration_seconds,
+                latency_seconds_p50=tally.latency_seconds_quantile(0.5) + contender.linger_seconds,
+                duplicate_count=tally.total.duplicate_count,
+                goodput_at_the_end=tally.rate_between("deleted_count", end - 120.0, end),
+                duplicates_at_the_end=tally.rate_between("duplicate_count", end - 120.0, end),
             )
         )
     return scores
@@ -339,7 +345,9 @@ class Quality:
 def prediction_quality(
     world_seeds: Sequence[int], *, tried_count: int = 8, unseen_count: int = 10
 ) -> dict[str, Quality]:
-    """Fit to the ramp and some settings of each world; predict others, at full speed and at part of it.
+    """Fit to probes of the ramp and of some settings in each world; predict what an application gets of others.
+
+    Half of those are at full speed, half at part of it.
 
     Keys: goodput, latency_mean, latency_p99.
     """
@@ -358,12 +366,18 @@ def prediction_quality(
                 choice = choices[(7 * index + world_seed) % len(choices)]
                 share = 0.3 + 0.7 * (index % 5) / 5
                 setting = limited(choice, choice.send_rate_limit_messages_per_second * share)
-            outcome = observe(world, setting, seed=10_000 * world_seed + 5000 + index)
+            tally = play(
+                world, conduct_of(setting), _APPLIED_SECONDS, seed=10_000 * world_seed + 5000 + index
+            ).tally
             prediction = model.predict(fit, CONTEXT, setting, Demand())
             for name, metric, measured in (
-                ("goodput", "goodput_messages_per_second", model.measured_value(outcome)),
-                ("latency_mean", "delivery_latency_seconds_mean", outcome.latency_seconds_mean),
-                ("latency_p99", "delivery_latency_seconds_p99", outcome.latency_seconds_p99),
+                (
+                    "goodput",
+                    "goodput_messages_per_second",
+                    tally.rate_between("deleted_count", 1.5, _APPLIED_SECONDS),
+                ),
+                ("latency_mean", "delivery_latency_seconds_mean", tally.total.latency_seconds_mean),
+                ("latency_p99", "delivery_latency_seconds_p99", tally.latency_seconds_quantile(0.99)),
             ):
                 estimate = prediction[metric]
                 ratios[name].append(abs(measured / estimate.expected - 1.0))
@@ -376,32 +390,6 @@ def prediction_quality(
         )
         for name in ratios
     }
-
-
-def guide_figures() -> dict[str, float]:
-    """The AWS guide's host in the simulation, with the two constants that its first and last figure imply.
-
-    14 threads of 20 ms are 700 messages a second, and 14 of 56 ms for batches of 10 are 2,500: l0 = 16 ms, l1 = 4 ms.
-    """
-    request = RequestTime(fixed_seconds=0.016, message_seconds=0.004)
-    world = QueueWorld(
-        send=request, receive=request, delete=request, variation=0.3, propagation_seconds=(0.002, 0.006)
-    )
-    figures = {}
-    for name, hosts, batch in (("one host", 1, 1), ("two hosts", 2, 1), ("batches of 10", 1, 10)):
-        conduct = Conduct(
-            sender_count=14 * hosts,
-            receiver_count=16 * hosts,
-            deleter_count=16 * hosts,
-            send_batch=batch,
-            receive_batch=batch,
-            delete_batch=batch,
-            receive_window=100_000,
-            long_polls=True,
-        )
-        result = QueueCampaign(world, conduct, seed=1, sample_seconds=1.0).run(20.0)
-        figures[name] = result.rate_between("deleted", 2.0, 20.0)
-    return figures
 
 
 def run(*, long: bool) -> dict[str, object]:
@@ -422,16 +410,16 @@ def run(*, long: bool) -> dict[str, object]:
     figures["advised"] = _row(under_advice(SEED_WORLD, SEED_CONDITIONS, duration_seconds=hours))
     figures["advised, west"] = _row(under_advice(WEST, WEST_CONDITIONS, duration_seconds=hours))
     for load, outages in ((1.2, ()), (0.95, ((600.0, 660.0),))):
-        result, capacity = behind_a_receive_window(load, outages=outages)
+        tally, capacity = behind_a_receive_window(load, outages=outages)
         figures[f"receive window at {load}"] = {
-            "goodput_of_capacity": result.rate_between("deleted", 60.0, HOUR) / capacity,
-            **_row(result),
+            "goodput_of_capacity": tally.rate_between("deleted_count", 60.0, HOUR) / capacity,
+            **_row(tally),
         }
-    result, cure = rescued()
+    tally, cure = rescued()
     figures["rescue"] = {
-        "duplicates_before": result.rate_between("received_again", 900.0, 1000.0),
-        "duplicates_after": result.rate_between("received_again", 1031.0, 1600.0),
-        "recovered_after_seconds": recovered_after_seconds(result, 1000.0),
+        "duplicates_before": tally.rate_between("duplicate_count", 900.0, 1000.0),
+        "duplicates_after": tally.rate_between("duplicate_count", 1031.0, 1600.0),
+        "recovered_after_seconds": recovered_after_seconds(tally, 1000.0),
         "planned_seconds": cure.recovered_after_seconds,
         "deleters": cure.deleter_thread_count,
     }
@@ -439,13 +427,12 @@ def run(*, long: bool) -> dict[str, object]:
         theory = DeleteLoop(
             arrival_rate_per_second=50.0, delete_rate_per_second=50.0 / load, visibility_timeout_seconds=30.0
         ).outage_seconds_max()
-        figures[f"basin at {load}"] = {"simulated": basin_seconds(load, steps=7), "theory": theory}
+        figures[f"basin at {load}"] = {"simulated": basin_seconds(load), "theory": theory}
     for load, count in ((0.99, 400 if long else 20), (1.0143, 100 if long else 20)):
         for fraction in (WARN_FRACTION, ACT_FRACTION):
             figures[f"age over {fraction:.2f} V at {load}"] = warnings(
                 load, run_count=count, fraction=fraction
             )
-    figures["AWS guide (700, 1450, 2500)"] = guide_figures()
     for name, quality in prediction_quality(HELD_OUT_WORLDS if long else HELD_OUT_WORLDS[:10]).items():
         figures[f"unseen settings, {name}"] = quality
     for name, value in figures.items():
@@ -459,10 +446,10 @@ def run(*, long: bool) -> dict[str, object]:
     return figures
 
 
-def _row(result: CampaignResult) -> dict[str, float]:
+def _row(tally: Tally) -> dict[str, float]:
     return {
-        "goodput": round(result.goodput_per_second, 2),
-        "latency_ms": round(1e3 * result.latency_seconds_mean, 1),
-        "duplicates": result.total.received_again,
-        "oldest_undeleted_seconds_max": round(result.oldest_undeleted_seconds_max, 2),
+        "goodput": round(tally.total.received_count / tally.duration_seconds, 2),
+        "latency_ms": round(1e3 * tally.total.latency_seconds_mean, 1),
+        "duplicates": tally.total.duplicate_count,
+        "oldest_undeleted_seconds_max": round(tally.oldest_undeleted_seconds_max, 2),
     }

@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe
-from penstock.lab.queue_campaign import QueueWorld
-from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
-from penstock.optimizer.deliberation import Conclusion, Question, deliberate
+from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.recommendation import recommend
+from penstock.trial.simulated_host import World
 from penstock.vocabulary import Cost, Demand, Observation
 
 PROBE_COUNTS = (6, 10, 20)
@@ -84,7 +84,7 @@ class Penstock:
 
     def _concluded(self) -> Conclusion[SqsDeliverySetting]:
         if self._conclusion is None:
-            question = Question(
+            case = Case(
                 place=PLACE,
                 observations=tuple(self._history),
                 prior=None,
@@ -93,7 +93,7 @@ class Penstock:
                 demand=Demand(),
                 seed=self._seed + len(self._history),
             )
-            self._conclusion = deliberate(_MODEL, question)
+            self._conclusion = deliberate(_MODEL, case)
         return self._conclusion
 
 
@@ -199,7 +199,7 @@ class Advice:
     duplicate_count: int
 
 
-def choosing_world(world_seed: int) -> QueueWorld:
+def choosing_world(world_seed: int) -> World:
     """A world whose client cannot make any number of requests."""
     spent = random.Random(world_seed + 10**6).uniform(*_CLIENT_SECONDS_PER_REQUEST)
     return replace(a_world(world_seed), client_seconds_per_request=spent)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
 import tempfile
 import time
@@ -26,16 +25,15 @@ from typing import Any
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 
-from bench.real_links import RESULTS
+from bench import results
 from bench.sqs_campaigns import Contender, contenders
 from penstock.clock import Clock, SystemClock
-from penstock.lab import queue_campaign
-from penstock.lab.queue_campaign import BLAST, Conduct, RequestTime
+from penstock.lab.sqs import ActionTruth
 from penstock.lab.worlds import NEAR
-from penstock.models.sqs_plan import plan
+from penstock.models.sqs.plan import plan
 from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
 from penstock.probes.outside import MessageQueues, ReceivedMessage, RequestError
-from penstock.trial.measurement_application import (
+from penstock.probes.sqs.application import (
     SESSION_LENGTH,
     DeleteBrake,
     MeasurementApplication,
@@ -44,7 +42,9 @@ from penstock.trial.measurement_application import (
     Tally,
     sequence_of,
 )
-from penstock.trial.measurement_series import Calibration, Task, advised_conduct, own_queue
+from penstock.probes.sqs.conduct import BLAST, Conduct
+from penstock.probes.sqs.queue_application import advised_conduct
+from penstock.probes.sqs.round_trips import RoundTrips
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from tests.real import provision, servers
 
@@ -52,15 +52,14 @@ PENSTOCK = "penstock"
 ADAPTIVE = "botocore adaptive retries"
 RATE_PER_SECOND = 50.0
 VISIBILITY_TIMEOUT_SECONDS = 3
-DELETE = RequestTime(fixed_seconds=0.016286, message_seconds=0.004)  # on top of what the server takes
+DELETE = ActionTruth(request_seconds=0.016286, message_seconds=0.004)  # on top of what the server takes
 SECONDS_MAX = {False: 290.0, True: 900.0}  # of everything, by form: short, long
 GOODPUT_MARGIN = 0.005  # what differs less is the same
 LATENCY_MARGIN_SECONDS = 0.005  # as above; on a busy machine requests of 5 ms differ by that from run to run
 _WARM_UP_SECONDS = 5.0  # a Java server compiles what is called often
 _SEED = 1
-_WHY_RULES = (
-    "hardly a copy, but one deleter that is too slow never makes up for the stop"  # near, the window is wide
-)
+# Where the server is near, for there the window is wide.
+_WHY_RULES = "hardly a copy, but one deleter that is too slow never makes up for the stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ class Course:
     offered_per_second: float = RATE_PER_SECOND
     stated_per_second: float = RATE_PER_SECOND  # the rate that penstock is asked to plan for
     visibility_timeout_seconds: int = VISIBILITY_TIMEOUT_SECONDS
-    delete: RequestTime = DELETE
+    delete: ActionTruth = DELETE
 
     @property
     def end_begins_at_seconds(self) -> float:
@@ -179,7 +178,9 @@ class Surroundings:
         course = self._course
         if course.deletes_stop_at_seconds <= self._elapsed_seconds() < course.deletes_go_on_at_seconds:
             await asyncio.sleep(course.deletes_go_on_at_seconds - self._elapsed_seconds())
-        await asyncio.sleep(course.delete.mean_seconds(len(receipt_handles)))
+        await asyncio.sleep(
+            course.delete.request_seconds + course.delete.message_seconds * len(receipt_handles)
+        )
         return await self._queues.delete(url, receipt_handles)
 
     def _elapsed_seconds(self) -> float:
@@ -206,17 +207,16 @@ async def compete(
     session = uuid.uuid4().hex[:SESSION_LENGTH]
     surroundings = Surroundings(queues, clock, course, session)
     brake = DeleteBrake(clock)  # the surroundings hold the deletes; the application adds nothing
-    task = Task(
-        queue_prefix=prefix,
-        seconds=course.seconds,
-        visibility_timeout_seconds=course.visibility_timeout_seconds,
-        message_rate_per_second=course.offered_per_second,
-    )
     label = contender.name.replace(" ", "-").replace("'", "")
-    async with own_queue(queues, task, label) as url:
+    timeout_seconds = course.visibility_timeout_seconds
+    name = f"{prefix}-{label}-{uuid.uuid4().hex[:8]}"  # a name cannot be used again for a minute
+    url = await queues.create_queue(name, {"VisibilityTimeout": str(timeout_seconds)})
+    try:
         conduct = contender.conduct
         if contender.name == PENSTOCK:
-            conditions = await Calibration(surroundings, clock, url, brake).conditions(task)
+            conditions = await RoundTrips(surroundings, clock, url, brake).conditions(
+                course.offered_per_second, visibility_timeout_seconds=timeout_seconds
+            )
             # Asked to be as soon as those that wait for no batch, so that goodputs are compared at the same latency.
             wanted = replace(
                 conditions,
@@ -230,11 +230,13 @@ async def compete(
             url,
             conduct,
             session=session,
-            visibility_timeout_seconds=course.visibility_timeout_seconds,
+            visibility_timeout_seconds=timeout_seconds,
             brake=brake,
         )
         surroundings.begin()
         await application.drive(course.seconds, _steering(contender, application, surroundings))
+    finally:
+        await queues.delete_queue(url)
     return score(contender, conduct, application.tally, surroundings.latencies, course)
 
 
@@ -244,24 +246,13 @@ def _steering(
     """What a policy that adapts does each second, from the send times that it has seen."""
     conduct = contender.conduct
 
-    def steer(sample: Sample) -> None:
+    def steer(_sample: Sample) -> None:
         nonlocal conduct
-        seen = queue_campaign.Counts(
-            send_requests=len(surroundings.send_seconds), send_seconds=sum(surroundings.send_seconds)
-        )
+        seen = surroundings.send_seconds.copy()
         surroundings.send_seconds.clear()
         if contender.controller is None:
             return
-        conduct = contender.controller(
-            queue_campaign.Sample(
-                at_seconds=sample.at_seconds,
-                counts=seen,
-                oldest_undeleted_seconds=sample.oldest_undeleted_seconds,
-                undeleted_count=sample.undeleted_count,
-                slowdown=1.0,
-            ),
-            conduct,
-        )
+        conduct = contender.controller(seen, conduct)
         application.adopt(conduct)
 
     return steer
@@ -425,8 +416,7 @@ def conclude(
         "not_measured": gaps,
         "verdict": verdict,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "sqs_real.json").write_text(json.dumps(found, indent=1))
+    results.keep("sqs_real", found)
     return found
 
 

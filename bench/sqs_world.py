@@ -1,29 +1,119 @@
-"""Knows how to hold a setting against the simulated queue: as conduct of the application, and as a probe's record."""
+"""Knows how to hold an application, or a probe, against a simulated queue: in virtual time, with a host of its own.
+
+The service and its client's host are the lab's, the application and the probe are penstock's own.
+"""
 
 from __future__ import annotations
 
+import math
 import random
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias, TypeVar
 
-from penstock.lab.queue_campaign import CampaignResult, Conduct, QueueCampaign, QueueWorld, RequestTime
-from penstock.models.sqs_delivery import SqsDeliverySetting
-from penstock.vocabulary import Context, Observation, Place
+from penstock.lab.sqs import ActionTruth, QueueTruth
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.probes.probe import NoJournal
+from penstock.probes.sqs.application import (
+    SESSION_LENGTH,
+    DeleteBrake,
+    MeasurementApplication,
+    Sample,
+    Tally,
+)
+from penstock.probes.sqs.conduct import Conduct
+from penstock.probes.sqs.delivery import SqsDeliveryProbe
+from penstock.trial.simulated_host import UNRESPONSIVE_SLOWDOWN, Host, World
+from penstock.vocabulary import Context, Cost, Observation, Place, ProbePlan, Reason
 
 PLACE = Place(operation="sqs_delivery", region="lab", instance_type="simulated")
 CONTEXT = Context(place=PLACE, payload_size_bytes=1024)
-_PROBE_SECONDS = 6.0
-_WARM_SECONDS = 0.5
+_PROBE_COST = Cost(transferred_bytes=10**9, request_count=10**6, duration_seconds=6.0)
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
+ResultT = TypeVar("ResultT")
+Controller: TypeAlias = Callable[[Sequence[float], Conduct], Conduct]
+"""An adaptive application: the conduct that follows from the last second's send times and the conduct so far."""
 
-def conduct_of(
-    setting: SqsDeliverySetting, *, rate_per_second: float | None = None, long_polls: bool = True
-) -> Conduct:
-    """The application that heeds the setting; with a rate, it has no more than that to send."""
-    limit = setting.send_rate_limit_messages_per_second
-    if rate_per_second is not None:
-        limit = min(limit or rate_per_second, rate_per_second)
+
+@dataclass(slots=True, kw_only=True)
+class Played:
+    """What a run of the application came to."""
+
+    tally: Tally
+    unresponsive_at_seconds: float = math.inf  # when collecting garbage made everything four times as slow
+
+
+class _UnresponsiveError(Exception):
+    """The application is so slow that nobody would wait for it."""
+
+
+def play(
+    world: World,
+    conduct: Conduct,
+    duration_seconds: float,
+    *,
+    seed: int,
+    changes: Sequence[tuple[float, Conduct]] = (),
+    controller: Controller | None = None,
+) -> Played:
+    """The measuring application in this world, until it is unresponsive; `changes` are (at, conduct from then on)."""
+
+    async def story(clock: VirtualClock) -> Played:
+        host = Host(world, clock, seed=seed)
+        url = await host.create_queue("played", {})
+        application = MeasurementApplication(
+            host,
+            clock,
+            url,
+            conduct,
+            session="x" * SESSION_LENGTH,
+            visibility_timeout_seconds=world.queue.visibility_timeout_seconds,
+            brake=DeleteBrake(clock),
+        )
+        found = Played(tally=application.tally)
+        tell = _steering(application, host, conduct, changes=changes, controller=controller)
+        try:
+            await application.drive(duration_seconds, tell)
+        except* _UnresponsiveError:
+            found.unresponsive_at_seconds = application.tally.duration_seconds
+        return found
+
+    return run_virtually(story, start_at=_EPOCH)
+
+
+def _steering(
+    application: MeasurementApplication,
+    host: Host,
+    conduct: Conduct,
+    *,
+    changes: Sequence[tuple[float, Conduct]],
+    controller: Controller | None,
+) -> Callable[[Sample], None]:
+    """What happens each second."""
+    coming = deque(changes)
+
+    def steer(sample: Sample) -> None:
+        nonlocal conduct
+        host.collect(sample.unreceived_count + sample.undeleted_count)
+        if host.slowdown >= UNRESPONSIVE_SLOWDOWN:
+            raise _UnresponsiveError
+        while coming and sample.at_seconds >= coming[0][0]:
+            conduct = coming.popleft()[1]
+            application.adopt(conduct)
+        if controller is not None:
+            conduct = controller(host.send_seconds, conduct)
+            application.adopt(conduct)
+        host.send_seconds.clear()
+
+    return steer
+
+
+def conduct_of(setting: SqsDeliverySetting) -> Conduct:
+    """The application that heeds a setting."""
     return Conduct(
         sender_count=setting.sender_thread_count,
         receiver_count=setting.receiver_thread_count,
@@ -31,75 +121,59 @@ def conduct_of(
         send_batch=setting.batch_message_count,
         receive_batch=setting.batch_message_count,
         delete_batch=setting.batch_message_count,
-        send_rate_limit_per_second=limit,
+        send_rate_limit_per_second=setting.send_rate_limit_messages_per_second,
         send_window=setting.send_window_message_count,
         receive_window=setting.receive_window_message_count,
-        polls_only_when_sent=not long_polls,
-        long_polls=long_polls,
+        long_polls=True,
     )
 
 
 def observe(
-    world: QueueWorld, setting: SqsDeliverySetting, *, seed: int, number: int = 0
+    world: World, setting: SqsDeliverySetting, *, seed: int, number: int = 0
 ) -> Observation[SqsDeliverySetting]:
     """What a probe of this setting records in this world."""
-    campaign = QueueCampaign(world, conduct_of(setting), seed=seed, sample_seconds=_WARM_SECONDS)
-    result = campaign.run(_PROBE_SECONDS)
-    total = result.total
-    requests = total.send_requests + total.receive_requests + total.delete_requests
-    brought = max(total.receive_requests - total.empty_receives, 1)
-    return Observation(
-        context=CONTEXT,
-        setting=setting,
-        started_at=_EPOCH + timedelta(minutes=number),
-        duration_seconds=result.duration_seconds,
-        transferred_bytes=total.received_unique * CONTEXT.payload_size_bytes,
-        request_count=requests,
-        latency_seconds_mean=result.latency_seconds_mean,
-        latency_seconds_p50=result.latency_seconds_quantile(0.5),
-        latency_seconds_p99=result.latency_seconds_quantile(0.99),
-        client_cpu_fraction=requests * world.client_seconds_per_request / result.duration_seconds,
-        measures={
-            "sent_count": total.sent,
-            "received_count": total.received_unique + total.received_again,
-            "deleted_count": total.deleted,
-            "duplicate_count": total.received_again,
-            "send_request_count": total.send_requests,
-            "receive_request_count": brought,
-            "delete_request_count": total.delete_requests,
-            "empty_receive_count": total.empty_receives,
-            "send_seconds_mean": total.send_seconds / max(total.send_requests, 1),
-            "receive_seconds_mean": total.receive_seconds / brought,
-            "delete_seconds_mean": total.delete_seconds / max(total.delete_requests, 1),
-            "goodput_messages_per_second": steady_goodput(result),
-            "oldest_undeleted_seconds_max": result.oldest_undeleted_seconds_max,
-            "visibility_timeout_seconds": world.visibility_timeout_seconds,
-        },
-    )
+
+    async def story(clock: VirtualClock) -> Observation[SqsDeliverySetting]:
+        probe = SqsDeliveryProbe(
+            Host(world, clock, seed=seed),
+            clock,
+            NoJournal(),
+            queue_name="observed",
+            visibility_timeout_seconds=world.queue.visibility_timeout_seconds,
+            loop_tick_seconds=1.0,
+        )
+        plan = ProbePlan(
+            context=CONTEXT, setting=setting, reason=Reason.EXPLORE, cost_max=_PROBE_COST, seed=seed
+        )
+        outcome = await probe.run(plan)
+        if not isinstance(outcome, Observation):
+            raise TypeError(f"the probe did not measure: {outcome.reason}")
+        return outcome
+
+    outcome = run_virtually(story, start_at=_EPOCH + timedelta(minutes=number))
+    busy_seconds = outcome.request_count * world.client_seconds_per_request
+    return replace(outcome, client_cpu_fraction=min(1.0, busy_seconds / outcome.duration_seconds))
 
 
-def steady_goodput(result: CampaignResult) -> float:
-    """Messages deleted a second, after the start."""
-    return result.rate_between("deleted", _WARM_SECONDS, result.duration_seconds)
-
-
-def a_world(seed: int) -> QueueWorld:
+def a_world(seed: int) -> World:
     """A queue and a client as they may be: request times, batches, chance, propagation and the client's core."""
     rng = random.Random(seed)
-
-    def request(typical_seconds: float) -> RequestTime:
-        fixed = typical_seconds * rng.uniform(0.7, 1.3)
-        return RequestTime(fixed_seconds=fixed, message_seconds=fixed * rng.uniform(0.02, 0.25))
-
     typical_seconds = 10 ** rng.uniform(-2.2, -1.4)  # 6 to 40 ms
-    return QueueWorld(
-        send=request(typical_seconds),
-        receive=request(typical_seconds),
-        delete=request(typical_seconds),
-        variation=rng.uniform(0.2, 0.7),
-        propagation_seconds=(0.002, rng.uniform(0.004, 0.03)),
-        client_seconds_per_request=rng.uniform(0.2e-3, 0.9e-3),
+    variation = rng.uniform(0.2, 0.7)
+
+    def action() -> ActionTruth:
+        fixed_seconds = typical_seconds * rng.uniform(0.7, 1.3)
+        each_seconds = fixed_seconds * rng.uniform(0.02, 0.25)
+        return ActionTruth(request_seconds=fixed_seconds, message_seconds=each_seconds, variation=variation)
+
+    queue = QueueTruth(
+        send=action(),
+        receive=action(),
+        delete=action(),
+        spread_seconds_median=rng.uniform(0.003, 0.016),
+        spread_sigma=0.4,
     )
+    return World(queue=queue, client_seconds_per_request=rng.uniform(0.2e-3, 0.9e-3))
 
 
 def a_setting(seed: int) -> SqsDeliverySetting:

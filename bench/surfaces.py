@@ -1,7 +1,4 @@
-"""Knows what a response surface is: a noise-free truth over settings, its optimum, and the noise of measuring it.
-
-`python -m bench.surfaces` prints every surface, and how far the calibrated ones are from the published figures.
-"""
+"""Knows what a response surface is: a noise-free truth over settings, its optimum, and the noise of measuring it."""
 
 from __future__ import annotations
 
@@ -11,22 +8,62 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from math import exp, isfinite, log, log2
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bench.physics import Array, Flow
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.directions import S3Setting
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import MiB
 from penstock.vocabulary import UNKNOWN, Context, Observation, Place
 
-PART_SIZE_BYTES_LOW = 5 * MiB
-PART_SIZE_BYTES_HIGH = 512 * MiB
 PART_SIZES_ENUMERATED = 96
 PARTS_TIMED_MAX = 4000
 FIRST_PROBE_AT = datetime(2026, 1, 5, tzinfo=UTC)
 PROBE_EVERY = timedelta(minutes=10)
 
 Field = Callable[[Array, Array], Flow]  # of thread counts and part sizes
+
+
+BenchSetting: TypeAlias = S3Setting  # of an upload or of a download
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What tells uploads from downloads to a tuner: the operation, its setting, the sizes that are tried, its words."""
+
+    operation: str
+    setting_type: type[BenchSetting]
+    request_size_bytes_low: int
+    request_size_bytes_high: int
+    noun: str  # of a request, in the names of measures
+    moved_measure: str
+
+    def setting(self, thread_count: int, request_size_bytes: int) -> BenchSetting:
+        """As it is."""
+        if self.setting_type is S3DownloadSetting:
+            return S3DownloadSetting(thread_count=thread_count, range_size_bytes=request_size_bytes)
+        return S3UploadSetting(thread_count=thread_count, part_size_bytes=request_size_bytes)
+
+
+UPLOADING = Transfer(
+    operation="s3_upload",
+    setting_type=S3UploadSetting,
+    request_size_bytes_low=5 * MiB,
+    request_size_bytes_high=512 * MiB,
+    noun="part",
+    moved_measure="uploaded_bytes",
+)
+DOWNLOADING = Transfer(
+    operation="s3_download",
+    setting_type=S3DownloadSetting,
+    request_size_bytes_low=MiB,
+    request_size_bytes_high=256 * MiB,
+    noun="range",
+    moved_measure="downloaded_bytes",
+)
 
 
 class Group(StrEnum):
@@ -54,20 +91,21 @@ class Limits:
     part_size_bytes_min: int
     part_size_bytes_max: int  # equal to the minimum where only threads can be chosen
     memory_bytes_max: int | None = None  # connections in use x part size may not exceed it
+    transfer: Transfer = UPLOADING
 
-    def clip(self, thread_count: float, part_size_bytes: float) -> S3UploadSetting:
+    def clip(self, thread_count: float, part_size_bytes: float) -> BenchSetting:
         """The nearest legal setting; where memory is short, smaller parts first and then fewer threads."""
         n = round(min(max(thread_count, 1), self.thread_count_max))
         s = round(min(max(part_size_bytes, self.part_size_bytes_min), self.part_size_bytes_max))
         if self.memory_bytes_max is not None and n * s > self.memory_bytes_max:
             s = max(self.memory_bytes_max // n, self.part_size_bytes_min)
             n = max(1, min(n, self.memory_bytes_max // s))
-        return S3UploadSetting(thread_count=n, part_size_bytes=s)
+        return self.transfer.setting(n, s)
 
-    def even(self, thread_count: float, part_size_bytes: float) -> S3UploadSetting:
+    def even(self, thread_count: float, part_size_bytes: float) -> BenchSetting:
         """The same, with the smallest part that makes as many parts: none of them is then a mere rest."""
         setting = self.clip(thread_count, part_size_bytes)
-        part_count = -(-self.object_size_bytes // setting.part_size_bytes)
+        part_count = -(-self.object_size_bytes // setting.request_size_bytes)
         return self.clip(setting.thread_count, -(-self.object_size_bytes // part_count))
 
 
@@ -111,7 +149,7 @@ class Noise:
 class Optimum:
     """The best of the legal grid, and the least connections that reach 95 % of it."""
 
-    setting: S3UploadSetting
+    setting: BenchSetting
     bytes_per_second: float
     n95: int
 
@@ -131,7 +169,10 @@ class Surface:
     instance_type: str = UNKNOWN
     nominal_nic_bytes_per_second: float | None = None
     memory_bytes_max: int | None = None
+    probe_every: timedelta = PROBE_EVERY
+    tells_totals_alone: bool = False  # bytes and seconds, as somebody else's client does
     split: Split = Split.DEVELOPMENT
+    transfer: Transfer = UPLOADING
 
     @cached_property
     def limits(self) -> Limits:
@@ -140,15 +181,16 @@ class Surface:
         return Limits(
             object_size_bytes=self.object_size_bytes,
             thread_count_max=self.thread_count_max,
-            part_size_bytes_min=fixed or min(PART_SIZE_BYTES_LOW, self.object_size_bytes),
-            part_size_bytes_max=fixed or min(PART_SIZE_BYTES_HIGH, self.object_size_bytes),
+            part_size_bytes_min=fixed or min(self.transfer.request_size_bytes_low, self.object_size_bytes),
+            part_size_bytes_max=fixed or min(self.transfer.request_size_bytes_high, self.object_size_bytes),
             memory_bytes_max=self.memory_bytes_max,
+            transfer=self.transfer,
         )
 
     @cached_property
     def context(self) -> Context:
         """Place and size, as the product names them."""
-        place = Place(operation="s3_upload", region=self.region, instance_type=self.instance_type)
+        place = Place(operation=self.transfer.operation, region=self.region, instance_type=self.instance_type)
         return Context(place=place, payload_size_bytes=self.object_size_bytes)
 
     @cached_property
@@ -160,23 +202,25 @@ class Surface:
             nominal_nic_bytes_per_second=self.nominal_nic_bytes_per_second,
         )
 
-    def part_count(self, setting: S3UploadSetting) -> int:
+    def part_count(self, setting: BenchSetting) -> int:
         """Requests that carry the object's bytes."""
-        return -(-self.object_size_bytes // setting.part_size_bytes)
+        return -(-self.object_size_bytes // setting.request_size_bytes)
 
-    def connections(self, setting: S3UploadSetting) -> int:
+    def connections(self, setting: BenchSetting) -> int:
         """How many connections the setting really uses."""
         return min(setting.thread_count, self.part_count(setting))
 
-    def flow(self, setting: S3UploadSetting) -> Flow:
+    def flow(self, setting: BenchSetting) -> Flow:
         """Everything about one setting, noise-free; arrays of one."""
-        return self.field(np.array([float(setting.thread_count)]), np.array([float(setting.part_size_bytes)]))
+        return self.field(
+            np.array([float(setting.thread_count)]), np.array([float(setting.request_size_bytes)])
+        )
 
-    def truth(self, setting: S3UploadSetting) -> float:
+    def truth(self, setting: BenchSetting) -> float:
         """Noise-free bytes per second."""
         return float(self.flow(setting).throughput[0])
 
-    def regret(self, setting: S3UploadSetting) -> float:
+    def regret(self, setting: BenchSetting) -> float:
         """1 - truth / best: 0 is perfect."""
         return max(0.0, 1.0 - self.truth(setting) / self.optimum.bytes_per_second)
 
@@ -216,20 +260,22 @@ class Surface:
         best = int(np.argmax(values))
         connections = np.minimum(n, np.ceil(self.object_size_bytes / s))
         good = values >= 0.95 * values[best]
-        setting = S3UploadSetting(thread_count=int(n[best]), part_size_bytes=int(s[best]))
+        setting = self.transfer.setting(int(n[best]), int(s[best]))
         return Optimum(setting, float(values[best]), int(connections[good].min()))
 
     def measure(
-        self, setting: S3UploadSetting, rng: np.random.Generator, *, probe_index: int = 0, slow: float = 1.0
-    ) -> Observation[S3UploadSetting]:
+        self, setting: BenchSetting, rng: np.random.Generator, *, probe_index: int = 0, slow: float = 1.0
+    ) -> Observation[Any]:
         """One probe: the truth under the noise. `slow` is the common mode of a `Session`."""
         factor = slow * self.noise.factor(setting.thread_count, self.thread_count_max, rng)
         seconds = self.object_size_bytes / (self.truth(setting) * factor)
-        return self._observation(setting, seconds, factor, rng, FIRST_PROBE_AT + probe_index * PROBE_EVERY)
+        return self._observation(
+            setting, seconds, factor, rng, FIRST_PROBE_AT + probe_index * self.probe_every
+        )
 
     def _observation(
-        self, setting: S3UploadSetting, seconds: float, factor: float, rng: np.random.Generator, at: datetime
-    ) -> Observation[S3UploadSetting]:
+        self, setting: BenchSetting, seconds: float, factor: float, rng: np.random.Generator, at: datetime
+    ) -> Observation[Any]:
         flow, part_count = self.flow(setting), self.part_count(setting)
         parts = self._timed_parts(float(flow.part_seconds[0]) / factor, part_count, seconds, rng)
         throttled = int(rng.binomial(part_count, min(float(flow.throttled_fraction[0]), 0.95)))
@@ -245,24 +291,24 @@ class Surface:
             latency_seconds_p50=float(np.quantile(parts, 0.5)),
             latency_seconds_p99=float(np.quantile(parts, 0.99)),
             client_cpu_fraction=float(flow.cpu_fraction[0]) * factor,
-            measures=self._measures(setting, parts, flow, factor, rng),
+            measures={} if self.tells_totals_alone else self._measures(setting, parts, flow, factor, rng),
         )
 
     def _measures(
-        self, setting: S3UploadSetting, parts: Array, flow: Flow, factor: float, rng: np.random.Generator
+        self, setting: BenchSetting, parts: Array, flow: Flow, factor: float, rng: np.random.Generator
     ) -> dict[str, float]:
         """By the names of the product's own probe; what the surface does not know is absent."""
-        part_count = float(self.part_count(setting))
+        part_count, noun = float(self.part_count(setting)), self.transfer.noun
         also = rng.lognormal(0.0, [0.3, 0.3, 0.03])
         found = {
-            "part_count": part_count,
-            "object_part_count": part_count,
-            "part_size_bytes_sent": float(min(setting.part_size_bytes, self.object_size_bytes)),
+            f"{noun}_count": part_count,
+            f"object_{noun}_count": part_count,
             "connection_count": float(self.connections(setting)),
-            "part_seconds_mean": float(parts.mean()),
-            "part_seconds_p50": float(np.quantile(parts, 0.5)),
-            "part_seconds_p90": float(np.quantile(parts, 0.9)),
-            "uploaded_bytes": float(self.object_size_bytes),
+            f"{noun}_seconds_mean": float(parts.mean()),
+            f"{noun}_seconds_p50": float(np.quantile(parts, 0.5)),
+            f"{noun}_seconds_p90": float(np.quantile(parts, 0.9)),
+            "first_byte_seconds_mean": float(flow.first_byte_seconds[0] * also[0] ** 0.5),
+            self.transfer.moved_measure: float(self.object_size_bytes),
             "attempted_bytes": float(self.object_size_bytes),
             "client_cpu_demand_fraction": float(flow.cpu_demand_fraction[0]) * factor,
             "create_seconds": float(flow.create_seconds[0] * also[0]),
@@ -292,41 +338,19 @@ class Session:
     def __init__(self, surface: Surface, seed: int) -> None:
         self.surface = surface
         self._key = (sum(ord(c) * 31**i for i, c in enumerate(surface.name)) % 2**32, seed)
-        self._slow_log = 0.0
+        self.slow_log = 0.0  # of the last probe, in standard units
         self.probe_count = 0
         self.seconds = 0.0
         self.bytes = 0
 
-    def measure(self, setting: S3UploadSetting) -> Observation[S3UploadSetting]:
+    def measure(self, setting: BenchSetting) -> Observation[Any]:
         """The next probe."""
         noise, rng = self.surface.noise, np.random.default_rng([*self._key, self.probe_count])
         innovation = (1 - noise.slow_rho**2) ** 0.5 * rng.normal()
-        self._slow_log = noise.slow_rho * self._slow_log + innovation
-        slow = exp(noise.slow_sigma * self._slow_log)
+        self.slow_log = noise.slow_rho * self.slow_log + innovation
+        slow = exp(noise.slow_sigma * self.slow_log)
         observation = self.surface.measure(setting, rng, probe_index=self.probe_count, slow=slow)
         self.probe_count += 1
         self.seconds += observation.duration_seconds
         self.bytes += observation.transferred_bytes
         return observation
-
-
-def main() -> None:
-    """Print the catalogue and the errors of calibration."""
-    from bench.calibration import calibration_table
-    from bench.catalogue import catalogue
-
-    print("Calibrated surfaces against the published figures")
-    print(calibration_table())
-    print(f"\n{'surface':34s} {'group':11s} {'split':12s} {'object':>9s}", end=" ")
-    print(f"{'best MB/s':>9s} {'threads':>7s} {'part MiB':>8s} {'n95':>5s}")
-    for surface in catalogue():
-        best = surface.optimum
-        print(
-            f"{surface.name:34s} {surface.group:11s} {surface.split:12s} {surface.object_size_bytes / MiB:7.0f}Mi"
-            f" {best.bytes_per_second / 1e6:9.1f} {best.setting.thread_count:7d}"
-            f" {best.setting.part_size_bytes / MiB:8.1f} {best.n95:5d}"
-        )
-
-
-if __name__ == "__main__":
-    main()

@@ -12,18 +12,17 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bench.surfaces import Limits, SurfaceDescription
-from penstock.models.s3_upload import S3UploadSetting
+from bench.surfaces import BenchSetting, Limits, SurfaceDescription
 from penstock.units import MiB
 from penstock.vocabulary import Observation
 
-S3Observation = Observation[S3UploadSetting]
+S3Observation = Observation[Any]
 
 
 class Tuner(Protocol):
     """What every tuner can do."""
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """The next probe."""
         ...
 
@@ -31,7 +30,7 @@ class Tuner(Protocol):
         """What the probe found."""
         ...
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         """What it would advise now."""
         ...
 
@@ -40,7 +39,7 @@ class Tuner(Protocol):
 class Forecaster(Protocol):
     """A tuner that says how sure it is."""
 
-    def predict_interval(self, setting: S3UploadSetting) -> tuple[float, float]:
+    def predict_interval(self, setting: BenchSetting) -> tuple[float, float]:
         """The 90 % interval of the throughput (bytes/s) that one future probe of the setting would measure."""
         ...
 
@@ -73,12 +72,12 @@ class _BestObserved:
 
     def __init__(self, description: SurfaceDescription) -> None:
         self.limits = description.limits
-        self.told: list[tuple[S3UploadSetting, float]] = []
+        self.told: list[tuple[BenchSetting, float]] = []
 
     def tell(self, observation: S3Observation) -> None:
         self.told.append((observation.setting, observation.throughput_bytes_per_second))
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         if not self.told:
             return self.limits.clip(10, 8 * MiB)
         return max(self.told, key=lambda row: row[1])[0]
@@ -87,7 +86,7 @@ class _BestObserved:
 class RandomSearch(_BestObserved):
     """Log-uniform over both knobs."""
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """A fresh draw."""
         rng, limits = np.random.default_rng([seed, len(self.told)]), self.limits
         n = exp(rng.uniform(0, log(limits.thread_count_max)))
@@ -102,7 +101,7 @@ class PowersOfTwo(_BestObserved):
     THREADS = (16, 64, 4, 256, 32, 128, 8, 2, 1, 512, 1024)
     PARTS_MIB = (64, 8, 32, 128, 5, 256, 512)
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """The next of the list; when all is done, the best again."""
         del seed
         threads = [n for n in self.THREADS if n <= self.limits.thread_count_max]
@@ -124,19 +123,19 @@ class _Rule:
     def tell(self, observation: S3Observation) -> None:
         """A rule does not learn."""
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """The rule's own setting."""
         del seed
         return self.recommend()
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         raise NotImplementedError
 
 
 class Boto3Default(_Rule):
     """Ten threads, 8 MiB parts."""
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         """TransferConfig()."""
         return self.description.limits.clip(10, 8 * MiB)
 
@@ -146,7 +145,7 @@ class CrtRule(_Rule):
 
     knows_the_instance = True
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         """Connections and part size."""
         nic = self.description.nominal_nic_bytes_per_second if self.knows_the_instance else None
         gbps = nic * 8 / 1e9 if nic else 10.0
@@ -164,13 +163,37 @@ class CrtRuleUnknownInstance(CrtRule):
 class AwsRequestRule(_Rule):
     """The guideline: a request for each 85-90 MB/s of the NIC, parts of 8-16 MB; unknown is 10 Gbit/s."""
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         """One request for each 87.5 MB/s."""
         nic = self.description.nominal_nic_bytes_per_second or 1.25e9
         return self.description.limits.clip(ceil(nic / 87.5e6), 16 * MiB)
 
 
-class AzCopyClimb:
+class _Climber:
+    """Uses the threads at which its climb stands, with parts of 8 MiB."""
+
+    limits: Limits
+    thread_count: int
+
+    def ask(self, seed: int) -> BenchSetting:
+        """Where the climb stands."""
+        del seed
+        return self.limits.clip(self.thread_count, 8 * MiB)
+
+    def recommend(self) -> BenchSetting:
+        """Where it stands is what it uses."""
+        return self.ask(0)
+
+
+class S3fsBlocks(_Rule):
+    """What `S3FileSystem.get` of s3fs 2026.9 does: ten ranges of 50 MiB at a time."""
+
+    def recommend(self) -> BenchSetting:
+        """Its `max_concurrency` and its `default_block_size`."""
+        return self.description.limits.clip(10, 50 * MiB)
+
+
+class AzCopyClimb(_Climber):
     """AzCopy's AUTO: times 4 while that brings a fifth of linear speed-up, back off, smaller steps, lock."""
 
     def __init__(self, description: SurfaceDescription) -> None:
@@ -183,15 +206,6 @@ class AzCopyClimb:
         self.before = self.thread_count
         self.is_locked = False
         self.is_at_ceiling = False
-
-    def ask(self, seed: int) -> S3UploadSetting:
-        """Where the climb stands."""
-        del seed
-        return self.limits.clip(self.thread_count, 8 * MiB)
-
-    def recommend(self) -> S3UploadSetting:
-        """Where it stands is what it uses."""
-        return self.ask(0)
 
     def tell(self, observation: S3Observation) -> None:
         """One measurement: of a climb, or of the place it fell back to."""
@@ -236,7 +250,7 @@ class MinioAutotune(_BestObserved):
         self.thread_count = min(32, self.limits.thread_count_max)
         self.is_done = False
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """The next rung, or where it stopped."""
         del seed
         return self.limits.clip(self.thread_count, 16 * MiB)
@@ -263,22 +277,13 @@ def falcon_utility(observation: S3Observation) -> float:
     return float(observation.throughput_bytes_per_second / FALCON_K**observation.setting.thread_count)
 
 
-class FalconGradient:
+class FalconGradient(_Climber):
     """Falcon's gradient ascent on its utility, steps of at most five threads."""
 
     def __init__(self, description: SurfaceDescription) -> None:
         self.limits = description.limits
         self.thread_count = 1
         self.told: list[tuple[int, float]] = []
-
-    def ask(self, seed: int) -> S3UploadSetting:
-        """Where the ascent stands."""
-        del seed
-        return self.limits.clip(self.thread_count, 8 * MiB)
-
-    def recommend(self) -> S3UploadSetting:
-        """Where it stands is what it uses."""
-        return self.ask(0)
 
     def tell(self, observation: S3Observation) -> None:
         """Follow the relative gradient between the last two probes."""
@@ -304,12 +309,12 @@ class Gradient2:
         self.limit = 20.0
         self.long_seconds: float | None = None
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """The limit as it stands."""
         del seed
         return self.limits.clip(self.limit, 8 * MiB)
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         """The limit is what it uses."""
         return self.ask(0)
 
@@ -328,7 +333,7 @@ class Gradient2:
 class FalconBayes(_BestObserved):
     """Falcon's Bayesian search: threads alone, GP with gp_hedge, the last twenty probes, its utility."""
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """A fresh optimiser over the window, as its own window makes it."""
         from skopt import Optimizer
         from skopt.space import Integer
@@ -361,7 +366,7 @@ class SkoptGaussianProcess(_BestObserved):
 
     optimizer: Any = None
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """Expected improvement on the negative logarithm."""
         point = self._optimizer(seed).ask()
         return self.limits.clip(
@@ -375,7 +380,7 @@ class SkoptGaussianProcess(_BestObserved):
         loss = -max(log(observation.throughput_bytes_per_second), log(best) - WINSOR_LOG)
         self._optimizer(0).tell(self._point(observation.setting), loss)
 
-    def recommend(self) -> S3UploadSetting:
+    def recommend(self) -> BenchSetting:
         """The best posterior mean over a grid and the probed points."""
         if self.optimizer is None or not self.optimizer.models:
             return super().recommend()
@@ -411,15 +416,15 @@ class SkoptGaussianProcess(_BestObserved):
             self.bounds.append((log2(self.limits.part_size_bytes_min), log2(self.limits.part_size_bytes_max)))
         return [Real(low, high) for low, high in self.bounds]
 
-    def _point(self, setting: S3UploadSetting) -> list[float]:
-        logs = [log2(setting.thread_count), log2(setting.part_size_bytes)]
+    def _point(self, setting: BenchSetting) -> list[float]:
+        logs = [log2(setting.thread_count), log2(setting.request_size_bytes)]
         return [min(max(v, low), high) for v, (low, high) in zip(logs, self.bounds, strict=False)]
 
     def _fixed(self) -> float:
         return float(self.limits.part_size_bytes_min)
 
 
-def _candidates(limits: Limits) -> list[S3UploadSetting]:
+def _candidates(limits: Limits) -> list[BenchSetting]:
     """A grid of eighths of an octave of threads and quarter octaves of parts."""
     threads = np.unique(np.round(2 ** np.arange(0, log2(limits.thread_count_max) + 0.01, 0.125)))
     low, high = log2(limits.part_size_bytes_min), log2(limits.part_size_bytes_max)
@@ -433,7 +438,7 @@ class OptunaTpe(_BestObserved):
     study: Any = None
     trial: Any = None
 
-    def ask(self, seed: int) -> S3UploadSetting:
+    def ask(self, seed: int) -> BenchSetting:
         """The study's next trial."""
         if self.study is None:
             import optuna
@@ -474,6 +479,10 @@ BASELINES: dict[str, TunerFactory] = {
 }
 
 
+# Those who only read.
+READERS: dict[str, TunerFactory] = {"s3fs-blocks": S3fsBlocks}
+
+
 def penstock_factory() -> TunerFactory | None:
     """`PenstockTuner(context, limits)` of `bench.penstock_tuner`; None while there is none."""
     import importlib
@@ -487,7 +496,8 @@ def penstock_factory() -> TunerFactory | None:
     return lambda description: module.PenstockTuner(description.context, description.limits)
 
 
-def tuners() -> dict[str, TunerFactory]:
-    """Everyone, the product first."""
+def tuners(operation: str = "s3_upload") -> dict[str, TunerFactory]:
+    """Everyone who does this, the product first."""
     own = penstock_factory()
-    return {**({"penstock": own} if own else {}), **BASELINES}
+    readers = READERS if operation == "s3_download" else {}
+    return {**({"penstock": own} if own else {}), **BASELINES, **readers}

@@ -11,24 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import multiprocessing
 import socket
 import statistics
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench import results
 from bench.verdict import Figure
 from penstock.probes.aws import Access, Credentials
 from penstock.probes.measurement import Effort
-from penstock.probes.upload_workers import Staffing, hired, processor_count
+from penstock.probes.s3.workers import Staffing, hired, processor_count
 from penstock.units import MiB
 
-RESULTS = Path(__file__).parent / "results"
 GAIN_MIN = 1.1  # of all processes over one event loop, where there is a second processor
 _BODY_BYTES = 5 * MiB
 _THREAD_COUNT = 16
@@ -61,8 +59,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
     figure = Figure("bytes a second of all processes, over one event loop's", gained, low=GAIN_MIN)
     print(f"\n{figure.line()}")
     found = {"rows": [asdict(row) for row in rows], "gain": gain, "verdict": figure.verdict}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "upload_workers.json").write_text(json.dumps(found, indent=1))
+    results.keep("upload_workers", found)
     return found
 
 

@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
 from bench.surfaces import Group, Split
 
-if TYPE_CHECKING:
-    from bench.harness import GridCost, Row
-
 GOOD = 0.05  # regret of what counts as reached
 DRIFT_AT = 20  # probes before the place changes
 HOLDS = 3  # recommendations in a row that must be good before a recovery counts
 OWN, RIVAL = "penstock", "skopt-gp"
+
+
+@dataclass(slots=True)
+class Row:
+    """What one run showed. `regrets[i]` is that of the recommendation after i + 1 probes."""
+
+    kind: str
+    tuner: str
+    place: str
+    group: str
+    split: str
+    seed: int
+    regrets: list[float] = field(default_factory=list)
+    connection_ratios: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # spent probing, cumulated
+    bytes: list[int] = field(default_factory=list)
+    think_seconds: float = 0.0  # the tuner's own time for a probe, mean
+    covered: dict[int, list[bool]] = field(default_factory=dict)
+    interval_widths: dict[int, list[float]] = field(default_factory=dict)  # high / low
+    alarms: list[int] = field(default_factory=list)  # probes, from 1, after which drift was reported
+    neighbour: str = ""
+    # A drift: whether the old optimum changed its speed by a tenth, or is no longer good.
+    is_felt: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GridCost:
+    """What probing every power of two once would take on a surface."""
+
+    seconds: float
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,153 @@
+"""Knows what each part of choosing is good for: the law alone, scikit-optimize alone, and both, on the same worlds.
+
+`penstock` is the product. `law-alone` is the same with neither a misfit nor a place that the law may be given up for.
+`skopt-gp` is scikit-optimize as `bench.tuners` sets it up, without any physics. For the product it is also counted who
+chose each probe: the ramp, the posterior of the law, scikit-optimize, or the rule that verifies the advice.
+
+`python -m bench ablation` draws a seed of fresh worlds and prints it; `python -m bench.ablation SEED` uses that one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bench.fresh_worlds import Kind, fresh_worlds
+from bench.penstock_tuner import PenstockTuner
+from bench.surfaces import Session, SurfaceDescription
+from bench.tuners import SkoptGaussianProcess, Tuner, TunerFactory
+from penstock.models.model import Fit
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
+from penstock.vocabulary import Observation, Place, Reason
+
+WORKERS = 2
+PROBES = 24
+SEEN_AT = (6, 12, 24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawAlone(S3UploadModel):
+    """The upload model that believes its law to the letter."""
+
+    def fit(
+        self,
+        place: Place,
+        observations: Sequence[Observation[S3UploadSetting]],
+        *,
+        prior: Fit | None,
+        seed: int,
+    ) -> Fit:
+        """The same fit with nothing beside the law."""
+        fit = S3UploadModel.fit(self, place, observations, prior=prior, seed=seed)
+        bare = {**fit.state, "misfit_amplitude": 0.0, "misfit_doubt": 0.0, "shapes": None}
+        return replace(fit, state=bare, is_off_model=False)
+
+
+def penstock(description: SurfaceDescription) -> PenstockTuner:
+    """The product."""
+    return PenstockTuner(description.context, description.limits)
+
+
+def law_alone(description: SurfaceDescription) -> PenstockTuner:
+    """The product without what corrects the law."""
+    return PenstockTuner(description.context, description.limits, model_type=LawAlone)
+
+
+TUNERS: dict[str, TunerFactory] = {
+    "penstock": penstock,
+    "law-alone": law_alone,
+    "skopt-gp": SkoptGaussianProcess,
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One tuner in one world."""
+
+    tuner: str
+    kind: str
+    regrets: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    choosers: Counter[str] = field(default_factory=Counter)
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """What the table of benchmarks calls."""
+    first = secrets.randbelow(10**6)
+    return judge([first + i for i in range(4 if long else 1)])
+
+
+def judge(seeds: list[int]) -> dict[str, Any]:
+    """Every tuner in every world of the seeds."""
+    print(f"fresh worlds of seeds {seeds}")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    jobs = [
+        (name, seed, index) for seed in seeds for index in range(len(fresh_worlds(seed))) for name in TUNERS
+    ]
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        outcomes = list(pool.map(perform, jobs))
+    print("\n".join([*_table(outcomes), *_choosers(outcomes)]))
+    return {"seeds": seeds, "runs": len(outcomes)}
+
+
+def perform(job: tuple[str, int, int]) -> Outcome:
+    """Two dozen probes."""
+    name, seed, index = job
+    world = fresh_worlds(seed)[index]
+    surface, session = world.surface, Session(world.surface, seed)
+    tuner, found = TUNERS[name](surface.description), Outcome(name, world.kind)
+    for _ in range(PROBES):
+        setting = tuner.ask(seed)
+        found.choosers[_chooser(tuner)] += 1
+        tuner.tell(session.measure(setting))
+        advised = tuner.recommend()
+        found.regrets.append(surface.regret(advised))
+        found.ratios.append(surface.connections(advised) / surface.optimum.n95)
+    return found
+
+
+def _chooser(tuner: Tuner) -> str:
+    if not isinstance(tuner, PenstockTuner):
+        return "scikit-optimize"
+    reason, is_off_model = tuner.last_choice()
+    if reason in (Reason.RAMP, Reason.VERIFY):
+        return str(reason.value)
+    return "scikit-optimize" if is_off_model else "posterior of the law"
+
+
+def _table(outcomes: list[Outcome]) -> list[str]:
+    head = " ".join(f"{f'@{p}: regret  conn':>16s}" for p in SEEN_AT)
+    lines = [f"\nMean regret %, connections over needed\n{'':26s}{head}"]
+    for title, kinds in (("on the model", set(Kind) - {Kind.OFF_MODEL}), ("off the model", {Kind.OFF_MODEL})):
+        for name in TUNERS:
+            chosen = [o for o in outcomes if o.tuner == name and o.kind in kinds]
+            cells = [
+                f"{100 * np.mean([o.regrets[p - 1] for o in chosen]):11.1f} "
+                f"{np.mean([o.ratios[p - 1] for o in chosen]):4.2f}"
+                for p in SEEN_AT
+            ]
+            lines.append(f"{title:14s}{name:12s}{' '.join(cells)}")
+    return lines
+
+
+def _choosers(outcomes: list[Outcome]) -> list[str]:
+    lines = ["\nWho chose the product's probes"]
+    for title, is_off in (("on the model", False), ("off the model", True)):
+        chosen = [o for o in outcomes if o.tuner == "penstock" and (o.kind == Kind.OFF_MODEL) == is_off]
+        total: Counter[str] = sum((o.choosers for o in chosen), Counter())
+        shares = ", ".join(f"{name} {count / total.total():.2f}" for name, count in total.most_common())
+        lines.append(f"{title}: {shares}")
+    return lines
+
+
+if __name__ == "__main__":
+    judge([int(each) for each in sys.argv[1:]] or [secrets.randbelow(10**6)])

@@ -1,0 +1,405 @@
+"""Knows how learning is judged on worlds that nobody has looked at: sure, rightly so, and with few connections.
+
+After 6, 12, 24 and 40 cold probes of each world: the share of the best that the advice reaches and the connections it
+takes over those that are needed for 95 %; how often the 90 % interval holds a further measurement, and how wide it is
+over the narrowest that could be stated by one who knows the truth and the noise; and whether the limit that is named
+is the limit. Beside it stands the oracle: it knows the curve and follows the same rule. The frontier is what other
+bargains would have advised from the same fits.
+
+`python -m bench.learning [--seed N] [--rounds N] [--suite]`: without a seed one is drawn, and printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import secrets
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from bench.fresh_worlds import TUNING_EVERY, Kind, Weather, World, fresh_worlds, suite_worlds
+from bench.harness import random_setting
+from bench.penstock_tuner import PenstockTuner
+from bench.physics import Array
+from bench.surfaces import BenchSetting, Noise, Session, Surface
+from bench.verdict import Figure
+from penstock.optimizer.objective import BARGAIN, Bargain
+
+RESULTS = Path(__file__).parent / "results"
+WORKERS = 2
+CHECKED_AT = (6, 12, 24, 40)
+SETTINGS_ANYWHERE = 8
+FUTURES = 400  # measurements that might follow, for each interval
+ORACLE_FUTURES = 4000
+HOPELESS = 0.3  # of the best: a probe of such a setting can hardly change the advice
+RIGHT_FROM = 0.8  # of what the most important limit matters: two limits may hold a setting back together
+FRONTIER = tuple(
+    Bargain(within, worth) for within in (0.02, 0.05, 0.2) for worth in (1 / 3, 1 / 4, 1 / 6, 1 / 8, 1 / 12)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: a world of a set, with a seed of chance."""
+
+    seed: int | None  # of the worlds; None for the surfaces of the catalogue
+    rounds: int
+    index: int
+    chance: int
+
+
+@dataclass(slots=True)
+class Check:
+    """What was true of the advice after so many probes."""
+
+    probes: int
+    fraction: float
+    ratio: float
+    covered: float
+    width: float
+    covered_anywhere: float
+    width_anywhere: float
+    named: str
+    is_right: bool | None  # None where nothing was named, or where nobody knows
+    frontier: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Run:
+    """One world and what was seen of it."""
+
+    name: str
+    kind: str
+    weather: str
+    split: str
+    oracle_fraction: float
+    oracle_ratio: float
+    checks: list[Check] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)  # of the best, that each probe's setting truly reaches
+    probing_seconds: list[float] = field(default_factory=list)  # that each probe took
+    seconds: float = 0.0
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """What the table of benchmarks calls: worlds of a seed that is drawn anew."""
+    seed = secrets.randbelow(10**6)
+    return judge([seed + i for i in range(4 if long else 1)], rounds=2 if long else 1, suite=long)
+
+
+def judge(seeds: list[int], *, rounds: int, suite: bool) -> dict[str, Any]:
+    """Run the worlds of all seeds (and the catalogue), print the verdict and keep the rows."""
+    began = perf_counter()
+    print(f"fresh worlds of seeds {seeds}")
+    jobs = [
+        Job(seed, rounds, index, seed) for seed in seeds for index in range(len(fresh_worlds(seed, rounds)))
+    ]
+    if suite:
+        jobs += [Job(None, 1, index, seed) for seed in seeds for index in range(len(suite_worlds()))]
+    runs = carry_out(jobs)
+    figures = verdict(runs)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "learning_rows.json").write_text(json.dumps([asdict(r) for r in runs]))
+    print(f"\n{len(runs)} runs in {perf_counter() - began:.0f} s; rows in bench/results/")
+    return {"seeds": seeds, "targets": [{**asdict(f), "verdict": f.verdict} for f in figures]}
+
+
+def carry_out(jobs: list[Job]) -> list[Run]:
+    """In two processes, one thread of linear algebra each."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    runs = []
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for number, done in enumerate(pool.map(perform, jobs), start=1):
+            runs.append(done)
+            if number % max(len(jobs) // 10, 1) == 0:
+                sys.stderr.write(f"  learning: {number} of {len(jobs)} runs\n")
+    return runs
+
+
+def world_of(job: Job) -> World:
+    """The world that a job is about."""
+    return suite_worlds()[job.index] if job.seed is None else fresh_worlds(job.seed, job.rounds)[job.index]
+
+
+def perform(job: Job) -> Run:
+    """Forty probes, looked at four times."""
+    world, began = world_of(job), perf_counter()
+    surface = world.surface
+    tuner, session = PenstockTuner(surface.context, surface.limits), Session(surface, job.chance)
+    fraction, ratio = oracle(surface, BARGAIN)
+    found = Run(surface.name, world.kind, world.weather, surface.split, fraction, ratio)
+    for probes in range(1, max(CHECKED_AT) + 1):
+        setting = tuner.ask(job.chance)
+        observation = session.measure(setting)
+        tuner.tell(observation)
+        tuner.recommend()
+        found.shares.append(1.0 - surface.regret(setting))
+        found.probing_seconds.append(observation.duration_seconds)
+        if probes in CHECKED_AT:
+            found.checks.append(check(world, tuner, session, job.chance))
+    found.seconds = perf_counter() - began
+    return found
+
+
+def oracle(surface: Surface, bargain: Bargain) -> tuple[float, float]:
+    """What the rule advises to one who knows the curve: the share of the best, and connections over those needed."""
+    n, s = surface.grid
+    share = surface.field(n, s).throughput / surface.optimum.bytes_per_second
+    connections = np.minimum(n, np.ceil(surface.object_size_bytes / s))
+    best = int(np.argmin(bargain.rank(share, np.log(connections))))
+    return float(share[best]), float(connections[best] / surface.optimum.n95)
+
+
+def check(world: World, tuner: PenstockTuner, session: Session, chance: int) -> Check:
+    """Everything about the advice of this moment."""
+    surface, advice = world.surface, tuner.advice()
+    rng = np.random.default_rng([chance, session.probe_count, 17])
+    anywhere = [random_setting(surface, rng) for _ in range(SETTINGS_ANYWHERE)]
+    here = _interval(surface, session, tuner, advice.setting, rng)
+    others = [_interval(surface, session, tuner, setting, rng) for setting in anywhere]
+    matters = world.holds_back(advice.setting)
+    named = advice.bottleneck
+    return Check(
+        probes=session.probe_count,
+        fraction=1.0 - surface.regret(advice.setting),
+        ratio=surface.connections(advice.setting) / surface.optimum.n95,
+        covered=here[0],
+        width=here[1],
+        covered_anywhere=float(np.mean([covered for covered, _ in others])),
+        width_anywhere=float(np.median([width for _, width in others])),
+        named=named,
+        is_right=matters[named] >= RIGHT_FROM * max(matters.values()) if named in matters else None,
+        frontier=[
+            (1.0 - surface.regret(x), surface.connections(x) / surface.optimum.n95)
+            for x in tuner.bargains(FRONTIER)
+        ],
+    )
+
+
+def _interval(
+    surface: Surface,
+    session: Session,
+    tuner: PenstockTuner,
+    setting: BenchSetting,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """How much of what might be measured next is inside, and the width over the narrowest that holds 90 %."""
+    low, high = tuner.predict_interval(setting)
+    factors = futures(surface, setting.thread_count, session.slow_log, rng, FUTURES)
+    measured = surface.truth(setting) * factors
+    width = float(np.log(high / max(low, 1.0)))
+    return float(np.mean((low <= measured) & (measured <= high))), width / narrowest(
+        surface, setting.thread_count
+    )
+
+
+def futures(
+    surface: Surface, thread_count: int, slow_log: float, rng: np.random.Generator, count: int
+) -> Array:
+    """What the throughput of further probes is multiplied by.
+
+    Where probes are minutes apart each meets a slow mode of its own; a tuning of some minutes goes on in that of its
+    last probe.
+    """
+    noise = surface.noise
+    rho = noise.slow_rho if surface.probe_every == TUNING_EVERY else 0.0
+    slow = noise.slow_sigma * (rho * slow_log + (1 - rho**2) ** 0.5 * rng.standard_normal(count))
+    sigma = float(np.log(1 + noise.cv(thread_count, surface.thread_count_max) ** 2)) ** 0.5
+    dips = rng.random(count) < noise.dip_probability
+    depth = np.where(dips, rng.uniform(noise.dip_low, noise.dip_high, count), 1.0)
+    return np.asarray(np.exp(slow + sigma * rng.standard_normal(count) - sigma**2 / 2) * depth)
+
+
+def narrowest(surface: Surface, thread_count: int) -> float:
+    """The width, in logarithms, of the narrowest interval that holds 90 % of what may be measured."""
+    return _narrowest(
+        surface.noise, thread_count, surface.thread_count_max, surface.probe_every == TUNING_EVERY
+    )
+
+
+@cache
+def _narrowest(noise: Noise, thread_count: int, thread_count_max: int, is_tuned: bool) -> float:  # noqa: FBT001
+    slow = noise.slow_sigma * ((1 - noise.slow_rho**2) ** 0.5 if is_tuned else 1.0)
+    rng = np.random.default_rng(0)
+    sigma = float(np.log(1 + noise.cv(thread_count, thread_count_max) ** 2)) ** 0.5
+    logs = (sigma**2 + slow**2) ** 0.5 * rng.standard_normal(ORACLE_FUTURES)
+    dips = rng.random(ORACLE_FUTURES) < noise.dip_probability
+    logs = np.sort(logs + np.where(dips, np.log(rng.uniform(noise.dip_low, noise.dip_high, len(logs))), 0.0))
+    held = round(0.9 * len(logs))
+    return float((logs[held:] - logs[:-held]).min())
+
+
+# --- The verdict. ---
+
+
+def verdict(runs: list[Run]) -> list[Figure]:
+    """Print the tables and return the figures that have a target."""
+    for line in [*_advice_table(runs), *_interval_table(runs), *_limit_table(runs), *_probe_table(runs)]:
+        print(line)
+    print("\n".join(_frontier_table(runs)))
+    figures = targets(runs)
+    print("\nTargets")
+    print("\n".join(figure.line() for figure in figures))
+    return figures
+
+
+def targets(runs: list[Run]) -> list[Figure]:
+    """What learning has promised."""
+    flat = [r for r in runs if r.kind in (Kind.FLAT, Kind.STREAM)]
+    figures = []
+    for index, (probes, most) in enumerate(zip(CHECKED_AT, (1.45, 1.30, 1.20, 1.15), strict=True)):
+        ratios = [r.checks[index].ratio for r in flat]
+        shares = [r.checks[index].fraction for r in flat]
+        figures += [
+            Figure(f"flat tops, connections over needed after {probes}, mean", _mean(ratios), high=most),
+            Figure(f"flat tops, share of the best after {probes}, mean", _mean(shares), low=0.975),
+            Figure(f"flat tops, share of the best after {probes}, worst 5 %", _worst(shares), low=0.93),
+        ]
+    for title, chosen in _climates(runs).items():
+        last = [c for r in chosen for c in r.checks[1:]]
+        figures.append(
+            Figure(f"intervals cover, {title}", _mean([c.covered for c in last]), low=0.85, high=0.95)
+        )
+        figures.append(
+            Figure(
+                f"intervals cover anywhere, {title}",
+                _mean([c.covered_anywhere for c in last]),
+                low=0.85,
+                high=0.95,
+            )
+        )
+        bound = 1.5 if title == Weather.QUIET else None
+        figures.append(
+            Figure(f"width over an oracle's, {title}", _median([c.width for c in last]), high=bound)
+        )
+    judged = [c for r in runs if r.kind != Kind.OFF_MODEL for c in r.checks[1:]]
+    named = [c.is_right for c in judged if c.is_right is not None]
+    return [
+        *figures,
+        Figure("limit named: right where one is named", _mean([float(x) for x in named]), low=0.9),
+        Figure("limit named: surfaces where one is", len(named) / len(judged) if judged else None, low=0.6),
+    ]
+
+
+def _climates(runs: list[Run]) -> dict[str, list[Run]]:
+    lawful = [r for r in runs if r.kind != Kind.OFF_MODEL]
+    found = {str(w): [r for r in lawful if r.weather == w] for w in Weather}
+    return {**found, "off-model": [r for r in runs if r.kind == Kind.OFF_MODEL]}
+
+
+def _advice_table(runs: list[Run]) -> list[str]:
+    head = " ".join(f"{f'@{p}: share  worst  conn':>26s}" for p in CHECKED_AT)
+    lines = [
+        f"\nAdvice: share of the best (mean, worst 5 %), connections over needed (mean)\n{'':22s}{head}  oracle"
+    ]
+    for title, chosen in _groups(runs).items():
+        cells = []
+        for index in range(len(CHECKED_AT)):
+            checks = [r.checks[index] for r in chosen]
+            shares = [c.fraction for c in checks]
+            cells.append(
+                f"{_mean(shares):14.3f} {_worst(shares):6.3f} {_mean([c.ratio for c in checks]):5.2f}"
+            )
+        best = (
+            f"{_mean([r.oracle_fraction for r in chosen]):.3f} {_mean([r.oracle_ratio for r in chosen]):.2f}"
+        )
+        lines.append(f"{title:18s}{len(chosen):4d} {' '.join(cells)}  {best}")
+    return lines
+
+
+def _groups(runs: list[Run]) -> dict[str, list[Run]]:
+    kinds = {str(k): [r for r in runs if r.kind == k] for k in Kind}
+    weathers = {f"{w}, all": [r for r in runs if r.weather == w] for w in Weather}
+    return {title: chosen for title, chosen in {**kinds, **weathers}.items() if chosen}
+
+
+def _interval_table(runs: list[Run]) -> list[str]:
+    head = " ".join(f"{f'@{p}':>24s}" for p in CHECKED_AT)
+    lines = [
+        f"\nIntervals: cover, width over an oracle's (median); at the advice, and anywhere\n{'':14s}{head}"
+    ]
+    for title, chosen in _climates(runs).items():
+        cells = []
+        for index in range(len(CHECKED_AT)):
+            checks = [r.checks[index] for r in chosen]
+            here = f"{_mean([c.covered for c in checks]):.2f} {_median([c.width for c in checks]):5.2f}"
+            cover = _mean([c.covered_anywhere for c in checks])
+            there = f"{cover:.2f} {_median([c.width_anywhere for c in checks]):5.2f}"
+            cells.append(f"{here}, {there}".rjust(24))
+        lines.append(f"{title:14s}{' '.join(cells)}")
+    return lines
+
+
+def _limit_table(runs: list[Run]) -> list[str]:
+    lines = ["\nLimit named: share where one is, share of these that is right, after 12 to 40 probes"]
+    for kind in Kind:
+        checks = [c for r in runs if r.kind == kind and kind != Kind.OFF_MODEL for c in r.checks[1:]]
+        named = [c for c in checks if c.is_right is not None]
+        if checks:
+            wrong = sorted(c.named for c in named if not c.is_right)
+            counts = ", ".join(f"{name} {wrong.count(name)}" for name in dict.fromkeys(wrong))
+            right = _mean([float(bool(c.is_right)) for c in named])
+            lines.append(f"{kind:14s} {len(named) / len(checks):.2f} {right:.2f}  {counts}")
+    return lines
+
+
+def _probe_table(runs: list[Run]) -> list[str]:
+    """What probing cost, and how much of it went to settings that nobody would advise."""
+    first = _mean([r.probing_seconds[0] / sum(r.probing_seconds[:12]) for r in runs])
+    hopeless = [_mean([float(share < HOPELESS) for share in r.shares[6:12]]) for r in runs]
+    return [
+        "\nProbes",
+        f"seconds of the first over those of twelve, mean {first:.2f}",
+        f"of probes 7 to 12 below {HOPELESS:g} of the best, mean {_mean(hopeless):.2f}",
+    ]
+
+
+def _frontier_table(runs: list[Run]) -> list[str]:
+    """On flat tops, and on all that the law describes: the share of the best, its worst 5 %, and connections."""
+    lines = ["\nFrontier: share of the best (mean, worst 5 %), connections over needed (mean)"]
+    flat = [r for r in runs if r.kind in (Kind.FLAT, Kind.STREAM)]
+    lawful = [r for r in runs if r.kind != Kind.OFF_MODEL]
+    for title, chosen in (("flat tops", flat), ("all on the model", lawful)):
+        lines.append(title)
+        for place, bargain in enumerate(FRONTIER):
+            cells = []
+            for index in range(len(CHECKED_AT)):
+                points = [r.checks[index].frontier[place] for r in chosen]
+                shares = [share for share, _ in points]
+                cells.append(
+                    f"{_mean(shares):10.3f} {_worst(shares):6.3f} {_mean([c for _, c in points]):5.2f}"
+                )
+            mark = " <" if bargain == BARGAIN else ""
+            lines.append(
+                f"  within {bargain.within:.2f} worth {bargain.connections_worth:.2f} {' '.join(cells)}{mark}"
+            )
+    return lines
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values)) if values else float("nan")
+
+
+def _worst(values: list[float]) -> float:
+    return float(np.quantile(values, 0.05)) if values else float("nan")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.learning", description=__doc__)
+    parser.add_argument("--seed", type=int, action="append", help="of the worlds; several may be given")
+    parser.add_argument("--rounds", type=int, default=1, help="each kind in each weather so many times")
+    parser.add_argument("--suite", action="store_true", help="the surfaces of the catalogue as well")
+    given = parser.parse_args()
+    judge(given.seed or [secrets.randbelow(10**6)], rounds=given.rounds, suite=given.suite)

@@ -1,0 +1,87 @@
+"""Knows the links and clients on which downloads are judged: two servers that others wrote, and what reads from them.
+
+Measured as uploads are in `real_links`. `python -m bench real-downloads`; in long form each link, server and client.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bench.real_links import THROTTLED, Defaults, ShapedLink, Suite, a_sample_of, measure
+from bench.surfaces import DOWNLOADING
+from penstock.lab.link import LinkTruth
+from penstock.units import MiB
+
+_OBJECT_BYTES = 16 * MiB  # and links as slow as that: what a busy machine relays at their own rate
+
+
+def _reading(name: str, story: str, truth: LinkTruth) -> ShapedLink:
+    """One object, in ranges."""
+    return ShapedLink(
+        name=name,
+        story=story,
+        truth=truth,
+        object_size_bytes=_OBJECT_BYTES,
+        transfer=DOWNLOADING,
+        request_counts=(16, 8, 4),
+        thread_counts=(4, 6, 8, 12, 16),
+    )
+
+
+LINKS = (
+    _reading(
+        "near",
+        "1 ms away, 1.2 MB/s a connection, 10 MB/s in all",
+        LinkTruth(
+            round_trip_seconds=0.001,
+            connection_rate_bytes_per_second=1.2e6,
+            host_rate_bytes_per_second=10e6,
+            service_latency_seconds_median=0.025,
+            service_latency_sigma=0.4,
+        ),
+    ),
+    _reading(
+        "regional",
+        "8 ms away, 1.5 MB/s a connection, 8 MB/s in all, less when crowded",
+        LinkTruth(
+            round_trip_seconds=0.008,
+            connection_rate_bytes_per_second=1.5e6,
+            host_rate_bytes_per_second=8e6,
+            service_latency_seconds_median=0.035,
+            service_latency_sigma=0.4,
+            oversubscription_loss=0.15,
+        ),
+    ),
+    _reading(
+        "far",
+        "130 ms away, a window of 130 kB, 9 MB/s in all",
+        LinkTruth(
+            round_trip_seconds=0.130,
+            connection_rate_bytes_per_second=10e6,
+            window_bytes=1.3e5,
+            host_rate_bytes_per_second=9e6,
+            service_latency_seconds_median=0.045,
+            service_latency_sigma=0.3,
+        ),
+    ),
+    replace(THROTTLED, transfer=DOWNLOADING),
+)
+CLIENTS: Mapping[str, Defaults] = {
+    "boto3": Defaults(large=(10, 8 * MiB), small_thread_count=10),
+    "s5cmd": Defaults(large=(5, 50 * MiB), small_thread_count=256),
+    # Below 256 MiB it does not split.
+    "rclone": Defaults(large=(1, _OBJECT_BYTES), small_thread_count=4),
+}
+SUITE = Suite(name="real_downloads", links=LINKS, clients=CLIENTS, servers=("versitygw", "minio"))
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """Measure every link with every client on both servers (short: one of each)."""
+    return measure(SUITE if long else a_sample_of(SUITE), long=long)
+
+
+if __name__ == "__main__":
+    run(long="--long" in sys.argv)

@@ -52,6 +52,18 @@ class DaemonHouse:
             time.sleep(0.05)
         raise AssertionError(f"did not come to pass in {self._wait_seconds_max} s; last status: {status}")
 
+    def swept_by_next_life(self, operation: str, payload: str) -> dict[str, Any]:
+        """The advice of a life that probes nothing, which also removes what is left of the one before."""
+        configured = self.configuration_file.read_text()
+        self.configuration_file.write_text(configured.replace("is_enabled = true", "is_enabled = false"))
+        with self.daemon():
+            advice = self.advice(operation, payload)
+            deadline = time.monotonic() + self._wait_seconds_max
+            while self.leftovers() and time.monotonic() < deadline:
+                time.sleep(0.05)
+        assert self.leftovers() == []
+        return advice
+
     def leftovers(self) -> list[str]:
         """Objects, unfinished uploads and queues that are there."""
         objects = self.s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])

@@ -5,21 +5,29 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.models.model import Fit
-from penstock.models.s3_upload import S3UploadSetting
-from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.prices import NetworkPath, tariff
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.units import MiB
 from penstock.vocabulary import (
+    AdviceMoved,
     Basis,
+    Change,
     Context,
     Demand,
     Estimate,
     Inconclusive,
+    Moved,
     Observation,
     Place,
     Recommendation,
 )
 
+S3_TARIFF, SQS_TARIFF = (
+    tariff(service, "standard", NetworkPath.NAT_GATEWAY, home="eu-central-1", region="eu-central-1")
+    for service in ("s3", "sqs")
+)
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SETTING_TYPES: dict[str, type] = {"s3_upload": S3UploadSetting, "sqs_delivery": SqsDeliverySetting}
 PLACE = Place(operation="s3_upload", region="eu-central-1", instance_type="c5.large")
@@ -59,6 +67,22 @@ _RECOMMENDATION: Recommendation[Any] = Recommendation(
     issued_at=NOON,
     expires_at=NOON,
 )
+_CHANGE: Change[Any] = Change(
+    place=PLACE,
+    changed_at=NOON,
+    unchanged_at=NOON,
+    noticed_at=NOON,
+    known_until=NOON,
+    parameters={"host_bytes_per_second": Moved(Estimate(4e8, 5e8, 6e8), Estimate(2e8, 3e8, 4e8))},
+    advice=(
+        AdviceMoved(
+            payload_size_bytes=64 * MiB,
+            before=SETTING,
+            after=SETTING,
+            value=Moved(Estimate(1.8e8, 2e8, 2.2e8), Estimate(1.0e8, 1.1e8, 1.2e8)),
+        ),
+    ),
+)
 _LEFTOVER = Leftover(
     kind=LeftoverKind.S3_OBJECT, service="s3_upload", container="bucket", name="penstock-probe/1"
 )
@@ -87,6 +111,11 @@ def a_fit(**changes: Any) -> Fit:
 def a_recommendation(**changes: Any) -> Recommendation[Any]:
     """One piece of advice."""
     return dataclasses.replace(_RECOMMENDATION, **changes)
+
+
+def a_change(**changes: Any) -> Change[Any]:
+    """A place that became slower."""
+    return dataclasses.replace(_CHANGE, **changes)
 
 
 def a_leftover(**changes: Any) -> Leftover:

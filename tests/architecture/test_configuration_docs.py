@@ -50,7 +50,7 @@ def test_examples_are_valid(tmp_path: Path) -> None:
     assert example is not None
     (tmp_path / "page.toml").write_text(example.group(1), encoding="utf-8")
     (tmp_path / "shipped.toml").write_text(
-        (ROOT / "systemd/penstock.toml").read_text("utf-8"), encoding="utf-8"
+        (ROOT / "penstock/cli/systemd/penstock.toml").read_text("utf-8"), encoding="utf-8"
     )
     assert (
         config.load(tmp_path / "page.toml", root=tmp_path).configuration.probes.s3_upload.bucket

@@ -110,6 +110,19 @@ def test_the_wheel_alone_serves_an_application(application: Path) -> None:
     assert done.stdout.splitlines() == ["default", "[]"], done.stderr
 
 
+def test_the_wheel_brings_the_units(application: Path) -> None:
+    """What `penstock service install` puts in place is in every installation."""
+    done = _run(
+        application,
+        "-c",
+        "from importlib.resources import files\n"
+        "print(*sorted(each.name for each in (files('penstock.cli') / 'systemd').iterdir()))",
+    )
+    shipped = sorted(path.name for path in (ROOT / "penstock/cli/systemd").iterdir())
+    assert done.stdout.split() == shipped, done.stderr
+    assert {"penstock.service", "penstock.socket", "penstock.sysusers", "penstock.tmpfiles"} < set(shipped)
+
+
 _SCRIPT = "import sys; from {} import main; sys.exit(main())"
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,43 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "penstock"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
-PURE = ("models", "optimizer", "vocabulary.py", "units.py", "client/advice.py", "report")
+PURE = ("models", "optimizer", "listening", "vocabulary.py", "units.py", "client/advice.py", "report")
 FUNCTION_LINE_COUNT_MAX = 60
+# Whoever catches every exception hides mistakes: each of these is an edge behind which others must live on.
+CATCHES_ALL = {
+    ("penstock/api/routes.py", "explain_trouble"): "one bad request must not look like a dead daemon",
+    (
+        "penstock/client/advice.py",
+        "advise",
+    ): "an application gets advice or the defaults, and never an exception",
+    (
+        "penstock/client/aiobotocore_transfers.py",
+        "_outcome",
+    ): "whatever a file fails of is told with it, and others go on",
+    ("penstock/client/arguments.py", "arguments_of"): "what cannot be told to a library is left to it",
+    (
+        "penstock/client/boto3_transfers.py",
+        "_outcome",
+    ): "whatever a file fails of is told with it, and others go on",
+    ("penstock/client/complaint.py", "complain"): "a handler of the application's own log may raise anything",
+    (
+        "penstock/client/lease.py",
+        "_take",
+    ): "what an application states may be anything, and its transfer goes on",
+    (
+        "penstock/client/boto3_queue.py",
+        "_work_off",
+    ): "the application's own work on a message may raise anything",
+    ("penstock/client/boto3_queue.py", "_ask"): "whatever botocore raises, the consumer's thread goes on",
+    (
+        "penstock/daemon/conductor.py",
+        "run",
+    ): "a cycle that failed is told, and three in a row end the process",
+    (
+        "penstock/lab/virtual_time.py",
+        "run_in_executor",
+    ): "the future carries it to whoever awaits, as asyncio's does",
+}
 
 
 def tree_of(path: Path) -> ast.Module:
@@ -52,6 +88,49 @@ def test_functions_can_be_read_at_a_glance(path: Path) -> None:
     functions = [n for n in ast.walk(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     long = [f.name for f in functions if (f.end_lineno or f.lineno) - f.lineno >= FUNCTION_LINE_COUNT_MAX]
     assert not long
+
+
+def catches_all(handler: ast.ExceptHandler) -> bool:
+    """Whether it takes every exception and does not end by raising it again."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    is_broad = any(
+        c is None or (isinstance(c, ast.Name) and c.id in {"Exception", "BaseException"}) for c in caught
+    )
+    last = handler.body[-1]
+    return is_broad and not (isinstance(last, ast.Raise) and last.exc is None)
+
+
+def edges(node: ast.AST, function: str = "") -> Iterator[str]:
+    """The innermost function around each handler that catches all."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        function = node.name
+    if isinstance(node, ast.ExceptHandler) and catches_all(node):
+        yield function
+    for child in ast.iter_child_nodes(node):
+        yield from edges(child, function)
+
+
+def test_every_exception_is_caught_at_the_listed_edges_alone() -> None:
+    """Trouble that is expected has a name; the edges where anything may come are listed, each with its reason."""
+    found = [(name_of(path), function) for path in MODULES for function in edges(tree_of(path))]
+    assert sorted(found) == sorted(CATCHES_ALL)
+
+
+EXPLODED = re.compile(
+    r"[(\[{]\n[^\n#]*  # [^\n]*\n *[)\]}][^\n]*$|^ *[)\]}]  # (?!noqa|type|fmt)[^\n]*$", re.MULTILINE
+)
+
+
+def test_a_comment_stands_above_what_it_would_break_apart() -> None:
+    """A comment behind a line that is too long for it makes the formatter spread a plain line over three."""
+    found = [
+        f"{name_of(path)}:{text[: match.start()].count(chr(10)) + 1}"
+        for room in ("penstock", "tests", "bench")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for text in [path.read_text(encoding="utf-8")]
+        for match in EXPLODED.finditer(text)
+    ]
+    assert not found
 
 
 def test_there_is_no_drawer() -> None:

@@ -6,24 +6,25 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon.leases import Appetite, divide
-from penstock.daemon.services import SERVICES, Service
+from penstock.api.leases import Appetite, divide
+from penstock.operations.operation import Operation
+from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Context, Demand, Place, knobs, setting_values
 
 PLACE = Place(operation="", region="eu-west-1", instance_type="m7i.large")
 
 
-@pytest.fixture(params=SERVICES)
-def service(request: pytest.FixtureRequest) -> Service[Any]:
+@pytest.fixture(params=OPERATIONS)
+def row(request: pytest.FixtureRequest) -> Operation[Any, Any]:
     """Each row of the table."""
-    return SERVICES[request.param]
+    return OPERATIONS[request.param]
 
 
-def test_a_share_of_a_legal_setting_is_legal(service: Service[Any]) -> None:
+def test_a_share_of_a_legal_setting_is_legal(row: Operation[Any, Any]) -> None:
     """However small the share; and the shares of the threads sum to the whole, as long as there is one for each."""
-    model = service.model
+    model = row.model
     place = Place(operation=model.operation, region=PLACE.region, instance_type=PLACE.instance_type)
-    context = Context(place=place, payload_size_bytes=service.payload_ladder_bytes[-1])
+    context = Context(place=place, payload_size_bytes=row.payload_ladder_bytes[-1])
     fit = model.fit(place, [], prior=None, seed=1)
     for setting in list(model.candidates(fit, context, Demand()))[::7]:
         for count in (1, 3, 50):
@@ -35,7 +36,7 @@ def test_a_share_of_a_legal_setting_is_legal(service: Service[Any]) -> None:
                     assert sum(getattr(share, name) for share in shares) == max(value, count)
 
 
-def test_threads_are_divided(service: Service[Any]) -> None:
+def test_threads_are_divided(row: Operation[Any, Any]) -> None:
     """A knob that counts threads counts those of the host."""
-    for name, knob in knobs(service.setting_type).items():
+    for name, knob in knobs(row.setting_type).items():
         assert knob.is_divided or not name.endswith("thread_count")

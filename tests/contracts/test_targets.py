@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.client.targets.advised import delivery_of, stated, upload_of
+from penstock.client.targets.advised import READERS, delivery_of, download_of, stated, upload_of
+from penstock.client.targets.launch import PROGRAMS
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import Target, Translation, translate
-from penstock.models.s3_upload import S3UploadSetting
-from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import knobs
 
@@ -51,9 +53,18 @@ DELIVERY: dict[str, Any] = {
         "usd_per_million_messages": 0.12,
     },
 }
-DOCUMENTS = {"s3_upload": UPLOAD, "sqs_delivery": DELIVERY}
-SMALL = UPLOAD | {"payload_size_bytes": 64 * KiB}
-MANY = UPLOAD | {"demand": {"object_count": 4}}
+DOWNLOAD: dict[str, Any] = UPLOAD | {
+    "operation": "s3_download",
+    "setting": {"thread_count": 12, "range_size_bytes": 16 * MiB},
+    "derived": UPLOAD["derived"]
+    | {
+        "read_ahead_bytes": 192.0 * MiB,
+        "block_size_bytes": 20e6,
+        "coalesced_gap_bytes": 2e6,
+        "io_chunk_bytes": 256.0 * KiB,
+    },
+}
+DOCUMENTS = {"s3_upload": UPLOAD, "s3_download": DOWNLOAD, "sqs_delivery": DELIVERY}
 
 every_target = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
 
@@ -65,18 +76,21 @@ def said(target: Target, document: dict[str, Any] | None = None) -> Translation:
 def test_every_knob_of_a_setting_is_one_that_clients_are_told() -> None:
     """A knob that a model gains is not passed over in silence."""
     assert set(knobs(S3UploadSetting)) <= set(stated(upload_of(UPLOAD)))
+    assert set(knobs(S3DownloadSetting)) <= set(stated(download_of(DOWNLOAD)))
     assert set(knobs(SqsDeliverySetting)) <= set(stated(delivery_of(DELIVERY)))
 
 
 @every_target
 def test_each_field_is_expressed_or_excused_with_a_reason(target: Target) -> None:
     """Nothing is dropped: what no option carries has a sentence, and what one carries has none."""
-    translation = said(target)
-    told = {field for option in translation.options for field in option.fields}
-    fields = stated(upload_of(UPLOAD) if target.operation == "s3_upload" else delivery_of(DELIVERY))
-    assert told | set(translation.inexpressible) == set(fields)
-    assert not told & set(translation.inexpressible)
-    assert all(len(reason) > 10 for reason in translation.inexpressible.values())
+    document = DOCUMENTS[target.operation]
+    for demand in ({}, {"object_count": 4}, {"access": "random"}):
+        translation = said(target, document | {"demand": demand})
+        told = {field for option in translation.options for field in option.fields}
+        fields = stated(READERS[target.operation](document, None))
+        assert told | set(translation.inexpressible) == set(fields)
+        assert not told & set(translation.inexpressible)
+        assert all(len(reason) > 10 for reason in translation.inexpressible.values())
 
 
 @every_target
@@ -117,16 +131,34 @@ def test_what_a_shell_evaluates_is_words_and_assignments(target: Target) -> None
 @every_target
 def test_small_objects_and_several_at_a_time_can_be_said(target: Target) -> None:
     """Threads become objects in flight where objects are not split, or are several; never more than advised."""
-    if target.operation != "s3_upload":
+    if target.operation == "sqs_delivery":
         return
-    for document, objects in ((SMALL, 12), (MANY, 4)):
-        advised = upload_of(document)
+    document = DOCUMENTS[target.operation]
+    for change, objects in (({"payload_size_bytes": 64 * KiB}, 12), ({"demand": {"object_count": 4}}, 4)):
+        advised: Any = READERS[target.operation](document | change, None)
         assert advised.object_concurrency == objects
-        assert advised.object_concurrency * advised.part_concurrency <= advised.thread_count
-        assert said(target, document).options
+        concurrency = (
+            advised.part_concurrency if target.operation == "s3_upload" else advised.range_concurrency
+        )
+        assert objects * concurrency <= advised.thread_count
+        assert said(target, document | change).options
 
 
-@pytest.mark.parametrize("name", ["boto3", "aiobotocore", "awscrt", "s3fs", "pyarrow", "boto3-sqs", "celery"])
+def test_what_runs_a_program_can_tell_it_of_both_ways() -> None:
+    """`penstock exec` chooses by what the command does."""
+    for program in PROGRAMS.values():
+        assert TARGETS[program.target].operation == "s3_upload"
+        assert TARGETS[program.download_target].operation == "s3_download"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("boto3", "aiobotocore", "awscrt", "s3fs", "pytorch", "pyarrow", "boto3-sqs", "celery"),
+        *("boto3-download", "aiobotocore-download", "awscrt-download", "s3fs-download"),
+        *("fsspec-download", "pytorch-download", "pyarrow-download"),
+    ],
+)
 def test_fragments_of_python_are_python(name: str) -> None:
     """What is pasted into a program can be parsed."""
     ast.parse("\n".join(TARGETS[name].writers["config"](said(TARGETS[name]))))

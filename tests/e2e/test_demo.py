@@ -114,6 +114,9 @@ def test_the_whole_of_it(short_path: Path) -> None:
     document = json.loads(output)
     assert document["s3_upload"]["advised_over_optimum"] > 0.8  # 0.9 with the machine to itself
     assert document["s3_upload"]["advised_over_default"] > 2
+    assert document["s3_download"]["advised_over_optimum"] > 0.7  # likewise; boto3 works hard to read
+    assert document["s3_download"]["advised_over_default"] > 1.3
     assert document["sqs_delivery"]["advised_over_best"] > 0.8  # likewise
     assert document["sqs_delivery"]["duplicate_count"] == 0
+    assert all(cost["usd"] > 0 for cost in document["costs"].values())
     assert processes_of(marker) == []

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.installation import COMMANDS, Layout, carry_out, installation
 from penstock.daemon.config import Configuration
 
-UNITS = Path(__file__).parents[2] / "systemd"
+UNITS = Path(__file__).parents[2] / "penstock/cli/systemd"
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
     reason="systemd-analyze is not installed: the units cannot be judged here",
@@ -18,18 +19,16 @@ needs_systemd = pytest.mark.skipif(
 
 
 def _installed(folder: Path) -> list[str]:
-    """The units as they would be after an installation: systemd wants the programs to exist."""
-    for name in ("penstockd", "penstock"):
-        program = folder / "bin" / name
-        program.parent.mkdir(exist_ok=True)
-        program.write_text("#!/bin/sh\n", encoding="utf-8")
-        program.chmod(0o755)
-    for name in ("penstock.service", "penstock.socket"):
-        text = (UNITS / name).read_text(encoding="utf-8")
-        (folder / name).write_text(
-            text.replace("/usr/bin/penstock", f"{folder}/bin/penstock"), encoding="utf-8"
-        )
-    return [str(folder / "penstock.service"), str(folder / "penstock.socket")]
+    """The units as `penstock service install` writes them; systemd wants the programs to exist."""
+    commands = folder / "bin"
+    commands.mkdir()
+    for name in COMMANDS:
+        (commands / name).write_text("#!/bin/sh\n", encoding="utf-8")
+        (commands / name).chmod(0o755)
+    layout = Layout(root=folder / "root", commands=commands)
+    for action in installation(layout, is_enabled=False):
+        carry_out(action)
+    return [str(layout.at(f"lib/systemd/system/penstock.{kind}")) for kind in ("service", "socket")]
 
 
 def _run(*command: str) -> tuple[int, str]:
@@ -104,5 +103,7 @@ def test_the_policy_covers_the_default_names() -> None:
     policy = json.loads((UNITS / "iam-policy.json").read_text(encoding="utf-8"))
     resources = {statement["Sid"]: statement["Resource"] for statement in policy["Statement"]}
     assert fnmatch(f"arn:aws:s3:::YOUR-BUCKET/{probes.s3_upload.key_prefix}x", resources["ProbeUploads"])
+    assert fnmatch(f"arn:aws:s3:::YOUR-BUCKET/{probes.s3_download.key_prefix}x", resources["ProbeDownloads"])
+    assert probes.s3_download.key_prefix == probes.s3_upload.key_prefix  # the rest is as for uploads
     assert fnmatch(f"arn:aws:sqs:r:1:{probes.sqs_delivery.queue_name_prefix}-x", resources["ProbeQueues"])
     assert not any("*" in str(statement["Action"]) for statement in policy["Statement"])

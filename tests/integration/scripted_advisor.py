@@ -12,16 +12,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from penstock.api.acceptor import Acceptor
+from penstock.api.listener import ConnectionLimits, open_socket, remove_socket, serving
+from penstock.api.routes import Api, NoRoomError, RefusedError
+from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import SystemClock
-from penstock.daemon.api import Api, RefusedError
-from penstock.daemon.listener import ConnectionLimits, open_socket, remove_socket, serving
-from penstock.daemon.wire import Question, Standing
-from penstock.models.s3_upload import S3UploadSetting
-from penstock.models.sqs_delivery import SqsDeliverySetting
+from penstock.daemon.forecast import Forecast
+from penstock.daemon.tariffs import Way
+from penstock.models.prices import NetworkPath
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import (
     Basis,
     Context,
+    Cost,
     Demand,
     Estimate,
     Observation,
@@ -30,12 +36,84 @@ from penstock.vocabulary import (
     Setting,
 )
 
-OPERATIONS = {"s3_upload": S3UploadSetting, "sqs_delivery": SqsDeliverySetting}
+SETTING_TYPES = {
+    "s3_upload": S3UploadSetting,
+    "s3_download": S3DownloadSetting,
+    "sqs_delivery": SqsDeliverySetting,
+}
 SETTINGS: Mapping[str, Setting] = {
     "s3_upload": S3UploadSetting(thread_count=32, part_size_bytes=16 * MiB),
+    "s3_download": S3DownloadSetting(thread_count=32, range_size_bytes=16 * MiB),
     "sqs_delivery": SqsDeliverySetting(
         sender_thread_count=4, receiver_thread_count=6, deleter_thread_count=6, batch_message_count=10
     ),
+}
+LEFT_BEHIND: Mapping[str, Any] = {
+    "kind": "s3_object",
+    "operation": "s3_upload",
+    "container": "my-bucket",
+    "name": "penstock-probe/20261121T093000Z-1f/",
+    "age_seconds": 1800.0,
+    "reason": "deleting 64 objects from my-bucket: the credentials do not allow it",
+    "is_empty": False,
+}
+
+
+CLIENTS: Mapping[str, Any] = {
+    "is_listening": True,
+    "heard_count": 5400,
+    "unreadable_count": 0,
+    "unplaced_count": 0,
+    "dropped_count": 0,
+    "clients": [
+        {
+            "name": "backup",
+            "product": "Boto3",
+            "version": "1.43.117",
+            "advice": [
+                {
+                    "operation": "s3_upload",
+                    "region": "eu-west-1",
+                    "payload_size_bytes": 536870912,
+                    "basis": "model",
+                    "setting": {"thread_count": 32, "part_size_bytes": 8388608},
+                    "gain": {"low": 2.2, "expected": 2.7, "high": 3.1},
+                    "sentence": "10.0 parts in flight; 32 threads x 8 MiB would bring 2.7 "
+                    "times as much (2.2 to 3.1)",
+                }
+            ],
+            "apis": [
+                {
+                    "service": "S3",
+                    "api": "UploadPart",
+                    "region": "eu-west-1",
+                    "duration_seconds": 270.0,
+                    "call_count": 2700,
+                    "calls_per_second": 10.0,
+                    "attempt_count": 2704,
+                    "in_flight_count_mean": 9.6,
+                    "in_flight_count_max": 10.0,
+                    "latency_seconds_p50": 0.96,
+                    "latency_seconds_p99": 1.9,
+                    "retry_count": 4,
+                    "refused_count": 4,
+                    "failed_count": 0,
+                }
+            ],
+        }
+    ],
+}
+"""One application that was heard."""
+
+
+NO_CREDENTIALS: dict[str, Any] = {
+    "name": "s3_upload",
+    "subject": "s3_upload 64 MiB in eu-west-1",
+    "operation": "s3_upload",
+    "region": "eu-west-1",
+    "payload_size_bytes": [64 * MiB],
+    "since_at": "2026-11-21T10:00:00Z",
+    "sentence": "no credentials: name a profile in aws.profile",
 }
 
 
@@ -50,6 +128,7 @@ def a_recommendation(
         setting=SETTINGS[operation],
         derived={"connection_pool_count": 36, "multipart_threshold_bytes": 16 * MiB},
         prediction={"throughput_bytes_per_second": Estimate(90e6, 100e6, 110e6)},
+        gain_over_default=Estimate(2.4, 2.7, 3.1),
         demand=Demand(),
         basis=Basis.MEASURED,
         bottleneck="host-ceiling",
@@ -62,6 +141,80 @@ def a_recommendation(
     return dataclasses.replace(advice, **changes)
 
 
+_COST: dict[str, Any] = {
+    "spent": {"usd": 0.0041, "transferred_bytes": 3 * GiB, "request_count": 1234},
+    "usd_per_day": 0.01,
+    **Forecast(
+        operation="s3_upload",
+        way=Way(NetworkPath.NAT_GATEWAY, "this host has no public address"),
+        at_most=Cost(usd=0.01, transferred_bytes=GiB, request_count=100_000),
+        typically=Cost(usd=0.01, transferred_bytes=GiB, request_count=1234),
+        probe_count_wanted=144.0,
+        probe_count=2.0,
+        bound_by="probes.s3_upload.usd_per_day",
+    ).document(),
+}
+
+
+def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dict[str, Any]:
+    """With the keys of a real one, which tests/unit/cli/test_status.py sees to."""
+    now = datetime.now(UTC)
+    limit, spent = Cost(transferred_bytes=64 * GiB, usd=0.1), Cost(transferred_bytes=3 * GiB, usd=0.0123)
+    return {
+        "version": "0.1.0",
+        "region": region,
+        "instance_type": instance_type,
+        "started_at": now - timedelta(hours=2),
+        "activity": "idle",
+        "next_probe_due_at": now + timedelta(minutes=5, seconds=1),
+        "generation": 7,
+        "trouble": None,
+        "troubles": [],
+        "leftover_count": 0,
+        "leftover_oldest_age_seconds": None,
+        "leftover_remark": None,
+        "budget_per_day": dataclasses.asdict(limit),
+        "spent_per_day": dataclasses.asdict(spent),
+        "costs": {name: dict(_COST) for name in SETTINGS},
+        "host": {
+            "others_cpu_fraction": 0.12,
+            "host_cpu_fraction_max": 0.5,
+            "others_network_fraction": None,
+            "host_network_fraction_max": 0.3,
+            "others_received_bytes_per_second": 1e6,
+            "others_transmitted_bytes_per_second": 1e6,
+            "network_ceiling_bytes_per_second": None,
+        },
+        "contexts": [
+            {
+                "operation": "s3_upload",
+                "region": region,
+                "payload_size_bytes": GiB,
+                "observation_count": 12,
+                "fresh_report_count": 3,
+                "attempt_count": 14,
+                "last_attempt_at": now - timedelta(minutes=5),
+                "postponed_until": None,
+                "verdict": "Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults; connections are the limit.",
+            }
+        ],
+        "leases": [],
+        "report_kept_count": 3,
+        "report_refused_count": 0,
+        "queues": [],
+        "cycle_count": 14,
+        "cycles": [
+            {
+                "at": now - timedelta(minutes=5),
+                "operation": "s3_upload",
+                "payload_size_bytes": GiB,
+                "sentence": "s3_upload 1 GiB in eu-west-1 (verify): 24 x 8 MiB gave 96 MB/s; advice stands",
+                "is_conclusive": True,
+            }
+        ],
+    }
+
+
 @dataclass
 class ScriptedAdvisor:
     """Says what stands; notes what it is told."""
@@ -71,17 +224,18 @@ class ScriptedAdvisor:
     )
     generation: int = 1
     refusal: str = ""
+    ailments: list[dict[str, Any]] = field(default_factory=list)
+    is_full: bool = False  # the disk of this daemon
     recorded: list[Observation[Any]] = field(default_factory=list)
     reporter_uids: set[int] = field(default_factory=set)
     questions: list[Question] = field(default_factory=list)
     region: str = "eu-west-1"
     instance_type: str = "m7i.large"
-    setting_types: Mapping[str, type[Setting]] = field(default_factory=lambda: dict(OPERATIONS))
-    probed_operations: Collection[str] = tuple(OPERATIONS)
+    probed_operations: Collection[str] = ("s3_upload", "sqs_delivery")
 
-    def standing(self) -> Standing:
+    def snapshot(self) -> Snapshot:
         """What stands, dated by its generation."""
-        return Standing(
+        return Snapshot(
             generation=self.generation,
             generated_at=datetime.now(UTC),
             region=self.region,
@@ -92,7 +246,8 @@ class ScriptedAdvisor:
     def recommend(self, question: Question) -> Recommendation[Any]:
         """The standing advice of the operation, for the size and the demand of the question."""
         self.questions.append(question)
-        advice = next(r for r in self.recommendations if r.context.operation == question.operation)
+        standing = (r for r in self.recommendations if r.context.operation == question.operation)
+        advice = next(standing, None) or a_recommendation(question.operation)
         context = dataclasses.replace(advice.context, payload_size_bytes=question.payload_size_bytes)
         return dataclasses.replace(advice, context=context, demand=question.demand)
 
@@ -102,22 +257,36 @@ class ScriptedAdvisor:
 
     def explain(self, question: Question) -> Mapping[str, Any]:
         """One reason."""
-        self.questions.append(question)
+        advice = recommendation_document(self.recommend(question), generation=self.generation)
         return {
-            "operation": question.operation,
-            "residual_fraction": 0.021,
-            "alternatives": [{"thread_count": 16}],
+            "recommendation": advice,
+            "fit": {
+                "parameters": {"request_seconds": {"low": 0.02, "expected": 0.03, "high": 0.04}},
+                "observation_count": 12,
+                "newest_observation_at": None,
+                "residual_fraction_p50": 0.021,
+                "is_off_model": False,
+                "drift_count": 0,
+            },
+            "alternatives": [{"setting": {"thread_count": 16}}],
+            "queues": [],
         }
 
     def status(self) -> Mapping[str, Any]:
-        """A little of everything that a status can hold."""
-        return {
-            "phase": "probing",
-            "uptime_seconds": 7200.0,
-            "next_probe_at": datetime(2026, 11, 21, tzinfo=UTC),
-            "budget": {"spent_bytes": 3 * GiB, "limit_bytes": 10 * GiB, "spent_usd": 0.0123},
-            "contexts": [{"operation": "s3_upload", "payload_size_bytes": GiB, "probe_count": 12}],
-        }
+        """Of a daemon that has lived for two hours."""
+        return a_status(self.region, self.instance_type)
+
+    def leftovers(self) -> Mapping[str, Any]:
+        """One run that could not be removed."""
+        return {"removed": [], "leftovers": [dict(LEFT_BEHIND)]}
+
+    def troubles(self) -> Sequence[Mapping[str, Any]]:
+        """As told."""
+        return self.ailments
+
+    def clients(self) -> Mapping[str, Any]:
+        """One that uploads."""
+        return CLIENTS
 
     def metrics(self) -> bytes:
         """One metric."""
@@ -126,6 +295,8 @@ class ScriptedAdvisor:
     async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> Sequence[str | None]:
         """Note them; refuse those of one byte."""
         self._refuse_if_told()
+        if self.is_full:
+            raise NoRoomError("reports cannot be kept now: the disk is full: free some space")
         self.reporter_uids.add(uid)
         answers = ["it is too small" if report.transferred_bytes == 1 else None for report in reports]
         self.recorded += [r for r, refusal in zip(reports, answers, strict=True) if refusal is None]
@@ -135,6 +306,16 @@ class ScriptedAdvisor:
         """Agree, or refuse."""
         self._refuse_if_told()
         return f"{operation} of {payload_size_bytes} bytes is probed next"
+
+    async def remove_leftovers(self) -> Mapping[str, Any]:
+        """All of it, or a refusal."""
+        self._refuse_if_told()
+        names = {name: LEFT_BEHIND[name] for name in ("kind", "operation", "container", "name")}
+        return {"removed": [names], "leftovers": []}
+
+    async def believe_clock(self) -> str:
+        """There is no need."""
+        return "nothing was spent at a date that has not come yet"
 
     async def reload(self) -> str:
         """Agree, or refuse."""
@@ -154,6 +335,17 @@ class Served:
     advisor: ScriptedAdvisor
     socket_path: Path
     snapshot_path: Path
+    loop: asyncio.AbstractEventLoop
+    acceptor: Acceptor
+
+    def publish(self) -> None:
+        """Let the daemon publish something new, called by another thread than its own."""
+
+        async def changed() -> None:
+            self.advisor.generation += 1
+            self.api.publish()
+
+        asyncio.run_coroutine_threadsafe(changed(), self.loop).result(10)
 
 
 @contextlib.asynccontextmanager
@@ -172,8 +364,10 @@ async def served(
     )
     listening = open_socket(socket_path)
     try:
-        async with serving(api.application(), listening, limits, api.answers):
-            yield Served(api, advisor, socket_path, snapshot_path)
+        async with serving(
+            api.application(), listening, limits, api.answers, api.turns, control_gid=control_gid
+        ) as acceptor:
+            yield Served(api, advisor, socket_path, snapshot_path, asyncio.get_running_loop(), acceptor)
     finally:
         remove_socket(socket_path)
 

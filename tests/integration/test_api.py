@@ -13,11 +13,19 @@ from typing import Any
 import aiohttp
 import pytest
 
-from penstock.daemon import api as api_module
-from penstock.daemon.listener import ConnectionLimits, Peer
+from penstock.api import routes as api_module
+from penstock.api.complaints import LINE_COUNT_MAX
+from penstock.api.listener import ConnectionLimits
+from penstock.api.peer import Peer
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Basis, Demand, Objective
-from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served
+from tests.integration.scripted_advisor import (
+    NO_CREDENTIALS,
+    ScriptedAdvisor,
+    Served,
+    a_recommendation,
+    served,
+)
 
 ONE = "/v1/recommendation?operation=s3_upload&payload_size_bytes=1GiB"
 
@@ -160,6 +168,7 @@ async def test_readiness_is_a_status_code(server: Served, client: aiohttp.Client
     "changes",
     [
         {"basis": Basis.PRIOR},
+        {"basis": Basis.REPORTED},
         {"basis": Basis.DEFAULT, "newest_observation_at": None},
         {"expires_at": datetime.now(UTC) - timedelta(seconds=1)},
     ],
@@ -172,6 +181,26 @@ async def test_guesses_and_expired_advice_are_not_ready(
     server.api.publish()
     async with client.get("/v1/ready") as response:
         assert (await problem_of(response))["waiting_for"] == ["s3_upload"]
+
+
+async def test_trouble_is_said_with_what_is_ready_and_with_what_is_not(
+    server: Served, client: aiohttp.ClientSession
+) -> None:
+    """The status code goes by the advice that is in force; whoever waits in vain hears why."""
+    server.advisor.ailments = [NO_CREDENTIALS]
+    async with client.get("/v1/ready") as response:
+        assert response.status == 200
+        assert (await response.json())["troubles"] == [NO_CREDENTIALS]
+    server.advisor.recommendations[0] = a_recommendation(basis=Basis.PRIOR)
+    server.api.publish()
+    async with client.get("/v1/ready") as response:
+        problem = await problem_of(response)
+    assert problem["status"] == 503
+    assert problem["troubles"] == [NO_CREDENTIALS]
+    assert problem["detail"] == (
+        "no fresh advice from measurements for s3_upload; s3_upload 64 MiB in eu-west-1: no credentials: name a "
+        "profile in aws.profile"
+    )
 
 
 @pytest.mark.parametrize(("probed", "status"), [(("s3_upload",), 200), ((), 503)])
@@ -189,9 +218,9 @@ async def test_only_what_is_probed_is_waited_for(
 async def test_status_explanation_and_metrics_are_passed_on(client: aiohttp.ClientSession) -> None:
     """What the daemon says of itself is not changed on the way."""
     async with client.get("/v1/status") as response:
-        assert (await response.json())["budget"]["spent_bytes"] == 3 * GiB
+        assert (await response.json())["spent_per_day"]["transferred_bytes"] == 3 * GiB
     async with client.get("/v1/explain?operation=s3_upload&payload_size_bytes=1GiB") as response:
-        assert (await response.json())["residual_fraction"] == 0.021
+        assert (await response.json())["fit"]["residual_fraction_p50"] == 0.021
     async with client.get("/metrics") as response:
         assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert b"penstock_probes_total 12" in await response.read()
@@ -279,8 +308,11 @@ async def test_strangers_need_the_control_group(
         async with aiohttp.ClientSession("http://localhost", connector=connector) as client:
             async with client.post("/-/reload") as response:
                 assert response.status == status
-            async with client.get("/v1/status") as response:
-                assert response.status == 200
+            async with client.delete("/v1/leftovers") as response:
+                assert response.status == status
+            for target in ("/v1/status", "/v1/leftovers"):
+                async with client.get(target) as response:
+                    assert response.status == 200
 
 
 async def test_what_the_daemon_will_not_do_it_says(server: Served, client: aiohttp.ClientSession) -> None:
@@ -331,14 +363,56 @@ async def test_a_fault_of_the_daemon_is_an_answer_too(
         assert response.status == 200
 
 
-async def test_a_snapshot_that_cannot_be_written_does_not_silence_the_socket(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_fault_that_is_provoked_again_and_again_does_not_fill_the_log(
+    server: Served,
+    client: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A full disk is logged; whoever asks the socket gets the new advice."""
+    """Anybody may ask: the log has a few of each user's tracebacks, every answer is one."""
+
+    def fail(_question: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(server.advisor, "recommend", fail)
+    for _ in range(4 * LINE_COUNT_MAX):
+        async with client.get(ONE) as response:
+            assert response.status == 500
+    assert caplog.text.count("cannot answer GET") == LINE_COUNT_MAX
+
+
+@pytest.mark.parametrize("target", ["/v1/observations", "/v1/leases", "/v1/probe"])
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, b'{"operation":"\xff"}'),
+        ({"Content-Encoding": "gzip"}, b"\x1f\x8b\x08 and no more"),
+        ({"Content-Encoding": "deflate"}, b'{"operation":"s3_upload"}'),
+        ({"Transfer-Encoding": "chunked"}, b"zz\r\n"),
+    ],
+)
+async def test_a_broken_body_is_its_senders_mistake(
+    server: Served, caplog: pytest.LogCaptureFixture, target: str, headers: dict[str, str], body: bytes
+) -> None:
+    """It costs an answer, and not a line of the log."""
+    reader, writer = await asyncio.open_unix_connection(str(server.socket_path))
+    length = {} if "Transfer-Encoding" in headers else {"Content-Length": len(body)}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (headers | length).items())
+    writer.write(f"POST {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode() + body)
+    status_line = await reader.readline()
+    writer.close()
+    assert b" 400 Bad Request" in status_line
+    assert caplog.text == ""
+
+
+async def test_a_snapshot_that_cannot_be_written_does_not_silence_the_socket(
+    tmp_path: Path,
+) -> None:
+    """A full disk is trouble; whoever asks the socket gets the new advice."""
     (tmp_path / "recommendations.json").mkdir()
     advisor = ScriptedAdvisor(recommendations=[a_recommendation("sqs_delivery", KiB)])
     async with served(tmp_path, advisor) as server:
-        assert "cannot write the snapshot" in caplog.text
+        assert "cannot write the snapshot" in (server.api.mend_snapshot() or "")
         connector = aiohttp.UnixConnector(path=str(server.socket_path))
         async with (
             aiohttp.ClientSession("http://localhost", connector=connector) as client,

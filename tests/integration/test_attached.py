@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-ATTACHED = [sys.executable, "-m", "penstock.trial.attached"]
+ATTACHED = [sys.executable, "-m", "penstock.processes.attached"]
 SPEAKER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
 import socket
 import tracemalloc
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
-from penstock.models.sqs_queue_class import QUEUE_CLASSES
+from penstock.models.sqs.queue_class import QUEUE_CLASSES
 from penstock.probes.aws import (
     Access,
     AwsMessageQueues,
@@ -30,12 +32,23 @@ from penstock.probes.aws import (
     open_message_queues,
     open_object_store,
 )
-from penstock.probes.outside import Denied, Missing, Refused, RequestError, Throttled, Unreachable
-from penstock.probes.s3_upload import S3UploadProbe
-from penstock.probes.sqs_delivery import SqsDeliveryProbe
+from penstock.probes.outside import (
+    Denied,
+    Missing,
+    NotOffered,
+    Refused,
+    RequestError,
+    Throttled,
+    Unidentified,
+    Unreachable,
+    Unsent,
+)
+from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation
-from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, an_upload_plan
+from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, a_download_plan, an_upload_plan
 
 REGION = "eu-west-1"
 SECRET = "do-not-print-this-anywhere"  # noqa: S105  # it opens nothing
@@ -48,10 +61,9 @@ LINK = LinkTruth(
 )
 ACTION = ActionTruth(request_seconds=0.002)
 QUEUE = QueueTruth(send=ACTION, receive=ACTION, delete=ACTION)
-UNJUDGED_SECONDS = (
-    3600.0  # between ticks: a machine that is busy with other tests makes no probe inconclusive here
-)
-MODEST = Cost(transferred_bytes=64 * MiB, request_count=1000, duration_seconds=20.0)
+# Between ticks: a machine that is busy with other tests makes no probe inconclusive here.
+UNJUDGED_SECONDS = 3600.0
+MODEST = Cost(transferred_bytes=64 * MiB, request_count=1000, usd=1.0, duration_seconds=20.0)
 
 
 @contextlib.asynccontextmanager
@@ -107,9 +119,9 @@ def xml(code: str, more: str = "") -> str:
     return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>why</Message>{more}</Error>"
 
 
-async def put_at(url: str, body: bytes = b"x") -> None:
-    """Put one object with a client of its own."""
-    async with open_object_store(
+def store_at(url: str) -> AbstractAsyncContextManager[AwsObjectStore]:
+    """A client of its own, which does not wait for long."""
+    return open_object_store(
         Access(
             region=REGION,
             endpoint_url=url,
@@ -117,7 +129,12 @@ async def put_at(url: str, body: bytes = b"x") -> None:
             connect_timeout_seconds=0.5,
             read_timeout_seconds=1.0,
         )
-    ) as store:
+    )
+
+
+async def put_at(url: str, body: bytes = b"x") -> None:
+    """Put one object with a client of its own."""
+    async with store_at(url) as store:
         await store.put_object("bucket", "key", body)
 
 
@@ -128,10 +145,10 @@ async def put_at(url: str, body: bytes = b"x") -> None:
         (503, "Whatever", Throttled, "fewer requests"),
         (429, "TooManyRequests", Throttled, "fewer requests"),
         (403, "AccessDenied", Denied, "IAM policy"),
-        (403, "InvalidAccessKeyId", Denied, "access key is unknown"),
-        (403, "SignatureDoesNotMatch", Denied, "secret key"),
+        (403, "InvalidAccessKeyId", Unidentified, "access key is unknown"),
+        (403, "SignatureDoesNotMatch", Unidentified, "secret key"),
         (403, "RequestTimeTooSkewed", Denied, "clock"),
-        (400, "ExpiredToken", Denied, "renew the credentials"),
+        (400, "ExpiredToken", Unidentified, "renew the credentials"),
         (404, "NoSuchBucket", Missing, "create it in this region"),
         (404, "Whatever", Missing, "not there"),
         (301, "PermanentRedirect", Refused, "another region"),
@@ -165,7 +182,7 @@ async def test_other_region_is_named_and_not_followed() -> None:
         (400, "com.amazonaws.sqs#QueueDeletedRecently", Refused),
         (403, "com.amazonaws.sqs#OverLimit", Throttled),
         (400, "com.amazonaws.sqs#RequestThrottled", Throttled),
-        (403, "com.amazon.coral.service#InvalidClientTokenId", Denied),
+        (403, "com.amazon.coral.service#InvalidClientTokenId", Unidentified),
     ],
 )
 @pytest.mark.parametrize("has_query_code", [True, False])
@@ -202,20 +219,20 @@ async def test_refused_connection() -> None:
     """A port where nobody listens is said to be one."""
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
-        with pytest.raises(Unreachable, match="refused the connection"):
+        with pytest.raises(Unsent, match="refused the connection"):
             await put_at(f"http://127.0.0.1:{unheard.getsockname()[1]}")
 
 
 async def test_name_that_cannot_be_resolved() -> None:
     """A name without an address is said to be one."""
-    with pytest.raises(Unreachable, match=r"penstock\.invalid cannot be resolved"):
+    with pytest.raises(Unsent, match=r"penstock\.invalid cannot be resolved"):
         await put_at("http://penstock.invalid")
 
 
 async def test_plain_server_behind_https() -> None:
     """A failing handshake points at certificate, CA bundle and clock."""
     async with Oracle(200, "").serving() as url:
-        with pytest.raises(Unreachable, match="TLS failed"):
+        with pytest.raises(Unsent, match="TLS failed"):
             await put_at(url.replace("http:", "https:"))
 
 
@@ -239,8 +256,9 @@ async def test_silence_and_a_closed_connection() -> None:
     for manner, says in ((stay_silent, "no answer in time"), (hang_up, "before the answer")):
         done.clear()
         async with await asyncio.start_server(manner, "127.0.0.1", 0) as server:
-            with pytest.raises(Unreachable, match=says):
+            with pytest.raises(Unreachable, match=says) as caught:
                 await put_at(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            assert type(caught.value) is Unreachable  # it was sent: it may be carried out
             await done.wait()
 
 
@@ -333,6 +351,54 @@ async def test_object_store_on_the_lab() -> None:
         assert await store.list_objects("bucket", "") == []
 
 
+async def test_many_objects_are_deleted_by_one_request() -> None:
+    """What is there goes, what is not there is no trouble, and a thousand keys take one request."""
+    async with object_store() as (store, service):
+        keys = [f"a/{n:04}" for n in range(1000)]
+        for key in (*keys[:3], "b"):
+            await store.put_object("bucket", key, b"x")
+        before = service.request_count
+        await store.delete_objects("bucket", keys)
+        assert service.request_count - before == 1
+        assert await store.list_objects("bucket", "") == ["b"]
+
+
+async def test_a_batch_of_deletions_carries_both_checksums() -> None:
+    """Some stores insist on an MD5, others (S3 Express among them) on a newer checksum."""
+    oracle = Oracle(200, "<DeleteResult/>")
+    async with oracle.serving() as url, store_at(url) as store:
+        await store.delete_objects("bucket", ["a", "b"])
+    assert "x-amz-checksum-crc32" in oracle.requests[0].headers
+    assert len(base64.b64decode(oracle.requests[0].headers["Content-MD5"])) == 16
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(501, "NotImplemented"), (400, "MalformedXML"), (405, "MethodNotAllowed"), (501, "")]
+)
+async def test_a_store_without_batches_is_asked_once(status: int, code: str) -> None:
+    """After the first refusal of its kind no request is wasted any more."""
+    oracle = Oracle(status, xml(code))
+    async with oracle.serving() as url, store_at(url) as store:
+        for _ in range(3):
+            with pytest.raises(NotOffered, match="does not know"):
+                await store.delete_objects("bucket", ["a", "b"])
+    assert len(oracle.requests) == 1
+
+
+async def test_a_key_that_stays_is_trouble() -> None:
+    """An answer of 200 may hold refusals; what was gone before is none of them."""
+    gone, denied = (
+        f"<Error><Key>{key}</Key><Code>{code}</Code><Message>why</Message></Error>"
+        for key, code in (("a", "NoSuchKey"), ("b", "AccessDenied"))
+    )
+    oracle = Oracle(200, f"<DeleteResult>{gone}</DeleteResult>")
+    async with oracle.serving() as url, store_at(url) as store:
+        await store.delete_objects("bucket", ["a"])
+        oracle.body = f"<DeleteResult>{gone}{denied}</DeleteResult>"
+        with pytest.raises(Denied, match="IAM policy"):
+            await store.delete_objects("bucket", ["a", "b"])
+
+
 @pytest.mark.parametrize("count", [1, 3])
 async def test_message_queues_on_the_lab(count: int) -> None:
     """The whole seam: queues, attributes, and messages one by one and in batches."""
@@ -372,6 +438,117 @@ async def test_upload_probe_over_http(size: int) -> None:
         assert list(service.shelf.objects("bucket", "")) == []
         assert list(service.shelf.uploads("bucket", "")) == []
         assert journal.entries == []
+
+
+@pytest.mark.parametrize("size", [64 * KiB, 24 * MiB])
+async def test_download_probe_over_http(size: int) -> None:
+    """What is to be read is put, read over real sockets, recognised by another host, and removed."""
+    async with object_store() as (store, service):
+        journal = MemoryJournal()
+        probes = [
+            S3DownloadProbe(
+                store, SystemClock(), journal, bucket="bucket", loop_tick_seconds=UNJUDGED_SECONDS
+            )
+            for _ in range(2)
+        ]
+        plan = a_download_plan(size=size, threads=4, range_size=5 * MiB, cost_max=MODEST)
+        for probe in probes:
+            outcome = await probe.run(plan)
+            assert isinstance(outcome, Observation), outcome
+            assert outcome.failed_count == outcome.throttled_count == 0
+            assert outcome.measures["first_byte_seconds_mean"] < outcome.measures["range_seconds_mean"]
+            assert outcome.transferred_bytes == outcome.measures["downloaded_bytes"] >= size
+            assert len(list(service.shelf.objects("bucket", ""))) == 1
+        for probe in probes:
+            await probe.close()
+        assert list(service.shelf.objects("bucket", "")) == []
+        assert journal.entries == []
+
+
+async def test_ranges_on_the_lab() -> None:
+    """The seam of reading: ranges, whole objects, how large one is and how it begins."""
+    async with object_store() as (store, service):
+        await store.put_object("bucket", "key", b"penstock" + bytes(3 * MiB))
+        size = (await store.head_object("bucket", "key")).size_bytes
+        assert size == 3 * MiB + 8
+        before = service.downlink.carried_bytes
+        for start, stop in ((100, MiB), (0, size), (size - 1, size)):
+            reading = await store.read_range("bucket", "key", start, stop, object_size_bytes=size)
+            assert reading.first_byte_seconds > 0
+        assert service.downlink.carried_bytes - before == pytest.approx(MiB - 100 + size + 1)
+        assert await store.begins_with("bucket", "key", 4) == b"pens"
+        assert len(await store.begins_with("bucket", "key", 2 * MiB)) == 2 * MiB  # though it comes in pieces
+        with pytest.raises(Refused):
+            await store.read_range("bucket", "key", 0, 100, object_size_bytes=size + 1)
+        for asking in (
+            store.read_range("bucket", "nothing", 0, 10, object_size_bytes=20),
+            store.head_object("bucket", "nothing"),
+            store.begins_with("bucket", "nothing", 4),
+        ):
+            with pytest.raises(Missing):
+                await asking
+
+
+@pytest.mark.parametrize(
+    ("status", "content_range", "size"),
+    [
+        (200, None, 1000),  # a store that knows no ranges sends everything
+        (206, "bytes 0-99/500", 100),  # the object is another one
+        (206, "bytes 100-199/1000", 100),  # the range is
+        (206, "bytes 0-49/1000", 50),  # it is cut short
+        (206, None, 100),
+    ],
+)
+async def test_an_answer_that_is_not_the_range_is_refused(
+    status: int, content_range: str | None, size: int
+) -> None:
+    """Bytes that were not asked for are not counted as those that were."""
+    oracle = Oracle(status, "x" * size, {"Content-Range": content_range} if content_range else {})
+    async with oracle.serving() as url, store_at(url) as store:
+        with pytest.raises(Refused, match="asked for bytes 0 to 99"):
+            await store.read_range("bucket", "key", 0, 100, object_size_bytes=1000)
+    assert len(oracle.requests) == 1
+
+
+async def test_a_range_that_breaks_off_is_no_range() -> None:
+    """A connection that ends before the body does is trouble, not a fast answer."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-99/1000\r\nContent-Length: 100\r\n\r\n"
+        writer.write(head.encode() + b"x" * 50)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with store_at(url) as store:
+            with pytest.raises(Unreachable):
+                await store.read_range("bucket", "key", 0, 100, object_size_bytes=1000)
+
+
+async def test_what_is_read_is_not_kept() -> None:
+    """However large a range is, no more than a few buffers of it are in memory."""
+
+    async def zeros(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.content_length = 64 * MiB
+        await response.prepare(request)
+        for _ in range(256):
+            await response.write(piece)
+        return response
+
+    piece = bytes(256 * KiB)
+    application = web.Application()
+    application.router.add_route("GET", "/{path:.*}", zeros)
+    async with serving(application) as url, store_at(url) as store:
+        tracemalloc.start()
+        try:
+            await store.read_range("bucket", "key", 0, 64 * MiB, object_size_bytes=64 * MiB)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak_bytes < 8 * MiB
 
 
 @pytest.mark.parametrize("service_class", QUEUE_CLASSES)

@@ -7,7 +7,7 @@ import multiprocessing
 import pytest
 
 from bench import upload_workers
-from penstock.probes.upload_workers import processor_count
+from penstock.probes.s3.workers import processor_count
 
 
 async def test_parts_go_through_one_process_and_through_two(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,19 @@ def test_no_more_are_let_through_than_the_share_has_threads() -> None:
     assert turns.held_count == 0
 
 
+def test_a_forked_child_waits_for_no_turn_of_its_parent() -> None:
+    """A thread that is not there holds neither a turn there nor the lock."""
+    turns = boto3_lease.Turns(AShare(1))
+    turns._holders.add(-1)
+    turns._changed.acquire()
+    turns._process_id -= 1  # as it looks to a child
+    waiting = threading.Thread(target=turns.take, daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert turns.held_count == 1
+
+
 def test_a_thread_that_ended_holds_no_turn() -> None:
     """A request that fails before it is sent ends without a word of botocore: its body cannot be read, for one."""
     turns = boto3_lease.Turns(AShare(1))

@@ -17,7 +17,13 @@ from penstock.cli.main import cli
 from penstock.daemon.config import load
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis
-from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+from tests.integration.scripted_advisor import (
+    NO_CREDENTIALS,
+    ScriptedAdvisor,
+    Served,
+    a_recommendation,
+    served_in_thread,
+)
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
@@ -39,6 +45,9 @@ def test_a_query_is_a_table_for_people(server: Served) -> None:
     result = penstock(server, "query", "s3-upload", "--object-size", "1GiB")
     assert result.exit_code == 0
     assert result.output == (
+        "Set 32 threads x 16 MiB: 2.7 times boto3's defaults; a ceiling on the path is\n"
+        "  the limit.\n"
+        "\n"
         "s3_upload of 1 GiB (eu-west-1, m7i.large)\n"
         "use\n"
         "thread count           32\n"
@@ -46,8 +55,9 @@ def test_a_query_is_a_table_for_people(server: Served) -> None:
         "connection pool count  36\n"
         "multipart threshold    16 MiB\n"
         "\n"
-        "expect      low      expected  high\n"
-        "throughput  90 MB/s  100 MB/s  110 MB/s\n"
+        "expect        low      expected  high\n"
+        "throughput    90 MB/s  100 MB/s  110 MB/s\n"
+        "over default  2.4 x    2.7 x     3.1 x\n"
         "\n"
         "32 threads reach the ceiling of this host.\n"
         "Basis: measured, 12 observations, the newest 5 min old when this was issued. Limited by: host-ceiling.\n"
@@ -116,13 +126,28 @@ def test_every_command_has_both_forms(server: Served, arguments: tuple[str, ...]
     assert isinstance(json.loads(result.output), dict)
 
 
-def test_status_shows_units(server: Served) -> None:
-    """A document with units in its names is shown with them."""
+def test_status_begins_with_what_is_wrong(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trouble is a line of its own, with its date; the rest follows."""
+    status = server.advisor.status()
+    told = {**status, "trouble": "all in one line", "troubles": [NO_CREDENTIALS]}
+    monkeypatch.setattr(server.advisor, "status", lambda: told)
+    lines = penstock(server, "status").output.splitlines()
+    assert lines[:2] == [
+        "trouble with s3_upload 64 MiB in eu-west-1 (since 2026-11-21 10:00 UTC): no",
+        "  credentials: name a profile in aws.profile",
+    ]
+    assert not any("all in one line" in line for line in lines)
+
+
+def test_status_shows_units_ages_and_few_words(server: Served) -> None:
+    """What was spent stands beside the budget, dates are ages, and a setting is told in short."""
     output = penstock(server, "status").output
-    assert "uptime         2 h" in output
-    assert "spent  3 GiB" in output
-    assert "spent  $0.0123" in output
-    assert "s3_upload  1 GiB         12" in output
+    said = " ".join(output.split())
+    assert "started 2 h ago" in said
+    assert "transferred 3 GiB 64 GiB" in said
+    assert "dollars $0.0123 $0.1" in said
+    assert "s3_upload eu-west-1 1 GiB 12 3 5 min ago" in said
+    assert "24 x 8 MiB gave 96 MB/s; advice stands" in said
 
 
 @pytest.mark.parametrize(
@@ -230,7 +255,7 @@ def test_ctrl_c_is_quiet(server: Served) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert b"s3_upload 1 GiB (measured): thread count 32" in process.stdout.readline()
+        assert b"s3_upload 1 GiB (measured): 32 x 16 MiB" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr.read().strip() == b""
@@ -362,3 +387,52 @@ def test_a_cycle_of_nothing_is_refused(tmp_path: Path) -> None:
 
     assert ended.exit_code == 1
     assert "no probe is enabled" in ended.output
+
+
+def test_a_check_of_the_configuration_warns_of_what_may_be_a_slip(tmp_path: Path) -> None:
+    """It is valid all the same, and says so."""
+    file = tmp_path / "penstock.toml"
+    file.write_text('[host]\nregion = "eu-centrl-1"', encoding="utf-8")
+    result = CliRunner().invoke(cli, ["config", "check", "--config", str(file)])
+    assert (result.exit_code, result.stdout) == (0, f"The configuration is valid ({file}).\n")
+    assert result.stderr.startswith(f'warning: {file}: host.region: found "eu-centrl-1"')
+    document = json.loads(
+        CliRunner().invoke(cli, ["config", "check", "--config", str(file), "--json"]).stdout
+    )
+    (warning,) = document["warnings"]
+    assert (document["valid"], warning["key"]) == (True, "host.region")
+
+
+def test_the_doctor_ends_with_1_where_something_is_ill(server: Served, tmp_path: Path) -> None:
+    """As text with what to do, and as a document; --local sends nothing, so that no credentials are missed."""
+    main_file = tmp_path / "penstock.toml"
+    main_file.write_text('[host]\nregion = "eu-west-1"\ninstance_type = "m7i.large"\n')
+    told = penstock(server, "doctor", "--local", "--config", str(main_file))
+    assert told.exit_code == 0
+    assert "poor    configuration: nothing is probed\n        do: " in told.stdout
+    assert max(map(len, told.stdout.splitlines())) <= 80
+    nobody = ("--socket", str(tmp_path / "nobody.sock"))
+    document = penstock(server, "doctor", "--local", "--config", str(main_file), "--json", *nobody)
+    assert document.exit_code == 1
+    found = {entry["subject"]: entry["health"] for entry in json.loads(document.stdout)["findings"]}
+    assert found["daemon"] == "ill"
+    assert json.loads(document.stdout)["is_well"] is False
+
+
+def test_the_doctor_tries_permissions_and_needs_credentials(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are none that is one finding for each operation, with what to do."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    main_file = tmp_path / "penstock.toml"
+    main_file.write_text(
+        '[host]\nregion = "eu-west-1"\ninstance_type = "m7i.large"\n'
+        '[probes.s3_upload]\nis_enabled = true\nbucket = "b-b"\nnetwork_path = "gateway-endpoint"\n'
+    )
+    told = penstock(server, "doctor", "--config", str(main_file))
+    assert told.exit_code == 1
+    assert told.stdout.count("do: attach a role") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -14,15 +15,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.client import advice as advice_module
 from penstock.client import asyncio_client
-from penstock.client.advice import SDK_DEFAULTS, Adviser, advise
+from penstock.client import connection as connection_module
+from penstock.client.advice import Adviser, advise, in_force
 from penstock.client.boto3 import connection_pool_count, transfer_arguments
 from penstock.client.connection import Connections, NoDaemonError, RefusedError, ask, stream
+from penstock.client.demand import Demand
 from penstock.units import GiB, MiB
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 
@@ -83,21 +87,25 @@ def test_without_a_daemon_the_sdk_decides(tmp_path: Path, caplog: pytest.LogCapt
             assert advice.basis == "default"
             assert advice.setting == {"thread_count": 10, "part_size_bytes": 8 * MiB}
     assert len(caplog.records) == 1
-    assert adviser.advise("s3_copy", 1).setting == {}
+    assert adviser.advise("s3_copy", 1).setting == {}  # type: ignore[arg-type]
 
 
-def a_snapshot(**setting: object) -> bytes:
-    """A file with one piece of advice, whose setting is all that may be wrong with it."""
-    advice = {
-        "operation": "s3_upload",
+def an_answer(operation: str = "s3_upload", **setting: Any) -> dict[str, Any]:
+    """A piece of advice, whose setting is all that may be wrong with it."""
+    return {
+        "operation": operation,
         "payload_size_bytes": GiB,
-        "setting": {"part_size_bytes": 8 * MiB, **setting},
+        "setting": setting,
         "derived": {},
         "basis": "measured",
         "explanation": "",
         "expires_at": "2999-01-01T00:00:00Z",
     }
-    return json.dumps({"recommendations": [advice]}).encode()
+
+
+def a_snapshot(**setting: Any) -> bytes:
+    """A file with one piece of advice."""
+    return json.dumps({"recommendations": [an_answer(part_size_bytes=8 * MiB, **setting)]}).encode()
 
 
 def test_a_sound_snapshot_is_advice(tmp_path: Path) -> None:
@@ -128,6 +136,21 @@ def test_a_damaged_snapshot_is_no_advice(tmp_path: Path, content: bytes) -> None
     """Whatever is in the file, the application gets something to work with."""
     (tmp_path / "recommendations.json").write_bytes(content)
     assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
+
+
+def test_advice_without_what_it_is_for_says_what_is_missing() -> None:
+    """Whoever reads the log learns that it is the advice, and not the status of the answer, that is wrong."""
+    with pytest.raises(
+        ValueError, match="advice about s3_upload has no part_size_bytes: it is damaged, or of another"
+    ):
+        in_force(an_answer(thread_count=8))
+
+
+@pytest.mark.parametrize("operation", ["s3_download", "s3_copy"])
+def test_advice_that_this_client_does_not_know_yet_is_advice(operation: str) -> None:
+    """A later daemon measures more: what its advice holds is for the application to know."""
+    advice = in_force(an_answer(operation, thread_count=8, range_size_bytes=8 * MiB))
+    assert advice.setting == {"thread_count": 8, "range_size_bytes": 8 * MiB}
 
 
 def test_a_snapshot_that_cannot_be_read_is_no_advice(tmp_path: Path) -> None:
@@ -170,6 +193,22 @@ def test_expired_advice_is_not_used(tmp_path: Path) -> None:
     assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
 
 
+def test_expired_advice_of_a_living_daemon_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A daemon whose probes fail for a day goes on answering; an application does as its SDK does, and says why."""
+    expired = a_recommendation(expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    with served_in_thread(tmp_path, ScriptedAdvisor(recommendations=[expired])) as server:
+        adviser = an_adviser(tmp_path)
+        demands: tuple[Demand, ...] = ({}, {"objective": "frugal"})
+        for demand in demands:
+            advice = adviser.advise("s3_upload", GiB, **demand)
+            assert (advice.basis, transfer_arguments(advice)["max_concurrency"]) == ("default", 10)
+            assert "the advice has expired" in advice.explanation
+        assert len(server.advisor.questions) == 2
+    assert len(caplog.records) == 1
+
+
 def test_valid_advice_outlives_its_daemon(tmp_path: Path) -> None:
     """A restart of the daemon is not noticed by who reads the file."""
     with served_in_thread(tmp_path):
@@ -179,16 +218,31 @@ def test_valid_advice_outlives_its_daemon(tmp_path: Path) -> None:
 
 def test_a_refusal_is_not_the_applications_problem(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     """A demand that the daemon does not understand gives the defaults, and says what was wrong."""
-    advice = an_adviser(server.socket_path.parent).advise("s3_upload", GiB, objective="turbo")
+    advice = an_adviser(server.socket_path.parent).advise("s3_upload", GiB, objective="turbo")  # type: ignore[arg-type]
     assert advice.basis == "default"
     assert "'turbo' is not one of throughput" in caplog.text
 
 
-def test_a_direction_that_nobody_measures_gets_the_defaults(server: Served) -> None:
-    """Downloads are asked for by their own name, so that an application need not be changed for a later daemon."""
-    advice = an_adviser(server.socket_path.parent).advise("s3_download", GiB)
+def test_a_misspelled_keyword_gets_the_defaults_and_is_said_once(
+    server: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a limit, without which no advice is safe; and its line is not said after each answer to others."""
+    monkeypatch.setattr(advice_module, "_DEFAULT_AGE_SECONDS_MAX", 0.0)
+    adviser, misspelled = an_adviser(server.socket_path.parent), {"memry_max": 3}
+    for size in (GiB, MiB, 2 * MiB):
+        assert adviser.advise("s3_upload", size, objective="frugal").basis == "measured"
+        advice = adviser.advise("s3_upload", GiB, **misspelled)  # type: ignore[arg-type]
+        assert advice.basis == "default"
+    (record,) = caplog.records
+    assert "memry_max: is not known; expected" in record.getMessage()
+    assert "memory_bytes_max" in record.getMessage()
+
+
+def test_a_direction_that_is_not_advised_gets_the_defaults(tmp_path: Path) -> None:
+    """Downloads are asked for by their own name, and have words of their own."""
+    advice = an_adviser(tmp_path).advise("s3_download", GiB)
     assert advice.basis == "default"
-    assert transfer_arguments(advice)["max_concurrency"] == 10
+    assert advice.setting == {"thread_count": 10, "range_size_bytes": 8 * MiB}
 
 
 def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
@@ -247,15 +301,6 @@ def test_a_transfer_config_is_what_was_advised(server: Served, monkeypatch: pyte
     assert advised.client_config(GiB).max_pool_connections == 36
 
 
-def test_defaults_name_every_knob() -> None:
-    """An application finds the same keys in the defaults as in advice."""
-    from penstock.vocabulary import knobs
-    from tests.integration.scripted_advisor import OPERATIONS
-
-    for operation, setting_type in OPERATIONS.items():
-        assert set(SDK_DEFAULTS[operation]["setting"]) == set(knobs(setting_type))
-
-
 def test_the_client_brings_little_along() -> None:
     """Nothing but the standard library, and of that neither typing nor dataclasses nor logging nor http."""
     program = "import sys, penstock.client.advice; print(*sys.modules)"
@@ -270,7 +315,9 @@ def test_the_client_brings_little_along() -> None:
         "penstock",
         "penstock.client",
         "penstock.client.advice",
+        "penstock.client.complaint",
         "penstock.client.connection",
+        "penstock.client.operations",
         "penstock.client.sizes",
     }
 
@@ -375,11 +422,59 @@ def test_whatever_answers_on_the_socket_is_no_exception_of_another_kind(
         speaker.join()
 
 
+class Trickle:
+    """A connection on which an answer comes byte by byte."""
+
+    def __init__(self) -> None:
+        self.bytes_left = [
+            bytes([byte]) for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n" + bytes(900)
+        ]
+
+    def gettimeout(self) -> float:
+        return 0.5
+
+    def recv(self, _size: int) -> bytes:
+        return self.bytes_left.pop(0)
+
+
+def test_an_answer_that_trickles_is_waited_for_no_longer_than_one_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each byte comes within the time that all of them have."""
+    moments = itertools.count(0.0, 0.1)
+    clock = SimpleNamespace(monotonic=lambda: next(moments))
+    monkeypatch.setattr(connection_module, "time", clock)
+    trickle: Any = Trickle()
+    with pytest.raises(TimeoutError, match="takes too long"):
+        connection_module._read_answer(trickle)
+    assert len(trickle.bytes_left) > 900
+
+
 def test_a_refused_stream_says_why(server: Served) -> None:
     """The daemon's own sentence, with its status."""
     with pytest.raises(RefusedError, match="there is nothing here") as refusal:
         next(iter(stream(str(server.socket_path), "/v1/nothing")))
     assert refusal.value.status == 404
+
+
+def test_a_refusal_that_is_nested_without_an_end_is_one(tmp_path: Path) -> None:
+    """Whoever refuses a stream so is no daemon, and no reason to end the application."""
+    path = tmp_path / "other.sock"
+    body = b"[" * 100_000
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def speak() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.0 404 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+        speaker = threading.Thread(target=speak)
+        speaker.start()
+        with pytest.raises(RefusedError):
+            next(iter(stream(str(path), "/v1/watch")))
+        speaker.join()
 
 
 def test_an_application_that_closes_every_file_still_gets_advice(server: Served, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from penstock.client.boto3_transfers import upload_file
 from penstock.client.reporting import Reporter
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import MiB
 from penstock.vocabulary import Observation

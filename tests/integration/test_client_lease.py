@@ -11,17 +11,19 @@ import queue
 import socket
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.client import lease as lease_module
-from penstock.client.advice import SDK_DEFAULTS, Advice
+from penstock.client.advice import Advice
 from penstock.client.asyncio_client import AsyncLease
 from penstock.client.lease import Lease
+from penstock.client.operations import SDK_DEFAULTS
 from penstock.units import GiB
-from tests.integration.scripted_advisor import Served, served_in_thread
+from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 
 DEFAULT = SDK_DEFAULTS["s3_upload"]["setting"]
 
@@ -104,6 +106,27 @@ def test_what_has_expired_is_the_default(tmp_path: Path, monkeypatch: pytest.Mon
             monkeypatch.setattr(Advice, "has_expired", lambda _: True)
         told.waits_for(10)
         assert lease.basis == "default"
+
+
+def test_a_share_that_expires_while_it_is_held_is_the_default(tmp_path: Path) -> None:
+    """The daemon lives and has nothing new to say: the lease is kept, and the SDK decides until it has."""
+    told, soon = Told(), datetime.now(UTC) + timedelta(seconds=0.2)
+    advisor = ScriptedAdvisor(recommendations=[a_recommendation(expires_at=soon)])
+    with served_in_thread(tmp_path, advisor) as server, a_lease(tmp_path, told) as lease:
+        told.waits_for(10)
+        assert (lease.setting, lease.basis, held(server)) == (DEFAULT, "default", 1)
+        assert "the advice has expired" in lease.advice.explanation
+        advisor.recommendations = [a_recommendation()]
+        server.publish()
+        told.waits_for(32)
+
+
+def test_a_share_that_has_expired_before_it_is_told_is_the_default(tmp_path: Path) -> None:
+    """It is held all the same, since the daemon may measure again at any time."""
+    expired = a_recommendation(expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    advisor = ScriptedAdvisor(recommendations=[expired])
+    with served_in_thread(tmp_path, advisor) as server, a_lease(tmp_path) as lease:
+        assert (lease.setting, lease.basis, held(server)) == (DEFAULT, "default", 1)
 
 
 def held(server: Served) -> int:

@@ -232,3 +232,18 @@ def test_threads_share_a_reporter(server: Served, open_reporter: Open) -> None:
         thread.join()
     assert reporter.flush()
     assert len({o.context.payload_size_bytes for o in server.advisor.recorded}) == 80
+
+
+def test_a_full_disk_of_the_daemon_is_not_for_the_application(
+    server: Served, open_reporter: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Reports that cannot be kept are dropped and counted, without a word in the log and without another try."""
+    server.advisor.is_full = True
+    reporter = open_reporter(server.socket_path)
+    tell(reporter)
+    assert reporter.flush()
+    server.advisor.is_full = False
+    tell(reporter)
+    assert reporter.flush()
+    assert (reporter.dropped_count, reporter.refused_count, reporter.posted_count) == (1, 0, 1)
+    assert caplog.records == []

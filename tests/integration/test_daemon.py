@@ -3,12 +3,13 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ thread_count_max = 8
 usd_per_day = 100
 duty_cycle_fraction = 1
 host_cpu_fraction_max = 1
+host_network_fraction_max = 1
 """
 
 
@@ -166,15 +168,7 @@ def test_a_killed_daemon_advises_at_once_and_sweeps(stage: DaemonHouse) -> None:
         os.kill(running.pid, signal.SIGKILL)
     assert stage.leftovers() != []  # its queue at least
 
-    configured = stage.configuration_file.read_text()
-    stage.configuration_file.write_text(configured.replace("is_enabled = true", "is_enabled = false"))
-    with stage.daemon():
-        again = stage.advice("s3_upload", "6MiB")
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while stage.leftovers() and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-    assert stage.leftovers() == []
+    again = stage.swept_by_next_life("s3_upload", "6MiB")
     assert again["setting"] == advice["setting"]
     assert again["basis"] == advice["basis"]
 
@@ -319,3 +313,45 @@ def test_reload_refuses_what_it_cannot_change(stage: DaemonHouse) -> None:
         answer = ask(str(stage.socket_path), "POST", "/-/reload", body=b"")
         assert answer.status == 409
         assert b"daemon.socket_mode changes only with a restart" in answer.body
+
+
+def test_a_full_disk_takes_no_more_than_it_may_lose(stage: DaemonHouse) -> None:
+    """Reports wait in memory up to a bound, then are refused; what is lost at the end is said, and ends it with 1."""
+    text = stage.configuration_file.read_text()
+    stage.configuration_file.write_text(text.replace("is_enabled = true", "is_enabled = false"))
+    command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **CREDENTIALS}
+    ) as running:
+        try:
+            stage.wait_for(lambda status: status["activity"] == "idle")
+            resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (0, 0))  # as if no byte fitted any more
+            answers = [
+                ask(str(stage.socket_path), "POST", "/v1/observations", body=reports(50)) for _ in range(6)
+            ]
+            waiting = stage.ask("/v1/status")["trouble"]
+        finally:
+            running.terminate()
+        _, log = running.communicate(timeout=30)
+
+    assert [answer.status for answer in answers] == [202] * 4 + [507] * 2
+    assert json.loads(answers[-1].body)["title"] == "Insufficient Storage"
+    assert "200 reports" in waiting
+    assert running.returncode == 1
+    (lost,) = [line for line in log.splitlines() if "level=error" in line]
+    assert "200 reports" in lost
+    assert "are lost" in lost
+
+
+def reports(count: int) -> bytes:
+    """So many uploads of an application, as they are posted."""
+    report = {
+        "operation": "s3_upload",
+        "payload_size_bytes": 64 << 20,
+        "setting": {"thread_count": 8, "part_size_bytes": 8 << 20},
+        "started_at": (datetime.now(UTC) - timedelta(seconds=10)).isoformat(),
+        "duration_seconds": 2.0,
+        "transferred_bytes": 64 << 20,
+        "request_count": 10,
+    }
+    return json.dumps({"observations": [report] * count}).encode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
 import os
 import shlex
@@ -9,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 
+exec_module = importlib.import_module("penstock.cli.exec")
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
 
@@ -282,6 +286,37 @@ def test_a_stated_size_wins_over_the_file(server: Served, programs: Path) -> Non
     assert (asked.payload_size_bytes, asked.demand.thread_count_max) == (GiB, 8)
 
 
+def test_a_download_is_advised_as_one_into_what_it_writes_to(server: Served, programs: Path) -> None:
+    """Its size is stated, since it cannot be seen; what only readers can state is refused for an upload."""
+    done = run(programs.parent, "--object-size 1GiB -- s5cmd cp s3://b/big .")
+    assert told(done)["arguments"][:3] == ["--numworkers", "1", "cp"]
+    asked = server.advisor.questions[-1]
+    assert (asked.operation, asked.payload_size_bytes) == ("s3_download", GiB)
+    assert asked.demand.sink == "file"
+    unseen = run(programs.parent, "-- s5cmd cp s3://b/big .")
+    assert "state --object-size" in unseen.stderr
+    wrong = run(programs.parent, "--access random -- s5cmd cp big s3://b/")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "see --reading" in wrong.stderr
+
+
+def test_a_store_that_refuses_checksums_is_sent_none(server: Served, programs: Path) -> None:
+    """Seen by its endpoint or stated; what the user set stays, and AWS is left alone."""
+    command = "--json -- aws --endpoint-url https://s3.us-west-004.backblazeb2.com s3 cp big s3://b/"
+    name = "AWS_REQUEST_CHECKSUM_CALCULATION"
+
+    def environment(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+        found: dict[str, str] = json.loads(done.stdout)["environment"]
+        return found
+
+    assert environment(run(programs.parent, command))[name] == "when_required"
+    assert name not in environment(run(programs.parent, command, **{name: "when_supported"}))
+    assert name not in environment(run(programs.parent, "--json -- aws s3 cp big s3://b/"))
+    printed = penstock(server, "export rclone --object-size 1GiB --format env --store gcs").stdout
+    assert f"export {name}=when_required" in printed.splitlines()
+    assert f"{name}=when_required" in penstock(server, "export boto3 --object-size 1GiB --store b2").stdout
+
+
 def test_a_folder_counts_by_where_its_bytes_are(server: Served, programs: Path) -> None:
     """Many small files beside two large ones: the large ones decide."""
     folder = programs.parent / "folder"
@@ -294,6 +329,65 @@ def test_a_folder_counts_by_where_its_bytes_are(server: Served, programs: Path) 
         run(programs.parent, f"-- {command}")
         asked = server.advisor.questions[-1]
         assert (asked.payload_size_bytes, asked.demand.object_count) == (MiB, 22), command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "s5cmd cp folder/ s3://b/",
+        "s5cmd sync folder s3://b/",
+        "s5cmd cp 'folder/*' s3://b/",
+        "rclone copy folder r:b",
+        "rclone sync --progress folder r:b/deep",
+        "aws s3 sync folder s3://b/",
+        "aws s3 cp folder s3://b/ --recursive",
+        "aws s3 cp --recursive folder s3://b/",
+    ],
+)
+def test_a_folder_is_asked_about_with_the_number_of_its_files(
+    server: Served, programs: Path, command: str
+) -> None:
+    """However a client is told to upload one; also where the size is stated."""
+    folder = programs.parent / "folder"
+    folder.mkdir()
+    for index in range(50):
+        (folder / f"file{index}").write_bytes(bytes(1000 + index))
+    for options, size in (("", 1025), ("--object-size 2000", 2000)):
+        run(programs.parent, f"{options} -- {command}")
+        asked = server.advisor.questions[-1]
+        assert (asked.payload_size_bytes, asked.demand.object_count) == (size, 50)
+
+
+def test_one_large_file_among_small_ones_is_sent_in_parts_at_a_time(server: Served, programs: Path) -> None:
+    """Each small one has a worker, and the large one all connections, or it would be sent alone at the end."""
+    folder = programs.parent / "folder"
+    folder.mkdir()
+    for index in range(20):
+        (folder / f"small{index}").write_bytes(b"x" * 1000)
+    with (folder / "large").open("wb") as file:
+        file.truncate(100 * MiB)
+    words = told(run(programs.parent, "-- s5cmd cp folder/ s3://b/"))["arguments"]
+    assert (words[1], words[words.index("--concurrency") + 1]) == ("21", "32")
+
+
+def test_a_folder_without_end_is_not_walked_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one of empty files, nor one that answers slowly: the client waits for it."""
+    (tmp_path / "one").write_bytes(b"x")
+    looked_at = itertools.count()
+
+    def endless(_folder: object) -> Iterator[tuple[str, list[str], list[str]]]:
+        while True:
+            next(looked_at)
+            yield str(tmp_path), [], ["one", *["nothing"] * 9]
+
+    monkeypatch.setattr(os, "walk", endless)
+    found = exec_module._material(str(tmp_path))
+    assert found is not None
+    assert next(looked_at) <= exec_module.FILE_COUNT_MAX / 10 + 1
+    monkeypatch.setattr(exec_module, "_WALK_SECONDS_MAX", 0.0)
+    assert exec_module._material(str(tmp_path)) is None
 
 
 def test_the_aws_cli_reads_a_copy_and_the_users_own_is_left_alone(server: Served, programs: Path) -> None:
@@ -315,7 +409,7 @@ def test_the_aws_cli_reads_a_copy_and_the_users_own_is_left_alone(server: Served
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("s5cmd ls s3://b/", "this command uploads nothing"),
+        ("s5cmd ls s3://b/", "this command transfers nothing"),
         ("s5cmd cp s3://b/k .", "state --object-size"),
         ("rclone copy missing r:b", "state --object-size"),
         ("aws s3 cp - s3://b/k", "state --object-size"),
@@ -381,3 +475,49 @@ def test_an_unknown_or_missing_program_is_a_sentence(server: Served, programs: P
     missing = run(programs.parent, "--object-size 1GiB -- mount-s3 b /mnt")
     assert missing.returncode == 1
     assert "mount-s3 cannot be run: No such file" in missing.stderr
+
+
+# --- advice that has expired ---
+
+
+@pytest.fixture
+def stale_server(tmp_path: Path) -> Iterator[Served]:
+    """A daemon that lives, and has measured nothing for too long."""
+    expired = a_recommendation(expires_at=datetime.now(UTC) - timedelta(hours=1))
+    with served_in_thread(tmp_path, ScriptedAdvisor(recommendations=[expired])) as running:
+        yield running
+
+
+@pytest.mark.parametrize("command", ["query s3-upload", "query s3-upload --json", "export s5cmd"])
+def test_advice_that_has_expired_is_not_printed(stale_server: Served, command: str) -> None:
+    """Exit code 4 and a reason, so that a script goes on with the client's own defaults."""
+    result = penstock(stale_server, f"{command} --object-size 1GiB")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "the advice has expired" in result.stderr
+
+
+def test_a_client_runs_with_its_own_defaults_where_the_advice_has_expired(
+    stale_server: Served, programs: Path
+) -> None:
+    """Its exit code is its own, and a line says why."""
+    done = run(programs.parent, "-- s5cmd cp big s3://b/")
+    assert (done.returncode, told(done)["arguments"]) == (7, ["cp", "big", "s3://b/"])
+    assert "s5cmd runs with its own defaults: the advice has expired" in done.stderr
+
+
+def test_the_reasons_of_expired_advice_can_be_read(stale_server: Served) -> None:
+    """An operator sees what was learned, and that it is no longer used."""
+    result = penstock(stale_server, "explain s3-upload --object-size 1GiB --json")
+    assert (result.exit_code, json.loads(result.stdout)["fit"]["residual_fraction_p50"]) == (0, 0.021)
+    assert "no longer used: the advice has expired" in result.stderr
+
+
+def test_a_watch_marks_what_has_expired(stale_server: Served) -> None:
+    """A line of it is not taken for advice that is followed."""
+    environment = {**os.environ, "PENSTOCK_SOCKET": str(stale_server.socket_path)}
+    with subprocess.Popen(
+        [*PENSTOCK, "watch"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        assert "s3_upload 1 GiB (measured, expired): " in watching.stdout.readline()
+        watching.terminate()

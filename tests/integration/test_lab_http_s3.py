@@ -43,9 +43,11 @@ ACCOUNT = {
 
 
 @contextlib.asynccontextmanager
-async def an_s3(truth: LinkTruth = FAST) -> AsyncIterator[tuple[S3Service, str]]:
+async def an_s3(
+    truth: LinkTruth = FAST, inbound: LinkTruth | None = None
+) -> AsyncIterator[tuple[S3Service, str]]:
     """Serve an S3 that has the bucket `b`."""
-    service = S3Service(truth, clock=SystemClock(), seed=0)
+    service = S3Service(truth, clock=SystemClock(), seed=0, inbound=inbound)
     service.shelf.create_bucket("b")
     async with serving(s3_application(service)) as endpoint_url:
         yield service, endpoint_url
@@ -90,7 +92,7 @@ async def test_boto3_finds_again_what_it_put() -> None:
     assert seen == [b"helloel", True, "bytes 1-2/5", 0, ["a b/ü+1&<", "z"], ["a b/"], ["z"]]
 
 
-async def test_boto3_uploads_in_parts_and_downloads(tmp_path: Path) -> None:
+async def test_boto3_transfers_in_parts_and_downloads(tmp_path: Path) -> None:
     """Its transfer manager uploads a file in parts, with its own checksums, and gets as many bytes back."""
 
     def story(s3: Any) -> int:
@@ -267,6 +269,39 @@ async def test_the_link_is_felt_over_http() -> None:
         assert service.uplink.carried_bytes == pytest.approx(5e6, rel=1e-3)
     assert alone >= 0.1 + 0.02 - 2e-3
     assert max(together) >= 0.2 + 0.02 - 2e-3
+
+
+async def test_ranges_feel_the_way_in() -> None:
+    """The client that penstock's probes use reads ranges: never faster than the way in, which carries no byte more."""
+    inbound = LinkTruth(
+        round_trip_seconds=0.01,
+        connection_rate_bytes_per_second=10e6,
+        host_rate_bytes_per_second=20e6,
+        service_latency_seconds_median=0.04,
+    )
+    loop = asyncio.get_running_loop()
+    async with an_s3(inbound=inbound) as (service, endpoint_url):
+        config = AioConfig(retries={"total_max_attempts": 1})
+        async with get_session().create_client(
+            "s3", endpoint_url=endpoint_url, config=config, **ACCOUNT
+        ) as s3:
+            await s3.put_object(Bucket="b", Key="k", Body=bytes(4 * MiB))
+
+            async def read(number: int) -> tuple[float, float, str, int]:
+                began, first = loop.time(), number * 1_000_000
+                answer = await s3.get_object(Bucket="b", Key="k", Range=f"bytes={first}-{first + 999_999}")
+                begins = loop.time() - began
+                body = await answer["Body"].read()
+                return begins, loop.time() - began, answer["ContentRange"], len(body)
+
+            found = await asyncio.gather(*(read(number) for number in range(4)))
+        assert service.downlink.carried_bytes == pytest.approx(4e6, rel=1e-3)
+        assert service.read_count == 4
+    assert [(content_range, size) for _, _, content_range, size in found] == [
+        (f"bytes {n * 10**6}-{n * 10**6 + 999_999}/{4 * MiB}", 1_000_000) for n in range(4)
+    ]
+    assert min(begins for begins, *_ in found) >= 0.05 - 2e-3
+    assert max(seconds for _, seconds, *_ in found) >= 0.05 + 0.2 - 2e-3
 
 
 async def test_a_client_that_breaks_off_frees_the_link() -> None:

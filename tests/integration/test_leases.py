@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.api.wire import Question
 from penstock.units import GiB
+from penstock.vocabulary import Basis, Recommendation, Setting
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served
 
 CLAIM = {"operation": "s3_upload", "payload_size_bytes": GiB}
@@ -161,4 +164,25 @@ async def test_leases_end_with_the_daemon(tmp_path: Path) -> None:
         holder = await Holder.come(server)
         await holder.hears(32)
     assert await holder.reader.read() == b""
+    holder.leave()
+
+
+async def test_where_nothing_is_known_a_holder_is_told_once(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Advice that is as old as its question is no news each time that it is asked for: that would never end."""
+    asked = 0
+
+    def undated(_self: ScriptedAdvisor, question: Question, setting: Setting) -> Recommendation[Any]:
+        nonlocal asked
+        asked += 1
+        now = datetime.now(UTC)
+        return a_recommendation(basis=Basis.DEFAULT, issued_at=now, expires_at=now + timedelta(hours=asked))
+
+    monkeypatch.setattr(ScriptedAdvisor, "assess", undated)
+    holder = await Holder.come(server)
+    await holder.reader.readline()
+    for _ in range(100):  # turns of the loop, in which it could write more
+        await asyncio.sleep(0)
+    assert asked == 1
     holder.leave()

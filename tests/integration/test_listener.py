@@ -10,14 +10,19 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from penstock.daemon.listener import ConnectionLimits, serving
+from penstock.api import acceptor
+from penstock.api.listener import ConnectionLimits, serving
+from penstock.api.peer import Peer
+from penstock.clock import SystemClock
+from penstock.daemon.entrance import Entrance, look_after_files
+from penstock.daemon.troubles import Troubles
 from penstock.units import MiB
 from tests.integration.scripted_advisor import served, served_in_thread
 
@@ -40,6 +45,14 @@ async def status_line(path: Path, request: bytes = STATUS) -> bytes:
     async with connected(path) as (reader, writer):
         writer.write(request)
         return await reader.readline()
+
+
+async def is_served(reader: asyncio.StreamReader) -> bool:
+    """Whether what was asked is answered; who is refused may hear of it before he has asked."""
+    try:
+        return await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    except ConnectionError:
+        return False
 
 
 async def ends(reader: asyncio.StreamReader) -> bool:
@@ -135,6 +148,29 @@ async def test_connections_have_a_cap(tmp_path: Path, limits: ConnectionLimits) 
             line = await status_line(server.socket_path, STATUS)
         for _, writer in holders:
             writer.close()
+
+
+async def test_root_comes_in_where_two_users_took_all_they_could(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share is kept for those in control, and one for whoever comes next: no two users fill the socket."""
+    uid = 1001
+    monkeypatch.setattr(
+        acceptor, "peer_behind", lambda _socket: Peer(process_id=1, uid=uid, group_ids=frozenset())
+    )
+    limits = ConnectionLimits(connection_count_max=64, connection_count_max_per_uid=60)
+    async with served(tmp_path, limits=limits) as server, AsyncExitStack() as held:
+        counts = {}
+        for uid in (1001, 1002, 1003, 0):
+            counts[uid] = 0
+            while True:
+                reader, writer = await held.enter_async_context(connected(server.socket_path))
+                writer.write(STATUS)
+                if not await is_served(reader):
+                    break
+                counts[uid] += 1
+    assert counts[1001] > counts[1002] > counts[1003] > 0
+    assert counts[0] >= 64 // 16
 
 
 async def test_thousands_come_and_go(tmp_path: Path) -> None:
@@ -252,6 +288,34 @@ async def test_a_server_that_closes_leaves_the_path_of_an_inherited_socket(tmp_p
         async with serving(web.Application(), inherited.dup(), BRIEF):
             pass
         assert path.exists()
+
+
+async def test_a_removed_way_in_is_made_again_and_who_is_in_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever cleans /run costs the others a few seconds: socket and snapshot come back, watchers hear on."""
+    troubles = Troubles(SystemClock())
+    async with served(tmp_path) as server, connected(server.socket_path) as (reader, writer):
+        path = server.socket_path
+        writer.write(b"GET /v1/watch HTTP/1.0\r\n\r\n")
+        await reader.readuntil(b"}\n")
+        path.unlink()
+        entrance = Entrance(path, mode=0o666, gid=None, inherited=None)
+        server.acceptor.listen_on(entrance.listening.dup())
+        path.unlink()
+        server.snapshot_path.unlink()
+        look_after_files(entrance, server.acceptor, server.api, troubles)
+        assert server.snapshot_path.exists()
+        assert await status_line(path) == b"HTTP/1.1 200 OK\r\n"
+        server.advisor.generation += 1
+        server.api.publish()
+        assert b'"generation":2' in await reader.readuntil(b"}\n")
+        entrance.close()
+    assert [r.getMessage() for r in caplog.records] == [
+        f"the socket {path} was removed or replaced; it is there again",
+        f"the snapshot {server.snapshot_path} was removed; it is there again",
+    ]
+    assert troubles.now() == ()
 
 
 @pytest.mark.parametrize("target", ["/v1/recommendations", "/v1/status"])

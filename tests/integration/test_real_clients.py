@@ -8,10 +8,21 @@ from time import monotonic
 
 import pytest
 
-from bench.real_links import BUCKET, NotMeasuredError, Purse, ShapedLink, _client, _End
+from bench.real_clients import body_of
+from bench.real_links import (
+    BUCKET,
+    NotMeasuredError,
+    Purse,
+    ShapedLink,
+    _client,
+    _End,
+    _put_what_is_read,
+)
+from bench.surfaces import DOWNLOADING
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import KiB, MiB
 from tests.real.servers import plain_client
@@ -47,9 +58,9 @@ def test_one_large_object_goes_in_parts_and_many_small_ones_whole(name: str, end
     """Everything arrives under its name, in as many parts as were asked for."""
     setting = S3UploadSetting(thread_count=3, part_size_bytes=5 * MiB)
     with closing(_client(name, LINK, end, a_purse())) as client:
-        large = client.upload(setting)
+        large = client.move(setting)
         client.link = replace(LINK, object_size_bytes=10 * KiB, object_count=7)
-        small = client.upload(setting)
+        small = client.move(setting)
 
     assert (large.transferred_bytes, large.request_count) == (11 * MiB, 3)
     assert (small.transferred_bytes, small.request_count) == (70 * KiB, 7)
@@ -59,6 +70,22 @@ def test_one_large_object_goes_in_parts_and_many_small_ones_whole(name: str, end
     assert [(o["Key"], o["Size"]) for o in stored] == [(f"{index:05d}", 10 * KiB) for index in range(7)]
 
 
+def test_downloads_go_in_ranges_and_land_whole(end: _End) -> None:
+    """What was put is read back byte for byte, split or whole; what is missing counts as failed."""
+    reading = replace(LINK, transfer=DOWNLOADING, object_size_bytes=MiB)
+    _put_what_is_read(plain_client("s3", end.url), reading)
+    setting = S3DownloadSetting(thread_count=3, range_size_bytes=256 * KiB)
+    with closing(_client("boto3", reading, end, a_purse())) as client:
+        large = client.move(setting)
+        client.link = replace(reading, object_size_bytes=10 * KiB, object_count=2)
+        missing = client.move(setting)
+
+    assert (large.transferred_bytes, large.request_count, large.failed_count) == (MiB, 4, 0)
+    landed = end.directory / "boto3-files" / "downloaded" / f"{MiB}x1" / "00000"
+    assert landed.read_bytes() == body_of(0, MiB)
+    assert (missing.transferred_bytes, missing.failed_count) == (0, 2)
+
+
 def test_a_client_that_ends_is_told_with_its_last_words(end: _End) -> None:
     """A client that cannot start is a gap in the table with a reason, not a crash."""
     broken = replace(end, directory=end.directory / "elsewhere")
@@ -66,4 +93,4 @@ def test_a_client_that_ends_is_told_with_its_last_words(end: _End) -> None:
     with closing(_client("boto3", LINK, broken, a_purse())) as client:
         (broken.directory / "boto3-files").rmdir()
         with pytest.raises(NotMeasuredError, match="FileNotFoundError"):
-            client.upload(S3UploadSetting(thread_count=1, part_size_bytes=5 * MiB))
+            client.move(S3UploadSetting(thread_count=1, part_size_bytes=5 * MiB))

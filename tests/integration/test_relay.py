@@ -119,3 +119,14 @@ async def test_a_client_that_leaves_takes_its_stream_along() -> None:
         await asyncio.wait_for(link_is_empty(path), 10.0)
 
     assert server.requests == []
+
+
+async def test_an_answer_comes_back_over_a_link_of_its_own() -> None:
+    """What is read takes the way in and leaves the way out alone; a listing or an object, its length is as sent."""
+    async with relayed(SHORT) as (_, url, path), aiohttp.ClientSession() as client:
+        async with client.get(f"{url}/bucket/key") as answer:
+            assert (answer.status, await answer.read()) == (201, b"answer")
+            assert answer.headers["Content-Length"] == str(len(b"answer"))
+        assert path.downlink.carried_bytes == pytest.approx(len(b"answer"), abs=0.5)
+        assert path.uplink.carried_bytes == 0.0
+        assert path.read_count == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from penstock.cli.main import run
 from penstock.daemon.budget import Spend
 from penstock.daemon.store import Store
+from penstock.report.document import schema
+from penstock.report.findings import SCHEMA, Report
 from penstock.vocabulary import Cost
 from tests.factories import NOON, PLACE, SETTING_TYPES, an_inconclusive
 from tests.unit.report.materials import a_real_fit, real_advice, some_observations
@@ -75,6 +78,42 @@ def test_the_page_is_written_where_it_was_asked_for(database: Path, tmp_path: Pa
     output = tmp_path / "page.html"
     assert run(["report", "--database", str(database), "--output", str(output)]) == 0
     assert output.read_text().rstrip().endswith("</html>")
+
+
+def test_a_link_is_neither_followed_nor_replaced(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who may put a link where root writes a report must not choose what root overwrites."""
+    precious, link = tmp_path / "precious", tmp_path / "week.html"
+    precious.write_text("kept", encoding="utf-8")
+    link.symlink_to(precious)
+    assert run(["report", "--database", str(database), "--output", str(link)]) == 1
+    assert f"week.html is a link to {precious}: name that file" in capsys.readouterr().err
+    assert (precious.read_text(encoding="utf-8"), link.is_symlink()) == ("kept", True)
+
+
+def test_an_earlier_page_is_replaced_at_once_and_keeps_its_mode(database: Path, tmp_path: Path) -> None:
+    """Whoever reads it meanwhile has all of the old one."""
+    output = tmp_path / "week.html"
+    output.write_text("old", encoding="utf-8")
+    output.chmod(0o640)
+    with output.open(encoding="utf-8") as reader:
+        assert run(["report", "--database", str(database), "--output", str(output)]) == 0
+        assert reader.read() == "old"
+    assert output.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert output.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == sorted({output, *tmp_path.glob("penstock.db*")})
+
+
+def test_what_is_no_file_is_written_into(database: Path, tmp_path: Path) -> None:
+    """A pipe or a device stays what it is."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert run(["report", "--database", str(database), "--output", str(pipe), "--format", "markdown"]) == 0
+    assert os.read(reading, 6) == b"# What"
+    os.close(reading)
+    assert pipe.is_fifo()
 
 
 def test_reading_changes_nothing(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,29 +180,133 @@ def test_a_missing_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not path.exists()
 
 
-def test_a_newer_database_is_refused_with_a_sentence(
+def test_of_a_newer_database_is_shown_what_is_known(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Guessing at a schema would be worse."""
+    """A table that is new is not missed, a column that is gone is; what is shown says that there is more."""
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    assert "has version 99" in complaint(database, capsys)
+        connection.execute("ALTER TABLE observations ADD COLUMN colour TEXT")
+        connection.execute("CREATE TABLE moods (mood TEXT)")
+        connection.execute("DROP TABLE spend")
+        connection.commit()
+    before = database.read_bytes()
+    document = json.loads(written(database, capsys, "--json"))
+    assert document["places"][0]["observation_count"] == 6
+    assert document["damage"] == [
+        "it is of version 99 and this penstock knows up to 3: what is new in it is not shown",
+        "the table of spend is missing",
+    ]
+    assert "database-damaged" in {remark["code"] for remark in document["remarks"]}
+    assert database.read_bytes() == before
 
 
-@pytest.mark.parametrize("offset", [0, 4096 * 2], ids=["head", "pages"])
-def test_a_broken_database_is_refused_with_a_sentence(
-    database: Path, capsys: pytest.CaptureFixture[str], offset: int
+def test_a_page_of_noise_costs_no_more_than_what_was_on_it(
+    database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wherever it is broken."""
+    """Flipped bytes in one page refused the whole report."""
+    with closing(sqlite3.connect(database)) as connection:
+        root = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'recommendations'"
+        ).fetchone()[0]
     content = bytearray(database.read_bytes())
-    content[offset:] = b"\xa5" * len(content[offset:])
+    content[4096 * (root - 1) : 4096 * root] = b"\xa5" * 4096
     database.write_bytes(content)
-    assert "cannot be" in complaint(database, capsys)
+    document = json.loads(written(database, capsys, "--json"))
+    assert document["places"][0]["observation_count"] == 6
+    assert document["damage"] == ["recommendations has 1 place that cannot be read"]
+    assert bytes(content) == database.read_bytes()
+
+
+def test_of_a_file_that_was_cut_off_is_shown_what_is_left(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However much is missing, the report is a page or a sentence, and never a traceback."""
+    content = database.read_bytes()
+    shown = 0
+    for size in range(4096, len(content), 4096 * 3):
+        database.write_bytes(content[:size])
+        code = run(["report", "--database", str(database), "--output", "-", "--json"])
+        out, err = capsys.readouterr()
+        assert code in {0, 1}
+        assert "Traceback" not in err
+        shown += code == 0 and bool(json.loads(out)["damage"])
+    assert shown > 2
+
+
+def test_a_file_that_is_none_is_refused_with_a_sentence(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing can be read without its head."""
+    database.write_bytes(b"\xa5" * 8192)
+    assert "cannot be read" in complaint(database, capsys)
+
+
+def test_the_same_database_and_date_make_the_same_bytes(
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page can be checked by making it again."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772400000")
+    for form in ("html", "markdown", "json"):
+        first, second = (written(database, capsys, "--format", form) for _ in range(2))
+        assert first == second
+        assert "2026-03-01" in first
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    assert run(["report", "--database", str(database), "--output", "-"]) == 2
+    assert "SOURCE_DATE_EPOCH is 'soon'" in capsys.readouterr().err
+
+
+def test_the_json_keeps_to_its_schema(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The schema is in the manual, its number in the document; whoever reads it can hold one against the other."""
+    text = written(database, capsys, "--json")
+    assert json.loads(text)["schema"] == SCHEMA
+    msgspec.json.decode(text, type=Report)
+    kept = Path(__file__).parents[2] / "docs" / "report.schema.json"
+    assert kept.read_text(encoding="utf-8") == schema(), (
+        "raise SCHEMA where a key went, and write the schema anew with penstock.report.document.schema"
+    )
+
+
+@pytest.mark.parametrize("what", ["2026-03-01T14:30", "3h", "other.db", "eu-central-1"])
+def test_two_times_hosts_and_regions_are_compared(
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Differences have intervals; what is the same does not differ for certain."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772386200")  # 17:30
+    other = database.parent / "other.db"
+    other.write_bytes(database.read_bytes())
+    document = json.loads(
+        written(database, capsys, "--json", "--compare", str(other) if what == "other.db" else what)
+    )
+    (comparison,) = document["comparisons"]
+    for difference in comparison["differences"]:
+        fraction = difference["fraction"] or {"low": 0, "high": 0}  # all alike: nothing to tell chance by
+        assert fraction["low"] <= 0 <= fraction["high"]
+    assert len(comparison["differences"]) == (what != "eu-central-1")  # there is no other place here
+
+
+def test_what_cannot_be_compared_is_wrong_usage(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentence says what can be."""
+    assert run(["report", "--database", str(database), "--output", "-", "--compare", "mars"]) == 2
+    assert "no region of this database" in capsys.readouterr().err
+
+
+def test_a_page_that_replaces_another_says_what_is_new_since(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weekly page compares itself with the one of last week."""
+    output = tmp_path / "week.html"
+    for seconds in ("1772375000", "1772386200"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", seconds)
+        assert run(["report", "--database", str(database), "--output", str(output)]) == 0
+    page = output.read_text(encoding="utf-8")
+    assert "Since the last report" in page
+    assert "since 2026-03-01 14:23 UTC" in page
 
 
 def test_a_directory_is_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The sentence says what to check."""
-    assert "cannot be used" in complaint(tmp_path, capsys)
+    assert "cannot be" in complaint(tmp_path, capsys)
 
 
 def test_a_page_that_cannot_be_written_is_a_sentence(

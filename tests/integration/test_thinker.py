@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon.services import SERVICES
 from penstock.daemon.thinker import InlineThinker, SpawnedThinker, ThinkerError
-from penstock.optimizer.deliberation import Question
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.deliberation import Case
 from penstock.vocabulary import Cost, Demand
 from tests.factories import CONTEXT, PLACE, an_observation
 
-MODEL = SERVICES["s3_upload"].model
-QUESTION: Question[Any] = Question(
+MODEL = OPERATIONS["s3_upload"].model
+CASE: Case[Any] = Case(
     place=PLACE,
     observations=(an_observation(),),
     prior=None,
@@ -56,28 +56,28 @@ async def test_a_child_concludes_what_the_parent_would() -> None:
     """Where the thinking happens makes no difference, and rest ends the child."""
     before = children_of(os.getpid())
     thinker = SpawnedThinker()
-    conclusion = await thinker.deliberate(MODEL, QUESTION)
+    conclusion = await thinker.deliberate(MODEL, CASE)
     children = children_of(os.getpid()) - before
     thinker.rest()
 
-    assert conclusion == await InlineThinker().deliberate(MODEL, QUESTION)
+    assert conclusion == await InlineThinker().deliberate(MODEL, CASE)
     assert children
     assert await until_gone(children)
 
 
 async def test_a_killed_child_is_told_and_replaced() -> None:
-    """When the child is killed in the middle, the question fails with advice, and the next one is answered."""
+    """When the child is killed in the middle, the case fails with advice, and the next one is answered."""
     before = children_of(os.getpid())
     thinker = SpawnedThinker()
-    await thinker.deliberate(MODEL, QUESTION)
-    asking = asyncio.create_task(thinker.deliberate(MODEL, QUESTION))
+    await thinker.deliberate(MODEL, CASE)
+    asking = asyncio.create_task(thinker.deliberate(MODEL, CASE))
     await asyncio.sleep(0)
     for child in children_of(os.getpid()) - before:
         os.kill(child, signal.SIGKILL)
     with pytest.raises(ThinkerError, match="MemoryMax"):
         await asking
 
-    assert (await thinker.deliberate(MODEL, QUESTION)).plan is not None
+    assert (await thinker.deliberate(MODEL, CASE)).plan is not None
     thinker.rest()
 
 
@@ -85,7 +85,7 @@ async def test_rest_ends_a_child_that_still_thinks() -> None:
     """What nobody waits for any more neither overlaps the next probe nor delays the exit."""
     before = children_of(os.getpid())
     thinker = SpawnedThinker()
-    await thinker.deliberate(MODEL, QUESTION)
+    await thinker.deliberate(MODEL, CASE)
     children = children_of(os.getpid()) - before
     assert thinker._pool is not None
     endless = thinker._pool.submit(time.sleep, 3600.0)
@@ -100,10 +100,10 @@ async def test_the_child_leaves_sigterm_to_its_parent() -> None:
     """A stop is sent to the whole group; the daemon ends the child itself, in order."""
     before = children_of(os.getpid())
     thinker = SpawnedThinker()
-    await thinker.deliberate(MODEL, QUESTION)
+    await thinker.deliberate(MODEL, CASE)
     (child,) = children_of(os.getpid()) - before
     os.kill(child, signal.SIGTERM)
-    assert (await thinker.deliberate(MODEL, QUESTION)).plan is not None
+    assert (await thinker.deliberate(MODEL, CASE)).plan is not None
     assert children_of(os.getpid()) - before == {child}
     thinker.rest()
     assert await until_gone({child})

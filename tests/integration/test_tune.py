@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -12,13 +13,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
 from botocore.config import Config
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
+from penstock.clock import SystemClock
+from penstock.lab.http_s3 import s3_application
+from penstock.lab.s3 import S3Service
+from penstock.lab.server import serving
 from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
@@ -290,14 +298,19 @@ def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
         yield url
 
 
-def test_boto3_is_tuned_on_a_real_socket(endpoint_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "option"), [("s3-upload", "--part-size"), ("s3-download", "--range-size")]
+)
+def test_boto3_is_tuned_on_a_real_socket(
+    command: str, option: str, endpoint_url: str, tmp_path: Path
+) -> None:
     """The real client finds that eight connections carry the link, and leaves nothing behind."""
     where = ["--bucket", "bucket", "--endpoint-url", endpoint_url, "--region", "lab-1"]
     result = CliRunner().invoke(
         cli,
         [
-            *("tune", "s3-upload", "--object-size", "32MiB", "--client", "boto3", *where),
-            *("--part-size", "5MiB..8MiB", "--threads", "1..32", "--probes", "5", "--json"),
+            *("tune", command, "--object-size", "32MiB", "--client", "boto3", *where),
+            *(option, "5MiB..8MiB", "--threads", "1..32", "--probes", "5", "--json"),
         ],
         env={"XDG_STATE_HOME": str(tmp_path / "state")},
     )
@@ -323,14 +336,14 @@ def test_what_an_interrupted_tool_left_is_aborted(
         f"#!{sys.executable}\nimport sys, boto3\nfrom botocore.config import Config\n"
         f"if 'cp' in sys.argv:\n    s3 = boto3.client('s3', region_name='lab-1', endpoint_url={endpoint_url!r},"
         " config=Config(s3={'addressing_style': 'path'}))\n"
-        "    key = sys.argv[-1].removeprefix('s3://bucket/') + 'file'\n"
+        "    key = sys.argv[-1].removeprefix('s3://bucket/') + '000000'\n"
         "    s3.create_multipart_upload(Bucket='bucket', Key=key)\n    sys.exit(1)\n"
     )
     (tmp_path / "s5cmd").write_text(tool)
     (tmp_path / "s5cmd").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     client.create_multipart_upload(Bucket="bucket", Key="penstock-tune/of-somebody-else")
-    command = [sys.executable, "-m", "penstock.trial.tuning_clients", "s5cmd", "--bucket", "bucket"]
+    command = [sys.executable, "-m", "penstock.tuning.clients", "s5cmd", "--bucket", "bucket"]
     proposal = (
         '{"thread_count": 2, "part_size_bytes": 5242880, "object_size_bytes": 6000000, "probe_index": 0}'
     )
@@ -347,6 +360,52 @@ def test_what_an_interrupted_tool_left_is_aborted(
     left = client.list_multipart_uploads(Bucket="bucket")["Uploads"]
     assert [upload["Key"] for upload in left] == ["penstock-tune/of-somebody-else"]
     client.close()
+
+
+async def test_a_refused_clean_up_is_no_failed_trial(tmp_path: Path) -> None:
+    """What was measured counts and suggests no limit; what is left is named, and removed by the same command later."""
+    service = S3Service(FAST.link, clock=SystemClock(), seed=1)
+    service.shelf.create_bucket("bucket")
+    is_refusing = True
+
+    @web.middleware
+    async def refuse_deletions(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if is_refusing and (request.method == "DELETE" or "delete" in request.query):
+            return web.Response(status=403, text="<Error><Code>AccessDenied</Code></Error>")
+        return await handler(request)
+
+    application = s3_application(service)
+    application.middlewares.append(refuse_deletions)
+
+    async def tuned(url: str) -> tuple[dict[str, Any], str]:
+        process = await asyncio.create_subprocess_exec(
+            *(*PENSTOCK, "tune", "s3-upload", "--client", "boto3", "--bucket", "bucket", "--json"),
+            *("--endpoint-url", url, "--region", "lab-1", "--object-size", "6MiB", "--probes", "2"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **CREDENTIALS, "XDG_STATE_HOME": str(tmp_path / "state")},
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        document: dict[str, Any] = json.loads(out)
+        return document, err.decode()
+
+    async with serving(application) as url:
+        document, told = await tuned(url)
+        assert (document["probe_count"], document["failed_probe_count"]) == (2, 0)
+        assert document["inferred_limit"] is None
+        assert [left["reason"] for left in document["left_behind"]] == 2 * [
+            document["left_behind"][0]["reason"]
+        ]
+        keys = [stored.key for stored in service.shelf.objects("bucket")]
+        assert {f"s3://bucket/{key.removesuffix('000000')}" for key in keys} == {
+            left["url"] for left in document["left_behind"]
+        }
+        assert told.count("Left behind: s3://bucket/penstock-tune/") == 2
+        is_refusing = False
+        document, told = await tuned(url)
+        assert (document["left_behind"], "Left behind" in told) == ([], False)
+        assert list(service.shelf.objects("bucket")) == []
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "time-out"])
@@ -398,7 +457,7 @@ def test_mistakes_with_boto3_are_a_sentence_that_says_what_to_do(
     environment = {name: value for name, value in os.environ.items() if name not in without}
     ended = subprocess.run(
         [
-            *(sys.executable, "-m", "penstock.trial.tuning_clients", "boto3", "--bucket", bucket),
+            *(sys.executable, "-m", "penstock.tuning.clients", "boto3", "--bucket", bucket),
             *("--region", "lab-1", "--endpoint-url", address or endpoint_url),
         ],
         input='{"thread_count": 2, "part_size_bytes": 5242880, "object_size_bytes": 6000000, "probe_index": 0}',

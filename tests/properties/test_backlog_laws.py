@@ -1,4 +1,4 @@
-"""Whatever is reported or read of a queue, its standing can be told: as JSON, with finite numbers and a sentence."""
+"""Whatever is reported or read of a queue, its backlog can be told: as JSON, with finite numbers and a sentence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.api.wire import encode
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.config import WatchedQueueSection
-from penstock.daemon.wire import encode
 from penstock.vocabulary import Context, Observation, Origin, Place
 from tests.factories import NOON, an_observation
 
@@ -74,8 +74,8 @@ def test_a_standing_can_always_be_told(
             }
         )
     backlogs.note_reports(reports)
-    for standing in backlogs.standings():
-        document = json.loads(encode(standing.document()))
+    for backlog in backlogs.backlogs():
+        document = json.loads(encode(backlog.document()))
         assert document["explanation"]
         assert (document["oldest_undeleted_seconds"] is None) == (document["alarm"] == "unknown")
         numbers = [value for value in document.values() if isinstance(value, float)]

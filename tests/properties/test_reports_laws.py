@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.models.model import Fit
-from penstock.models.s3_upload import S3UploadModel, S3UploadSetting
-from penstock.models.sqs_delivery import SqsDeliveryModel, SqsDeliverySetting
-from penstock.optimizer.deliberation import Question, deliberate
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.optimizer.deliberation import Case, deliberate
 from penstock.units import GiB
 from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place, knobs
-from tests.unit.models.upload_world import FIRST_AT, UploadWorld, a_place, history
+from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_place, history
 
 QUEUE = Place(operation="sqs_delivery", region="eu-west-1", instance_type="m7i.large")
 SECONDS = st.floats(0, 86400)
@@ -65,7 +65,7 @@ DELIVERIES = _reports(QUEUE, SqsDeliverySetting, sorted(SqsDeliveryModel.reporte
 
 
 def _fit(model: Any, place: Place, observations: list[Any]) -> Fit:
-    question = Question(
+    case = Case(
         place=place,
         observations=tuple(observations),
         prior=None,
@@ -75,7 +75,7 @@ def _fit(model: Any, place: Place, observations: list[Any]) -> Fit:
         seed=1,
     )
     with np.errstate(all="ignore"):  # an overflow on the way is no harm; what comes of it is judged
-        return deliberate(model, question).fit
+        return deliberate(model, case).fit
 
 
 def _is_finite(state: Any) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.daemon.store import Store
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.vocabulary import Context, Observation, Origin, Place
 from tests.factories import NOON, PLACE, SETTING_TYPES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -9,7 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.units import counted, format_bytes, format_rate, format_seconds, quantity
+from penstock.units import (
+    UnitError,
+    counted,
+    format_bytes,
+    format_rate,
+    format_seconds,
+    parse_bytes,
+    parse_bytes_per_second,
+    parse_seconds,
+    quantity,
+)
 
 NAMES = ("part_size_bytes", "throughput_bytes_per_second", "latency_seconds_p99", "sent_messages_per_second")
 SIZES = (
@@ -31,6 +42,19 @@ def test_what_is_large_has_no_exponent(value: float, name: str) -> None:
     shown = quantity(name, value)
     assert re.fullmatch(r"[0-9.,]+ [A-Za-z/]+", shown), shown
     assert quantity(name, -value) == f"-{shown}"
+
+
+@given(count=st.integers(1, 6000), unit=st.sampled_from(("", "TiB", "d", "Tbps")))
+@example(count=400, unit="TiB")
+def test_a_quantity_is_finite_or_refused(count: int, unit: str) -> None:
+    """However many digits somebody writes: from a stranger it is a mistake of his, not one of ours."""
+    for read in (parse_bytes, parse_seconds, parse_bytes_per_second):
+        try:
+            found = read("9" * count + unit)
+        except UnitError as error:
+            assert len(str(error)) < 200  # noqa: PT017 - it may be read, too
+        else:
+            assert math.isfinite(found)
 
 
 @given(value=st.floats(1e-3, 1e14), write=st.sampled_from(FORMATS))

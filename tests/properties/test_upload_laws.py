@@ -8,18 +8,18 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.models.s3_upload import (
+from penstock.models.s3.directions import UPLOADS, planned_transfers
+from penstock.models.s3.upload import (
     PART_COUNT_MAX,
     PART_SIZE_BYTES_MAX,
     PART_SIZE_BYTES_MIN,
     S3UploadModel,
     S3UploadSetting,
 )
-from penstock.models.s3_upload_law import planned_transfers
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Demand, Objective, Regime
-from tests.unit.models.upload_world import FIRST_AT, UploadWorld, a_context, history
+from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_context, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
 FITS = [MODEL.fit(WORLD.place, history(WORLD, count), prior=None, seed=count) for count in (0, 1, 4, 12)]
@@ -96,7 +96,7 @@ def test_memory_counts_the_requests_that_the_law_counts(
 ) -> None:
     """What is held and how fast it goes follow from the same requests in flight."""
     arrays = (np.array([float(x)]) for x in (size, threads, part))
-    moving = planned_transfers(*arrays, object_count=objects, is_burst=False)
+    moving = planned_transfers(UPLOADS, *arrays, object_count=objects, is_burst=False)
     setting = S3UploadSetting(thread_count=threads, part_size_bytes=part)
     assert setting.memory_bytes(size, objects) == moving.n[0] * min(part, size)
 

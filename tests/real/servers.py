@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,37 @@ def s3_server(directory: Path) -> Iterator[str]:
     # Its rename of finished parts must not cross a file system: `posix` keeps them below the same folder.
     with _server([*command, "posix", str(objects)], environment, port, directory / "s3.log") as url:
         yield url
+
+
+@dataclass(frozen=True)
+class Minio:
+    """One that runs, over a folder of its own."""
+
+    url: str
+    folder: Path
+
+    def unfinished_uploads(self) -> list[str]:
+        """It lists them only to who knows their keys, so they are looked up on its disk."""
+        found = (self.folder / ".minio.sys/multipart").glob("*/*/xl.meta")
+        return sorted(file.parent.name for file in found)
+
+
+@contextlib.contextmanager
+def minio_server(directory: Path) -> Iterator[Minio]:
+    """A MinIO over an empty folder; it knows the same key pair."""
+    binary = provision.minio()
+    folder = directory / "minio-objects"
+    folder.mkdir()
+    port = _free_port()
+    environment = {
+        "MINIO_ROOT_USER": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "MINIO_ROOT_PASSWORD": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        "MINIO_REGION": REGION,
+        **dict.fromkeys(("MINIO_UPDATE", "MINIO_BROWSER", "MINIO_CALLHOME_ENABLE"), "off"),
+    }
+    command = [str(binary), "server", str(folder), "--address", f"{HOST}:{port}", "--quiet"]
+    with _server(command, environment, port, directory / "minio.log") as url:
+        yield Minio(url, folder)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import cli
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import MiB
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
@@ -34,6 +35,21 @@ ADVICE = a_recommendation(
         "multipart_threshold_bytes": PART,
         "hedge_timeout_seconds": 2.0,
         "rate_limit_bytes_per_second": 200e6,
+    },
+)
+
+READING = a_recommendation(
+    "s3_download",
+    setting=S3DownloadSetting(thread_count=3, range_size_bytes=PART),
+    derived={
+        "connection_pool_count": 4,
+        "multipart_threshold_bytes": PART,
+        "hedge_timeout_seconds": 2.0,
+        "rate_limit_bytes_per_second": 200e6,
+        "read_ahead_bytes": 3.0 * PART,
+        "block_size_bytes": 20e6,
+        "coalesced_gap_bytes": 2e6,
+        "io_chunk_bytes": 262144.0,
     },
 )
 
@@ -95,7 +111,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, s3_url: str, bucket: str) -> Iterator[Bench]:
     """One for each test."""
-    with served_in_thread(tmp_path, ScriptedAdvisor([ADVICE])) as served:
+    with served_in_thread(tmp_path, ScriptedAdvisor([ADVICE, READING])) as served:
         yield Bench(tmp_path, served, s3_url, bucket)
 
 
@@ -241,3 +257,65 @@ def test_a_client_uploads_as_it_is_run(program: Callable[[], Path], command: str
     bench.shell(where, f"PYTHONPATH={shlex.quote(str(Path(__file__).parents[2]))} {run} {words}")
     assert_arrived(bench)
     assert not (bench.folder / "aws-config").exists()
+
+
+def boto3_download(bench: Bench) -> None:
+    """Its options are keyword arguments as they are."""
+    import boto3 as sdk
+    from boto3.s3.transfer import TransferConfig
+    from botocore.config import Config
+
+    options = bench.options("boto3-download")
+    keys = {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name}
+    client = sdk.client("s3", config=Config(**options["Config"]), **bench.config(), **keys)
+    with contextlib.closing(client):
+        transfer = TransferConfig(**options["TransferConfig"])
+        client.download_file(bench.bucket, "big", str(bench.folder / "back"), Config=transfer)
+
+
+def s5cmd_download(bench: Bench) -> None:
+    """Its flags with the verb among them."""
+    flags = bench.exported("s5cmd-download").strip()
+    bench.shell(provision.s5cmd(), f"s5cmd {flags} s3://{bench.bucket}/big back")
+
+
+def rclone_download(bench: Bench) -> None:
+    """As flags; what is cut is told by what it logs."""
+    flags = bench.exported("rclone-download").strip()
+    copy = f"rclone copyto -vv --log-file log {flags} real:{bench.bucket}/big back"
+    bench.shell(provision.rclone(), copy)
+    cut = f"Starting multi-thread copy with {PART_COUNT} chunks of size 6Mi with 3 parallel streams"
+    assert cut in (bench.folder / "log").read_text()
+
+
+def aws_download(bench: Bench) -> None:
+    """As commands, which write into the configuration that is named."""
+    copy = f"aws --endpoint-url {bench.url} s3 cp --only-show-errors s3://{bench.bucket}/big back"
+    bench.shell(provision.aws_cli(), f"{bench.exported('aws-cli-download')}\n{copy}")
+
+
+def s5cmd_run(bench: Bench) -> None:
+    """By `penstock exec`, with the size stated."""
+    run = shlex.join([sys.executable, "-c", "from penstock.cli.main import main; main()", "exec"])
+    words = f"--object-size {SIZE} -- s5cmd cp s3://{bench.bucket}/big back"
+    where = f"PYTHONPATH={shlex.quote(str(Path(__file__).parents[2]))}"
+    bench.shell(provision.s5cmd(), f"{where} {run} {words}")
+
+
+@pytest.mark.parametrize(
+    "client",
+    [boto3_download, s5cmd_download, rclone_download, aws_download, s5cmd_run],
+    ids=lambda client: client.__name__,
+)
+def test_a_client_downloads_as_exported(client: Callable[[Bench], None], bench: Bench) -> None:
+    """It accepts every option, and brings every byte."""
+    put = servers.plain_client("s3", bench.url)
+    put.put_object(Bucket=bench.bucket, Key="big", Body=bench.file.read_bytes())
+    put.close()
+    try:
+        client(bench)
+    except provision.ToolMissingError as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no such client here: {missing}")
+    assert (bench.folder / "back").read_bytes() == bench.file.read_bytes()

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +46,13 @@ object_size_bytes = ["24MiB"]
 mean_interval_seconds = "0.3s"
 duration_seconds_max = "3s"
 thread_count_max = 8
+[probes.s3_download]
+is_enabled = true
+bucket = "{bucket}"
+object_size_bytes = ["24MiB"]
+mean_interval_seconds = "0.3s"
+duration_seconds_max = "5s"
+thread_count_max = 8
 [probes.sqs_delivery]
 is_enabled = true
 usd_per_day = 100
@@ -56,6 +63,7 @@ thread_count_max = 4
 usd_per_day = 100
 duty_cycle_fraction = 1
 host_cpu_fraction_max = 1
+host_network_fraction_max = 1
 """
 
 
@@ -86,13 +94,16 @@ def test_it_learns_and_advises_from_what_it_measured(house: DaemonHouse) -> None
         assert house.advice("s3_upload", "24MiB")["basis"] in {"default", "prior"}
         house.wait_for(has_measured(4))
         upload, delivery = house.advice("s3_upload", "24MiB"), house.advice("sqs_delivery", "1KiB")
+        download = house.advice("s3_download", "24MiB")
 
-    for advice in (upload, delivery):
+    for advice in (upload, download, delivery):
         assert advice["basis"] in {"model", "measured"}
         assert advice["observation_count"] >= 4
     assert 1 <= upload["setting"]["thread_count"] <= 8
     assert upload["setting"]["part_size_bytes"] >= 5 * 2**20
     assert upload["prediction"]["throughput_bytes_per_second"]["expected"] > 1e6
+    assert 1 <= download["setting"]["thread_count"] <= 8
+    assert download["prediction"]["first_byte_seconds"]["expected"] > 0.01
     assert delivery["setting"]["deleter_thread_count"] >= 1
 
 
@@ -104,15 +115,7 @@ def test_a_killed_daemon_advises_at_once_and_its_next_life_sweeps(house: DaemonH
         os.kill(running.pid, signal.SIGKILL)
     assert house.leftovers() != []  # the queue at least
 
-    text = house.configuration_file.read_text()
-    house.configuration_file.write_text(text.replace("is_enabled = true", "is_enabled = false"))
-    with house.daemon():
-        again = house.advice("s3_upload", "24MiB")
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while house.leftovers() and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-    assert house.leftovers() == []
+    again = house.swept_by_next_life("s3_upload", "24MiB")
     assert again["basis"] in {"model", "measured"}
     assert again["observation_count"] >= 2
 
@@ -121,15 +124,20 @@ def test_a_wrong_secret_is_told_in_the_status(house: DaemonHouse) -> None:
     """The server refuses the signature; the daemon lives, answers, and says which of the two keys to look at."""
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(house.configuration_file)]
     with process(command, {"AWS_SECRET_ACCESS_KEY": "wrong"}):
-        status = house.wait_for(lambda status: any("secret key" in c["sentence"] for c in status["cycles"]))
+        status = house.wait_for(lambda status: any("secret key" in s for s in sentences_of(status)))
         assert house.advice("s3_upload", "24MiB")["setting"]["thread_count"] >= 1
 
-    sentences = [c["sentence"] for c in status["cycles"] if c["operation"] == "s3_upload"]
-    assert any("does not belong to the access key: check the credentials" in s for s in sentences)
+    said = "does not belong to the access key: check the credentials"
+    assert any(said in sentence for sentence in sentences_of(status))
+
+
+def sentences_of(status: dict[str, Any]) -> list[str]:
+    """Of the cycles that were about uploads."""
+    return [c["sentence"] for c in status["cycles"] if c["operation"] == "s3_upload"]
 
 
 def test_one_cycle_in_the_foreground(house: DaemonHouse) -> None:
-    """`penstock run --once --json` measures both operations on them and prints one document."""
+    """`penstock run --once --json` measures every operation on them and prints one document."""
     command = [str(Path(sys.executable).with_name("penstock")), "run", "--once", "--json"]
     ended = subprocess.run(
         [*command, "--config", str(house.configuration_file)],
@@ -142,5 +150,9 @@ def test_one_cycle_in_the_foreground(house: DaemonHouse) -> None:
 
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
-    assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
+    assert {cycle["operation"] for cycle in document["cycles"]} == {
+        "s3_upload",
+        "s3_download",
+        "sqs_delivery",
+    }
     assert len(document["recommendations"]) > 0

@@ -10,23 +10,24 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.lab.link import LinkTruth
-from penstock.models.s3_upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
-from penstock.probes.payload import incompressible_payload
-from penstock.probes.s3_upload import S3UploadProbe
+from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.payload import incompressible_payload
+from penstock.probes.s3.upload import S3UploadProbe
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation, ProbePlan
 from tests.real.servers import REGION, at_the_end_of, plain_client
-from tests.unit.probes.fakes import MemoryJournal, an_upload_plan
+from tests.unit.probes.fakes import AMPLE, MemoryJournal, a_download_plan, an_upload_plan
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 
 KEY = Credentials(
     access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
 )
-MODEST = Cost(transferred_bytes=64 * MiB, request_count=500, duration_seconds=30.0)
+MODEST = Cost(usd=10.0, transferred_bytes=64 * MiB, request_count=500, duration_seconds=30.0)
 UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no test
 SLOW = LinkTruth(
     round_trip_seconds=0.010,
@@ -160,6 +161,74 @@ async def test_a_cancelled_probe_leaves_nothing(s3_url: str, bucket: str) -> Non
         await running
 
     assert leftovers(s3_url, bucket) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "threads", "range_count"), [(22 * MiB, 3, 5), (5 * MiB, 4, 64), (100 * KiB, 8, 64)]
+)
+async def test_the_download_probe_reads_and_removes(
+    s3_url: str, bucket: str, size: int, threads: int, range_count: int
+) -> None:
+    """What is to be read is put, found by its name by a second host, read in ranges or whole, and removed."""
+    journal = MemoryJournal()
+    plan = a_download_plan(size=size, threads=threads, range_size=5 * MiB, cost_max=AMPLE)
+    async with store_at(s3_url) as store:
+        probes = [
+            S3DownloadProbe(store, SystemClock(), journal, bucket=bucket, loop_tick_seconds=UNJUDGED_SECONDS)
+            for _ in range(2)
+        ]
+        for probe in probes:
+            outcome = await probe.run(plan)
+            assert isinstance(outcome, Observation), outcome
+            assert outcome.failed_count == outcome.throttled_count == 0
+            assert outcome.measures["range_count"] == range_count
+            assert outcome.measures["read_object_bytes"] == size
+            assert 0 < outcome.measures["first_byte_seconds_p50"] < outcome.latency_seconds_p50
+            assert len(leftovers(s3_url, bucket)) == 1
+        for probe in probes:
+            await probe.close()
+
+    assert leftovers(s3_url, bucket) == []
+    assert await journal.open_entries() == []
+
+
+async def test_a_named_object_is_only_read(s3_url: str, bucket: str) -> None:
+    """Of an object of the operator's everything stays as it was, to the byte and to its date."""
+    body = incompressible_payload(12 * MiB, 3)
+    client = plain_client("s3", s3_url)
+    client.put_object(Bucket=bucket, Key="theirs", Body=body)
+    before = client.head_object(Bucket=bucket, Key="theirs")
+    async with store_at(s3_url) as store:
+        probe = S3DownloadProbe(
+            store,
+            SystemClock(),
+            MemoryJournal(),
+            bucket=bucket,
+            object_key="theirs",
+            loop_tick_seconds=UNJUDGED_SECONDS,
+        )
+        outcome = await probe.run(a_download_plan(size=40 * MiB, threads=4, range_size=3 * MiB))
+        await probe.close()
+
+    assert isinstance(outcome, Observation)
+    assert outcome.transferred_bytes == 40 * MiB
+    assert outcome.measures["read_before_fraction"] == pytest.approx(28 / 40)
+    after = client.head_object(Bucket=bucket, Key="theirs")
+    assert (after["ETag"], after["LastModified"]) == (before["ETag"], before["LastModified"])
+    assert leftovers(s3_url, bucket) == ["theirs"]
+
+
+async def test_a_range_beyond_the_object_is_refused(s3_url: str, bucket: str) -> None:
+    """Another object than the one that was meant is noticed, not measured."""
+    plain_client("s3", s3_url).put_object(Bucket=bucket, Key="short", Body=bytes(1000))
+    async with store_at(s3_url) as store:
+        with pytest.raises(Refused):
+            await store.read_range(bucket, "short", 0, 1000, object_size_bytes=2000)
+        with pytest.raises(Refused):
+            await store.read_range(bucket, "short", 2000, 3000, object_size_bytes=4000)
+        assert (await store.head_object(bucket, "short")).size_bytes == 1000
+        with pytest.raises(Missing):
+            await store.head_object(bucket, "nothing")
 
 
 @pytest.mark.parametrize("after_seconds", [0.2, 0.3, 0.4, 0.5])

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.models.sqs_queue_class import QUEUE_CLASSES
+from penstock.models.sqs.queue_class import QUEUE_CLASSES
 from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
 from penstock.probes.outside import Missing, ReceivedMessage, Refused
-from penstock.probes.sqs_delivery import SqsDeliveryProbe
+from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation
 from tests.real.servers import REGION, plain_client
@@ -18,7 +18,7 @@ from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 
-MODEST = Cost(transferred_bytes=64 * MiB, request_count=2000, duration_seconds=4.0)
+MODEST = Cost(usd=10.0, transferred_bytes=64 * MiB, request_count=2000, duration_seconds=4.0)
 UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no test
 
 

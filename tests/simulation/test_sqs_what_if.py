@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.sqs_campaigns import advised
-from penstock.lab.queue_campaign import BLAST, QueueCampaign, QueueWorld, RequestTime
-from penstock.models.sqs_plan import Conditions, SqsPlan, plan
+from bench.sqs_world import play
+from penstock.lab.sqs import ActionTruth, QueueTruth
+from penstock.models.sqs.plan import Conditions, SqsPlan, plan
+from penstock.probes.sqs.conduct import BLAST
+from penstock.trial.simulated_host import World
 
 SECONDS = st.floats(1e-4, 5.0)
 
@@ -26,29 +29,34 @@ def a_condition(seed: int) -> Conditions:
         receive_seconds=receive,
         delete_seconds=rng.uniform(0.005, 0.05),
         delivery_latency_seconds=send / 2.0 + receive + rng.uniform(0.005, 0.1),
-        visibility_timeout_seconds=rng.uniform(10.0, 60.0),
+        visibility_timeout_seconds=float(rng.randrange(10, 60)),
         send_seconds_variation=0.4,
         receive_seconds_variation=0.4,
         delete_seconds_variation=0.4,
     )
 
 
-def the_queue(conditions: Conditions) -> QueueWorld:
+def the_queue(conditions: Conditions) -> World:
     """The simulated queue that is as stated."""
 
-    def request(seconds: float) -> RequestTime:
-        return RequestTime(fixed_seconds=0.8 * seconds, message_seconds=0.2 * seconds)
+    def request(seconds: float) -> ActionTruth:
+        return ActionTruth(
+            request_seconds=0.8 * seconds,
+            message_seconds=0.2 * seconds,
+            variation=conditions.delete_seconds_variation,
+        )
 
     latency = conditions.delivery_latency_seconds or 0.0
-    spread = latency - conditions.send_seconds / 2.0 - conditions.receive_seconds
-    return QueueWorld(
+    spread_seconds = latency - conditions.send_seconds / 2.0 - conditions.receive_seconds
+    queue = QueueTruth(
         send=request(conditions.send_seconds),
         receive=request(conditions.receive_seconds),
         delete=request(conditions.delete_seconds),
-        variation=conditions.delete_seconds_variation,
-        visibility_timeout_seconds=conditions.visibility_timeout_seconds,
-        propagation_seconds=(0.8 * spread, 1.2 * spread),
+        spread_seconds_median=spread_seconds,
+        spread_sigma=0.1,
+        visibility_timeout_seconds=round(conditions.visibility_timeout_seconds),
     )
+    return World(queue=queue)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -57,10 +65,10 @@ def test_the_queue_carries_what_the_plan_says(seed: int) -> None:
     conditions = a_condition(seed)
     found = plan(conditions)
     conduct = advised(found, conditions.message_rate_per_second, long_polls=True)
-    result = QueueCampaign(the_queue(conditions), conduct, seed=seed).run(120.0)
-    carried = result.rate_between("deleted", 20.0, 120.0)
+    tally = play(the_queue(conditions), conduct, 61.0, seed=seed).tally
+    carried = tally.rate_between("deleted_count", 10.5, 60.5)
     assert carried == pytest.approx(found.goodput_messages_per_second.expected, rel=0.05)
-    assert result.total.received_again == 0
+    assert tally.total.duplicate_count == 0
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -73,12 +81,12 @@ def test_the_queue_collapses_when_the_plan_says(seed: int) -> None:
         message_rate_per_second=1.0 / conditions.send_seconds,
         receive_seconds=min(conditions.receive_seconds, conditions.send_seconds),
         delete_seconds=conditions.send_seconds * rng.uniform(1.06, 1.2),
-        visibility_timeout_seconds=rng.uniform(8.0, 15.0),
+        visibility_timeout_seconds=float(rng.randrange(8, 16)),
     )
     found = plan(conditions).collapse_after_seconds
     assert found is not None
-    result = QueueCampaign(the_queue(conditions), BLAST, seed=seed).run(2.0 * found.expected)
-    assert result.first_overdue_at_seconds == pytest.approx(found.expected, rel=0.2)
+    tally = play(the_queue(conditions), BLAST, 1.3 * found.expected, seed=seed).tally
+    assert tally.overdue_at_seconds == pytest.approx(found.expected, rel=0.2)
 
 
 @settings(max_examples=150)

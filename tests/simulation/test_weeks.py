@@ -6,15 +6,19 @@ import pytest
 
 from penstock.daemon.config import BudgetSection
 from penstock.lab import worlds
-from penstock.trial.scenario import At, Scenario, play
+from penstock.operations.s3.download import DOWNLOAD
+from penstock.operations.sections.downloads import DownloadSection
+from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
+from penstock.vocabulary import Inconclusive, Observation
+from tests.scenario import BUCKET, START_AT, At, Neighbour, Scenario, Week, play
 
 SIZE = 64 * MiB
 
 
 def test_the_same_seed_gives_the_same_days() -> None:
     """Every sentence, measurement and advice is replayed exactly."""
-    scenario = Scenario(link=worlds.REGIONAL.link, queue=worlds.REGIONAL.queue, days=0.2, seed=4)
+    scenario = Scenario(link=worlds.REGIONAL.link, queue=worlds.REGIONAL.queue, days=0.08, seed=4)
     first, second = play(scenario), play(scenario)
 
     assert [c.sentence for c in first.cycles] == [c.sentence for c in second.cycles]
@@ -23,7 +27,7 @@ def test_the_same_seed_gives_the_same_days() -> None:
 
 def test_another_seed_gives_other_days() -> None:
     """Probes are spaced by chance: hosts of a fleet do not probe in step."""
-    one, other = (play(Scenario(link=worlds.NEAR.link, days=0.2, seed=seed)) for seed in (1, 2))
+    one, other = (play(Scenario(link=worlds.NEAR.link, days=0.08, seed=seed)) for seed in (1, 2))
     assert [c.at for c in one.cycles] != [c.at for c in other.cycles]
 
 
@@ -63,9 +67,15 @@ def test_a_restart_forgets_nothing() -> None:
 
 
 def test_the_budget_is_never_exceeded() -> None:
-    """However often probes are due, no 24 hours cost more than is allowed."""
+    """However often probes are due, no 24 hours cost more than is allowed, with the way of each byte in it."""
     budget = BudgetSection(transferred_bytes_per_day=4 * GiB, usd_per_day=0.01)
-    days = play(Scenario(link=worlds.NEAR.link, days=1.5, seed=3, budget=budget))
+    section = ObjectSection(bucket=BUCKET, object_size_bytes=(SIZE,), network_path="nat-gateway")
+    days = play(
+        Scenario(link=worlds.NEAR.link, days=1.5, seed=3, budget=budget, sections={"s3_upload": section})
+    )
+    nat_usd_per_byte = 0.045e-9
+    moved_usd = sum(o.measures["attempted_bytes"] for o in days.observations) * nat_usd_per_byte
+    assert 0.0 < moved_usd < sum(s.cost.usd for s in days.spends)
     in_order = sorted(days.spends, key=lambda spend: spend.hour_at)
     for index, first in enumerate(in_order):
         window = [s for s in in_order[index:] if (s.hour_at - first.hour_at).total_seconds() < 86400]
@@ -77,4 +87,85 @@ def test_throttling_does_not_stop_the_days() -> None:
     """Under a low request limit it goes on measuring, and leaves nothing behind."""
     days = play(Scenario(link=worlds.THROTTLED.link, queue=worlds.THROTTLED.queue, days=0.3, seed=2))
     assert len(days.observations) > 6
+    assert days.leftover_names == ()
+
+
+def beside(*neighbours: Neighbour) -> Week:
+    """A quarter of an hour on a host of a known type, with a probe every minute or so; it carries 94 MB/s."""
+    link = dataclasses.replace(
+        worlds.NEAR.link, host_rate_bytes_per_second=93.75e6, connection_rate_bytes_per_second=10e6
+    )
+    uploads = ObjectSection(
+        bucket=BUCKET, object_size_bytes=(256 * MiB,), mean_interval_seconds=75.0, usd_per_day=10.0
+    )
+    return play(
+        Scenario(
+            link=link,
+            days=15 / 1440,
+            seed=3,
+            neighbours=neighbours,
+            instance_type="c5.large",
+            sections={"s3_upload": uploads},
+            budget=BudgetSection(usd_per_day=10.0, credit_fraction_per_day=1.0, duty_cycle_fraction=0.5),
+        )
+    )
+
+
+def test_probes_wait_while_others_use_the_network() -> None:
+    """Six connections fill two thirds of the host: no probe begins beside them, and they go on after them."""
+    days = beside(Neighbour(connection_count=6, from_days=5 / 1440, to_days=10 / 1440))
+    during = [c for c in days.cycles if 5.5 < (c.at - START_AT).total_seconds() / 60 < 10]
+    after = [c for c in days.cycles if (c.at - START_AT).total_seconds() / 60 > 11]
+    assert during
+    assert all("keeps its network" in c.sentence for c in during)
+    assert any(isinstance(c.outcome, Observation) for c in after)
+
+
+def test_a_probe_that_crowds_an_application_out_is_broken_off() -> None:
+    """Two connections are a fifth of the host, so probes begin; one that leaves them less than half of it ends early.
+
+    What it moved is booked, nothing is left of it, and the application has its rate back.
+    """
+    days = beside(Neighbour(connection_count=2, from_days=0.0, to_days=15 / 1440))
+    broken_off = [c.outcome for c in days.cycles if isinstance(c.outcome, Inconclusive)]
+    assert broken_off
+    assert all(outcome.reason.startswith("broken off: others") for outcome in broken_off)
+    assert all(outcome.transferred_bytes > 0 for outcome in broken_off)
+    assert sum(s.cost.transferred_bytes for s in days.spends) >= sum(o.transferred_bytes for o in broken_off)
+    assert days.leftover_names == ()
+    assert days.observations, "gentle probes go on"
+
+
+@pytest.mark.timeout(400)  # a week takes its time on a busy machine
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(worlds.NEAR, id="near"),
+        pytest.param(worlds.CROSS_REGION, id="cross-region", marks=pytest.mark.long),
+    ],
+)
+def test_a_week_of_downloads_reaches_the_best(world: worlds.World) -> None:
+    """Downloads alone are probed and advised as uploads are; what was put to be read is gone at the end."""
+    seldom = DownloadSection(bucket=BUCKET, object_size_bytes=(SIZE,), mean_interval_seconds=4 * 3600.0)
+    days = play(Scenario(inbound=world.inbound, days=7.0, seed=7, sections={DOWNLOAD.name: seldom}))
+    reached = [days.fraction_of_best(SIZE, at_days=day, operation=DOWNLOAD.name) for day in (3, 5, 7)]
+    assert sum(reached) / len(reached) > 0.97
+    assert days.leftover_names == ()
+
+
+def test_what_is_read_does_not_outlive_a_restart() -> None:
+    """A daemon that stops removes what it put, and the next one puts it again; also when uploads are probed beside."""
+    days = play(
+        Scenario(
+            link=worlds.NEAR.link,
+            inbound=worlds.NEAR.inbound,
+            days=0.25,
+            seed=9,
+            changes=(At(days=0.12, is_restart=True),),
+        )
+    )
+    downloads = [o for o in days.observations if o.context.operation == DOWNLOAD.name]
+    put = [o for o in downloads if o.measures["attempted_bytes"] > o.transferred_bytes]
+    assert len(put) == 2
+    assert len(downloads) > 4
     assert days.leftover_names == ()

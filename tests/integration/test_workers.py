@@ -20,7 +20,7 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.probes.aws import Access, Credentials
 from penstock.probes.outside import Missing, Unreachable
-from penstock.probes.upload_workers import WorkerError, Workers, hired
+from penstock.probes.s3.workers import WorkerError, Workers, hired
 from penstock.units import MiB
 
 UNJUDGED_SECONDS = 3600.0  # between ticks
@@ -56,7 +56,7 @@ def children_of(process_id: int) -> set[int]:
     """Which are workers, by what they were started as."""
     children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
     return {
-        int(child) for child in children if b"upload_worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+        int(child) for child in children if b"probes.s3.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
     }
 
 
@@ -80,6 +80,44 @@ async def test_parts_of_one_upload_go_through_all_processes() -> None:
     assert not worker_ids()
 
 
+async def test_what_workers_move_is_counted_as_our_own() -> None:
+    """Otherwise a probe would take its own traffic for that of others, and yield to itself."""
+    async with two_workers() as (workers, service):
+        service.shelf.put("bucket", "key", service.shelf.body(4 * MiB, None))
+        before = children_bytes()
+        upload_id = service.shelf.create_upload("bucket", "other")
+        await workers.upload_part("bucket", "other", upload_id, 1, bytes(5 * MiB))
+        await workers.read_range("bucket", "key", 0, 4 * MiB, object_size_bytes=4 * MiB)
+        read, written = (after - earlier for after, earlier in zip(children_bytes(), before, strict=True))
+    assert written > 5 * MiB
+    assert read > 4 * MiB
+
+
+def children_bytes() -> tuple[int, int]:
+    """What the workers have read and written, as the daemon counts what is its own."""
+    accounts = [Path(f"/proc/{child}/io").read_text().split() for child in worker_ids()]
+    read, written = (sum(int(account[place]) for account in accounts) for place in (1, 3))
+    return read, written
+
+
+async def test_ranges_are_read_by_all_processes() -> None:
+    """They share the ranges, tell when each began, and bring back what the service refused."""
+    async with two_workers(body_bytes=0) as (workers, service):
+        service.shelf.put("bucket", "key", service.shelf.body(8 * MiB, None))
+        async with workers.measured() as efforts:
+            readings = await asyncio.gather(
+                *(
+                    workers.read_range("bucket", "key", n * MiB, (n + 1) * MiB, object_size_bytes=8 * MiB)
+                    for n in range(8)
+                )
+            )
+            with pytest.raises(Missing):
+                await workers.read_range("bucket", "nothing", 0, 1, object_size_bytes=8)
+        assert all(reading.first_byte_seconds > 0 for reading in readings)
+        assert all(effort.client_cpu_fraction > 0 for effort in efforts)
+        assert service.downlink.carried_bytes == pytest.approx(8 * MiB)
+
+
 async def test_what_is_not_wanted_any_more_is_broken_off() -> None:
     """A cancelled part must not arrive after its upload was aborted."""
     async with two_workers(rate=0.2e6) as (workers, service):
@@ -90,9 +128,8 @@ async def test_what_is_not_wanted_any_more_is_broken_off() -> None:
         await asyncio.wait({part})
         assert part.cancelled()
         service.shelf.abort_upload("bucket", "key", upload_id)
-        await asyncio.gather(
-            *(workers.put_object("bucket", name, bytes(10)) for name in "ab")
-        )  # both are free
+        # Both are free.
+        await asyncio.gather(*(workers.put_object("bucket", name, bytes(10)) for name in "ab"))
         assert [stored.key for stored in service.shelf.objects("bucket", "")] == ["a", "b"]
     assert not worker_ids()
 
@@ -143,7 +180,7 @@ async def test_a_process_that_says_something_else_keeps_nobody_waiting(
 PARENT = """
 import asyncio, sys
 from penstock.probes.aws import Access, Credentials
-from penstock.probes.upload_workers import hired
+from penstock.probes.s3.workers import hired
 
 async def main():
     credentials = Credentials(access_key="a", secret_key="s")

@@ -1,0 +1,3 @@
+from botocore.config import Config
+
+class AioConfig(Config): ...

@@ -1,0 +1,3 @@
+class TransferConfig:
+    def __init__(self, **options: object) -> None: ...
+    max_concurrency: int

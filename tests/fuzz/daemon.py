@@ -1,0 +1,158 @@
+"""Knows how strangers speak to a real daemon, and what it must not do: answer 500, hang, grow, or write a book."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.client.connection import ask
+from penstock.trial.stage import CREDENTIALS, status_of
+from tests.fuzz.conversation import a_conversation
+from tests.fuzz.mutation import Mutator
+
+CONNECTION_COUNT = 32  # at a time
+ANSWER_SECONDS = 0.03  # without a byte: the daemon waits for more, so this side ends
+HANG_SECONDS = 90.0  # more than a connection may be idle
+_STATUS = re.compile(rb"(?:\A|\n)HTTP/1\.[01] (\d{3}) ")  # JSON holds no line feed but its last
+_ALLOWED = frozenset({"100", "200", "202", "204", "304", "503", *map(str, range(400, 418)), "426", "431"})
+_CONFIGURATION = """
+[daemon]
+state_directory = "{folder}/state"
+runtime_directory = "{folder}/run"
+[host]
+region = "eu-west-1"
+instance_type = "m7i.large"
+"""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came back, over all connections."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+
+class FuzzedDaemon:
+    """A real `penstockd` that probes nothing; its size and its log can be looked at."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self._process = process
+        self.socket_path = folder / "run/penstock.sock"
+        self.log_path = folder / "log"
+
+    @property
+    def resident_bytes(self) -> int:
+        """What it holds in memory."""
+        pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * 4096
+
+    @property
+    def socket_count(self) -> int:
+        """How many sockets it has open."""
+        count = 0
+        for file in Path(f"/proc/{self._process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                count += str(file.readlink()).startswith("socket:")
+        return count
+
+    def has_let_go(self, socket_count: int) -> bool:
+        """Whether no more than so many sockets are open soon after the last connection was closed."""
+        deadline = time.monotonic() + HANG_SECONDS
+        while self.socket_count > socket_count and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.socket_count <= socket_count
+
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def answer_seconds(self) -> float:
+        """How long a proper question takes now. Raises NoDaemonError."""
+        begun = time.monotonic()
+        answer = ask(str(self.socket_path), "GET", "/v1/status", timeout_seconds=HANG_SECONDS)
+        assert answer.status == 200
+        return time.monotonic() - begun
+
+
+@contextlib.contextmanager
+def fuzzed_daemon(folder: Path) -> Iterator[FuzzedDaemon]:
+    """One in this folder, which ends with the context, or with this process."""
+    for name in ("state", "run"):
+        (folder / name).mkdir()
+    configuration_file = folder / "penstock.toml"
+    configuration_file.write_text(_CONFIGURATION.format(folder=folder))
+    command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration_file)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=dict(CREDENTIALS))
+    try:
+        daemon = FuzzedDaemon(process, folder)
+        while status_of(daemon.socket_path) is None:
+            assert daemon.is_alive(), daemon.log_path.read_text()
+            time.sleep(0.05)
+        yield daemon
+    finally:
+        process.terminate()
+        try:
+            process.wait(HANG_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def speak(path: Path, word: str, numbers: range) -> Heard:
+    """Hold all these conversations, some at a time; what is not as it must be is named by word and number."""
+    heard, waiting = Heard(), iter(numbers)
+
+    async def some() -> None:
+        for number in waiting:
+            pieces = a_conversation(Mutator(word, number))
+            try:
+                async with asyncio.timeout(HANG_SECONDS):
+                    answer = await _answer(path, pieces)
+            except TimeoutError:
+                heard.findings.append(f"{word}/{number}: the connection did not end")
+                continue
+            statuses = [status.decode() for status in _STATUS.findall(answer)]
+            heard.statuses.update(statuses or ["none"])
+            if set(statuses) - _ALLOWED:
+                heard.findings.append(f"{word}/{number}: answered with {', '.join(statuses)}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(CONNECTION_COUNT):
+            tasks.create_task(some())
+    return heard
+
+
+async def _answer(path: Path, pieces: list[bytes]) -> bytes:
+    """All that came back until the other side closed; this side ends when the other is silent."""
+    reader, writer = await asyncio.open_unix_connection(str(path), limit=2**20)
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await asyncio.sleep(0)
+            is_ended = False
+            while True:
+                try:
+                    async with asyncio.timeout(None if is_ended else ANSWER_SECONDS):
+                        data = await reader.read(2**16)
+                except TimeoutError:
+                    is_ended = True
+                    writer.write_eof()
+                    continue
+                if not data:
+                    break
+                received = (received + data)[-(2**20) :]
+        finally:
+            writer.transport.abort()
+    return received

@@ -1,0 +1,90 @@
+"""An application with unmodified boto3 is heard: what is said of it against what the service and the threads did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.daemon.hearing import Hearing
+from penstock.lab.http_s3 import s3_application
+from penstock.lab.link import LinkTruth
+from penstock.lab.s3 import S3Service
+from penstock.lab.server import serving
+from penstock.models.inference.histogram import quantile
+from penstock.trial.stage import CREDENTIALS
+from tests.unit.daemon.test_hearing import listening, until
+
+THREAD_COUNT = 6
+CALL_COUNT = 24
+LINK = LinkTruth(
+    round_trip_seconds=0.001,
+    connection_rate_bytes_per_second=100e6,
+    host_rate_bytes_per_second=200e6,
+    service_latency_seconds_median=0.25,
+)
+APPLICATION = """
+import json, sys, time, threading, queue
+import boto3
+from botocore.config import Config
+url, threads, requests = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+config = Config(max_pool_connections=threads, retries={"max_attempts": 5, "mode": "standard"})
+s3 = boto3.client("s3", endpoint_url=url, region_name="eu-west-1", config=config)
+work, seconds = queue.SimpleQueue(), []
+for number in range(requests):
+    work.put(number)
+def drain():
+    while True:
+        try:
+            number = work.get_nowait()
+        except queue.Empty:
+            return
+        begun = time.monotonic()
+        s3.put_object(Bucket="b", Key=str(number), Body=b"x" * 1000)
+        seconds.append(time.monotonic() - begun)
+running = [threading.Thread(target=drain) for _ in range(threads)]
+begun = time.monotonic()
+for one in running:
+    one.start()
+for one in running:
+    one.join()
+print(json.dumps({"seconds": seconds, "in_flight": sum(seconds) / (time.monotonic() - begun)}))
+"""
+
+
+def test_an_application_is_heard_as_it_was() -> None:
+    """Calls are exact, also against the service's count; latency and requests in flight are those of its threads."""
+
+    async def told() -> None:
+        service, hearing = S3Service(LINK, clock=SystemClock(), seed=0), Hearing(SystemClock())
+        service.shelf.create_bucket("b")
+        async with serving(s3_application(service)) as url, listening(hearing) as sender:
+            application = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", APPLICATION, url, str(THREAD_COUNT), str(CALL_COUNT)),
+                env={
+                    **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+                    **CREDENTIALS,
+                    "AWS_SESSION_TOKEN": "CANARY7SECRETS",
+                    "AWS_CSM_ENABLED": "true",
+                    "AWS_CSM_PORT": str(sender.getpeername()[1]),
+                    "AWS_CSM_CLIENT_ID": "backup",
+                },
+                stdout=asyncio.subprocess.PIPE,
+            )
+            output, _ = await application.communicate()
+            await until(lambda: hearing.heard_count == 2 * service.request_count)
+        truth = json.loads(output)
+        (heard,) = hearing.series()
+        assert heard.key.application.name == "backup"
+        assert heard.key.application.product == "Boto3"
+        assert heard.call_count == heard.attempt_count == service.request_count == CALL_COUNT
+        assert quantile(heard.latencies, 0.5) == pytest.approx(statistics.median(truth["seconds"]), rel=0.07)
+        assert heard.in_flight_count_mean == pytest.approx(truth["in_flight"], rel=0.1)
+        assert "CANARY7SECRETS" not in repr(heard)
+
+    asyncio.run(told())

@@ -1,0 +1,160 @@
+"""Experiments over HTTP on the lab's services: budgeted, resumable after `kill -9`, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import cli
+from penstock.lab.worlds import REGIONAL
+from penstock.trial.stage import CREDENTIALS, lab_endpoint
+
+PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
+CONFIGURATION = """
+[daemon]
+state_directory = "{directory}/state"
+runtime_directory = "{directory}/run"
+[host]
+region = "lab-1"
+instance_type = "here"
+[aws]
+s3_endpoint_url = "{s3_url}"
+sqs_endpoint_url = "{sqs_url}"
+[probes.s3_upload]
+bucket = "measured"
+[probes.s3_download]
+bucket = "measured"
+"""
+
+
+@dataclass(frozen=True)
+class House:
+    """A configuration, its services, and where records are kept."""
+
+    directory: Path
+    s3: Any  # boto3 makes its clients at run time
+    sqs: Any
+
+    def words(self, *words: str) -> list[str]:
+        """Of a command."""
+        return ["measure", "run", *words, "--config", str(self.directory / "penstock.toml")]
+
+    def run(self, *words: str) -> Result:
+        """To its end."""
+        return CliRunner().invoke(cli, self.words(*words))
+
+    def left(self) -> list[str]:
+        """Whatever is outside."""
+        objects = self.s3.list_objects_v2(Bucket="measured").get("Contents", [])
+        uploads = self.s3.list_multipart_uploads(Bucket="measured").get("Uploads", [])
+        queues: list[str] = self.sqs.list_queues().get("QueueUrls", [])
+        return [*(entry["Key"] for entry in (*objects, *uploads)), *queues]
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """The lab's S3, with a bucket, and its SQS."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with lab_endpoint("s3", REGIONAL, tmp_path) as s3_url, lab_endpoint("sqs", REGIONAL, tmp_path) as sqs_url:
+        s3: Any = boto3.client("s3", region_name="lab-1", endpoint_url=s3_url)
+        sqs: Any = boto3.client("sqs", region_name="lab-1", endpoint_url=sqs_url)
+        s3.create_bucket(Bucket="measured")
+        text = CONFIGURATION.format(directory=tmp_path, s3_url=s3_url, sqs_url=sqs_url)
+        (tmp_path / "penstock.toml").write_text(text)
+        yield House(tmp_path, s3, sqs)
+        s3.close()
+        sqs.close()
+
+
+def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
+    """Records, observations for the models, what it cost in the book; nothing in the bucket, nothing left to do."""
+    ran = house.run("parallel-curls", "--short", "--json")
+    assert ran.exit_code == 0, ran.output
+    here = {fact["name"]: fact["here"] for fact in json.loads(ran.stdout)["facts"]}
+    assert here["down.plain.2"] > 0 < here["up.ssl.2"]
+    assert house.left() == []
+    with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
+        (observations,) = database.execute("SELECT count(*) FROM observations").fetchone()
+        (spent,) = database.execute("SELECT count(*) FROM spend").fetchone()
+    assert observations == 6
+    assert spent > 0
+    page = house.directory / "page.html"
+    words = ("--config", str(house.directory / "penstock.toml"), "--output", str(page))
+    assert CliRunner().invoke(cli, ["report", *words]).exit_code == 0
+    assert '<section id="parallel-curls">' in page.read_text()
+    again = house.run("parallel-curls", "--short", "--json")
+    assert again.stdout == ran.stdout
+    assert again.stderr == ""
+
+
+def test_no_more_is_begun_than_is_allowed(house: House) -> None:
+    """The full form moves more than ten gigabytes: not one request is made."""
+    refused = house.run("surge")
+    assert refused.exit_code == 1
+    assert "--bytes-max" in refused.stderr
+    assert house.left() == []
+    assert not list(house.directory.glob("state/experiments/*"))
+
+
+@pytest.mark.long
+def test_a_killed_run_goes_on_and_removes_what_was_left(house: House) -> None:
+    """After `kill -9` in the middle of a queue: the next one removes it, keeps what was measured, and ends."""
+    with subprocess.Popen(
+        [*PENSTOCK, *house.words("producer-consumer", "--short", "--usd-max", "10")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ},
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("guide/one-host")
+        while not house.left():
+            pass
+        process.send_signal(signal.SIGKILL)
+    assert len(house.left()) == 1
+    resumed = house.run("producer-consumer", "--short", "--usd-max", "10")
+    assert resumed.exit_code == 0, resumed.output
+    begun = [line.split(":")[0] for line in resumed.stderr.splitlines()]
+    assert begun == ["guide/two-hosts", "guide/batch", "guide/one-thread"]
+    assert house.left() == []
+
+
+@pytest.mark.long
+def test_an_interrupted_run_says_where_it_goes_on(house: House) -> None:
+    """Ctrl-C: exit code 130, the queue is gone at once, and the same command goes on."""
+    with subprocess.Popen(
+        [*PENSTOCK, *house.words("sqs-window", "--short")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ},
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("window/2")
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "goes on from" in rest
+    assert house.left() == []
+
+
+def test_a_bucket_that_nobody_named_is_asked_for(house: House) -> None:
+    """A sentence, before anything is made."""
+    path = house.directory / "penstock.toml"
+    path.write_text(path.read_text().replace('bucket = "measured"', ""))
+    refused = house.run("surge", "--short")
+    assert refused.exit_code == 1
+    assert "it needs probes.s3_download.bucket" in refused.stderr

@@ -1,0 +1,106 @@
+"""`penstock leftovers`: what a killed daemon left outside is seen and removed, with a daemon and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import cli
+from penstock.trial.stage import CREDENTIALS
+from tests.daemon_house import DaemonHouse
+from tests.integration.scripted_advisor import LEFT_BEHIND, Served, served_in_thread
+from tests.integration.test_daemon import stage  # noqa: F401  # a fixture
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    """A daemon to ask."""
+    with served_in_thread(tmp_path) as running:
+        yield running
+
+
+def leftovers(*arguments: str | Path, socket: Path) -> Result:
+    """One command, by this socket if somebody listens there."""
+    words = ["leftovers", *map(str, arguments)]
+    return CliRunner().invoke(cli, words, env={"PENSTOCK_SOCKET": str(socket), **CREDENTIALS})
+
+
+def kill_in_the_midst(house: DaemonHouse, process_id: int) -> None:
+    """While something of an upload is outside."""
+    deadline = time.monotonic() + 60.0
+    while True:
+        os.kill(process_id, signal.SIGSTOP)
+        if any(name.startswith("penstock-probe/") for name in house.leftovers()):
+            os.kill(process_id, signal.SIGKILL)
+            return
+        os.kill(process_id, signal.SIGCONT)
+        assert time.monotonic() < deadline, "nothing was uploaded"
+        time.sleep(0.01)
+
+
+def test_a_daemon_is_asked(server: Served) -> None:
+    """What is left behind is listed with its age and reason, and removed at a word."""
+    listed = leftovers("list", socket=server.socket_path)
+    assert f"s3://my-bucket/{LEFT_BEHIND['name']}  30 min  {LEFT_BEHIND['reason']}" in listed.output
+    removed = leftovers("remove", socket=server.socket_path)
+    assert removed.output == f"removed s3://my-bucket/{LEFT_BEHIND['name']}\nNothing is left behind.\n"
+    assert (listed.exit_code, removed.exit_code) == (0, 0)
+    document = json.loads(leftovers("list", "--json", socket=server.socket_path).output)
+    assert document == {"removed": [], "leftovers": [dict(LEFT_BEHIND)]}
+
+
+def test_the_status_says_that_something_is_left(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its first line, with where to look; where nothing is left, not a word."""
+    remark = "3 things that probes made could not be removed, the oldest for 2 h: no DeleteObject"
+    environment = {"PENSTOCK_SOCKET": str(server.socket_path)}
+    assert "removed" not in CliRunner().invoke(cli, ["status"], env=environment).output
+    status = server.advisor.status()
+    monkeypatch.setattr(server.advisor, "status", lambda: {**status, "leftover_remark": remark})
+    shown = CliRunner().invoke(cli, ["status"], env=environment).output
+    assert " ".join(shown.split()).startswith(f"{remark}. See `penstock leftovers list`. ")
+
+
+def test_a_dry_run_asks_for_nothing(server: Served) -> None:
+    """It says what would be removed; even a daemon that refuses answers that."""
+    server.advisor.refusal = "busy"
+    planned = leftovers("remove", "--dry-run", socket=server.socket_path)
+    assert planned.output.startswith("This would be removed:\n")
+    assert planned.exit_code == 0
+    refused = leftovers("remove", socket=server.socket_path)
+    assert (refused.exit_code, "busy" in refused.output) == (1, True)
+
+
+def test_what_a_killed_daemon_left_is_removed_without_one(stage: DaemonHouse) -> None:  # noqa: F811  # the fixture
+    """From the database alone: listed, then removed, so that a host can be given up without a daemon."""
+    config = ("--config", stage.configuration_file)
+    with stage.daemon() as running:
+        inside = leftovers("list", *config, socket=stage.directory / "elsewhere")
+        kill_in_the_midst(stage, running.pid)
+    assert (inside.exit_code, "works on" in inside.output) == (1, True)  # what is in use is not left behind
+
+    listed = json.loads(leftovers("list", "--json", *config, socket=stage.socket_path).output)
+    removed = leftovers("remove", *config, socket=stage.socket_path)
+
+    assert {entry["operation"] for entry in listed["leftovers"]} >= {"s3_upload"}
+    assert removed.exit_code == 0, removed.output
+    assert stage.leftovers() == []
+
+
+def test_what_cannot_be_removed_is_said(stage: DaemonHouse) -> None:  # noqa: F811  # the fixture
+    """Without the service the entries stay, with the reason, and the exit code is 1."""
+    with stage.daemon() as running:
+        kill_in_the_midst(stage, running.pid)
+    text = stage.configuration_file.read_text()
+    stage.configuration_file.write_text(
+        text.replace('s3_endpoint_url = "http://127.0.0.1:', 's3_endpoint_url = "http://127.0.0.1:1#')
+    )
+    removed = leftovers("remove", "--config", stage.configuration_file, socket=stage.socket_path)
+    assert removed.exit_code == 1
+    assert "could not be removed" in removed.output

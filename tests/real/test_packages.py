@@ -1,0 +1,79 @@
+"""The Debian package, made and installed for real, on a copy of this system that goes away with the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from distribution import build
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
+PYTHON = Path("/usr/bin/python3")
+# A mount namespace of its own: what is written lies in memory and ends with it.
+COPY = """
+set -e
+mount -t tmpfs none "$1"
+mkdir "$1/upper" "$1/work" "$1/copy"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/copy"
+mount --bind /proc "$1/copy/proc"
+mount --bind /dev "$1/copy/dev"
+cp "$2" "$1/copy/srv/penstock.deb"
+chroot "$1/copy" /bin/sh -exc "$3"
+"""
+LIFE = """
+dpkg --force-depends -i /srv/penstock.deb
+penstock --version
+as_penstock="setpriv --reuid penstock --regid penstock --clear-groups"
+$as_penstock penstock config check
+if systemd-analyze verify /usr/lib/systemd/system/penstock.service 2>&1 | grep penstock; then exit 1; fi
+man -w penstock-query
+echo '# mine' >> /etc/penstock/penstock.toml
+echo measured > /var/lib/penstock/kept
+dpkg --force-depends -i /srv/penstock.deb
+grep -q mine /etc/penstock/penstock.toml
+dpkg -r penstock
+if test -e /opt/penstock; then exit 1; fi
+grep -q mine /etc/penstock/penstock.toml
+grep -q measured /var/lib/penstock/kept
+dpkg -P penstock
+if test -e /etc/penstock; then exit 1; fi
+if test -e /var/lib/penstock; then exit 1; fi
+echo lived
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of both."""
+    for tool in ("go", "dpkg-deb", "unshare"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not here")
+    output = tmp_path_factory.mktemp("packages")
+    subprocess.run(
+        ["make", "packages", f"ARGS=--output {output} --python {PYTHON}"], cwd=build.PROJECT, check=True
+    )
+    return output
+
+
+def test_both_kinds_are_made(packages: Path) -> None:
+    """One file each, of a size that a fleet can be sent."""
+    assert sorted(path.suffix for path in packages.iterdir()) == [".deb", ".rpm"]
+    assert all(path.stat().st_size < 150e6 for path in packages.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can install anything")
+def test_a_life_of_the_debian_package(packages: Path, tmp_path: Path) -> None:
+    """Installed, checked, configured, upgraded with configuration and state kept, removed, and purged."""
+    (package,) = packages.glob("*.deb")
+    lived = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", COPY, "sh", str(tmp_path), str(package), LIFE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert lived.stdout.endswith("lived\n"), lived.stdout + lived.stderr
+    assert not Path("/opt/penstock").exists()

@@ -1,0 +1,100 @@
+"""Days of probing over bad paths in virtual time: whatever goes wrong at a clean-up, nothing stays outside."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+
+from penstock.daemon.config import BudgetSection
+from penstock.lab import worlds
+from penstock.models.model import Fit, PerformanceModel
+from penstock.operations.sections.objects import ObjectSection
+from penstock.operations.sections.queues import QueueSection
+from penstock.optimizer.deliberation import Case, Conclusion
+from penstock.units import KiB, MiB, TiB
+from penstock.vocabulary import Demand, Inconclusive, Place, ProbePlan, Reason
+from tests.scenario import BUCKET, REGION, Scenario, Week, play
+
+AMPLE = BudgetSection(
+    transferred_bytes_per_day=1000 * TiB,
+    request_count_per_day=10**9,
+    usd_per_day=1e6,
+    credit_fraction_per_day=1.0,
+    duty_cycle_fraction=1.0,
+)
+# One answer in fifty takes 40 s, longer than a clean-up waits: objects 130 ms away are left behind again and again.
+SLOW = dataclasses.replace(worlds.CROSS_REGION.link, straggler_fraction=0.02, straggler_seconds=40.0)
+THROTTLED = worlds.THROTTLED.link  # which refuses deletions, too
+
+
+class DiceThinker:
+    """Proposes whatever is legal, so that every clean-up is met: from one object of a probe to hundreds."""
+
+    def __init__(self) -> None:
+        self._fits: dict[Place, Fit] = {}
+        self._dice = random.Random(5)
+
+    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
+        """No fit is made: what is learned is not what this is about."""
+        fit = self._fits.setdefault(case.place, model.fit(case.place, (), prior=None, seed=1))
+        context, plan = case.next_context, None
+        if context is not None:
+            setting = self._dice.choice(list(model.candidates(fit, context, Demand(thread_count_max=256))))
+            cost_max = dataclasses.replace(
+                model.probe_cost(fit, context, setting, case.tariff), duration_seconds=10.0
+            )
+            plan = ProbePlan(context=context, setting=setting, reason=Reason.EXPLORE, cost_max=cost_max)
+        return Conclusion(fit=fit, plan=plan)
+
+    def rest(self) -> None:
+        """Nothing runs."""
+
+
+def lived(days: float, *, seed: int) -> Week:
+    """Three regions, one of them far and slow and one that throttles, two sizes each, and a queue."""
+    return play(
+        Scenario(
+            link=worlds.REGIONAL.link,
+            far_links={"far-1": SLOW, "busy-1": THROTTLED},
+            queue=worlds.CROSS_REGION.queue,
+            sections={
+                "s3_upload": ObjectSection(
+                    bucket=BUCKET + "-{region}",
+                    regions=(REGION, "far-1", "busy-1"),
+                    object_size_bytes=(64 * KiB, 64 * MiB),
+                    mean_interval_seconds=3600.0,
+                    usd_per_day=1e6,
+                ),
+                "sqs_delivery": QueueSection(mean_interval_seconds=3600.0, usd_per_day=1e6),
+            },
+            budget=AMPLE,
+            days=days,
+            seed=seed,
+            thinker=DiceThinker,
+        )
+    )
+
+
+def assert_nothing_stays(week: Week) -> None:
+    """At the end of no hour was anything there that was there ten minutes later; in the end there is nothing."""
+    contexts = {cycle.context for cycle in week.cycles if cycle.outcome is not None}
+    assert len(contexts) == 7
+    measured = [c for c in week.cycles if c.outcome is not None and not isinstance(c.outcome, Inconclusive)]
+    assert len(measured) > 3 * 24 * week.scenario.days
+    assert week.lingering_names == ()
+    assert week.leftover_names == ()
+
+
+def test_a_morning_of_bad_paths_leaves_nothing() -> None:
+    """Objects, unfinished uploads, messages: what a probe could not remove is gone within ten minutes."""
+    assert_nothing_stays(lived(0.25, seed=1))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_week_of_bad_paths_leaves_nothing() -> None:
+    """The same for a week."""
+    assert_nothing_stays(lived(7.0, seed=2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import signal
@@ -31,20 +32,34 @@ READERS = (
     "duckdb==1.4.4",
     "duckdb-ext-httpfs==1.4.4.20260205",
 )
+JACKSON_VERSION = "2.19.2"
+SERDE_JSON_VERSION = "1.0.145"
+CHRONO_VERSION = "0.4.42"
 _MAVEN_DEPENDENCY_PLUGIN_VERSION = "3.8.1"
 BUILD_SECONDS_MAX = 900.0
 
-_ELASTICMQ_POM = f"""\
+_POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>penstock</groupId><artifactId>real-sqs</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>penstock</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
-    <dependency>
-      <groupId>org.elasticmq</groupId><artifactId>elasticmq-server_2.13</artifactId>
-      <version>{ELASTICMQ_VERSION}</version>
-    </dependency>
+    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>
   </dependencies>
 </project>
+"""
+_RUST_PACKAGE = f"""\
+[package]
+name = "advice"
+version = "1.0.0"
+edition = "2021"
+
+[[bin]]
+name = "advice"
+path = "advice.rs"
+
+[dependencies]
+serde_json = "={SERDE_JSON_VERSION}"
+chrono = "={CHRONO_VERSION}"
 """
 _S5CMD_MODULE = f"""\
 module penstock/real-client
@@ -111,6 +126,26 @@ def readers() -> Path:
     )
 
 
+def jackson() -> Path:
+    """The folder of jars that read JSON in Java. Raises ToolMissingError, BuildError."""
+    require("java", "javac")
+    return _built(f"jackson-{JACKSON_VERSION}", ("mvn",), _build_jackson) / "lib"
+
+
+def rust_program(source: Path) -> Path:
+    """The program of a file that needs serde_json and chrono. Raises ToolMissingError, BuildError."""
+    content = source.read_bytes()
+    name = f"rust-{hashlib.sha256(content + _RUST_PACKAGE.encode()).hexdigest()[:12]}"
+
+    def build(directory: Path) -> None:
+        (directory / "Cargo.toml").write_text(_RUST_PACKAGE)
+        (directory / "advice.rs").write_bytes(content)
+        _fetch(["cargo", "fetch", "--quiet"], directory)
+        _run(["cargo", "build", "--quiet"], directory, {"CARGO_TARGET_DIR": str(directory / "target")})
+
+    return _built(name, ("cargo",), build) / "target/debug/advice"
+
+
 def cache_directory() -> Path:
     """Where everything that was built stays; removing it means to build again."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -161,9 +196,18 @@ def _build_readers(directory: Path) -> None:
 
 
 def _build_elasticmq(directory: Path) -> None:
-    (directory / "pom.xml").write_text(_ELASTICMQ_POM)
+    _copy_jars(directory, group="org.elasticmq", artifact="elasticmq-server_2.13", version=ELASTICMQ_VERSION)
+
+
+def _build_jackson(directory: Path) -> None:
+    group, artifact = "com.fasterxml.jackson.core", "jackson-databind"
+    _copy_jars(directory, group=group, artifact=artifact, version=JACKSON_VERSION)
+
+
+def _copy_jars(directory: Path, **coordinates: str) -> None:
+    (directory / "pom.xml").write_text(_POM.format(**coordinates))
     plugin = f"org.apache.maven.plugins:maven-dependency-plugin:{_MAVEN_DEPENDENCY_PLUGIN_VERSION}"
-    _run(["mvn", "-q", "-B", f"{plugin}:copy-dependencies", "-DoutputDirectory=lib"], directory, {})
+    _fetch(["mvn", "-q", "-B", f"{plugin}:copy-dependencies", "-DoutputDirectory=lib"], directory)
 
 
 def _built(name: str, tools: Sequence[str], build: Callable[[Path], None]) -> Path:
@@ -188,6 +232,14 @@ def _locked(file: Path) -> Iterator[None]:
     with file.open("w") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         yield
+
+
+def _fetch(command: Sequence[str], directory: Path) -> None:
+    """Bring what a build needs here, so that what fails afterwards is the build."""
+    try:
+        _run(command, directory, {})
+    except BuildError as failed:
+        raise ToolMissingError(f"a package registry must be reached: {failed}") from failed
 
 
 def _run(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:

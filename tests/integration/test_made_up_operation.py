@@ -80,7 +80,7 @@ def configured(directory: Path, endpoint_url: str = NOBODY, bucket: str = "made-
 
 @contextlib.contextmanager
 def a_daemon(directory: Path, configuration: str) -> Iterator[Process]:
-    """One that has fitted: until then it answers with the SDK's default, and between two questions that would change."""
+    """One that has fitted: until then it answers with the SDK's default, and between two questions it would change."""
     with process([*MADE_UP, "penstockd", "--config", configuration], {"PYTHONPATH": str(ROOT)}) as child:
         while True:
             child.check()

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def _node(_folder: Path) -> list[str]:
     return ["node", str(SNIPPETS / "advice.mjs")]
 
 
-def _snapshot(*recommendations: Recommendation[object]) -> bytes:
+def _snapshot(*recommendations: Recommendation[Any]) -> bytes:
     now = datetime.now(UTC)
     return encode(
         snapshot_document(

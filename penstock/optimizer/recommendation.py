@@ -312,7 +312,8 @@ def within_reach(
     """The settings near a measured one, once enough were measured: beyond, the physics would speak alone.
 
     Where the physics is known to be wrong, near means almost there. Where nothing was measured but reported, near is
-    near what would be advised without the reports, or near what several users reported alike.
+    near what would be advised without the reports, or near what several users reported alike. Where nothing that would
+    serve is near, as for ranges that are smaller than any that was measured, threads alone are held.
     """
     if fit.is_from_reports:
         return _near_unreported(model, fit, context, demand, settings)
@@ -321,7 +322,7 @@ def within_reach(
         return _dared(model, fit, settings)
     reach = _REACH_OCTAVES_OFF_MODEL if fit.is_off_model else _REACH_OCTAVES
     tried = [SimpleNamespace(**values) for values in known]
-    return _near(model, settings, tried, reach, in_limits=False) or settings
+    return _near(model, settings, tried, reach, in_limits=False) or _dared(model, fit, settings)
 
 
 def _near(
@@ -379,7 +380,7 @@ def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand:
 
 
 def _dared(model: PerformanceModel[Any], fit: Fit, settings: list[Any]) -> list[Any]:
-    """While little was measured, no more than twice the threads that went well: whether more are borne is not known.
+    """Where little was measured, no more than twice the threads that went well: whether more are borne is not known.
 
     The next probe dares more. Where all was measured below a ceiling, as with objects of few parts, nothing else keeps
     the advice from what the physics alone promises.

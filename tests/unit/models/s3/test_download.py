@@ -11,6 +11,7 @@ import pytest
 from penstock.models.model import Fit
 from penstock.models.s3.download import READ_OBJECT_BYTES_MAX, S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.upload import S3UploadModel
+from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Access, Basis, Demand, Objective, Observation, Origin, Recommendation, Sink
@@ -83,6 +84,16 @@ def test_random_ranges_follow_from_whole_objects(world: DownloadWorld) -> None:
     assert predicted.expected > 0.5 * truth  # a limit on requests was never met, and may be there
     assert truth > 0.9 * world.host_bytes_per_second
     assert n > 2 * advice(fit).setting.thread_count
+
+
+@pytest.mark.parametrize("counts", [(2, 4, 6, 8), (2, 4, 6, 8, 16), (4, 16, 64, 30, 40, 50)])
+def test_where_no_ceiling_was_seen_random_ranges_go_one_step_further(counts: Sequence[int]) -> None:
+    """Twice the threads that were measured, however many probes of whole objects there were: not what physics says."""
+    rising = DownloadWorld(connection_bytes_per_second=5e6, host_bytes_per_second=50e9, size=4 * GiB)
+    probes = [rising.observe(a_setting(n), index) for index, n in enumerate(counts)]
+    fit = evidence.attach(fitted(probes), MODEL, probes)
+    found = advice(fit, demand=Demand(access=Access.RANDOM, range_size_bytes=256 * KiB)).setting
+    assert max(counts) < found.thread_count <= 2 * max(counts)
 
 
 def test_many_small_objects_are_a_stream() -> None:

@@ -41,7 +41,7 @@ AMPLE = Cost(
     transferred_bytes=2**40, request_count=10**6, usd=100.0, credit_bytes=2**40, duration_seconds=3600.0
 )
 WORLD = worlds.NEAR
-pytestmark = pytest.mark.timeout(600)  # half a day of the daemon's life, on a machine that may be busy
+pytestmark = pytest.mark.timeout(600)  # hours of the daemon's life, on a machine that may be busy
 
 
 @pytest.fixture(params=NAMES)
@@ -75,8 +75,8 @@ _ladder_steps = st.integers(0, 100)
 
 @pytest.fixture(scope="module")
 def week() -> Week:
-    """Two days of a daemon in the lab, with every operation of the table."""
-    return play(Scenario(link=WORLD.link, inbound=WORLD.inbound, queue=WORLD.queue, days=0.6, seed=11))
+    """Seven hours of a daemon in the lab, with every operation of the table."""
+    return play(Scenario(link=WORLD.link, inbound=WORLD.inbound, queue=WORLD.queue, days=0.3, seed=11))
 
 
 def observations_of(row: Operation[Any, Any], week: Week) -> tuple[Observation[Any], ...]:

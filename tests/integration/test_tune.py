@@ -48,6 +48,7 @@ FAST = dataclasses.replace(
         connection_rate_bytes_per_second=8e6,
         host_rate_bytes_per_second=60e6,
     ),
+    inbound=None,
 )
 
 

@@ -15,7 +15,7 @@ import os
 import resource
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -120,6 +120,7 @@ async def serving(
     await runner.setup()
     make_handler = runner.server
     assert make_handler is not None
+    make_handler.request_handler = _refuse_unreadable_expectations(make_handler.request_handler)
     acceptor = Acceptor(
         listening,
         Places(limits.connection_count_max, limits.connection_count_max_per_uid),
@@ -133,6 +134,20 @@ async def serving(
     finally:
         acceptor.close()
         await runner.cleanup()
+
+
+def _refuse_unreadable_expectations(
+    handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+    """Refuse by ourselves: aiohttp repeats in its refusal what was expected, and fails where that is no text."""
+
+    async def handle_readable(request: web.BaseRequest) -> web.StreamResponse:
+        expected = request.headers.get("Expect", "")
+        if any("\udc80" <= character <= "\udcff" for character in expected):  # a byte that is no UTF-8
+            raise web.HTTPExpectationFailed
+        return await handle(request)
+
+    return handle_readable
 
 
 class _Gatekeeper:

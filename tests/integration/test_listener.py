@@ -126,6 +126,15 @@ async def test_what_is_no_proper_request_is_turned_away(tmp_path: Path, request_
         assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
 
 
+@pytest.mark.parametrize("target", [b"/v1/status", b"/nowhere"])
+async def test_an_expectation_that_is_no_text_is_refused(tmp_path: Path, target: bytes) -> None:
+    """With 417, as one that nobody can meet: aiohttp by itself repeats it in its refusal, and fails."""
+    async with served(tmp_path) as server:
+        unreadable = b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nExpect: \xff\r\n\r\n"
+        assert b" 417 " in await status_line(server.socket_path, unreadable)
+        assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+
+
 @pytest.mark.parametrize(
     "limits",
     [

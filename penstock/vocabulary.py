@@ -302,6 +302,7 @@ class Objective(StrEnum):
 class Regime(StrEnum):
     """Which ceiling of the host the advice is for."""
 
+    AUTO = "auto"  # burst where the transfer ends well before the credits do, sustained else
     SUSTAINED = "sustained"
     BURST = "burst"
 
@@ -326,7 +327,7 @@ class Demand:
     """What an application asks for: its aim, its hard limits and its load. None is "not stated"."""
 
     objective: Objective = Objective.THROUGHPUT
-    regime: Regime = Regime.SUSTAINED
+    regime: Regime = Regime.AUTO
     memory_bytes_max: int | None = None
     bandwidth_bytes_per_second_max: float | None = None
     thread_count_max: int | None = None

@@ -27,7 +27,7 @@ from math import floor
 from typing import Any
 
 from penstock.api.places import Places
-from penstock.api.wire import Claim
+from penstock.api.wire import Claim, Question
 from penstock.optimizer import objective
 from penstock.vocabulary import Basis, Demand, Recommendation, Setting, knobs, setting_values
 
@@ -159,6 +159,12 @@ class LeaseBook:
         del self._leases[lease.lease_id], self._appetites[lease.lease_id]
         self._places.give_back(lease.uid, is_in_control=lease.is_in_control)
         self._shares = None
+
+    def claimed_bytes(self, question: Question) -> int:
+        """What all leases of its operation move, besides the one that asks: its claim holds this very question."""
+        claimed = [lease.claim.question for lease in self._leases.values()]
+        others = [each for each in claimed if each is not question and each.operation == question.operation]
+        return sum(each.payload_size_bytes * max(each.demand.object_count, 1) for each in others)
 
     def share(self, lease: Lease) -> Share:
         """What a live lease may use now."""

@@ -360,7 +360,7 @@ class Api:
             return await self._tell_shares(request, lease)
         finally:
             self._leases.release(lease)
-            self._wake_holders()
+            self._leases_changed()
 
     def _grant(self, request: web.Request, claim: Claim) -> Lease:
         peer = _peer(request)
@@ -375,8 +375,13 @@ class Api:
             )
         except TooManyLeasesError as trouble:
             raise RefusedError(str(trouble)) from trouble
-        self._wake_holders()
+        self._leases_changed()
         return lease
+
+    def _leases_changed(self) -> None:
+        """What others may use is another share now, and so may be the regime of whoever leaves that open."""
+        self.answers.forget()
+        self._wake_holders()
 
     async def _tell_shares(self, request: web.Request, lease: Lease) -> web.StreamResponse:
         """A line now and after each change; who reads slowly is told the newest share when he is ready for it."""

@@ -160,7 +160,7 @@ def common_options(command: Command) -> Command:
             click.option(
                 "--regime",
                 type=click.Choice([regime.value for regime in Regime]),
-                help="What the host sustains, or can do while it bursts.",
+                help="For what the host sustains, or for while it bursts; auto: as long as its credits last.",
             ),
             click.option("--region", help="Another region than the daemon's."),
             click.option("--instance-type", help="Another instance type than this host's."),

@@ -208,7 +208,7 @@ _HOW: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--regime",
-        type=click.Choice([regime.value for regime in Regime]),
+        type=click.Choice(list(_REGIMES)),
         default=Regime.BURST.value,
         show_default=True,
         help="What the host can do while it bursts, as it does in short runs, or what it sustains.",

@@ -16,7 +16,7 @@ class CommonDemand(TypedDict, total=False):
     """What any question may state; sizes may be text such as ``"512MiB"``."""
 
     objective: Literal["throughput", "latency", "frugal"]
-    regime: Literal["sustained", "burst"]
+    regime: Literal["auto", "sustained", "burst"]
     memory_bytes_max: _Size
     bandwidth_bytes_per_second_max: _Number
     thread_count_max: int | None

@@ -30,7 +30,7 @@ from penstock.daemon.store import AsyncStore
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.troubles import Trouble
 from penstock.daemon.trust import Door
-from penstock.models.model import Fit
+from penstock.models.model import Fit, is_current
 from penstock.models.sqs.backlog_warning import Alarm
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
@@ -112,16 +112,30 @@ class Advisory:
 
     def recommend(self, question: Question) -> Recommendation[Any]:
         """The advice for this question; always some."""
-        return self._board.recommend(self._context(question), question.demand, self._clock.now())
+        context, demand = self._context(question), self._beside_neighbours(question)
+        answer = self._board.recommend(context, demand, self._clock.now())
+        return _telling_of_neighbours(answer, question.demand)
 
     def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
         """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
-        return self._board.assess(self._context(question), question.demand, setting, self._clock.now())
+        context, demand = self._context(question), self._beside_neighbours(question)
+        answer = self._board.assess(context, demand, setting, self._clock.now())
+        return _telling_of_neighbours(answer, question.demand)
+
+    def _beside_neighbours(self, question: Question) -> Demand:
+        """The demand, for what the host sustains where its credits do not suffice for other leases as well."""
+        context, demand = self._context(question), question.demand
+        fit, others = self._board.fit(context.place), self._leases.claimed_bytes(question)
+        model = OPERATIONS[context.operation].model
+        if not others or fit is None or not is_current(fit, model):
+            return demand
+        regime = model.regime(fit, context, demand, beside_bytes=others)
+        is_kept = regime is model.regime(fit, context, demand)
+        return demand if is_kept else dataclasses.replace(demand, regime=regime)
 
     def explain(self, question: Question) -> Mapping[str, Any]:
         """Why that is the advice: the physics that were learned, and what else was considered."""
-        context = self._context(question)
-        recommendation = self._board.recommend(context, question.demand, self._clock.now())
+        context, recommendation = self._context(question), self.recommend(question)
         fit = self._board.fit(context.place)
         return {
             "recommendation": recommendation_document(recommendation, generation=self._board.generation),
@@ -387,6 +401,14 @@ class _Scrape(Collector):
 
     def collect(self) -> list[Metric]:
         return self._families
+
+
+def _telling_of_neighbours(answer: Recommendation[Any], asked: Demand) -> Recommendation[Any]:
+    """The answer to what was asked, which says so where others under lease decided the regime."""
+    if answer.demand == asked:
+        return answer
+    why = "For what the host sustains: others under lease need its burst credits as well."
+    return dataclasses.replace(answer, demand=asked, explanation=f"{answer.explanation} {why}")
 
 
 def _labels(context: Context) -> list[str]:

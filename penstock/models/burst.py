@@ -51,6 +51,10 @@ class Ceiling:
         above = transferred_bytes - self.baseline_bytes_per_second * seconds
         return max(0.0, above) if self.is_burstable else 0.0
 
+    def burst_credits_spent(self, transferred_bytes: float) -> float:
+        """What a transfer takes of the bucket at the most: as fast as the host may."""
+        return self.credits_spent(transferred_bytes, seconds=transferred_bytes / self.burst_bytes_per_second)
+
     def burst_seconds_left(self, credit_bytes: float, *, rate_bytes_per_second: float) -> float:
         """How long a rate can be kept up from here; for ever when it spends nothing."""
         spent = rate_bytes_per_second - self.baseline_bytes_per_second

@@ -22,6 +22,7 @@ from penstock.vocabulary import (
     Observation,
     Place,
     Prediction,
+    Regime,
     SettingT,
     Tariff,
 )
@@ -218,6 +219,10 @@ class PerformanceModel(Protocol[SettingT]):
         `prior` is the fit of a neighbouring place to its own measurements alone, widened by the model; without it,
         tables serve.
         """
+        ...
+
+    def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
+        """Which ceiling such a demand meets, where it leaves that open; `beside_bytes` move at the same time."""
         ...
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[SettingT]:

@@ -24,7 +24,7 @@ QUERY = {
     "instance_type": ("m7i.large", "c6g.4xlarge", "nonsense.9xlarge", "."),
     "service_class": ("standard", "express", "fifo", "fifo-high-throughput", "none"),
     "objective": ("throughput", "latency", "frugal", "FRUGAL"),
-    "regime": ("sustained", "burst", ""),
+    "regime": ("auto", "sustained", "burst", ""),
     "memory_bytes_max": ("1", "5MiB", "1GiB", "0", "1e30"),
     "bandwidth_bytes_per_second_max": ("1", "1e-300", "50MB/s", "1Gbit/s", "inf", "nan", "-5"),
     "thread_count_max": ("1", "3", "1024", "99999999999999999999", "0", "1.5"),

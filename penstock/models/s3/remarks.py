@@ -7,9 +7,11 @@ from math import log
 
 import numpy as np
 
+from penstock.models.burst import Ceiling
 from penstock.models.model import Array
 from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Transfers
 from penstock.models.s3.learning import Posterior
+from penstock.units import format_bytes
 
 SURE = 0.8  # of the draws
 _MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is that which holds it back
@@ -29,6 +31,17 @@ def sentences(posterior: Posterior, transfers: Transfers, doubled: Transfers) ->
         yield f"No ceiling was seen with up to {seen} connections."
     if not posterior.evidence.measurements().tells_weather:
         yield "The interval is for this hour: how much hours differ was not measured."
+
+
+def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is_burst: bool) -> str:
+    """Which ceiling of a burstable host the advice is for, where nobody said which, and why."""
+    left = f"of {format_bytes(left_bytes)} of the host's burst credits that were left"
+    if moved_bytes is None:
+        return f"For what the host sustains: work without an end outlasts all {left}."
+    spent = format_bytes(limits.burst_credits_spent(moved_bytes))
+    if is_burst:
+        return f"For while the host bursts: the transfer takes {spent} {left}."
+    return f"For what the host sustains: the transfer would take {spent} {left}."
 
 
 def _gains(posterior: Posterior, transfers: Transfers, other: Transfers) -> Array:

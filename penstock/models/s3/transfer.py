@@ -58,6 +58,7 @@ _PROBE_WAVES = 3
 _WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
 _BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
+_CREDIT_SHARE_MAX = 0.5  # of the credits that are left: what a transfer may take and still fit well
 _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
 # Standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings.
 _INTERVAL = 1.85
@@ -135,6 +136,30 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """The demand with such limits of bandwidth as follow from it."""
         del fit
         return demand
+
+    def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
+        """Burst where what moves takes no more than half of the credits that the last measurement left.
+
+        What is moved at the same time takes of them as well. What has no end outlasts them.
+        """
+        limits, moved = burst.ceiling(context.place.instance_type), self._moved_bytes(context, demand)
+        if demand.regime is not Regime.AUTO:
+            return demand.regime
+        if limits is None or not limits.is_burstable or moved is None:
+            return Regime.SUSTAINED
+        left = fit.state.get("credit_bytes") or 0.0
+        spent = limits.burst_credits_spent(moved + beside_bytes)
+        return Regime.BURST if spent <= _CREDIT_SHARE_MAX * left else Regime.SUSTAINED
+
+    def _settled(self, fit: Fit, context: Context, demand: Demand) -> Demand:
+        """The demand with one of the two regimes, and with such limits of bandwidth as follow from it."""
+        return self.within(fit, replace(demand, regime=self.regime(fit, context, demand)))
+
+    def _moved_bytes(self, context: Context, demand: Demand) -> int | None:
+        """All that moves before the transfer is over; None for a stream, which has no end."""
+        size, count = self.payload_bytes(context, demand), max(demand.object_count, 1)
+        is_stream = count == 1 and size <= self.direction.unsplit_bytes
+        return None if is_stream or demand.access is Access.RANDOM else size * count
 
     def learned_besides(self, observations: Sequence[Observation[S3SettingT]]) -> dict[str, Any]:
         """What a fit remembers beside the law, oldest observation first; of plain data."""
@@ -288,7 +313,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand
     ) -> Appraisal:
         """Posterior means; nothing is faster than a stated bandwidth limit."""
-        posterior, demand = Posterior.from_state(fit.state), self.within(fit, demand)
+        posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         transfers = self._transfers(context, settings, demand)
         logs = np.minimum(posterior.log_throughput(transfers), _log_bandwidth(demand))
         latency = self._object_latency(posterior, context, settings, demand, logs)
@@ -305,8 +330,9 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
     def draws(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Array:
         """Draws of the logarithm of the value, (draws, settings): what is believed about all settings together."""
+        demand = self._settled(fit, context, demand)
         sampled = Posterior.from_state(fit.state).sampled(self._transfers(context, settings, demand))
-        return np.asarray(np.minimum(sampled, _log_bandwidth(self.within(fit, demand))), dtype=np.float64)
+        return np.asarray(np.minimum(sampled, _log_bandwidth(demand)), dtype=np.float64)
 
     def log_gains(
         self,
@@ -317,16 +343,16 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         demand: Demand,
     ) -> Array:
         """Of throughput; for `latency` of one object that goes alone. Nothing is faster than a stated bandwidth."""
-        is_of_one = demand.objective is Objective.LATENCY
+        is_of_one, demand = demand.objective is Objective.LATENCY, self._settled(fit, context, demand)
         aimed = replace(demand, object_count=1) if is_of_one else demand
         transfers = self._transfers(context, [reference, *settings], aimed)
         together = Posterior.from_state(fit.state).together(_single(transfers) if is_of_one else transfers)
-        logs = np.minimum(together, _log_bandwidth(self.within(fit, demand)))
+        logs = np.minimum(together, _log_bandwidth(demand))
         return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
 
     def predict(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Prediction:
         """Throughput, seconds of one object, requests per second: each for one future measurement."""
-        posterior, demand = Posterior.from_state(fit.state), self.within(fit, demand)
+        posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         throughput = _interval(posterior, self._transfers(context, [setting], demand), demand)
         size = self.payload_bytes(context, demand)
         one = _single(self._transfers(context, [setting], replace(demand, object_count=1)))
@@ -342,7 +368,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
     def derive(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Mapping[str, float]:
         """Pool, threshold, limits and time-outs that follow from threads and part size."""
-        stated, demand = demand.bandwidth_bytes_per_second_max, self.within(fit, demand)
+        stated, demand = demand.bandwidth_bytes_per_second_max, self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
         rate = _mean_rate(posterior, transfers, demand)
@@ -365,21 +391,27 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """The term of the soft minimum that is smallest at the posterior mean."""
         if not fit.observation_count:
             return "unknown"
-        posterior = Posterior.from_state(fit.state)
-        return _bottleneck(posterior, self._transfers(context, [setting], demand), self.within(fit, demand))
+        posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
+        return _bottleneck(posterior, self._transfers(context, [setting], demand), demand)
 
     def remarks(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Sequence[str]:
         """What would help or hurt, and what was not seen; nothing before anything was measured."""
         if not fit.observation_count:
             return ()
+        posterior, settled = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
-        at, doubled = (self._transfers(context, [each], demand) for each in (setting, twice))
-        return tuple(remarks.sentences(Posterior.from_state(fit.state), at, doubled))
+        at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
+        found = remarks.sentences(posterior, at, doubled)
+        limits = burst.ceiling(context.place.instance_type)
+        if limits is None or not limits.is_burstable or demand.regime is not Regime.AUTO:
+            return tuple(found)
+        moved, left = self._moved_bytes(context, demand), posterior.credit_bytes or 0.0
+        return (remarks.of_regime(limits, moved, left, is_burst=settled.regime is Regime.BURST), *found)
 
     def _steady_rate(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
         """Bytes per second while every connection is busy."""
-        steady = self._steady(context, setting, Demand())
-        return _mean_rate(Posterior.from_state(fit.state), steady, Demand())
+        demand = Demand(regime=Regime.SUSTAINED)
+        return _mean_rate(Posterior.from_state(fit.state), self._steady(context, setting, demand), demand)
 
     def _steady(self, context: Context, setting: S3SettingT, demand: Demand) -> Transfers:
         return replace(self._transfers(context, [setting], demand), is_steady=np.array([True]))
@@ -589,7 +621,7 @@ def _burst_bundle(
     limits = burst.ceiling(context.place.instance_type)
     if limits is None or not limits.is_burstable:
         return {}
-    both = {}
+    both = {"is_burst": float(demand.regime is Regime.BURST)}
     for name, flag in (("sustained", 0.0), ("burst", 1.0)):
         at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
         both[f"{name}_throughput_bytes_per_second"] = _mean_rate(posterior, at, demand)

@@ -58,6 +58,7 @@ from penstock.vocabulary import (
     Observation,
     Place,
     Prediction,
+    Regime,
     Tariff,
     knob,
     knobs,
@@ -358,6 +359,11 @@ class SqsDeliveryModel:
         return (
             f"No more than {counted(tried, 'sender')} were tried: beyond that this is the physics alone.",
         )
+
+    def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
+        """No message is so large that the host's network would matter."""
+        del fit, context, beside_bytes
+        return demand.regime
 
     def bottleneck(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> str:
         """The slowest: the stated demand, the service's request rate, the client's CPU, or few threads."""

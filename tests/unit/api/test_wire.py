@@ -141,7 +141,7 @@ def test_all_mistakes_in_a_question_are_told_at_once() -> None:
     assert mistakes.keys() == {"operation", "payload_size_bytes", "thread_max", "regime"}
     assert ", ".join(OPERATIONS) in mistakes["operation"]
     assert "thread_count_max" in mistakes["thread_max"]
-    assert mistakes["regime"] == "'turbo' is not one of sustained, burst"
+    assert mistakes["regime"] == "'turbo' is not one of auto, sustained, burst"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from penstock.daemon.host import HostSample
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.tariffs import Way
 from penstock.models.prices import NetworkPath
+from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Cost, Demand, Place
 from tests.factories import CONTEXT, NOON, SETTING
 from tests.unit.daemon.house import House, story
@@ -109,5 +110,29 @@ def test_leases_are_shown_to_people_and_to_dashboards(tmp_path: Path) -> None:
         assert 'penstock_leases{operation="s3_upload"} 2.0' in metrics
         assert 'penstock_leased_setting{knob="thread_count",operation="s3_upload"} 10.0' in metrics
         assert 'knob="part_size_bytes",operation="s3_upload"}' not in metrics
+
+    story(tmp_path, told)
+
+
+def test_neighbours_under_lease_draw_on_the_same_credits(tmp_path: Path) -> None:
+    """Advice that leaves the regime open is for the burst, until others hold leases for more than the credits carry."""
+
+    async def told(house: House) -> None:
+        book = LeaseBook()
+        advisory = advisory_of(house, book)
+        asked = read_question([("operation", "s3_upload"), ("payload_size_bytes", "10GiB")])
+        place = Place(operation="s3_upload", region=HOME.region, instance_type=HOME.instance_type)
+        await house.board.post(S3UploadModel().fit(place, (), prior=None, seed=0), NOON)
+        assert advisory.recommend(asked).derived["is_burst"] == 1.0
+        large = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1TiB")])
+        appetite = Appetite(setting=SETTING, use_fraction=1.0)
+        held = book.grant(Claim(question=large), appetite, process_id=1, uid=0, now=NOON)
+        answer = advisory.recommend(asked)
+        assert answer.derived["is_burst"] == 0.0
+        assert answer.demand == asked.demand
+        assert "others under lease need its burst credits" in answer.explanation
+        book.release(held)
+        own = book.grant(Claim(question=asked), appetite, process_id=1, uid=0, now=NOON)
+        assert advisory.recommend(own.claim.question).derived["is_burst"] == 1.0
 
     story(tmp_path, told)

@@ -59,7 +59,7 @@ def test_a_gateway_endpoint_serves_its_own_region_alone() -> None:
 
 
 @pytest.mark.parametrize("region", [HOME, "us-east-1", "ap-southeast-2", "unheard-of-9"])
-@pytest.mark.parametrize("path", set(NetworkPath) - {NetworkPath.OUTSIDE, NetworkPath.UNKNOWN})
+@pytest.mark.parametrize("path", sorted(set(NetworkPath) - {NetworkPath.OUTSIDE, NetworkPath.UNKNOWN}))
 def test_what_is_not_known_is_assumed_dear(path: NetworkPath, region: str) -> None:
     """No way to AWS costs more, either way; and a region that nobody has heard of is no cheaper than others."""
     known, unknown = s3(path, region=region), s3(NetworkPath.UNKNOWN, region=region)

@@ -269,6 +269,31 @@ def test_burst_and_sustained_are_two_answers() -> None:
     assert 0 < derived["burst_seconds_left"] < 3600
 
 
+def test_who_does_not_say_gets_the_burst_where_it_ends_well_before_the_credits() -> None:
+    """Ten gigabytes of them are no matter for a full bucket; a terabyte is, as are neighbours, and what has no end."""
+    place = a_place(instance_type="c6i.large")
+    quick = UploadWorld(place=place, host_bytes_per_second=1.5e9)
+    fit, auto = fit_of(quick, history(quick, 10)), Demand()
+    short, long, small = (a_context(place=place, size=size) for size in (10 * GiB, 1024 * GiB, MiB))
+    assert MODEL.regime(fit, short, auto) is Regime.BURST
+    assert MODEL.regime(fit, long, auto) is MODEL.regime(fit, small, auto) is Regime.SUSTAINED
+    assert MODEL.regime(fit, short, auto, beside_bytes=1024 * GiB) is Regime.SUSTAINED
+    assert MODEL.regime(fit, short, Demand(regime=Regime.SUSTAINED)) is Regime.SUSTAINED
+    for context, regime, words in (
+        (short, Regime.BURST, "For while the host bursts: the transfer takes "),
+        (long, Regime.SUSTAINED, "For what the host sustains: the transfer would take "),
+        (small, Regime.SUSTAINED, "For what the host sustains: work without an end "),
+    ):
+        made, said = (
+            recommend(MODEL, fit, context, demand, previous=None, now=FIRST_AT, validity_seconds=60.0)
+            for demand in (auto, Demand(regime=regime))
+        )
+        assert made.setting == said.setting
+        assert made.derived["is_burst"] == (regime is Regime.BURST)
+        assert words in made.explanation
+        assert "For w" not in said.explanation
+
+
 def test_bundle_carries_everything_a_client_can_be_told() -> None:
     """Pool, threshold, memory, CRT target and hedge come with threads and part size; a limit is passed on."""
     fit = fit_of(WORLD, history(WORLD, 8))

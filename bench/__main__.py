@@ -23,6 +23,7 @@ BENCHMARKS = {
     "leases": "bench.leases",
     "many-files": "bench.many_files",
     "exported-clients": "bench.exported_clients",
+    "footprint": "bench.footprint",
 }
 
 

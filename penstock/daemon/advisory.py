@@ -4,48 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from penstock.api.leases import LeaseBook, lease_documents
 from penstock.api.routes import NoRoomError, RefusedError
 from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import Clock
 from penstock.daemon.audit import Audit
-from penstock.daemon.backlog_watch import Backlog, BacklogWatch
+from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board
-from penstock.daemon.budget import Ledger
 from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.forecast import Forecast, shown_cost
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.schedule import fresh_report_count
 from penstock.daemon.store import AsyncStore
-from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.troubles import Trouble
 from penstock.daemon.trust import Door
 from penstock.models.model import Fit, is_current
-from penstock.models.sqs.backlog_warning import Alarm
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import alternatives
 from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
 from penstock.vocabulary import (
     Context,
-    Cost,
     Demand,
     Inconclusive,
     Observation,
     Place,
     Recommendation,
     Setting,
-    knobs,
     setting_values,
 )
 
@@ -242,9 +232,18 @@ class Advisory:
 
     def metrics(self) -> bytes:
         """The same for Prometheus."""
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Scrape(self._metric_families()))
-        return generate_latest(registry)
+        from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
+
+        return exposition(
+            self._conductor,
+            audit=self._audit,
+            backlogs=self._backlogs.backlogs(),
+            leases=self._leases,
+            recommendations=self.snapshot().recommendations,
+            report_counts=self._report_counts,
+            troubles=self._troubles(),
+            now=self._clock.now(),
+        )
 
     # --- Acting
 
@@ -346,62 +345,6 @@ class Advisory:
             for i, setting in enumerate(settings)
         ]
 
-    def _metric_families(self) -> list[Metric]:
-        now = self._clock.now()
-        info = GaugeMetricFamily("penstock_build_info", "The version that runs.", labels=["version"])
-        info.add_metric([version("penstock")], 1)
-        cycles = CounterMetricFamily("penstock_cycles", "Cycles done since the start.")
-        cycles.add_metric([], self._conductor.cycle_count)
-        reports = CounterMetricFamily("penstock_reports", "Reports since the start.", labels=["outcome"])
-        for outcome, count in self._report_counts.items():
-            reports.add_metric([outcome], count)
-        families: list[Metric] = [info, cycles, reports]
-        families += _spend_families(self._conductor.ledger.spent(now), self._conductor.ledger.limit)
-        families += _leftover_families(self._conductor.sweeper)
-        families += self._audit.metric_families()
-        families.append(_trouble_family(self._troubles(), self._conductor.contexts))
-        families += _queue_families(self._backlogs.backlogs())
-        families += _usd_families(_usd_by_operation(self._conductor.ledger, OPERATIONS, now))
-        advised = GaugeMetricFamily(
-            "penstock_recommended_setting", "Each knob of the standing advice.", labels=[*_LABELS, "knob"]
-        )
-        expected = GaugeMetricFamily(
-            "penstock_predicted_value", "What the advice is expected to reach.", labels=[*_LABELS, "metric"]
-        )
-        gain = GaugeMetricFamily(
-            "penstock_gain_over_default",
-            "How many times as well as the SDK's default the advice is expected to do.",
-            labels=_LABELS,
-        )
-        age = GaugeMetricFamily(
-            "penstock_newest_observation_age_seconds", "How old the newest evidence is.", labels=_LABELS
-        )
-        for recommendation in self.snapshot().recommendations:
-            labels = _labels(recommendation.context)
-            for knob, value in setting_values(recommendation.setting).items():
-                advised.add_metric([*labels, knob], value)
-            for metric, estimate in recommendation.prediction.items():
-                expected.add_metric([*labels, metric], estimate.expected)
-            if recommendation.gain_over_default is not None:
-                gain.add_metric(labels, recommendation.gain_over_default.expected)
-            if recommendation.newest_observation_at is not None:
-                age_seconds = (now - recommendation.newest_observation_at).total_seconds()
-                age.add_metric(labels, max(0.0, age_seconds))  # a clock that stepped back knows no better
-        return [*families, advised, expected, gain, age, *_lease_families(self._leases)]
-
-
-_LABELS = ["operation", "region", "instance_type", "payload_size_bytes"]
-
-
-class _Scrape(Collector):
-    """Families that were worked out beforehand."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> list[Metric]:
-        return self._families
-
 
 def _telling_of_neighbours(answer: Recommendation[Any], asked: Demand) -> Recommendation[Any]:
     """The answer to what was asked, which says so where others under lease decided the regime."""
@@ -409,132 +352,6 @@ def _telling_of_neighbours(answer: Recommendation[Any], asked: Demand) -> Recomm
         return answer
     why = "For what the host sustains: others under lease need its burst credits as well."
     return dataclasses.replace(answer, demand=asked, explanation=f"{answer.explanation} {why}")
-
-
-def _labels(context: Context) -> list[str]:
-    return [
-        context.operation,
-        context.place.region,
-        context.place.instance_type,
-        str(context.payload_size_bytes),
-    ]
-
-
-def _lease_families(book: LeaseBook) -> list[Metric]:
-    count = GaugeMetricFamily("penstock_leases", "Leases that are held.", labels=["operation"])
-    held = GaugeMetricFamily(
-        "penstock_leased_setting", "The sum of a knob over all leases.", labels=["operation", "knob"]
-    )
-    counts: Counter[str] = Counter()
-    sums: Counter[tuple[str, str]] = Counter()
-    for lease in book.leases:
-        operation, setting = lease.claim.question.operation, book.share(lease).setting
-        counts[operation] += 1
-        for name, knob in knobs(setting).items():
-            if knob.is_divided:
-                sums[operation, name] += getattr(setting, name)
-    for operation, number in counts.items():
-        count.add_metric([operation], number)
-    for (operation, name), value in sums.items():
-        held.add_metric([operation, name], value)
-    return [count, held]
-
-
-def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
-    families: list[Metric] = []
-    for name, cost, text in (
-        ("penstock_spent_per_day", spent, "What probes cost in the last 24 hours."),
-        ("penstock_budget_per_day", limit, "What probes may cost in any 24 hours."),
-    ):
-        family = GaugeMetricFamily(name, text, labels=["resource"])
-        for resource, value in dataclasses.asdict(cost).items():
-            family.add_metric([resource], value)
-        families.append(family)
-    return families
-
-
-def _leftover_families(sweeper: Sweeper) -> list[Metric]:
-    count = GaugeMetricFamily("penstock_leftovers", "Things that probes left outside and nobody uses.")
-    count.add_metric([], sweeper.count)
-    age = GaugeMetricFamily("penstock_leftover_oldest_age_seconds", "How old the oldest is; 0 without any.")
-    age.add_metric([], sweeper.oldest_age_seconds or 0.0)
-    return [count, age]
-
-
-def _trouble_family(troubles: Iterable[Trouble], contexts: Iterable[Context]) -> Metric:
-    """1 where something is wrong, 0 for each operation that is probed and well."""
-    family = GaugeMetricFamily(
-        "penstock_trouble",
-        "Whether something keeps this operation from being measured, or ails the daemon itself.",
-        labels=["name", "region"],
-    )
-    well = {(context.operation, context.place.region): 0 for context in contexts}
-    ill = {(trouble.name, trouble.region): 1 for trouble in troubles}
-    for (name, region), value in (well | ill).items():
-        family.add_metric([name, region], value)
-    return family
-
-
-def _queue_families(backlogs: Sequence[Backlog]) -> list[Metric]:
-    labels = ["queue", "source", "region"]
-    messages = GaugeMetricFamily(
-        "penstock_queue_messages", "Messages of a queue, by state.", labels=[*labels, "state"]
-    )
-    age = GaugeMetricFamily(
-        "penstock_queue_oldest_undeleted_seconds",
-        "Age of the oldest message received and not deleted.",
-        labels=labels,
-    )
-    alarm = GaugeMetricFamily(
-        "penstock_queue_alarm",
-        "How near the duplicate loop is: 0 calm, 1 warn, 2 act, 3 collapsed.",
-        labels=labels,
-    )
-    due = GaugeMetricFamily(
-        "penstock_queue_reaches_timeout_timestamp_seconds",
-        "When the backlog reaches the visibility timeout at this rate.",
-        labels=labels,
-    )
-    for backlog in backlogs:
-        values = [backlog.name, backlog.source, backlog.region]
-        for state, count in (
-            ("visible", backlog.visible_message_count),
-            ("not_visible", backlog.not_visible_message_count),
-        ):
-            if count is not None:
-                messages.add_metric([*values, state], count)
-        if backlog.warning is not None:
-            age.add_metric(values, backlog.warning.oldest_undeleted_seconds)
-            alarm.add_metric(values, list(Alarm).index(backlog.warning.alarm))
-            if backlog.warning.reaches_timeout_at is not None:
-                due.add_metric(values, backlog.warning.reaches_timeout_at.timestamp())
-    return [messages, age, alarm, due]
-
-
-def _usd_by_operation(
-    ledger: Ledger, operations: Iterable[str], now: datetime
-) -> dict[str, dict[str, float]]:
-    """Dollars of the last 24 hours at list price, and what each operation may spend."""
-    return {
-        operation: {
-            "spent": ledger.spent(now, operation).usd,
-            "budget": ledger.usd_limits.get(operation, ledger.limit.usd),
-        }
-        for operation in operations
-    }
-
-
-def _usd_families(usd: Mapping[str, Mapping[str, float]]) -> list[Metric]:
-    families: list[Metric] = []
-    for name, text in (
-        ("spent", "What probes of an operation cost in the last 24 hours, at list price."),
-        ("budget", "What they may cost in any 24 hours."),
-    ):
-        family = GaugeMetricFamily(f"penstock_usd_{name}_per_day", text, labels=["operation"])
-        for operation, amounts in usd.items():
-            family.add_metric([operation], amounts[name])
-        families.append(family)
-    return families
 
 
 def _fit_document(fit: Fit) -> dict[str, Any]:

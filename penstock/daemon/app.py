@@ -44,6 +44,7 @@ from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.operations.operation import Equipment, Outside
 from penstock.operations.table import OPERATIONS, setting_types
+from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.probe import Probe
@@ -222,6 +223,8 @@ async def serve(load: Callable[[], Configuration]) -> None:
         inherited=inherited,
     )
     log.info("listening on %s%s", path, "" if inherited is None else ", a socket of systemd")
+    if surrogate.is_native():
+        log.info("scikit-optimize is not installed: a Gaussian process of penstock's own takes its place")
     beating = asyncio.create_task(_beat(notifier))
     try:
         while not stop.is_set():

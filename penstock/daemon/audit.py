@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-
 from penstock.clock import Clock
 from penstock.daemon.board import Board
 from penstock.daemon.hearing import Hearing
@@ -79,20 +77,15 @@ class Audit:
             for application, heard in by_application.items()
         ]
         clients.sort(key=_by_gain)
-        return {"is_listening": self._hearing.is_listening, **self._counts(), "clients": clients}
+        return {"is_listening": self._hearing.is_listening, **self.counts(), "clients": clients}
 
-    def metric_families(self) -> list[Metric]:
-        """How much was heard. Names of applications are anybody's choice, and are no labels."""
-        family = CounterMetricFamily(
-            "penstock_datagrams", "What SDKs sent, since the start.", labels=["outcome"]
-        )
-        for name, count in self._counts().items():
-            family.add_metric([name.removesuffix("_count")], count)
-        known = GaugeMetricFamily("penstock_clients", "Applications that were heard in the last minutes.")
-        known.add_metric([], len({series.key.application for series in self._hearing.series()}))
-        return [family, known]
+    @property
+    def application_count(self) -> int:
+        """How many were heard in the last minutes."""
+        return len({series.key.application for series in self._hearing.series()})
 
-    def _counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
+        """What became of the datagrams since the start."""
         hearing = self._hearing
         return {
             "heard_count": hearing.heard_count,

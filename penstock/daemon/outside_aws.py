@@ -1,22 +1,23 @@
-"""Knows how AWS is reached as configured: one client for each service and region, opened when first needed."""
+"""Knows how AWS is reached as configured: one client for each service and region, opened when first needed.
+
+aiobotocore is imported no earlier: a quarter of the daemon's memory, and half a second of its start. It is read in a
+thread, so that the socket answers meanwhile.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Self, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from penstock.daemon.config import Configuration
 from penstock.operations.operation import Service
-from penstock.probes.aws import (
-    Access,
-    AwsMessageQueues,
-    AwsObjectStore,
-    open_message_queues,
-    open_object_store,
-)
 from penstock.probes.outside import MessageQueues, ObjectStore
+
+if TYPE_CHECKING:
+    from penstock.probes.aws import Access, AwsMessageQueues, AwsObjectStore
 
 _SMALL_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting, attributes
 
@@ -44,16 +45,24 @@ class AwsOutside:
 
     async def object_store(self, region: str) -> ObjectStore:
         """S3 in this region. Raises Denied when there are no usable credentials."""
+        await _read_aws()
+        from penstock.probes.aws import open_object_store
+
         access = self._access(Service.S3, region, self._configuration.aws.s3_endpoint_url)
         return await self._opened(self._stores, access, open_object_store)
 
     async def message_queues(self, region: str) -> MessageQueues:
         """SQS in this region. Raises Denied when there are no usable credentials."""
+        await _read_aws()
+        from penstock.probes.aws import open_message_queues
+
         access = self._access(Service.SQS, region, self._configuration.aws.sqs_endpoint_url)
         return await self._opened(self._queues, access, open_message_queues)
 
     def _access(self, service: Service, region: str, endpoint_url: str) -> Access:
         """With as many connections as the hungriest operation of the service needs: probes take turns."""
+        from penstock.probes.aws import Access
+
         aws = self._configuration.aws
         enabled = self._configuration.enabled()
         needed = (section.connection_count_max for row, section in enabled if row.service is service)
@@ -78,3 +87,7 @@ class AwsOutside:
             if access.region not in known:
                 known[access.region] = await self._resources.enter_async_context(open_client(access))
             return known[access.region]
+
+
+async def _read_aws() -> None:
+    await asyncio.to_thread(import_module, "penstock.probes.aws")

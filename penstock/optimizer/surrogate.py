@@ -6,16 +6,24 @@ Gaussian process is asked without the physics, as a second opinion.
 
 scikit-optimize is called the way that was found to work: knobs in octaves, the logarithm of the value, the points
 that were really measured (clipped into the space), one model kept, no NaN ever. `tell` does the fitting.
+
+Where it cannot be imported, a Gaussian process of our own takes its place, averaged over shapes as in
+`penstock.models.inference.shapeless`, but for any number of knobs:
+
+    y_i = level + g(x_i) + e_i,    level ~ N(median of y, 2^2),    g ~ GP(0, amplitude^2 Matern-5/2)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.models.inference.regression import SIGMAS, matern, noise_log_likelihoods
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer.objective import coordinates
 from penstock.vocabulary import Context, Demand, Observation, knobs
@@ -28,6 +36,15 @@ _TOLD_COUNT_MIN = 3
 _FLOOR = 3.5  # of the logarithm below the best: a collapse need not be modelled to its depth
 _TILT = 0.15  # per octave: what is believed before there is anything to learn from
 _LEVEL = 0.3
+_AMPLITUDES = (0.3, 0.6, 1.2)  # of the logarithm
+_LENGTHS = (1.0, 2.0, 4.0, 8.0)  # in octaves, of every knob alike
+_LEVEL_SPREAD = 2.0
+_JITTER = 1e-6  # of the logarithm, squared: what rounding may make of nothing
+
+
+def is_native() -> bool:
+    """Whether scikit-optimize is not installed here."""
+    return find_spec("skopt") is None
 
 
 def draws(
@@ -77,7 +94,10 @@ def _tilted(points: Array, seed: int) -> Array:
 def _gaussian_process_draws(
     model: PerformanceModel[Any], points: Array, measured_at: Array, measured: Array, seed: int
 ) -> Array:
-    optimizer = _told(model, points, measured_at, measured, seed)
+    try:
+        optimizer = _told(model, points, measured_at, measured, seed)
+    except (ImportError, AttributeError):  # not there, or too old for the NumPy that is
+        return _native_draws(points, measured_at, measured, seed)
     clipped = np.clip(points, _low(points, measured_at), _high(points, measured_at))
     transformed = optimizer.space.transform(clipped.tolist())
     sampled = optimizer.models[-1].sample_y(transformed, n_samples=_DRAW_COUNT, random_state=seed % 2**32)
@@ -104,6 +124,33 @@ def _told(
     )
     optimizer.tell(measured_at.tolist(), (-measured).tolist())
     return optimizer
+
+
+def _native_draws(points: Array, measured_at: Array, measured: Array, seed: int) -> Array:
+    """Of the posterior, each draw with a shape of its own, drawn by how likely it makes the measurements."""
+    rng = np.random.default_rng(seed)
+    level, noiseless = float(np.median(measured)), np.ones(len(measured))
+    shapes = list(product(_AMPLITUDES, _LENGTHS))
+    known = np.stack([_covariance(measured_at, measured_at, *shape) for shape in shapes])
+    scores = noise_log_likelihoods(measured - level, known, noiseless).reshape(-1)
+    chances = np.exp(scores - scores.max())
+    drawn = rng.choice(len(scores), size=_DRAW_COUNT, p=chances / chances.sum())
+    rows = []
+    for index, times in zip(*np.unique(drawn, return_counts=True), strict=True):
+        which, noise = divmod(int(index), len(SIGMAS))
+        told = known[which] + np.diag(SIGMAS[noise] ** 2 * noiseless)
+        reach = _covariance(measured_at, points, *shapes[which])
+        weights = np.linalg.solve(told, reach)
+        left = _covariance(points, points, *shapes[which]) - reach.T @ weights
+        factor = np.linalg.cholesky(left + _JITTER * np.eye(len(left)))
+        mean = level + weights.T @ (measured - level)
+        rows.append(mean + rng.standard_normal((int(times), len(left))) @ factor.T)
+    return np.asarray(np.concatenate(rows), dtype=np.float64)
+
+
+def _covariance(left: Array, right: Array, amplitude: float, length: float) -> Array:
+    alike = matern(left, right, (length,) * left.shape[1])
+    return np.asarray(_LEVEL_SPREAD**2 + amplitude**2 * alike, dtype=np.float64)
 
 
 def _low(points: Array, measured_at: Array) -> Array:

@@ -27,6 +27,7 @@ from aiohttp.abc import AbstractStreamWriter
 from botocore import exceptions as botocore_errors
 
 from penstock.clock import SystemClock
+from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     CONNECTION_IDLE_SECONDS_MAX,
     Denied,
@@ -441,7 +442,9 @@ async def _open_client(
     }
     async with contextlib.AsyncExitStack() as stack:
         with _told(f"setting up the client for {service}"):
-            opening = AioSession(profile=access.profile).create_client(
+            session = AioSession(profile=access.profile)
+            session.get_component("data_loader").file_loader = LeanFiles()
+            opening = session.create_client(
                 service,
                 region_name=access.region,
                 endpoint_url=access.endpoint_url,

@@ -180,10 +180,11 @@ def test_imports_keep_to_their_contracts() -> None:
 
 
 def test_the_daemon_process_never_loads_what_fits(tmp_path: Path) -> None:
-    """Importing the whole daemon brings neither scikit-optimize nor SciPy into its process."""
+    """Neither what fits nor, before the first request to AWS and the first scrape, what those take."""
     code = (
         "import sys, penstock.daemon.app; "
-        "print([m for m in ('skopt', 'sklearn', 'scipy', 'httpx', 'rich') if m in sys.modules])"
+        "heavy = ('skopt', 'sklearn', 'scipy', 'httpx', 'rich', 'aiobotocore', 'botocore', 'prometheus_client'); "
+        "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path

@@ -212,7 +212,7 @@ _SPLIT_COLUMNS = ("n", "s", "full", "rest", "transferred", "objects", "is_burst"
 
 def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
     """The different transfers, and for each row which of them it is about (any, where it is about none)."""
-    timed = np.isin(kind, (_WHOLE, _STEADY, _IDLE))
+    timed = (kind == _WHOLE) | (kind == _STEADY) | (kind == _IDLE)
     unique, inverse = np.unique(table[timed], axis=0, return_inverse=True)
     place = np.zeros(len(table), dtype=np.int64)
     place[timed] = inverse.reshape(-1)

@@ -92,7 +92,7 @@ def test_what_is_told_is_shown_without_its_secrets(caplog: pytest.LogCaptureFixt
             await until(lambda: hearing.heard_count + hearing.unreadable_count == 3)
             audit = Audit(a_board(), hearing, SystemClock(), PLACE)
             document = audit.document()
-            kept = repr((document, audit.metric_families(), hearing.series(), caplog.text))
+            kept = repr((document, audit.counts(), hearing.series(), caplog.text))
             assert document["clients"][0]["name"] == "backup"
             assert (document["heard_count"], document["unreadable_count"]) == (1, 2)
             assert CANARY not in kept

@@ -1,0 +1,343 @@
+"""Knows what it costs to have the daemon there: memory, processor at rest, and the time to its first answer.
+
+    python -m bench footprint
+
+Three daemons of the same installation: one that never probed, one on a database with a year of observations whose
+probes are not due yet, and one that has just probed the lab's S3 and SQS, both ways, and now rests. Beside them in the
+same run whichever of chronyd and node_exporter is on the PATH: the cheapest of what else runs on a host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bench import results
+from penstock.client.connection import NoDaemonError, ask
+from penstock.daemon.store import Store
+from penstock.lab import worlds
+from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.operations.table import setting_types
+from penstock.trial.stage import CREDENTIALS, lab_endpoint, status_of
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Context, Observation, Place, Setting
+
+RSS_BYTES_MAX = 70e6
+PSS_BYTES_MAX = 55e6
+CPU_FRACTION_MAX = 0.0005
+FIRST_ANSWER_SECONDS_MAX = 0.7
+_SETTLE_SECONDS = 10.0
+_REST_SECONDS = {False: 30.0, True: 600.0}
+_START_COUNT = {False: 5, True: 20}
+_WAIT_SECONDS_MAX = 300.0
+_QUESTION = f"/v1/recommendation?operation=s3_upload&payload_size_bytes={GiB}"
+_REGION, _INSTANCE_TYPE, _BUCKET = "eu-central-1", "m7i.large", "bench"
+_PROBES_A_DAY = 8  # of each context, through a year
+_CONTEXTS: tuple[tuple[str, int, Setting], ...] = (
+    ("s3_upload", 64 * MiB, S3UploadSetting(thread_count=16, part_size_bytes=8 * MiB)),
+    ("s3_download", 64 * MiB, S3DownloadSetting(thread_count=16, range_size_bytes=8 * MiB)),
+    (
+        "sqs_delivery",
+        1024,
+        SqsDeliverySetting(
+            sender_thread_count=2, receiver_thread_count=2, deleter_thread_count=2, batch_message_count=10
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Of one process that rests."""
+
+    rss_bytes: float
+    pss_bytes: float
+    anonymous_bytes: float
+    cpu_fraction: float  # of one processor
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """Measure, print the table, keep the figures under `results/`."""
+    rest_seconds = _REST_SECONDS[long]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        first_answers = [_first_answer_seconds(folder / f"start-{i}") for i in range(_START_COUNT[long])]
+        found = {
+            "penstockd, never probed": _of_daemon(folder / "never", rest_seconds),
+            "penstockd, a year of observations": _of_daemon(folder / "year", rest_seconds, is_full=True),
+            "penstockd, after probes": _after_probes(folder / "probed", rest_seconds),
+            **_others(folder / "others", rest_seconds),
+        }
+    verdict = _verdict(found, statistics.median(first_answers))
+    figures = {
+        "first_answer_seconds": first_answers,
+        "footprints": {who: asdict(footprint) for who, footprint in found.items()},
+        "verdict": verdict,
+    }
+    _print(found, first_answers, verdict)
+    results.keep("footprint", figures)
+    return figures
+
+
+def resting(process_id: int, seconds: float) -> Footprint:
+    """What a process takes while nobody asks it for anything."""
+    time.sleep(_SETTLE_SECONDS)
+    before, began = _cpu_seconds(process_id), time.monotonic()
+    time.sleep(seconds)
+    used = _cpu_seconds(process_id) - before
+    memory = _memory_bytes(process_id)
+    return Footprint(
+        rss_bytes=memory["Rss"],
+        pss_bytes=memory["Pss"],
+        anonymous_bytes=memory["Anonymous"],
+        cpu_fraction=used / (time.monotonic() - began),
+    )
+
+
+def _memory_bytes(process_id: int) -> dict[str, float]:
+    lines = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
+    return {name: 1024.0 * int(value.split()[0]) for name, value in (line.split(":") for line in lines)}
+
+
+def _cpu_seconds(process_id: int) -> float:
+    """On a processor, of all threads, in nanoseconds of the kernel's own count."""
+    tasks = Path(f"/proc/{process_id}/task").glob("*/schedstat")
+    return sum(int(task.read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
+
+
+# --- The daemon
+
+
+def _of_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> Footprint:
+    configuration = _configuration(folder, probes=_PROBES.format(interval="30d") if is_full else "")
+    if is_full:
+        _fill(folder / "state/penstock.db")
+    with _daemon(folder, configuration) as child:
+        _wait_for_answer(folder)
+        if is_full:
+            _wait_until(folder, lambda status: status["activity"] == "idle")
+        return resting(child.pid, rest_seconds)
+
+
+def _first_answer_seconds(folder: Path) -> float:
+    configuration = _configuration(folder)
+    began = time.monotonic()
+    with _daemon(folder, configuration):
+        _wait_for_answer(folder)
+        return time.monotonic() - began
+
+
+def _after_probes(folder: Path, rest_seconds: float) -> Footprint:
+    """Two of each context, with the fits that follow; the next ones are weeks away."""
+    with (
+        lab_endpoint("s3", worlds.DEMO, _made(folder)) as s3,
+        lab_endpoint("sqs", worlds.DEMO, folder) as sqs,
+    ):
+        aws = f'[aws]\ns3_endpoint_url = "{s3}"\nsqs_endpoint_url = "{sqs}"\n'
+        configuration = _configuration(folder, probes=_PROBES.format(interval="30d") + aws)
+        _make_bucket(s3)
+        with _daemon(folder, configuration) as child:
+            _wait_for_answer(folder)
+            for count in (1, 2):
+                for operation, size, _ in _CONTEXTS:
+                    document = f'{{"operation": "{operation}", "payload_size_bytes": {size}}}'.encode()
+                    ask(str(folder / "run/penstock.sock"), "POST", "/v1/probe", body=document)
+                _wait_until(
+                    folder,
+                    lambda status, count=count: all(
+                        context["observation_count"] >= count for context in status["contexts"]
+                    ),
+                )
+            _wait_until(folder, lambda status: status["activity"] == "idle")
+            return resting(child.pid, rest_seconds)
+
+
+_PROBES = f"""
+[probes.s3_upload]
+is_enabled = true
+bucket = "{_BUCKET}"
+object_size_bytes = ["64MiB"]
+mean_interval_seconds = "{{interval}}"
+[probes.s3_download]
+is_enabled = true
+bucket = "{_BUCKET}"
+object_size_bytes = ["64MiB"]
+mean_interval_seconds = "{{interval}}"
+[probes.sqs_delivery]
+is_enabled = true
+mean_interval_seconds = "{{interval}}"
+[budget]
+usd_per_day = 100.0
+"""
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _configuration(folder: Path, probes: str = "") -> Path:
+    for name in ("run", "state"):
+        _made(folder / name)
+    path = folder / "penstock.toml"
+    path.write_text(
+        f'[daemon]\nruntime_directory = "{folder}/run"\nstate_directory = "{folder}/state"\n'
+        f'[host]\nregion = "{_REGION}"\ninstance_type = "{_INSTANCE_TYPE}"\n{probes}',
+        encoding="utf-8",
+    )
+    return path
+
+
+@contextlib.contextmanager
+def _daemon(folder: Path, configuration: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration)]
+    with (folder / "log").open("wb") as log, _running(command, log) as child:
+        yield child
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Any) -> Iterator[subprocess.Popen[bytes]]:  # Any: a file, or DEVNULL
+    environment = {**os.environ, **CREDENTIALS}
+    with subprocess.Popen(command, stdout=log, stderr=log, env=environment) as child:
+        try:
+            yield child
+        finally:
+            child.terminate()
+
+
+def _wait_for_answer(folder: Path) -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS_MAX
+    while time.monotonic() < deadline:
+        with contextlib.suppress(NoDaemonError):
+            if ask(str(folder / "run/penstock.sock"), "GET", _QUESTION).status == 200:
+                return
+        time.sleep(0.005)
+    raise RuntimeError(f"no answer; the log: {(folder / 'log').read_text()}")
+
+
+def _wait_until(folder: Path, holds: Any) -> None:  # Any: of a status, which is JSON
+    deadline = time.monotonic() + _WAIT_SECONDS_MAX
+    while time.monotonic() < deadline:
+        status = status_of(folder / "run/penstock.sock")
+        if status is not None and holds(status):
+            return
+        time.sleep(0.2)
+    raise RuntimeError(
+        f"did not come to pass; last status: {status}; the log: {(folder / 'log').read_text()}"
+    )
+
+
+def _fill(path: Path) -> None:
+    """A year of probes of every context, and where each place was found to stand by them."""
+    store = Store(path, setting_types())
+    now = datetime.now(UTC)
+    try:
+        for operation, size, setting in _CONTEXTS:
+            place = Place(operation=operation, region=_REGION, instance_type=_INSTANCE_TYPE)
+            first = Observation(
+                context=Context(place=place, payload_size_bytes=size),
+                setting=setting,
+                started_at=now,
+                duration_seconds=2.0,
+                transferred_bytes=size,
+                request_count=10,
+            )
+            count = 365 * _PROBES_A_DAY
+            store.add_observations(
+                dataclasses.replace(
+                    first,
+                    started_at=now - timedelta(days=365 * (count - i) / count),
+                    duration_seconds=2.0 + 0.1 * (i % 7),
+                )
+                for i in range(count)
+            )
+    finally:
+        store.close()
+
+
+def _make_bucket(url: str) -> None:
+    import boto3
+
+    key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+    session = boto3.Session(key, secret, region_name=_REGION)
+    client = session.client("s3", endpoint_url=url)
+    client.create_bucket(Bucket=_BUCKET, CreateBucketConfiguration={"LocationConstraint": _REGION})
+
+
+# --- Others
+
+
+def _others(folder: Path, rest_seconds: float) -> dict[str, Footprint]:
+    found = {}
+    for name, command in _commands(_made(folder)).items():
+        program = shutil.which(command[0], path=f"{os.environ['PATH']}:/usr/sbin")
+        if program is None:
+            print(f"{command[0]} is not installed, so nothing is compared with it")
+            continue
+        with _running([program, *command[1:]], subprocess.DEVNULL) as child:
+            found[name] = resting(child.pid, rest_seconds)
+            if child.poll() is not None:
+                raise RuntimeError(f"{program} ended with {child.returncode}")
+    return found
+
+
+def _commands(folder: Path) -> dict[str, list[str]]:
+    """Neither steers a clock nor listens beyond the loopback."""
+    chrony = folder / "chrony.conf"
+    chrony.write_text(
+        f"server 127.0.0.1 port 9\nport 0\ncmdport 0\npidfile {folder}/chronyd.pid\nbindcmdaddress /\n",
+        encoding="utf-8",
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return {
+        "chronyd": ["chronyd", "-x", "-d", "-u", "root", "-f", str(chrony)],
+        "node_exporter": ["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}"],
+    }
+
+
+# --- The verdict
+
+
+def _verdict(found: dict[str, Footprint], first_answer_seconds: float) -> dict[str, Any]:
+    own = {who: footprint for who, footprint in found.items() if who.startswith("penstockd")}
+    rows = {"median seconds to the first answer": (first_answer_seconds, FIRST_ANSWER_SECONDS_MAX)}
+    for who, footprint in own.items():
+        rows[f"{who}: resident bytes"] = (footprint.rss_bytes, RSS_BYTES_MAX)
+        rows[f"{who}: proportional bytes"] = (footprint.pss_bytes, PSS_BYTES_MAX)
+        rows[f"{who}: processor at rest"] = (footprint.cpu_fraction, CPU_FRACTION_MAX)
+    return {
+        name: {"reached": reached, "target_max": most, "is_met": reached <= most}
+        for name, (reached, most) in rows.items()
+    }
+
+
+def _print(found: dict[str, Footprint], first_answers: list[float], verdict: dict[str, Any]) -> None:
+    print(f"{'at rest':36}{'RSS MB':>9}{'PSS MB':>9}{'anonymous':>11}{'CPU %':>9}")
+    for who, f in found.items():
+        print(
+            f"{who:36}{f.rss_bytes / 1e6:>9.1f}{f.pss_bytes / 1e6:>9.1f}{f.anonymous_bytes / 1e6:>11.1f}"
+            f"{100 * f.cpu_fraction:>9.3f}"
+        )
+    print(f"\nfirst answer after {min(first_answers):.2f} to {max(first_answers):.2f} s")
+    for name, row in verdict.items():
+        print(
+            f"{name}: {row['reached']:.3g} (at most {row['target_max']:.3g}): "
+            f"{'met' if row['is_met'] else 'MISSED'}"
+        )

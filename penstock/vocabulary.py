@@ -365,6 +365,7 @@ class Recommendation(Generic[SettingT]):
     issued_at: datetime
     expires_at: datetime
     gain_over_default: Estimate | None = None
+    store: str = ""  # what the objects are in, where that is known not to be AWS
 
     def has_expired(self, now: datetime) -> bool:
         """Whether `now` is at or past `expires_at`."""

@@ -108,6 +108,7 @@ def recommendation_document(recommendation: Recommendation[Any], *, generation: 
         "region": place.region,
         "instance_type": place.instance_type,
         "service_class": place.service_class,
+        "store": recommendation.store or None,
         "payload_size_bytes": context.payload_size_bytes,
         "setting": setting_values(recommendation.setting),
         "derived": {name: _counted(name, value) for name, value in recommendation.derived.items()},

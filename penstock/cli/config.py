@@ -51,18 +51,21 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
         print_json({"valid": False, "problems": problems})
         raise click.exceptions.Exit(TroubleError.exit_code) from trouble
     files = [str(file) for file in loaded.files]
-    warnings = loaded.warnings()
+    warnings, store = loaded.warnings(), loaded.configuration.aws.store
     if as_json:
         listed = [{"file": w.file, "key": w.key, "detail": w.sentence} for w in warnings]
         costs = {forecast.operation: forecast.document() for forecast in costs_of(loaded.configuration)}
-        print_json({"valid": True, "problems": [], "warnings": listed, "files": files, "costs": costs})
+        found = {"warnings": listed, "files": files, "costs": costs, "s3_store": store and store.name}
+        print_json({"valid": True, "problems": [], **found})
     else:
         for warning in warnings:
             click.echo(f"warning: {warning}", err=True)
         click.echo(f"The configuration is valid ({', '.join(files) or 'no files: defaults alone'}).")
-        if found := costs_of(loaded.configuration):
+        if store is not None:
+            click.echo(f"S3 is {store.title}: clients that ask are told its rules.")
+        if forecasts := costs_of(loaded.configuration):
             click.echo()
-            print_costs(found)
+            print_costs(forecasts)
 
 
 @config.command()

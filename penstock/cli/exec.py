@@ -34,7 +34,7 @@ from penstock.client.targets.launch import (
     source_of,
     with_aws_settings,
 )
-from penstock.client.targets.stores import STORES_BY_NAME, endpoint_of, store_at, variables_for
+from penstock.client.targets.stores import store_for, variables_for
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import Target, translate
 from penstock.clock import SystemClock
@@ -108,6 +108,7 @@ def exec_(
             "For others see `penstock export --list`"
         )
     about: dict[str, Any] = {"target": _target(PROGRAMS[name], command, stated).name}
+    document: dict[str, Any] = {}
     try:
         launch, document = _advised(PROGRAMS[name], command, socket_path, stated)
         about |= {"basis": document["basis"], "explanation": document["explanation"]}
@@ -119,7 +120,7 @@ def exec_(
         about |= {"basis": "default", "explanation": refusal.message}
         if not as_json:
             click.echo(f"penstock: {name} runs with its own defaults: {refusal.message}", err=True)
-    found = STORES_BY_NAME[store] if store else store_at(endpoint_of(os.environ, command))
+    found = store_for(store, document, os.environ, command)
     missing = {name: value for name, value in variables_for(found).items() if name not in os.environ}
     launch = launch._replace(environment={**missing, **launch.environment})
     if as_json:

@@ -21,7 +21,7 @@ from penstock.cli.query import (
     store_option,
 )
 from penstock.cli.trouble import NotReadyError, WrongUsageError
-from penstock.client.targets.stores import STORES_BY_NAME, endpoint_of, store_at, variables_for
+from penstock.client.targets.stores import store_for, variables_for
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import Target, Translation, translate
 from penstock.operations.operation import Service
@@ -90,7 +90,7 @@ def export(
         target = TARGETS[name]
         form = _form(target, "json" if as_json else form)
         document = _ask(target, socket_path, stated)
-        _show(target, form, document, translate(target, document), _variables(target, store))
+        _show(target, form, document, translate(target, document), _variables(target, store, document))
 
 
 def _show_list(*, as_json: bool) -> None:
@@ -172,11 +172,11 @@ def _flag(field: str) -> str:
     return next(p.opts[0] for p in export.params if p.name == field)
 
 
-def _variables(target: Target, store: str | None) -> Mapping[str, str]:
-    """What the store needs that is stated, or that the environment names by its endpoint."""
+def _variables(target: Target, store: str | None, document: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the store needs that is stated, or that the environment or the daemon goes to."""
     if OPERATIONS[target.operation].service is not Service.S3:
         return {}
-    return variables_for(STORES_BY_NAME[store] if store else store_at(endpoint_of(os.environ)))
+    return variables_for(store_for(store, document, os.environ))
 
 
 def _show(

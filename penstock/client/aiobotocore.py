@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from penstock.client.advice import Advice, advise
 from penstock.client.arguments import arguments_of
-from penstock.client.boto3 import connection_pool_count
+from penstock.client.boto3 import checksum_arguments, connection_pool_count
 from penstock.client.operations import S3_UPLOAD
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -45,7 +45,10 @@ def client_config(
     from aiobotocore.config import AioConfig
 
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    return AioConfig(max_pool_connections=connection_pool_count(advice))
+    return AioConfig(
+        max_pool_connections=connection_pool_count(advice),
+        **checksum_arguments(advice, AioConfig.OPTION_DEFAULTS),
+    )
 
 
 def part_arguments(

@@ -42,7 +42,7 @@ from penstock.daemon.thinker import SpawnedThinker, Thinker
 from penstock.daemon.troubles import Troubles
 from penstock.models import burst
 from penstock.models.model import Fit
-from penstock.operations.operation import Equipment, Outside
+from penstock.operations.operation import Equipment, Outside, Service
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
@@ -430,7 +430,15 @@ def _board(configuration: Configuration, home: Place) -> Board:
         region=home.region,
         instance_type=home.instance_type,
         validity_seconds=configuration.advice.validity_seconds,
+        stores=_stores(configuration),
     )
+
+
+def _stores(configuration: Configuration) -> dict[str, str]:
+    """By operation."""
+    store = configuration.aws.store
+    names = (row.name for row in OPERATIONS.values() if row.service is Service.S3)
+    return {} if store is None else dict.fromkeys(names, store.name)
 
 
 def _standing_contexts(configuration: Configuration, home: Place) -> list[Context]:

@@ -39,7 +39,7 @@ class Board:
     """Advice by context and demand.
 
     `configured_contexts` are answered ahead of any question, for the default demand. `thread_count_max` is the most
-    that the operator allows, by operation: no more is ever advised.
+    that the operator allows, by operation: no more is ever advised. `stores` are what is not AWS, by operation.
     """
 
     def __init__(
@@ -50,7 +50,9 @@ class Board:
         region: str,
         instance_type: str,
         validity_seconds: float,
+        stores: Mapping[str, str] | None = None,
     ) -> None:
+        self._stores = stores or {}
         self._thread_count_max = thread_count_max
         self._configured_contexts = tuple(configured_contexts)
         self._configured_keys = frozenset((context, Demand()) for context in self._configured_contexts)
@@ -122,6 +124,7 @@ class Board:
                 within=self.within_limits(context, demand),
             )
             answer = self._telling_of_memory(answer, posting.fit if posting else None)
+            answer = self._telling_of_store(answer)
             self._remember(key, answer, is_fitted=posting is not None)
         return answer
 
@@ -140,6 +143,7 @@ class Board:
                 now=posting.posted_at if posting else now,
                 validity_seconds=self._validity_seconds,
             )
+            answer = self._telling_of_store(answer)
             if posting is not None:
                 while len(self._assessments) >= _ANSWER_COUNT_MAX:
                     del self._assessments[next(iter(self._assessments))]
@@ -167,6 +171,10 @@ class Board:
             demand,
             thread_count_max=self._thread_count_max.get(context.operation),
         )
+
+    def _telling_of_store(self, answer: Recommendation[Any]) -> Recommendation[Any]:
+        """The answer, with the store whose rules clients have to keep to."""
+        return dataclasses.replace(answer, store=self._stores.get(answer.context.operation, ""))
 
     def _telling_of_memory(self, answer: Recommendation[Any], fit: Fit | None) -> Recommendation[Any]:
         """The answer, which says so where it holds more than was allowed: there is always one, with the least."""

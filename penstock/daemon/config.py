@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
+from penstock.client.targets.stores import STORES_BY_NAME, Store, store_at
 from penstock.daemon import regions
 from penstock.models.prices import service_price
 from penstock.models.sqs.queue_class import class_of
@@ -106,9 +107,15 @@ class AwsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     profile: str = ""
     s3_endpoint_url: EndpointUrl = ""
+    s3_store: Literal["auto", "r2", "minio", "ceph", "b2", "gcs"] = "auto"
     sqs_endpoint_url: EndpointUrl = ""
     connect_timeout_seconds: Seconds = 5.0
     read_timeout_seconds: Seconds = 30.0
+
+    @property
+    def store(self) -> Store | None:
+        """What S3 is here, as stated or as its endpoint tells; None for AWS, and where nothing tells."""
+        return STORES_BY_NAME.get(self.s3_store) or store_at(self.s3_endpoint_url)
 
 
 if TYPE_CHECKING:
@@ -455,6 +462,9 @@ def _contradictions(configuration: Configuration, origins: Mapping[str, str]) ->
     for name, row in OPERATIONS.items():
         for wrong in configuration.section_of(row).contradictions(f"probes.{name}"):
             yield problem(wrong.key, wrong.sentence, because=wrong.because)
+    yield from (
+        problem(key, sentence, because=because) for key, sentence, because in _misplaced(configuration)
+    )
     for key, name in _aws_regions(configuration):
         if not regions.looks_like_a_region(name):
             expected = 'expected the name of a region, such as "eu-central-1"'
@@ -469,6 +479,23 @@ def _contradictions(configuration: Configuration, origins: Mapping[str, str]) ->
             need, limit = f"${watched.usd_per_day_min:.3g}", f"${most:.3g}"
             sentence = f"watching takes {need} a day, and {key} allows {limit}: ask less often"
             yield problem("watched_queue.interval_seconds", sentence, because=["watched_queue.name", key])
+
+
+def _misplaced(configuration: Configuration) -> Iterator[tuple[str, str, list[str]]]:
+    """A store that is stated where something else is, and what it does not have."""
+    key, endpoint = "aws.s3_store", "aws.s3_endpoint_url"
+    aws, store = configuration.aws, configuration.aws.store
+    if store is None:
+        return
+    seen = store_at(aws.s3_endpoint_url)
+    if not aws.s3_endpoint_url:
+        yield key, f'found "{store.name}"; expected {endpoint} as well: without it S3 is that of AWS', []
+    elif seen not in {None, store}:
+        yield key, f'found "{store.name}"; {endpoint} is that of {seen.title if seen else ""}', [endpoint]
+    for row, section in configuration.sections():
+        if row.service is Service.S3 and section.service_class == "express":
+            sentence = f'found "express"; {store.title} has no directory buckets'
+            yield f"probes.{row.name}.service_class", sentence, [key, endpoint]
 
 
 def _aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:

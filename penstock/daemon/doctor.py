@@ -18,10 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import host
 from penstock.daemon.config import LoadedConfiguration
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.tariffs import Tariffs
+from penstock.daemon.tariffs import Tariffs, is_aws
 from penstock.models.prices import GB, NetworkPath
 from penstock.operations.operation import Outside, Service, Ward
 from penstock.probes.finding import NO_CREDENTIALS, Finding, Health
@@ -222,6 +223,21 @@ def _ways(patient: Patient) -> Iterator[Finding]:
                 yield Finding(subject, Health.WELL, sentence)
 
 
+def _store(patient: Patient) -> Iterator[Finding]:
+    """What S3 is here."""
+    aws = patient.loaded.configuration.aws
+    if (store := aws.store) is not None:
+        told = "takes the checksums" if store.has_checksums else "refuses the checksums"
+        sentence = f"{store.title}: clients are told that it {told} which SDKs of AWS add"
+        yield Finding("store", Health.WELL, sentence)
+    elif aws.s3_endpoint_url and not is_aws(aws.s3_endpoint_url):
+        remedy = f"state aws.s3_store if it is one of {', '.join(STORES_BY_NAME)}"
+        sentence = f"{aws.s3_endpoint_url} does not tell which store it is: no rules of its own are known"
+        yield Finding("store", Health.UNKNOWN, sentence, remedy)
+    else:
+        yield Finding("store", Health.WELL, "S3 is that of AWS")
+
+
 CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
     _versions,
     _configuration,
@@ -234,6 +250,7 @@ CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
     _limits,
     _pools,
     _ways,
+    _store,
 )
 
 

@@ -111,6 +111,11 @@ class Tariffs:
         return limits
 
 
+def is_aws(endpoint_url: str) -> bool:
+    """Whether the endpoint is one of AWS's, as far as its name tells."""
+    return (urlsplit(endpoint_url).hostname or "").rstrip(".").endswith(_AWS_DOMAINS)
+
+
 def way(section: Section, endpoint_url: str, identity: HostIdentity) -> Way:
     """How the service of this section is reached."""
     if section.network_path != AUTO:

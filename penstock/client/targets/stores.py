@@ -2,7 +2,8 @@
 
 What they all accept, penstock keeps to by itself, whatever store it is: parts of 5 MiB or more, at most 10,000 of them,
 all equal but the last; probes without checksums, unfinished uploads sought by their own key, and deletion one by one
-where a batch is refused. What is left are the checksums that SDKs of AWS add by themselves since 2025.
+where a batch is refused. What is left are the checksums that SDKs of AWS add by themselves since 2025. The daemon's
+configuration states the store, or its endpoint tells; advice carries its name to whoever asks.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from penstock.client.targets.advised import MiB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL")
 _WITHOUT_CHECKSUMS = {
@@ -83,8 +85,9 @@ STORES = (
         has_conditional_writes=None,
         lists_uploads_by_prefix=None,
         sources=(
-            "portal.mlcloud.uni-tuebingen.de/user-guide/tutorials/s3-multipart-user-guide (sizes)",
-            "github.com/boto/boto3/issues/4392 (checksums: of stores that are not AWS)",
+            "github.com/ceph/ceph: rgw_multipart_min_part_size in src/common/options/rgw.yaml.in (sizes, by default)",
+            "github.com/ceph/ceph/pull/54856 (checksums behind the body: refused before it was merged in 2024)",
+            "github.com/ceph/s3-tests/pull/693 (conditional writes of multipart uploads: tested since 2025)",
         ),
     ),
     Store(
@@ -132,6 +135,19 @@ def store_at(endpoint_url: str | None) -> Store | None:
     return next((s for s in STORES if any(f".{host}".endswith(f".{h.lstrip('.')}") for h in s.hosts)), None)
 
 
+def store_for(
+    stated: str | None,
+    document: Mapping[str, Any],
+    environment: Mapping[str, str],
+    command: tuple[str, ...] = (),
+) -> Store | None:
+    """What is stated; else what the client's endpoint tells; else the daemon's, unless the client goes to AWS."""
+    if stated:
+        return STORES_BY_NAME[stated]
+    endpoint = endpoint_of(environment, command)
+    return store_at(endpoint) or (None if ".amazonaws.com" in (endpoint or "") else store_of(document))
+
+
 def endpoint_of(environment: Mapping[str, str], command: tuple[str, ...] = ()) -> str | None:
     """What a command, or else its environment, names as its endpoint."""
     for place, word in enumerate(command):
@@ -139,6 +155,12 @@ def endpoint_of(environment: Mapping[str, str], command: tuple[str, ...] = ()) -
         if name in {"--endpoint-url", "--s3-endpoint"}:
             return value if joint else "".join(command[place + 1 : place + 2])
     return next((environment[name] for name in ENDPOINT_VARIABLES if environment.get(name)), None)
+
+
+def store_of(document: Mapping[str, Any]) -> Store | None:
+    """The store that an answer of the daemon names."""
+    name = document.get("store")
+    return STORES_BY_NAME.get(name) if isinstance(name, str) else None
 
 
 def variables_for(store: Store | None) -> Mapping[str, str]:

@@ -39,6 +39,28 @@ def test_boto3_gets_a_transfer_config_on_the_classic_manager() -> None:
     assert boto3.client_config(GiB, advice=an_advice()).max_pool_connections == 25
 
 
+@pytest.mark.parametrize(
+    ("store", "environment", "told"),
+    [
+        ("ceph", {}, "when_required"),
+        ("r2", {}, None),
+        (None, {}, None),
+        ("ceph", {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"}, None),
+    ],
+)
+def test_a_store_that_refuses_checksums_is_sent_none(
+    monkeypatch: pytest.MonkeyPatch, store: str | None, environment: dict[str, str], told: str | None
+) -> None:
+    """By the clients of both SDKs, where the daemon knows it and the environment says nothing else."""
+    monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    advice = Advice({**an_advice().document, "store": store})
+    for sdk in (boto3, aiobotocore):
+        assert sdk.client_config(GiB, advice=advice).request_checksum_calculation == told
+    assert boto3.checksum_arguments(advice, ()) == {}, "an SDK that does not know it"
+
+
 def test_what_cannot_seek_is_filled_by_as_many_ranges_as_are_advised() -> None:
     """A pipe or /dev/null: by itself the transfer manager holds ten ranges at a time."""
     thread_count, size = 12, 24 * MiB

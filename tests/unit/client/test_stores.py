@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from penstock.client.targets import advised
-from penstock.client.targets.stores import STORES, STORES_BY_NAME, endpoint_of, store_at, variables_for
+from penstock.client.targets.stores import (
+    STORES,
+    STORES_BY_NAME,
+    endpoint_of,
+    store_at,
+    store_for,
+    variables_for,
+)
 from penstock.models.s3 import upload
 from penstock.units import MiB
 
@@ -50,6 +57,25 @@ def test_only_who_refuses_checksums_is_sent_none() -> None:
     told = {store.name for store in STORES if variables_for(store)}
     assert told == {"ceph", "b2", "gcs"}
     assert variables_for(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("stated", "environment", "name"),
+    [
+        (None, {}, "ceph"),
+        ("r2", {}, "r2"),
+        (None, {"AWS_ENDPOINT_URL": "http://10.0.0.1:7480"}, "ceph"),
+        (None, {"AWS_ENDPOINT_URL": "https://storage.googleapis.com"}, "gcs"),
+        (None, {"AWS_ENDPOINT_URL": "https://s3.eu-west-1.amazonaws.com"}, None),
+    ],
+)
+def test_who_states_no_store_goes_to_that_of_the_daemon(
+    stated: str | None, environment: dict[str, str], name: str | None
+) -> None:
+    """Unless the endpoint tells of another, or of AWS."""
+    found = store_for(stated, {"store": "ceph"}, environment)
+    assert (found and found.name) == name
+    assert store_for(None, {"store": 1}, {}) is None
 
 
 def test_what_is_advised_and_probed_is_accepted_by_every_store() -> None:

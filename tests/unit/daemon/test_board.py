@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,14 @@ MODEL = OPERATIONS["s3_upload"].model
 VALIDITY_SECONDS = 3600.0
 
 
-def a_board(*contexts: Context) -> Board:
+def a_board(*contexts: Context, **changes: Any) -> Board:
     return Board(
         contexts or (CONTEXT,),
         thread_count_max={"s3_upload": 16},
         region=PLACE.region,
         instance_type=PLACE.instance_type,
         validity_seconds=VALIDITY_SECONDS,
+        **changes,
     )
 
 
@@ -45,6 +47,16 @@ async def test_a_first_fit_is_news_and_the_same_again_is_not() -> None:
 
     assert [r.context for r in await board.post(fit, NOON)] == [CONTEXT]
     assert await board.post(fit, NOON + timedelta(minutes=1)) == []
+
+
+def test_advice_names_the_store_whose_rules_hold() -> None:
+    """In answers, in what stands and in shares of leases; that of an operation on something else does not."""
+    board = a_board(stores={"s3_upload": "ceph"})
+    queue = Context(place=dataclasses.replace(PLACE, operation="sqs_delivery"), payload_size_bytes=1)
+    assert board.recommend(CONTEXT, Demand(), NOON).store == "ceph"
+    assert board.snapshot(NOON).recommendations[0].store == "ceph"
+    assert board.assess(CONTEXT, Demand(), SETTING, NOON).store == "ceph"
+    assert not board.recommend(queue, Demand(), NOON).store
 
 
 async def test_the_generation_rises_with_each_fit() -> None:

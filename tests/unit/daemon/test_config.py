@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import config
 from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
@@ -199,6 +200,50 @@ def test_a_value_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
 def test_bucket_name_may_depend_on_the_region() -> None:
     """One bucket is in one region; a pattern names one for each."""
     assert ObjectSection(bucket="probe-{region}").bucket_in("eu-west-1") == "probe-eu-west-1"
+
+
+CEPH = 's3_store = "ceph"'
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "found"),
+    [
+        (f"[aws]\n{CEPH}", "aws.s3_store", "expected aws.s3_endpoint_url"),
+        (
+            f'[aws]\n{CEPH}\ns3_endpoint_url = "https://storage.googleapis.com"',
+            "aws.s3_store",
+            "Google Cloud Storage",
+        ),
+        (
+            f'[aws]\n{CEPH}\ns3_endpoint_url = "http://a"\n[probes.s3_upload]\nservice_class = "express"',
+            "probes.s3_upload.service_class",
+            "Ceph Object Gateway has no directory buckets",
+        ),
+        ('[aws]\ns3_store = "aws"', "aws.s3_store", '"b2"'),
+    ],
+)
+def test_a_store_is_stated_where_it_can_be(tmp_path: Path, text: str, key: str, found: str) -> None:
+    """With its endpoint, and not against what that tells."""
+    (problem,) = _problems(tmp_path, text)
+    assert problem.startswith(f"{key}: found ")
+    assert found in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("", None),
+        ('s3_endpoint_url = "http://127.0.0.1:9000"', None),
+        ('s3_endpoint_url = "https://0a.r2.cloudflarestorage.com"', "r2"),
+        *((f's3_endpoint_url = "http://a"\ns3_store = "{name}"', name) for name in STORES_BY_NAME),
+    ],
+)
+def test_the_store_is_stated_or_found(tmp_path: Path, text: str, name: str | None) -> None:
+    """Each row of the table can be stated."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(f"[aws]\n{text}", encoding="utf-8")
+    store = config.load(file, root=tmp_path).configuration.aws.store
+    assert (store and store.name) == name
 
 
 PROBED = '[probes.s3_upload]\nis_enabled = true\nbucket = "probe-{region}"\n'

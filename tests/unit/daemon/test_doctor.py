@@ -56,6 +56,24 @@ def findings(folder: Path, **changes: Any) -> list[Finding]:
     return [finding for check in CHECKS for finding in check(patient)]
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "stated", "told"),
+    [
+        ("", "auto", "of AWS"),
+        ("https://bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com", "auto", "of AWS"),
+        ("http://rgw.internal", "auto", "does not tell which store it is"),
+        ("http://rgw.internal", "ceph", "refuses the checksums"),
+        ("https://0a.r2.cloudflarestorage.com", "auto", "takes the checksums"),
+    ],
+)
+def test_the_store_is_named(tmp_path: Path, endpoint: str, stated: str, told: str) -> None:
+    """And where it cannot be, what to state."""
+    text = f'{PROBES}\n[aws]\ns3_endpoint_url = "{endpoint}"\ns3_store = "{stated}"\n'
+    (found,) = (f for f in findings(tmp_path, configuration=text) if f.subject == "store")
+    assert told in found.sentence
+    assert bool(found.remedy) == (found.health is Health.UNKNOWN)
+
+
 def group_file(folder: Path, name: str, text: str, group: str = "system.slice/penstock.service") -> None:
     """Of a control group."""
     path = folder / "root/sys/fs/cgroup" / group / name

@@ -19,7 +19,7 @@ place, the draws come from scikit-optimize's Gaussian process (`surrogate`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
 from typing import Any, Protocol, runtime_checkable
@@ -38,6 +38,7 @@ from penstock.vocabulary import (
     Observation,
     ProbePlan,
     Reason,
+    Regime,
     Tariff,
 )
 
@@ -106,6 +107,14 @@ def propose(quest: Quest) -> ProbePlan[Any] | None:
     """The next probe of this context, or None when nothing is affordable or all holds more memory than is allowed."""
     if unkept_memory_bytes(quest) is not None:
         return None
+    plan = _propose(quest)
+    if plan is None and quest.demand.regime is Regime.AUTO:
+        # Where no credits may be spent on what serves the burst, what the host sustains can be learned.
+        return _propose(replace(quest, demand=replace(quest.demand, regime=Regime.SUSTAINED)))
+    return plan
+
+
+def _propose(quest: Quest) -> ProbePlan[Any] | None:
     step = _ramp_step(quest)
     if step is not None and (plan := _plan(quest, step, Reason.RAMP)) is not None:
         return plan

@@ -20,6 +20,7 @@ BENCHMARKS = {
     "reading-shapes": "bench.reading_shapes",
     "upload-workers": "bench.upload_workers",
     "sockets": "bench.sockets",
+    "hearing": "bench.hearing",
     "leases": "bench.leases",
     "many-files": "bench.many_files",
     "exported-clients": "bench.exported_clients",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -98,9 +99,18 @@ def _drop_in(name: str, port: int) -> str:
 
 
 def _name(client: Mapping[str, Any]) -> str:
-    """``backup (Boto3 1.43.117)``."""
+    """``backup (Boto3 1.43.117, of root)``."""
     sdk = f"{client['product']} {client['version']}".strip()
+    if client["user_id"] is not None:
+        sdk = f"{sdk}, of {_user_name(client['user_id'])}"
     return f"{client['name']} ({sdk})" if client["name"] else sdk
+
+
+def _user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"user {user_id}"
 
 
 def _rows(client: Mapping[str, Any]) -> Iterator[list[str]]:

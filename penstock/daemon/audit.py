@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from penstock.clock import Clock
 from penstock.daemon.board import Board
 from penstock.daemon.hearing import Hearing
@@ -22,6 +24,9 @@ from penstock.vocabulary import Context, Demand, Estimate, Place, Recommendation
 # Applications and operations that are held against advice for a question: milliseconds each.
 COMPARED_COUNT_MAX = 16
 _REMEMBERED_COUNT_MAX = 256
+
+# An application of one user; None where nobody could say whose it is.
+_Sender = tuple[Application, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +69,18 @@ class Audit:
 
     def document(self) -> dict[str, Any]:
         """Who was heard, what each does, and what it would gain; most to be gained first. As JSON values."""
-        by_application: defaultdict[Application, list[Series]] = defaultdict(list)
+        by_sender: defaultdict[_Sender, list[Series]] = defaultdict(list)
         for series in self._hearing.series():
-            by_application[series.key.application].append(series)
-        verdicts = self._verdicts(by_application)
+            by_sender[_sender(series)].append(series)
+        verdicts = self._verdicts(by_sender)
         clients = [
             {
-                **dataclasses.asdict(application),
-                "advice": [verdict.document() for verdict in verdicts[application]],
+                **msgspec.structs.asdict(sender[0]),
+                "user_id": sender[1],
+                "advice": [verdict.document() for verdict in verdicts[sender]],
                 "apis": [_api_document(series) for series in sorted(heard, key=_by_calls)],
             }
-            for application, heard in by_application.items()
+            for sender, heard in by_sender.items()
         ]
         clients.sort(key=_by_gain)
         return {"is_listening": self._hearing.is_listening, **self.counts(), "clients": clients}
@@ -82,7 +88,7 @@ class Audit:
     @property
     def application_count(self) -> int:
         """How many were heard in the last minutes."""
-        return len({series.key.application for series in self._hearing.series()})
+        return len({_sender(series) for series in self._hearing.series()})
 
     def counts(self) -> dict[str, int]:
         """What became of the datagrams since the start."""
@@ -94,19 +100,15 @@ class Audit:
             "dropped_count": hearing.dropped_count,
         }
 
-    def _verdicts(
-        self, by_application: Mapping[Application, Sequence[Series]]
-    ) -> Mapping[Application, list[_Verdict]]:
+    def _verdicts(self, by_sender: Mapping[_Sender, Sequence[Series]]) -> Mapping[_Sender, list[_Verdict]]:
         """Of the busiest: a crowd of forged names must not keep the socket waiting."""
-        busiest = sorted(
-            by_application, key=lambda one: -sum(s.in_flight_count_max for s in by_application[one])
-        )
-        found: defaultdict[Application, list[_Verdict]] = defaultdict(list)
+        busiest = sorted(by_sender, key=lambda one: -sum(s.in_flight_count_max for s in by_sender[one]))
+        found: defaultdict[_Sender, list[_Verdict]] = defaultdict(list)
         left = COMPARED_COUNT_MAX
-        for application in busiest:
-            for row, region, apis in _by_operation(by_application[application]):
+        for sender in busiest:
+            for row, region, apis in _by_operation(by_sender[sender]):
                 if left and (verdict := self._verdict(row, region or self._home.region, apis)):
-                    found[application].append(verdict)
+                    found[sender].append(verdict)
                     left -= 1
         return found
 
@@ -136,6 +138,10 @@ class Audit:
                 row.model, fit, advice.context, advice.demand, setting=advice.setting, reference=heard
             )
         return self._gains[key]
+
+
+def _sender(series: Series) -> _Sender:
+    return series.key.application, series.user_id
 
 
 def _by_operation(

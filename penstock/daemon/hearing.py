@@ -3,6 +3,9 @@
 Any user of the host can send to it. So it is read in turns: after so many datagrams the kernel keeps what comes until
 the next turn, and drops and counts what it has no room for, which costs nothing here. What was read moves no advice: it
 is counted, and shown to people.
+
+The kernel stamps what comes, so that it may wait some milliseconds for more to be read with it: to be woken for each is
+dear. It is read into one piece of memory, which is wiped, because keys and tokens are in it.
 """
 
 from __future__ import annotations
@@ -14,17 +17,24 @@ import struct
 
 from penstock.clock import Clock
 from penstock.daemon.config import ListenSection
+from penstock.daemon.senders import Senders
 from penstock.daemon.troubles import Troubles
 from penstock.listening.datagram import DATAGRAM_BYTES_MAX, heard
 from penstock.listening.tally import Series, Tally
 
 TURN_SECONDS = 0.05
 DATAGRAM_COUNT_MAX_PER_TURN = 500  # 10,000 a second: 5,000 calls, each with an attempt
+# Between two looks at what came. The kernel has room for some 150 datagrams by default, so for 30,000 a second.
+PAUSE_SECONDS = 0.005
 _AT_ONCE = 50  # then others have the event loop
 _RECEIVE_BUFFER_BYTES = 1 << 20  # the kernel gives what net.core.rmem_max allows
 _AGAIN_SECONDS = 60.0
 _SO_MEMINFO = 55  # linux/socket.h: nine counters of 32 bits, of which the last is what was dropped
 _MEMINFO = struct.Struct("=9I")
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h: when it came, by the kernel's clock for dates
+_STAMP = struct.Struct("@ll")  # seconds and nanoseconds
+_STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
+_NOTHING = bytes(DATAGRAM_BYTES_MAX + 1)
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +45,9 @@ class Hearing:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tally = Tally()
+        self._senders = Senders()
+        self._memory = bytearray(_NOTHING)
+        self._heard_seconds = float("-inf")  # when the last one came
         self._socket: socket.socket | None = None
         self._left = 0  # to read in this turn
         self._turn_ends = 0.0  # on the loop's clock
@@ -62,14 +75,17 @@ class Hearing:
         """What was heard in the last minutes."""
         return self._tally.series(self._clock.monotonic_seconds())
 
-    def hear(self, datagram: bytes) -> None:
-        """Count what it says."""
+    def hear(
+        self, datagram: bytes | memoryview, at_seconds: float | None = None, user_id: int | None = None
+    ) -> None:
+        """Count what it says; it came at this moment of the clock, or now."""
         said = heard(datagram)
         if said is None:
             self.unreadable_count += 1
-        else:
-            self.heard_count += 1
-            self._tally.hear(said, self._clock.monotonic_seconds())
+            return
+        self.heard_count += 1
+        now_seconds = self._clock.monotonic_seconds() if at_seconds is None else at_seconds
+        self._tally.hear(said, now_seconds, user_id)
 
     async def listen(self, section: ListenSection, troubles: Troubles) -> None:
         """Until it is cancelled. Another listener on the port is a trouble, and is looked for again."""
@@ -96,16 +112,37 @@ class Hearing:
         loop = asyncio.get_running_loop()
         if loop.time() >= self._turn_ends:
             self._turn_ends, self._left = loop.time() + TURN_SECONDS, DATAGRAM_COUNT_MAX_PER_TURN
-        for _ in range(_AT_ONCE):
-            try:
-                datagram = opened.recv(DATAGRAM_BYTES_MAX + 1)
-            except (BlockingIOError, InterruptedError):
-                return
-            self._left -= 1
-            self.hear(datagram)
+        now_seconds = self._clock.monotonic_seconds()
+        stamps_began_seconds = now_seconds - self._clock.now().timestamp()
+        with memoryview(self._memory) as memory:
+            for _ in range(min(_AT_ONCE, self._left)):
+                try:
+                    size, stamp, _, sender = opened.recvmsg_into([memory], _STAMP_SPACE)
+                except (BlockingIOError, InterruptedError):
+                    self._rest(opened, loop.time() + PAUSE_SECONDS)
+                    break
+                self._left -= 1
+                came_seconds = stamps_began_seconds + _stamped_seconds(stamp) if stamp else now_seconds
+                # A date may be set meanwhile; then the stamp is worth nothing.
+                self._heard_seconds = max(self._heard_seconds, min(came_seconds, now_seconds))
+                user_id = self._senders.user_id(sender[1], now_seconds)
+                self.hear(memory[:size], self._heard_seconds, user_id)
+        self._memory[:] = _NOTHING
         if self._left <= 0:
-            loop.remove_reader(opened)
-            self._next_turn = loop.call_at(self._turn_ends, loop.add_reader, opened, self._read, opened)
+            self._rest(opened, self._turn_ends)
+
+    def _rest(self, opened: socket.socket, until_seconds: float) -> None:
+        """Leave it to the kernel until then, on the loop's clock."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(opened)
+        self._next_turn = loop.call_at(until_seconds, loop.add_reader, opened, self._read, opened)
+
+
+def _stamped_seconds(ancillary: list[tuple[int, int, bytes]]) -> float:
+    """The date of the only message that was asked for."""
+    _, _, data = ancillary[0]
+    seconds, nanoseconds = _STAMP.unpack(data)
+    return float(seconds + nanoseconds * 1e-9)
 
 
 def _opened(section: ListenSection, troubles: Troubles) -> socket.socket | None:
@@ -113,6 +150,7 @@ def _opened(section: ListenSection, troubles: Troubles) -> socket.socket | None:
     opened = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     opened.setblocking(False)  # noqa: FBT003 - the method takes no other
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     try:
         opened.bind((section.address, section.port))
     except OSError as trouble:

@@ -10,7 +10,7 @@ Anybody on the host can send anything: what is no such object, or is out of boun
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -25,11 +25,14 @@ _REFUSED_ERROR = re.compile("Throttl|SlowDown|OverLimit|LimitExceeded|TooManyReq
 _FAILED_STATUS_MIN = 500
 _PRODUCT = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,39})/([A-Za-z0-9][A-Za-z0-9._+-]{0,31})(?= |$)")
 _NAMED = re.compile(r"(?<= )app/([A-Za-z0-9._-]{1,50})(?= |$)")  # what AWS_SDK_UA_APP_ID adds
+_WORD = re.compile(r"[A-Za-z0-9 ._-]{1,64}")
+_CLIENT_ID = re.compile(r"[A-Za-z0-9 ._@:-]{0,64}")
+_REGION = re.compile(r"[a-z0-9-]{0,32}")
+_REMEMBERED_COUNT_MAX = 1024
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
+class Application(Struct, frozen=True, kw_only=True):
     """Whoever sends: the name that somebody gave it, if any, and the product and version of its user agent."""
 
     name: str
@@ -37,22 +40,26 @@ class Application:
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """One attempt, or one call with all its attempts."""
+class Key(Struct, frozen=True, kw_only=True, cache_hash=True):
+    """What is counted together."""
 
     application: Application
     service: str  # as botocore spells it: "S3", "SQS"
     api: str  # "UploadPart"
     region: str  # empty where it was not told
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """One attempt, or one call with all its attempts."""
+
+    key: Key
     latency_seconds: float
     is_call: bool
-    attempt_count: int  # of a call
-    is_refused: bool  # of an attempt: the service asked for less
-    is_failed: bool  # of an attempt: the service or the way to it broke
+    attempt_count: int = 0  # of a call
+    is_refused: bool = False  # of an attempt: the service asked for less
+    is_failed: bool = False  # of an attempt: the service or the way to it broke
 
 
-_Word = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9 ._-]{1,64}\Z")]
 _Text = Annotated[str, Meta(max_length=_TEXT_LENGTH_MAX)]
 _Milliseconds = Annotated[float, Meta(ge=0, le=1000 * LATENCY_SECONDS_MAX)]
 _Status = Annotated[int, Meta(ge=0, le=999)]
@@ -60,10 +67,10 @@ _Status = Annotated[int, Meta(ge=0, le=999)]
 
 class _Said(Struct, frozen=True, kw_only=True, tag_field="Type"):
     Version: Literal[1]
-    Service: _Word
-    Api: _Word
-    ClientId: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9 ._@:-]{0,64}\Z")] = ""
-    Region: Annotated[str, Meta(pattern=r"\A[a-z0-9-]{0,32}\Z")] = ""
+    Service: _Text
+    Api: _Text
+    ClientId: _Text = ""
+    Region: _Text = ""
     UserAgent: _Text = ""
 
 
@@ -82,7 +89,7 @@ class _Call(_Said, frozen=True, kw_only=True, tag="ApiCall"):
 _DECODER = msgspec.json.Decoder(_Attempt | _Call)
 
 
-def heard(datagram: bytes) -> Heard | None:
+def heard(datagram: bytes | memoryview) -> Heard | None:
     """What it says; None where it says nothing that can be used."""
     if len(datagram) > DATAGRAM_BYTES_MAX:
         return None
@@ -90,43 +97,34 @@ def heard(datagram: bytes) -> Heard | None:
         said = _DECODER.decode(datagram)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    application = _application(said.ClientId, said.UserAgent)
+    key = _key(said.ClientId, said.UserAgent, said.Service, said.Api, said.Region)
+    if key is None:
+        return None
     if isinstance(said, _Call):
-        return _heard(application, said, said.Latency, attempt_count=said.AttemptCount)
+        seconds = said.Latency / 1000
+        return Heard(key=key, latency_seconds=seconds, is_call=True, attempt_count=said.AttemptCount)
     is_refused = said.HttpStatusCode in _REFUSED_STATUSES or bool(_REFUSED_ERROR.search(said.AwsException))
     is_failed = said.HttpStatusCode >= _FAILED_STATUS_MIN or bool(said.SdkException)
-    return _heard(
-        application, said, said.AttemptLatency, is_refused=is_refused, is_failed=is_failed and not is_refused
-    )
-
-
-def _heard(
-    application: Application,
-    said: _Said,
-    milliseconds: float,
-    *,
-    attempt_count: int = 0,
-    is_refused: bool = False,
-    is_failed: bool = False,
-) -> Heard:
     return Heard(
-        application=application,
-        service=said.Service,
-        api=said.Api,
-        region=said.Region,
-        latency_seconds=milliseconds / 1000,
-        is_call=isinstance(said, _Call),
-        attempt_count=attempt_count,
+        key=key,
+        latency_seconds=said.AttemptLatency / 1000,
+        is_call=False,
         is_refused=is_refused,
-        is_failed=is_failed,
+        is_failed=is_failed and not is_refused,
     )
 
 
-def _application(client_id: str, user_agent: str) -> Application:
+@lru_cache(maxsize=_REMEMBERED_COUNT_MAX)
+def _key(client_id: str, user_agent: str, service: str, api: str, region: str) -> Key | None:
+    """None where a word is none. An application repeats itself, and these are dear to read."""
+    words = (_CLIENT_ID, client_id), (_WORD, service), (_WORD, api), (_REGION, region)
+    if not all(pattern.fullmatch(word) for pattern, word in words):
+        return None
     product = _PRODUCT.match(user_agent)
     named = _NAMED.search(user_agent)
-    return Application(
+    application = Application(
         name=client_id or (named.group(1) if named else ""),
         product=product.group(1) if product else UNKNOWN,
         version=product.group(2) if product else "",
     )
+    return Key(application=application, service=service, api=api, region=region)

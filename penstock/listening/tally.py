@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.listening.datagram import Application, Heard
+from penstock.listening.datagram import Heard, Key
 from penstock.models.inference.histogram import class_of, merged, packed
 from penstock.vocabulary import Histogram
 
@@ -28,20 +28,11 @@ _GAP_COUNT_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """What is counted together."""
-
-    application: Application
-    service: str
-    api: str
-    region: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """What was heard of one application and API in the last minutes."""
 
     key: Key
+    user_id: int | None  # whose socket it came from; None where nobody could say
     duration_seconds: float  # from the first to now
     call_count: int
     attempt_count: int
@@ -80,12 +71,12 @@ class Tally:
     """All that was heard of late. What says nothing for the length of the window is forgotten."""
 
     def __init__(self) -> None:
-        self._counting: dict[Key, _Counting] = {}
+        self._counting: dict[tuple[Key, int | None], _Counting] = {}
         self.unplaced_count = 0  # of others than the first so many
 
-    def hear(self, heard: Heard, at_seconds: float) -> None:
+    def hear(self, heard: Heard, at_seconds: float, user_id: int | None = None) -> None:
         """Count it; `at_seconds` is when it came, on a clock that does not go back."""
-        key = Key(application=heard.application, service=heard.service, api=heard.api, region=heard.region)
+        key = heard.key, user_id
         counting = self._counting.get(key)
         if counting is None:
             if len(self._counting) >= SERIES_COUNT_MAX:
@@ -100,7 +91,7 @@ class Tally:
     def series(self, now_seconds: float) -> list[Series]:
         """What was heard up to now, by application and API, in the order in which they were first heard."""
         self._forget_silent(now_seconds)
-        return [counting.series(key, now_seconds) for key, counting in self._counting.items()]
+        return [counting.series(*key, now_seconds) for key, counting in self._counting.items()]
 
     def _forget_silent(self, now_seconds: float) -> None:
         oldest = _number(now_seconds) - PERIOD_COUNT + 1
@@ -118,7 +109,8 @@ class _Counting:
 
     def add(self, heard: Heard, at_seconds: float) -> None:
         self.heard_seconds = at_seconds
-        period = self._period(_number(at_seconds))
+        number = _number(at_seconds)
+        period = self._period(number)
         if heard.is_call:
             period.call_count += 1
             period.retry_count += max(0, heard.attempt_count - 1)
@@ -129,13 +121,21 @@ class _Counting:
         latency_seconds = max(heard.latency_seconds, _LATENCY_SECONDS_MIN)
         period.latency_classes[class_of(latency_seconds)] += 1
         began = at_seconds - latency_seconds
+        if began >= number * PERIOD_SECONDS and self._active:
+            active_began, active_ended = self._active[-1]
+            if active_began <= began <= active_ended:  # nearly all of them: what follows would say the same
+                period.busy_seconds += latency_seconds
+                if active_ended < at_seconds:
+                    period.active_seconds += at_seconds - active_ended
+                    self._active[-1] = active_began, at_seconds
+                return
         for number, seconds in self._shares(began, at_seconds):
             self._period(number).busy_seconds += seconds
         for gap_began, gap_ended in self._newly_active(began, at_seconds):
             for number, seconds in self._shares(gap_began, gap_ended):
                 self._period(number).active_seconds += seconds
 
-    def series(self, key: Key, now_seconds: float) -> Series:
+    def series(self, key: Key, user_id: int | None, now_seconds: float) -> Series:
         self._drop_old(_number(now_seconds))
         periods = list(self._periods.values())
         oldest_seconds = (_number(now_seconds) - PERIOD_COUNT + 1) * PERIOD_SECONDS
@@ -144,6 +144,7 @@ class _Counting:
         in_flight_count_mean = busy_seconds / active_seconds if active_seconds > 0 else 0.0
         return Series(
             key=key,
+            user_id=user_id,
             duration_seconds=now_seconds - max(oldest_seconds, self._began_seconds),
             call_count=sum(period.call_count for period in periods),
             attempt_count=sum(period.attempt_count for period in periods),
@@ -156,10 +157,11 @@ class _Counting:
         )
 
     def _period(self, number: int) -> _Period:
-        if number not in self._periods:
-            self._periods[number] = _Period()
+        period = self._periods.get(number)
+        if period is None:
+            period = self._periods[number] = _Period()
             self._drop_old(max(self._periods))
-        return self._periods[number]
+        return period
 
     def _drop_old(self, newest: int) -> None:
         for number in [number for number in self._periods if number <= newest - PERIOD_COUNT]:

@@ -70,6 +70,7 @@ CLIENTS: Mapping[str, Any] = {
             "name": "backup",
             "product": "Boto3",
             "version": "1.43.117",
+            "user_id": 0,
             "advice": [
                 {
                     "operation": "s3_upload",

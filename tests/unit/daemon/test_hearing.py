@@ -7,7 +7,9 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +21,7 @@ from penstock.daemon import hearing as hearing_module
 from penstock.daemon.audit import COMPARED_COUNT_MAX, Audit
 from penstock.daemon.config import ConfigError, ListenSection, load
 from penstock.daemon.hearing import Hearing
+from penstock.daemon.senders import Senders
 from penstock.daemon.troubles import Troubles
 from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Demand
@@ -120,6 +123,35 @@ def test_a_flood_is_read_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> N
         assert hearing.dropped_count > 0  # also of a socket that is closed
 
     asyncio.run(told())
+
+
+def test_what_waited_is_dated_when_it_came() -> None:
+    """A daemon that was busy meanwhile reads many at once: requests one after another are still one in flight."""
+
+    async def told() -> None:
+        hearing = Hearing(SystemClock())
+        async with listening(hearing) as sender:
+            for _ in range(10):
+                time.sleep(0.01)  # noqa: ASYNC251 - the loop is kept from reading, and the requests are real
+                sender.send(a_datagram(AttemptLatency=10))
+            await until(lambda: hearing.heard_count == 10)
+        (heard,) = hearing.series()
+        assert heard.in_flight_count_mean == pytest.approx(1.0, rel=0.1)
+        assert heard.user_id == os.getuid()
+
+    asyncio.run(told())
+
+
+def test_a_port_of_two_users_is_nobodys(tmp_path: Path) -> None:
+    """Of one it is his, also after he has ended; what the kernel does not say is not guessed."""
+    table = tmp_path / "udp"
+    row = " 1: 0100007F:{port:04X} 0100007F:7918 01 00000000:00000000 00:00000000 00000000 {user} 0 9 2 0 0\n"
+    rows = [row.format(port=port, user=user) for port, user in ((5000, 7), (5001, 7), (5001, 8), (5002, 9))]
+    table.write_text("header\n" + "".join(rows))
+    senders = Senders([table, tmp_path / "missing"])
+    assert [senders.user_id(port, 1.0) for port in (5000, 5001, 5002, 5003)] == [7, None, 9, None]
+    table.write_text("header\n" + rows[0])
+    assert [senders.user_id(port, 3.0) for port in (5000, 5002)] == [7, 9]
 
 
 def test_a_port_that_is_taken_is_a_trouble() -> None:

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError
 from botocore.monitoring import APICallAttemptEvent, APICallEvent, CSMSerializer
 
-from penstock.listening.datagram import DATAGRAM_BYTES_MAX, Application, Heard, heard
+from penstock.listening.datagram import DATAGRAM_BYTES_MAX, Application, Heard, Key, heard
 
 CANARY = "CANARY7SECRETS"
 USER_AGENT = "Boto3/1.43.117 md/Botocore#1.43.117 ua/2.1 os/linux#6.1 app/nightly cfg/retry-mode#legacy"
@@ -40,15 +40,14 @@ def test_an_attempt_is_read_without_what_signed_it() -> None:
     datagram = sent(an_attempt())
     assert datagram.count(CANARY.encode()) == 2
     assert heard(datagram) == Heard(
-        application=Application(name="nightly", product="Boto3", version="1.43.117"),
-        service="S3",
-        api="UploadPart",
-        region="eu-central-1",
+        key=Key(
+            application=Application(name="nightly", product="Boto3", version="1.43.117"),
+            service="S3",
+            api="UploadPart",
+            region="eu-central-1",
+        ),
         latency_seconds=0.087,
         is_call=False,
-        attempt_count=0,
-        is_refused=False,
-        is_failed=False,
     )
     assert CANARY not in repr(heard(datagram))
     assert "private-bucket" not in repr(heard(datagram))
@@ -84,7 +83,7 @@ def test_a_call_tells_how_often_it_was_tried() -> None:
     found = heard(sent(call, client_id="consumer.service"))
     assert found is not None
     assert (found.is_call, found.attempt_count, found.latency_seconds) == (True, 2, 0.140)
-    assert found.application.name == "consumer.service"
+    assert found.key.application.name == "consumer.service"
 
 
 GOOD = json.loads(sent(an_attempt()))

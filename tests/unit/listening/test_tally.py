@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from penstock.listening.datagram import Application, Heard
+from penstock.listening.datagram import Application, Heard, Key
 from penstock.listening.tally import PERIOD_COUNT, PERIOD_SECONDS, SERIES_COUNT_MAX, Series, Tally
 from penstock.models.inference.histogram import count_of, quantile
 
 BACKUP = Application(name="backup", product="Boto3", version="1.43.117")
 ATTEMPT = Heard(
-    application=BACKUP,
-    service="S3",
-    api="UploadPart",
-    region="eu-central-1",
+    key=Key(application=BACKUP, service="S3", api="UploadPart", region="eu-central-1"),
     latency_seconds=0.1,
     is_call=False,
-    attempt_count=0,
-    is_refused=False,
-    is_failed=False,
 )
-CALL = dataclasses.replace(ATTEMPT, is_call=True, attempt_count=1)
+CALL = replace(ATTEMPT, is_call=True, attempt_count=1)
 
 
 def the_one(tally: Tally, now_seconds: float) -> Series:
@@ -49,7 +43,7 @@ def test_in_flight_is_that_of_the_threads(thread_count: int, pause_seconds: floa
                 at += latency
     tally = Tally()
     for ended, latency in sorted(intervals):
-        tally.hear(dataclasses.replace(ATTEMPT, latency_seconds=latency), ended)
+        tally.hear(replace(ATTEMPT, latency_seconds=latency), ended)
     heard = the_one(tally, max(intervals)[0])
     assert heard.in_flight_count_mean == pytest.approx(thread_count, rel=0.1)
     assert heard.in_flight_count_max == pytest.approx(thread_count, rel=0.1)
@@ -63,7 +57,7 @@ def test_time_in_flight_is_the_union_of_the_attempts(attempts: list[tuple[float,
     attempts.sort()
     tally = Tally()
     for ended, latency in attempts:
-        tally.hear(dataclasses.replace(ATTEMPT, latency_seconds=latency), ended)
+        tally.hear(replace(ATTEMPT, latency_seconds=latency), ended)
     edges = sorted({edge for ended, latency in attempts for edge in (ended - latency, ended)})
     active = sum(
         high - low
@@ -78,9 +72,9 @@ def test_calls_retries_and_refusals_are_counted_apart() -> None:
     """A call is one, however often the SDK tried; what it hid is beside it."""
     tally = Tally()
     for second in range(10):
-        tally.hear(dataclasses.replace(ATTEMPT, is_refused=True), 100.0 + second)
+        tally.hear(replace(ATTEMPT, is_refused=True), 100.0 + second)
         tally.hear(ATTEMPT, 100.4 + second)
-        tally.hear(dataclasses.replace(CALL, attempt_count=2), 100.4 + second)
+        tally.hear(replace(CALL, attempt_count=2), 100.4 + second)
     heard = the_one(tally, 109.9)
     assert (heard.call_count, heard.attempt_count, heard.retry_count) == (10, 20, 10)
     assert (heard.refused_count, heard.failed_count) == (10, 0)
@@ -102,7 +96,7 @@ def test_a_crowd_of_names_takes_no_more_room_than_is_set_aside() -> None:
     """Names beyond the bound are counted and not kept; they get room when others have fallen silent."""
     tally = Tally()
     for number in range(10 * SERIES_COUNT_MAX):
-        tally.hear(dataclasses.replace(CALL, api=f"Api{number}"), 1.0)
+        tally.hear(replace(CALL, key=replace(CALL.key, api=f"Api{number}")), 1.0)
     assert len(tally.series(2.0)) == SERIES_COUNT_MAX
     assert tally.unplaced_count == 9 * SERIES_COUNT_MAX
     tally.hear(CALL, 1000.0)

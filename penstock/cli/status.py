@@ -171,10 +171,29 @@ def _queues(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
+def _fleet(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    fleet = document["fleet"]
+    if fleet is None:
+        return {}
+    rows = [
+        {
+            "operation": place["operation"],
+            "region": place["region"],
+            "hosts": place["host_count"],
+            "probes": place["observation_count"],
+            "newest": _aged("_at", place["newest_observation_at"], now),
+            "dropped": place["dropped"],
+        }
+        for place in fleet["places"]
+    ]
+    return {"fleet": fleet["sentence"]} | ({"what the fleet measured": rows} if rows else {})
+
+
 _SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]] = {
     "budget_per_day": _spending,
     "contexts": _contexts,
     "costs": _costs,
+    "fleet": _fleet,
     "host": _host,
     "leases": _leases,
     "queues": _queues,

@@ -177,6 +177,7 @@ class Advisory:
             "report_kept_count": self._report_counts["kept"],
             "report_refused_count": self._report_counts["refused"],
             "queues": [backlog.document() for backlog in self._backlogs.backlogs()],
+            "fleet": self._conductor.fleet.document() if self._conductor.fleet else None,
             "cycle_count": self._conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }

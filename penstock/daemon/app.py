@@ -28,6 +28,7 @@ from penstock.daemon.board import Board
 from penstock.daemon.conductor import Conductor, Cycle, Watch
 from penstock.daemon.config import ConfigError, Configuration
 from penstock.daemon.entrance import Entrance, keep_files
+from penstock.daemon.fleet import Fleet
 from penstock.daemon.forecast import Forecast, forecasts
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.host import HostIdentity
@@ -48,7 +49,7 @@ from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.probe import Probe
-from penstock.vocabulary import Context, Demand, Place, Setting
+from penstock.vocabulary import UNKNOWN, Context, Demand, Place, Setting
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +106,7 @@ async def assembled(
 
     Raises StoreError when the database cannot be used.
     """
-    clock = surroundings.clock
-    home = surroundings.home
+    clock, home = surroundings.clock, surroundings.home
     store = AsyncStore(Store(configuration.daemon.database_path, setting_types()), clock.now)
     probes: list[Probe[Any]] = []
 
@@ -138,6 +138,7 @@ async def assembled(
             retention_seconds=configuration.advice.observation_retention_seconds,
             on_change=on_change,
             on_cycle=on_cycle,
+            fleet=_fleet(configuration, surroundings, tariffs),
         )
         yield App(
             conductor=conductor,
@@ -439,6 +440,24 @@ def _stores(configuration: Configuration) -> dict[str, str]:
     store = configuration.aws.store
     names = (row.name for row in OPERATIONS.values() if row.service is Service.S3)
     return {} if store is None else dict.fromkeys(names, store.name)
+
+
+def _fleet(configuration: Configuration, surroundings: Surroundings, tariffs: Tariffs) -> Fleet | None:
+    """The way to the bucket for every place that is advised of, also of operations that are not probed here."""
+    section, home = configuration.fleet, surroundings.home
+    if not section.bucket or UNKNOWN in {home.region, home.instance_type}:
+        return None  # what an unknown host measured teaches nobody
+    region = section.region_or(home.region)
+    return Fleet(
+        section,
+        surroundings.outside,
+        surroundings.clock,
+        places=sorted({context.place for context in _standing_contexts(configuration, home)}, key=str),
+        region=region,
+        tariff=tariffs.of_bucket(region),
+        host_name=surroundings.host_name,
+        seed=surroundings.seed,
+    )
 
 
 def _standing_contexts(configuration: Configuration, home: Place) -> list[Context]:

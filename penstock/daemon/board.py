@@ -85,13 +85,16 @@ class Board:
         """The last fit of every place."""
         return [posting.fit for posting in self._postings.values()]
 
-    async def post(self, fit: Fit, now: datetime) -> list[Recommendation[Any]]:
+    async def post(
+        self, fit: Fit, now: datetime, *, taught_at: datetime | None = None
+    ) -> list[Recommendation[Any]]:
         """Put up a new fit; returns the standing advice of its place that says something new.
 
-        Advice from a fit that rests on nothing newer than the last one is as old as it was. Gives the event loop a
+        Advice from a fit that rests on nothing newer than the last one is as old as it was; `taught_at` is when other
+        hosts measured what this one learned from. Gives the event loop a
         turn between contexts, since each answer takes milliseconds.
         """
-        self._postings[fit.place] = _posting(self._postings.get(fit.place), fit, now)
+        self._postings[fit.place] = _posting(self._postings.get(fit.place), fit, now, taught_at)
         for key in [key for key in self._answers if key[0].place == fit.place]:
             del self._answers[key]
         for assessed in [key for key in self._assessments if key[0].place == fit.place]:
@@ -213,13 +216,14 @@ class Board:
             del remembered[key]
 
 
-def _posting(before: Posting | None, fit: Fit, now: datetime) -> Posting:
+def _posting(before: Posting | None, fit: Fit, now: datetime, taught_at: datetime | None = None) -> Posting:
     """The first fit of a life is as old as its newest observation; after it, something newer makes advice new."""
+    dates = [date for date in (fit.newest_observation_at, taught_at) if date is not None]
     # A clock that stepped back left observations in the future.
-    newest_at = min(fit.newest_observation_at or now, now)
+    newest_at = min(max(dates, default=now), now)
     if before is None:
-        return Posting(fit, newest_at, newest_at if fit.newest_observation_at else None)
-    if fit.newest_observation_at is None or (before.newest_at is not None and newest_at <= before.newest_at):
+        return Posting(fit, newest_at, newest_at if dates else None)
+    if not dates or (before.newest_at is not None and newest_at <= before.newest_at):
         return dataclasses.replace(before, fit=fit)
     return Posting(fit, now, newest_at)
 
@@ -241,19 +245,21 @@ def within_limits(
     return narrowed if fit is None else unmeasured(model, fit, context, narrowed)
 
 
-def nearest(place: Place, fits: Iterable[Fit], kindred: Collection[str] = ()) -> Fit | None:
+def nearest(
+    place: Place, fits: Iterable[Fit], kindred: Collection[str] = (), taught: Iterable[Fit] = ()
+) -> Fit | None:
     """The fit whose physics most likely hold in a place that was never measured.
 
     That is a neighbour of the same operation, or the same place as a kindred operation found it. What was measured
     there comes before what was reported. What belongs to the region (request time, rate of one connection) weighs more
     than what belongs to the host, and the one that knows the same host and way, but of another operation, lies in
-    between. The order in which places were fitted decides nothing.
+    between. The order in which places were fitted decides nothing. `taught` are fits to what other hosts measured: of
+    the very place, they are the nearest there is.
     """
     neighbours = [
         fit
-        for fit in fits
+        for fit in (*(fit for fit in fits if fit.place != place), *taught)
         if fit.place.service_class == place.service_class
-        and fit.place != place
         and fit.observation_count > 0
         and (fit.place.operation == place.operation or _is_kin(fit.place, place, kindred))
     ]

@@ -23,16 +23,19 @@ from penstock.daemon.board import Board, nearest
 from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict, total
 from penstock.daemon.changes import note_change
 from penstock.daemon.database import DiskTrouble
+from penstock.daemon.fleet import LEDGER_NAME, Fleet
 from penstock.daemon.sentences import describe, describe_setting, tell
 from penstock.daemon.standings import Standings
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.thinker import Thinker, ThinkerError
 from penstock.daemon.troubles import Troubles
+from penstock.fleet import prior
+from penstock.fleet.prior import Evidence
 from penstock.models.model import Fit, HasKindred
 from penstock.operations.sections.section import Section
 from penstock.operations.table import OPERATIONS
-from penstock.optimizer.deliberation import Case, Conclusion
+from penstock.optimizer.deliberation import KNOWN_COUNT, Case, Conclusion
 from penstock.probes.leftovers import SweepSummary
 from penstock.probes.probe import Leftover, Probe
 from penstock.units import format_bytes
@@ -113,6 +116,7 @@ class Conductor:
         retention_seconds: float,
         on_change: Callable[[], None],
         on_cycle: Callable[[Cycle], None],
+        fleet: Fleet | None = None,
     ) -> None:
         self._watches = {watch.context: watch for watch in watches}
         self._board = board
@@ -128,6 +132,8 @@ class Conductor:
         self._retention_seconds = retention_seconds
         self._on_change = on_change
         self._on_cycle = on_cycle
+        self.fleet = fleet
+        self._taught: dict[Place, Fit] = {}  # by what other hosts measured, and by nothing else
         self.standings = Standings(seed, clock.now())
         self._requested: deque[Context] = deque(maxlen=16)
         self._is_clock_believed = False  # the operator said so; taken up between two probes
@@ -302,7 +308,10 @@ class Conductor:
         """Fit everything that is known of the place, and put the advice up."""
         conclusion = await self._deliberate(place, None, Cost())
         now = self._clock.now()
-        changed = await self._board.post(conclusion.fit, now)
+        taught = self._taught.get(place)
+        changed = await self._board.post(
+            conclusion.fit, now, taught_at=taught.newest_observation_at if taught else None
+        )
         await self._store.run(lambda store: store.add_fit(conclusion.fit, fitted_at=now))
         for recommendation in changed:
             await self._store.run(partial(_add_recommendation, recommendation=recommendation))
@@ -333,8 +342,62 @@ class Conductor:
             await self._redate_spend()
         if self.sweeper.due_in_seconds <= 0:
             await self.sweep()
+        if self.fleet is not None and self.fleet.due_in_seconds <= 0:
+            await self._visit(self.fleet)
         if self._reported and self._reports_due_seconds <= self._clock.monotonic_seconds():
             await self._learn_from_reports()
+
+    async def _visit(self, fleet: Fleet) -> None:
+        """Hear what other hosts measured, tell what was measured here, and learn from what is new."""
+        self.activity, now, cost_max = "visiting the fleet's bucket", self._clock.now(), fleet.cost_max
+        verdict = self.ledger.allows(LEDGER_NAME, cost_max, now)
+        if not verdict.is_allowed:
+            fleet.postpone(verdict.sentence)
+            return
+        ledger, reserved = self.ledger.reserve(LEDGER_NAME, cost_max, now)
+        try:
+            await self._store.run(lambda store: store.add_spend(reserved))
+        except DiskTrouble as trouble:
+            fleet.postpone(str(trouble))
+            return
+        self.ledger = ledger
+        try:
+            await fleet.visit(partial(self._own_evidence, fleet.host))
+        finally:
+            self.ledger, correction = self.ledger.settle(reserved, fleet.used, self._clock.now())
+            await self._store.run(lambda store: store.correct_spend(correction))
+        for place in sorted(fleet.take_news(), key=str):
+            await self._learn_from_fleet(fleet, place)
+        self.activity = "idle"
+
+    async def _own_evidence(self, host: str, place: Place) -> Sequence[Evidence[Any]]:
+        fit, own = self._board.fit(place), await self._own(place)
+        since = fit.changed_at if fit else None
+        return prior.measured_here(host, own, since=since, now=self._clock.now())
+
+    async def _learn_from_fleet(self, fleet: Fleet, place: Place) -> None:
+        """A fit to what others measured, heard as a neighbour's is: it gives way where own measurements disagree."""
+        self._taught.pop(place, None)
+        own = await self._own(place)
+        if len(own) < KNOWN_COUNT and (told := fleet.told(place, own)):
+            case = Case(
+                place=place,
+                observations=tuple(told),
+                prior=None,
+                next_context=None,
+                cost_max=Cost(),
+                demand=Demand(),
+                seed=_seed(self._seed, place, told),
+            )
+            self._taught[place] = (
+                await self._thinker.deliberate(OPERATIONS[place.operation].model, case)
+            ).fit
+            await self._learn(place)
+
+    async def _own(self, place: Place) -> list[Observation[Any]]:
+        return await self._store.run(
+            lambda store: store.observations(place, count_max=self._observation_count_max)
+        )
 
     async def _redate_spend(self) -> None:
         """The clock is right, the operator says."""
@@ -360,22 +423,22 @@ class Conductor:
     async def _deliberate(
         self, place: Place, next_context: Context | None, cost_max: Cost
     ) -> Conclusion[Any]:
-        observations = await self._store.run(
-            lambda store: store.observations(place, count_max=self._observation_count_max)
-        )
+        observations = await self._own(place)
         reports = await self._store.run(
             lambda store: store.reports(
                 place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER
             )
         )
         watch = self._watches.get(next_context) if next_context else None
-        evidence, model = _evidence(observations, reports), OPERATIONS[place.operation].model
+        taught = self._taught.get(place)
+        heard = (taught.newest_observation_at, taught.observation_count) if taught else None
+        evidence, model = (*_evidence(observations, reports), heard), OPERATIONS[place.operation].model
         kindred = model.kindred if isinstance(model, HasKindred) else frozenset()
         case = Case(
             place=place,
             observations=(*observations, *reports),
             fit=self._board.fit(place) if self._fitted.get(place) == evidence else None,
-            prior=nearest(place, self._board.fits(), kindred),
+            prior=nearest(place, self._board.fits(), kindred, self._taught.values()),
             next_context=next_context,
             cost_max=cost_max,
             tariff=watch.tariff if watch else FREE,
@@ -409,6 +472,8 @@ class Conductor:
             if self._requested:
                 return self._requested.popleft(), Reason.REQUESTED
             chores_wait_seconds = self.sweeper.due_in_seconds
+            if self.fleet is not None:
+                chores_wait_seconds = min(chores_wait_seconds, self.fleet.due_in_seconds)
             if self._reported:
                 reports_wait_seconds = self._reports_due_seconds - self._clock.monotonic_seconds()
                 chores_wait_seconds = min(chores_wait_seconds, reports_wait_seconds)

@@ -32,10 +32,12 @@ from penstock.models.sqs.queue_class import class_of
 from penstock.operations.operation import Operation, SectionT, Service
 from penstock.operations.sections.section import Section
 from penstock.operations.sections.values import (
+    BucketName,
     Count,
     Directory,
     EndpointUrl,
     Fraction,
+    KeyPrefix,
     Kind,
     MessageRate,
     Name,
@@ -175,6 +177,19 @@ class ListenSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     port: Port = 31000
 
 
+class FleetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[fleet]: the bucket in which hosts tell each other what they measured. Without one, each learns alone."""
+
+    bucket: BucketName = ""
+    region: Region = AUTO
+    key_prefix: KeyPrefix = "penstock-fleet/"
+    may_write: bool = False
+
+    def region_or(self, home_region: str) -> str:
+        """Where the bucket is."""
+        return home_region if self.region == AUTO else self.region
+
+
 class BudgetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[budget]: what all probes together may cost in any 24 hours."""
 
@@ -208,6 +223,7 @@ class Configuration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     probes: ProbesSection = ProbesSection()
     watched_queue: WatchedQueueSection = WatchedQueueSection()
     listen: ListenSection = ListenSection()
+    fleet: FleetSection = FleetSection()
     budget: BudgetSection = BudgetSection()
     advice: AdviceSection = AdviceSection()
 
@@ -470,6 +486,7 @@ def _contradictions(configuration: Configuration, origins: Mapping[str, str]) ->
             expected = 'expected the name of a region, such as "eu-central-1"'
             yield problem(key, f'found "{name}"; {expected}{regions.hint(name)}')
     yield from (problem(key, sentence, because=because) for key, sentence, because in _starved(configuration))
+    yield from (problem(key, sentence) for key, sentence in _fleet_contradictions(configuration))
     watched = configuration.watched_queue
     for key, most in (
         ("budget.usd_per_day", configuration.budget.usd_per_day),
@@ -498,6 +515,19 @@ def _misplaced(configuration: Configuration) -> Iterator[tuple[str, str, list[st
             yield f"probes.{row.name}.service_class", sentence, [key, endpoint]
 
 
+def _fleet_contradictions(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    fleet = configuration.fleet
+    if "{" in fleet.bucket:
+        yield "fleet.bucket", f'found "{fleet.bucket}"; expected one bucket for all regions, without braces'
+    if fleet.may_write and not fleet.bucket:
+        yield "fleet.bucket", "missing; expected the name of a bucket, because fleet.may_write is true"
+    for row, section in configuration.sections():
+        theirs = getattr(section, "key_prefix", "")
+        if fleet.bucket and theirs and fleet.key_prefix.startswith(theirs):
+            sentence = f'found "{fleet.key_prefix}", below which probes.{row.name}.key_prefix is swept'
+            yield "fleet.key_prefix", sentence
+
+
 def _aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """The regions of AWS that are named, with their keys; where an endpoint is named, its regions are its own."""
     aws = configuration.aws
@@ -511,6 +541,8 @@ def _aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
     watched = configuration.watched_queue
     if watched.name and watched.region != AUTO and not aws.sqs_endpoint_url:
         yield "watched_queue.region", watched.region
+    if configuration.fleet.bucket and configuration.fleet.region != AUTO and not aws.s3_endpoint_url:
+        yield "fleet.region", configuration.fleet.region
 
 
 _NEEDED = {

@@ -122,6 +122,25 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
         yield Finding("leftovers", Health.WELL, "nothing of probes is left that could not be removed")
 
 
+def _fleet(patient: Patient) -> Iterator[Finding]:
+    section = patient.loaded.configuration.fleet
+    if not section.bucket:
+        yield Finding("fleet", Health.WELL, "no bucket is named: this host learns alone")
+        return
+    if UNKNOWN in {patient.identity.region, patient.identity.instance_type}:
+        sentence = "the bucket is not used: what a host of unknown region or type measured teaches nobody"
+        yield Finding("fleet", Health.POOR, sentence, "set host.region and host.instance_type")
+        return
+    told = patient.status.get("fleet") if patient.status is not None else None
+    if told is None:
+        yield Finding("fleet", Health.UNKNOWN, "no daemon tells")
+    elif told["trouble"] is not None or (told["visited_at"] and told["is_writing"] != section.may_write):
+        remedy = "allow it as docs/fleet.md shows, or set fleet.may_write = false where hosts only read"
+        yield Finding("fleet", Health.POOR, told["sentence"], remedy)
+    else:
+        yield Finding("fleet", Health.WELL, told["sentence"])
+
+
 def _clock(patient: Patient) -> Iterator[Finding]:
     error = patient.clock_error_seconds()
     remedy = "run chronyd or systemd-timesyncd; AWS refuses what is signed 15 minutes off"
@@ -244,6 +263,7 @@ CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
     _daemon,
     _service,
     _leftovers,
+    _fleet,
     _clock,
     _metadata,
     _allowances,

@@ -17,6 +17,7 @@ from penstock.daemon.host import HostIdentity
 from penstock.daemon.limits import usd_limits
 from penstock.models.prices import NetworkPath, tariff
 from penstock.operations.operation import Operation, Service
+from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.sections.section import Section
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.vocabulary import Cost, Place, Tariff
@@ -50,6 +51,11 @@ class Tariffs:
         section: Section = self._configuration.section_of(row)
         path, home = self.ways[row.name].path, self._identity.region
         return tariff(row.service.value, section.price_class, path, home=home, region=region)
+
+    def of_bucket(self, region: str) -> Tariff:
+        """Between this host and a bucket of its fleet: the way is that of uploads."""
+        path, home = self.ways[UPLOAD.name].path, self._identity.region
+        return tariff(Service.S3.value, "standard", path, home=home, region=region)
 
     def place(self, row: Operation[Any, Any], region: str) -> Place:
         """Where the operation is measured, from this host."""

@@ -64,7 +64,7 @@ class Conclusion(Generic[SettingT]):
     memory_bytes_min: int | None = None
 
 
-_KNOWN_COUNT = 16  # observations: from here on a place needs no neighbour, who would cost a second fit
+KNOWN_COUNT = 16  # observations: from here on a place needs no neighbour, who would cost a second fit
 
 
 def deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
@@ -75,7 +75,7 @@ def deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]
     """
     history = tuple(sorted(case.observations, key=lambda o: o.started_at))
     probes = reports.own(history)
-    if len(history) >= _KNOWN_COUNT:
+    if len(history) >= KNOWN_COUNT:
         case = replace(case, prior=None)
     conclusion = Conclusion(fit=case.fit, plan=None) if case.fit else _learn(model, case, history)
     if case.next_context is None:

@@ -30,14 +30,17 @@ from penstock.clock import SystemClock
 from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     CONNECTION_IDLE_SECONDS_MAX,
+    Changed,
     Denied,
     Missing,
+    NoBucket,
     NotOffered,
     Reading,
     ReceivedMessage,
     Refused,
     RequestError,
     StoredObject,
+    Tagged,
     Throttled,
     Unidentified,
     Unreachable,
@@ -61,7 +64,13 @@ _UNKNOWN_KEY = "the access key is unknown: check the credentials and whose accou
 _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
 _NO_QUEUE = "the queue does not exist"
 _NOT_OFFERED = "this store does not know the request"
+_CHANGED = "another host wrote it meanwhile"
 _OTHER_REGION = "the bucket is in another region: correct the region"
+
+
+class _Unchanged(RequestError):
+    """The object still has the tag that was named."""
+
 
 # What the services answer, by the code of the answer.
 _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
@@ -97,7 +106,9 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "AccessDeniedException": (Denied, _NOT_ALLOWED),
     "AllAccessDisabled": (Denied, "all access to the bucket has been disabled by its provider"),
     "OptInRequired": (Denied, "the account is not signed up for this region or service: enable it"),
-    "NoSuchBucket": (Missing, "the bucket does not exist: create it in this region, or configure another"),
+    "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
+    "PreconditionFailed": (Changed, _CHANGED),
+    "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once, of which neither may have won
     "NoSuchKey": (Missing, "the object is not there"),
     "NoSuchUpload": (Missing, "the unfinished upload is not there: it was completed or aborted"),
     "NonExistentQueue": (Missing, _NO_QUEUE),
@@ -105,6 +116,7 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "AuthorizationHeaderMalformed": (Refused, _OTHER_REGION),
     "IllegalLocationConstraintException": (Refused, _OTHER_REGION),
     "PermanentRedirect": (Refused, _OTHER_REGION),
+    "304": (_Unchanged, "it is as it was"),
     "301": (Refused, _OTHER_REGION),
     "307": (Refused, _OTHER_REGION),
     "MalformedXML": (NotOffered, _NOT_OFFERED),  # how some stores say it
@@ -118,6 +130,7 @@ _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
     403: (Denied, _NOT_ALLOWED),
     404: (Missing, "it is not there"),
     405: (NotOffered, _NOT_OFFERED),
+    412: (Changed, _CHANGED),
     429: (Throttled, _FEWER),
     501: (NotOffered, _NOT_OFFERED),
     503: (Throttled, _FEWER),
@@ -300,6 +313,29 @@ class AwsObjectStore:
                 while piece := await body.raw_stream.content.read(size_bytes - len(found)):
                     found += piece
                 return bytes(found)
+
+    async def get_unless(
+        self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+    ) -> Tagged | None:
+        """GetObject with If-None-Match."""
+        condition = {} if etag is None else {"IfNoneMatch": etag}
+        try:
+            with _told(f"reading {key} from {bucket}"):
+                answer = await self._client.get_object(Bucket=bucket, Key=key, **condition)
+                async with answer["Body"] as body:
+                    found = bytearray()
+                    while piece := await body.raw_stream.content.read(size_bytes_max + 1 - len(found)):
+                        found += piece
+        except _Unchanged:
+            return None
+        return Tagged(bytes(found), str(answer["ETag"]))
+
+    async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
+        """PutObject with If-Match, or with If-None-Match for what is not there."""
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
+        with _told(f"putting {key} into {bucket}"):
+            answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body, **condition)
+        return str(answer["ETag"])
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """AbortMultipartUpload; raises Missing when it is already gone."""

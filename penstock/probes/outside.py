@@ -5,6 +5,8 @@
     ├── Denied        the credentials do not allow it; trying again will not help
     │   └── Unidentified  there are none, or none that are known or valid any more
     ├── Missing       the bucket, key, upload or queue is not there
+    │   └── NoBucket      the bucket itself
+    ├── Changed       the object is not what the condition of a write says: another one wrote it
     ├── Unreachable   no answer: connection or time limit; it may be carried out all the same
     │   └── Unsent        no connection was made (name, route, handshake): it will not be
     └── Refused       any other answer that is not success
@@ -41,6 +43,14 @@ class Unidentified(Denied):
 
 class Missing(RequestError):
     """What was named is not there."""
+
+
+class NoBucket(Missing):
+    """The bucket is not there."""
+
+
+class Changed(RequestError):
+    """The condition of a write does not hold."""
 
 
 class Unreachable(RequestError):
@@ -97,7 +107,35 @@ class RangeReader(Protocol):
         ...
 
 
-class ObjectStore(BodySender, RangeReader, Protocol):
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A small object, and the tag that tells whether it was written again."""
+
+    body: bytes
+    etag: str
+
+
+class SharedObjects(Protocol):
+    """The requests to S3 with which hosts write one object together."""
+
+    async def get_unless(
+        self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+    ) -> Tagged | None:
+        """The object, one that is larger cut a byte beyond that; None while it still has this tag.
+
+        Raises Missing, or NoBucket.
+        """
+        ...
+
+    async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
+        """Write it in place of what has this tag, or where nothing is (None); its new tag. Raises Changed.
+
+        A store that does not know conditions raises NotOffered, or does as if there were none.
+        """
+        ...
+
+
+class ObjectStore(BodySender, RangeReader, SharedObjects, Protocol):
     """S3 as probes use it."""
 
     async def head_object(self, bucket: str, key: str) -> StoredObject:

@@ -9,18 +9,21 @@ from contextlib import contextmanager
 from penstock.lab.s3 import S3Error, S3Service
 from penstock.lab.sqs import Sending, SqsError, SqsService
 from penstock.probes.outside import (
+    Changed,
     Missing,
+    NoBucket,
     Reading,
     ReceivedMessage,
     Refused,
     RequestError,
     StoredObject,
+    Tagged,
     Throttled,
 )
 
 _URL = "https://sqs.lab.invalid/000000000000/"
 _THROTTLED = frozenset({"SlowDown", "RequestThrottled", "OverLimit"})
-_MISSING = frozenset({"NoSuchBucket", "NoSuchKey", "NoSuchUpload", "QueueDoesNotExist"})
+_MISSING = frozenset({"NoSuchKey", "NoSuchUpload", "QueueDoesNotExist"})
 
 
 class SimulatedObjectStore:
@@ -80,6 +83,29 @@ class SimulatedObjectStore:
         with _as_request_errors():
             stored = await self._service.read(bucket, key, 0, size_bytes)
         return stored.body.read(0, min(size_bytes, stored.body.size_bytes))
+
+    async def get_unless(
+        self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+    ) -> Tagged | None:
+        """See the seam."""
+        with _as_request_errors():
+            stored = await self._service.find(bucket, key)
+            await self._service.first_byte(stored, 0, 0)
+            if stored.body.etag == etag:
+                return None
+            size_bytes = min(stored.body.size_bytes, size_bytes_max + 1)
+            await self._service.carry_out(size_bytes)
+        return Tagged(stored.body.read(0, size_bytes), stored.body.etag)
+
+    async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
+        """See the seam. What is there when the body has arrived is what counts."""
+        with _as_request_errors():
+            await self._service.small_request(bucket)
+            await self._service.uplink.carry(len(body))
+            there = next((s for s in self._shelf.objects(bucket, key) if s.key == key), None)
+            if (there.body.etag if there else None) != etag:
+                raise Changed(f"{key} was written meanwhile")
+            return self._shelf.put(bucket, key, self._shelf.body(len(body), body)).body.etag
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """See the seam."""
@@ -184,6 +210,8 @@ def _as_request_errors() -> Iterator[None]:
 def _request_error(code: str, message: str) -> RequestError:
     if code in _THROTTLED:
         return Throttled(message)
+    if code == "NoSuchBucket":
+        return NoBucket(message)
     return Missing(message) if code in _MISSING else Refused(message)
 
 

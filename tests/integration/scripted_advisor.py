@@ -203,6 +203,28 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
         "report_kept_count": 3,
         "report_refused_count": 0,
         "queues": [],
+        "fleet": {
+            "bucket": "my-fleet",
+            "key_prefix": "penstock-fleet/",
+            "host": "5d1f0a9c27be33d0",
+            "is_writing": True,
+            "sentence": "my-fleet/penstock-fleet/ is read and written",
+            "trouble": None,
+            "visited_at": "2026-11-21T10:00:00Z",
+            "written_count": 2,
+            "places": [
+                {
+                    "operation": "s3_upload",
+                    "region": "eu-west-1",
+                    "instance_type": "m7i.large",
+                    "service_class": "standard",
+                    "observation_count": 41,
+                    "host_count": 12,
+                    "newest_observation_at": "2026-11-21T09:55:00Z",
+                    "dropped": "1 x an observation of the future",
+                }
+            ],
+        },
         "cycle_count": 14,
         "cycles": [
             {

@@ -33,8 +33,10 @@ from penstock.probes.aws import (
     open_object_store,
 )
 from penstock.probes.outside import (
+    Changed,
     Denied,
     Missing,
+    NoBucket,
     NotOffered,
     Refused,
     RequestError,
@@ -149,7 +151,9 @@ async def put_at(url: str, body: bytes = b"x") -> None:
         (403, "SignatureDoesNotMatch", Unidentified, "secret key"),
         (403, "RequestTimeTooSkewed", Denied, "clock"),
         (400, "ExpiredToken", Unidentified, "renew the credentials"),
-        (404, "NoSuchBucket", Missing, "create it in this region"),
+        (404, "NoSuchBucket", NoBucket, "create it in this region"),
+        (412, "PreconditionFailed", Changed, "another host wrote it"),
+        (409, "ConditionalRequestConflict", Changed, "another host wrote it"),
         (404, "Whatever", Missing, "not there"),
         (301, "PermanentRedirect", Refused, "another region"),
         (400, "AuthorizationHeaderMalformed", Refused, "another region"),

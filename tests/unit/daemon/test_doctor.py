@@ -184,3 +184,25 @@ def test_without_systemd_nothing_is_known_of_the_unit(monkeypatch: pytest.Monkey
     """And nothing fails."""
     monkeypatch.setenv("PATH", "/nonexistent")
     assert doctor.unit_properties() == {}
+
+
+@pytest.mark.parametrize(
+    ("fleet", "health"),
+    [
+        ({}, Health.WELL),
+        (
+            {"is_writing": False, "sentence": "it is read, and not written: the store ignores If-Match"},
+            Health.POOR,
+        ),
+        ({"trouble": "the bucket does not exist"}, Health.POOR),
+    ],
+)
+def test_a_fleet_that_this_host_should_write_for_and_cannot(
+    tmp_path: Path, fleet: dict[str, Any], health: Health
+) -> None:
+    """It learns alone, or from others, and whoever configured it to tell others hears that it does not."""
+    status = a_status()
+    status["fleet"] |= fleet
+    configuration = f'{PROBES}\n[fleet]\nbucket = "my-fleet"\nmay_write = true\n'
+    found = findings(tmp_path, configuration=configuration, status=status)
+    assert [f.health for f in found if f.subject == "fleet"] == [health]

@@ -16,12 +16,14 @@ from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import (
+    Changed,
     Missing,
     NotOffered,
     Reading,
     ReceivedMessage,
     RequestError,
     StoredObject,
+    Tagged,
 )
 from penstock.probes.probe import Leftover
 from penstock.units import GiB, KiB, MiB
@@ -156,6 +158,7 @@ class MemoryStore:
         self.storage_class = "standard"  # of every object
         self.heads: dict[str, bytes] = {}  # how they begin
         self.reads: list[tuple[str, int, int]] = []  # key, start and stop of every attempt
+        self.shared: dict[str, Tagged] = {}  # what hosts write together
         self.uploads: dict[str, str] = {}  # id to key
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -228,6 +231,23 @@ class MemoryStore:
         if key not in self.objects:
             raise Missing("no such object")
         return self.heads.get(key, b"")[:size_bytes]
+
+    async def get_unless(
+        self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+    ) -> Tagged | None:
+        await self._small("get_unless")
+        if key not in self.shared:
+            raise Missing("no such object")
+        found = self.shared[key]
+        return None if found.etag == etag else Tagged(found.body[: size_bytes_max + 1], found.etag)
+
+    async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
+        await self._small("put_if")
+        there = self.shared[key].etag if key in self.shared else None
+        if there != etag:
+            raise Changed("it was written meanwhile")
+        self.shared[key] = Tagged(body, f"etag-{next(self._ids)}")
+        return self.shared[key].etag
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         await self._small("abort")

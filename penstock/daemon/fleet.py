@@ -1,0 +1,335 @@
+"""Knows when this host reads from the fleet's bucket what others measured, and when it writes there what it measured.
+
+The conductor calls `visit` between two probes, so that no request of it is ever measured. Everything fails open: a
+bucket that is gone, slow or refusing costs a visit of at most some seconds, ever rarer, and the host is as it would be
+without one. A host that may write first tries whether the store keeps the conditions of a write: where it does not,
+hosts would overwrite each other's evidence, so this one only reads, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.daemon.config import FleetSection
+from penstock.fleet import prior
+from penstock.fleet.prior import Evidence, Prior
+from penstock.operations.operation import Outside
+from penstock.operations.table import OPERATIONS
+from penstock.probes.outside import (
+    Changed,
+    Denied,
+    Missing,
+    NoBucket,
+    NotOffered,
+    ObjectStore,
+    Refused,
+    RequestError,
+    Tagged,
+)
+from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Cost, Observation, Place, Tariff
+
+PAUSE_SECONDS = 900.0  # a quarter of an hour between visits, give or take the jitter
+JITTER_FRACTION = 0.2
+PAUSE_SECONDS_MAX = 4 * 3600.0  # doubled up to here by each visit that fails
+VISIT_SECONDS_MAX = 10.0  # no probe begins meanwhile
+ATTEMPT_COUNT_MAX = 3  # to write while others write as well
+LEDGER_NAME = "fleet"  # what visits cost is booked under
+_ATTEMPT_PAUSE_SECONDS = 0.5
+_TRIAL_REQUEST_COUNT_MAX = 12
+_TRIAL_BYTES_MAX = 1024
+_WRONG_ETAG = '"00000000000000000000000000000000"'
+
+_log = logging.getLogger(__name__)
+
+Own = Callable[[Place], Awaitable[Sequence[Evidence[Any]]]]
+"""What this host measured of a place and may tell others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A document as it was last seen; no tag where there was none."""
+
+    etag: str | None = None
+    prior: Prior[Any] = field(default_factory=Prior)
+
+
+class Fleet:
+    """One host's way to the bucket."""
+
+    def __init__(
+        self,
+        section: FleetSection,
+        outside: Outside,
+        clock: Clock,
+        *,
+        places: Sequence[Place],
+        region: str,
+        tariff: Tariff,
+        host_name: str,
+        seed: int,
+    ) -> None:
+        """`region` is that of the bucket, `tariff` what the way there costs."""
+        self._section = section
+        self._outside = outside
+        self._clock = clock
+        self._places = tuple(places)
+        self._region = region
+        self._tariff = tariff
+        self._chance = random.Random(f"fleet {host_name} {seed}")
+        # Hosts are told apart, and no name of one is told.
+        self.host = hashlib.blake2b(f"{host_name}/{seed}".encode(), digest_size=8).hexdigest()
+        self._known: dict[Place, _Known] = {place: _Known() for place in self._places}
+        self._offered_until: dict[Place, datetime] = {}
+        self._news: set[Place] = set()
+        self._is_writing: bool | None = None if section.may_write else False  # None: not tried yet
+        self._why_not_writing = "" if section.may_write else "fleet.may_write is false"
+        self._trouble: str | None = None
+        self._pause_seconds = PAUSE_SECONDS
+        self._due_seconds = -1e18  # at the start
+        self._visited_at: datetime | None = None
+        self._written_count = 0
+        self.used = Cost()  # by the visit that is on its way, or was the last
+
+    @property
+    def due_in_seconds(self) -> float:
+        """When `visit` is to be called."""
+        return self._due_seconds - self._clock.monotonic_seconds()
+
+    @property
+    def cost_max(self) -> Cost:
+        """The most that a visit may cost."""
+        reads = ATTEMPT_COUNT_MAX * len(self._places) + _TRIAL_REQUEST_COUNT_MAX
+        writes = reads if self._is_writing is not False else 0
+        body_bytes = prior.DOCUMENT_BYTES_MAX
+        return self._cost(reads=reads, writes=writes, received=reads * body_bytes, sent=writes * body_bytes)
+
+    def take_news(self) -> set[Place]:
+        """The places of which others told something new since this was asked."""
+        news, self._news = self._news, set()
+        return news
+
+    def told(self, place: Place, own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
+        """What others measured of a place."""
+        known = self._known.get(place)
+        return prior.of_others(known.prior.evidence, self.host, own) if known else []
+
+    def postpone(self, trouble: str) -> None:
+        """The visit that is due is not made, for this reason; later it may be."""
+        self._fail(trouble)
+
+    async def visit(self, own: Own) -> None:
+        """Read what is new of each place, and write what was measured here. Fails by saying so in `document`."""
+        self.used = Cost()
+        try:
+            async with asyncio.timeout(VISIT_SECONDS_MAX):
+                store = await self._outside.object_store(self._region)
+                for place in self._places:
+                    await self._read(store, place)
+                if self._is_writing is None:
+                    await self._try_conditions(store)
+                for place in self._places if self._is_writing else ():
+                    await self._write(store, place, await own(place))
+        except TimeoutError:
+            self._fail(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
+        except RequestError as trouble:
+            self._fail(str(trouble))
+        else:
+            if self._trouble is not None:
+                _log.warning("the fleet's bucket is there again")
+            self._trouble, self._pause_seconds = None, PAUSE_SECONDS
+            self._visited_at = self._clock.now()
+            self._be_due()
+
+    def document(self) -> dict[str, Any]:
+        """How it stands, as JSON values and dates."""
+        return {
+            "bucket": self._section.bucket,
+            "key_prefix": self._section.key_prefix,
+            "host": self.host,
+            "is_writing": bool(self._is_writing),
+            "sentence": self.sentence,
+            "trouble": self._trouble,
+            "visited_at": self._visited_at,
+            "written_count": self._written_count,
+            "places": [
+                {
+                    "operation": place.operation,
+                    "region": place.region,
+                    "instance_type": place.instance_type,
+                    "service_class": place.service_class,
+                    "observation_count": len(known.prior.evidence),
+                    "host_count": len({one.host for one in known.prior.evidence}),
+                    "newest_observation_at": _newest_at(known.prior),
+                    "dropped": known.prior.remark,
+                }
+                for place, known in self._known.items()
+                if known.prior.evidence or known.prior.dropped
+            ],
+        }
+
+    @property
+    def sentence(self) -> str:
+        """What an operator wants to know first."""
+        bucket = f"{self._section.bucket}/{self._section.key_prefix}"
+        if self._trouble is not None:
+            return f"{bucket} is not read: {self._trouble}; this host learns alone"
+        if self._is_writing:
+            return f"{bucket} is read and written"
+        if self._is_writing is None:
+            return f"{bucket} was not visited yet"
+        return f"{bucket} is read, and not written: {self._why_not_writing}"
+
+    # --- Requests, each counted before it is sent
+
+    async def _read(self, store: ObjectStore, place: Place) -> None:
+        """Take up the document if it is another one than before."""
+        known = self._known[place]
+        try:
+            found = await self._get(store, self._key(place), known.etag, prior.DOCUMENT_BYTES_MAX)
+        except Missing as missing:
+            _raise_if_bucket(missing)
+            after = _Known()
+        else:
+            if found is None:
+                return
+            model = OPERATIONS[place.operation].model
+            after = _Known(found.etag, prior.read(found.body, model, place, self._clock.now()))
+        told, before = after.prior, known.prior
+        if told.remark is not None and told.remark != before.remark:
+            _log.warning("of what the fleet says of %s, some is dropped: %s", place.operation, told.remark)
+        if told.evidence != before.evidence:
+            self._news.add(place)
+        if not told.evidence:
+            self._offered_until.pop(place, None)  # begin anew where nothing is left
+        self._known[place] = after
+
+    async def _write(self, store: ObjectStore, place: Place, own: Sequence[Evidence[Any]]) -> None:
+        """Add what is new here to what others say, as often as they come in between."""
+        until = self._offered_until.get(place)
+        new = [one for one in own if until is None or one.observation.started_at > until]
+        for attempt in range(ATTEMPT_COUNT_MAX if new else 0):
+            if attempt:
+                await asyncio.sleep(_ATTEMPT_PAUSE_SECONDS * (1 + self._chance.random()))
+                await self._read(store, place)
+            known = self._known[place]
+            if known.prior.is_of_newer_format:
+                return
+            merged = prior.merged(known.prior.evidence, new, now=self._clock.now())
+            if merged == known.prior.evidence:
+                break
+            body = prior.written(place, merged)
+            try:
+                etag = await self._put(store, self._key(place), body, known.etag)
+            except (Changed, Missing) as trouble:
+                _raise_if_bucket(trouble)
+                continue
+            except (Denied, NotOffered) as trouble:
+                self._write_no_more(str(trouble))
+                return
+            self._written_count += 1
+            self._known[place] = _Known(etag, Prior(evidence=merged))
+            break
+        else:
+            return  # others were faster; at the next visit
+        self._offered_until[place] = max(one.observation.started_at for one in new)
+
+    async def _try_conditions(self, store: ObjectStore) -> None:
+        """Whether the store keeps a write from happening whose condition does not hold, and lets one that does."""
+        key = f"{self._section.key_prefix}conditions.json"
+        try:
+            for _ in range(ATTEMPT_COUNT_MAX):  # other hosts try the same object
+                try:
+                    await self._put(store, key, self._trial_body(), await self._etag(store, key))
+                except Changed:
+                    continue
+                break
+            else:
+                self._write_no_more("the store refuses conditional writes whose condition holds")
+                return
+            for name, wrong in (("If-None-Match", None), ("If-Match", _WRONG_ETAG)):
+                try:
+                    await self._put(store, key, self._trial_body(), wrong)
+                except (Changed, Missing) as trouble:
+                    _raise_if_bucket(trouble)
+                else:
+                    self._write_no_more(f"the store ignores {name}, and hosts would overwrite each other")
+                    return
+        except Denied as trouble:
+            self._write_no_more(str(trouble))
+        except Refused as trouble:
+            self._write_no_more(f"the store refuses conditional writes ({trouble})")
+        else:
+            self._is_writing = True
+            _log.info("%s", self.sentence)
+
+    def _trial_body(self) -> bytes:
+        """Each another one, so that each has a tag of its own."""
+        return msgspec.json.encode({"host": self.host, "tried": self._chance.getrandbits(64)})
+
+    async def _etag(self, store: ObjectStore, key: str) -> str | None:
+        try:
+            found = await self._get(store, key, None, _TRIAL_BYTES_MAX)
+        except Missing as missing:
+            _raise_if_bucket(missing)
+            return None
+        return found.etag if found else None
+
+    async def _get(
+        self, store: ObjectStore, key: str, etag: str | None, size_bytes_max: int
+    ) -> Tagged | None:
+        self.used += self._cost(reads=1)
+        found = await store.get_unless(self._section.bucket, key, etag, size_bytes_max=size_bytes_max)
+        if found is not None:
+            self.used += self._cost(received=len(found.body))
+        return found
+
+    async def _put(self, store: ObjectStore, key: str, body: bytes, etag: str | None) -> str:
+        self.used += self._cost(writes=1, sent=len(body))
+        return await store.put_if(self._section.bucket, key, body, etag)
+
+    def _cost(self, *, reads: int = 0, writes: int = 0, received: int = 0, sent: int = 0) -> Cost:
+        usd = self._tariff.usd(
+            read_request_count=reads, write_request_count=writes, received_bytes=received, sent_bytes=sent
+        )
+        moved_bytes = received + sent + (reads + writes) * BESIDE_PAYLOAD_BYTES
+        return Cost(transferred_bytes=moved_bytes, request_count=reads + writes, usd=usd)
+
+    # --- How it went
+
+    def _key(self, place: Place) -> str:
+        return prior.key(self._section.key_prefix, place)
+
+    def _write_no_more(self, why: str) -> None:
+        self._is_writing, self._why_not_writing = False, why
+        _log.warning("%s", self.sentence)
+
+    def _fail(self, trouble: str) -> None:
+        if self._trouble is None:
+            _log.warning("the fleet's bucket is not read: %s; this host learns alone until it is", trouble)
+        self._trouble = trouble
+        self._be_due()
+        self._pause_seconds = min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
+
+    def _be_due(self) -> None:
+        jitter = self._chance.uniform(1 - JITTER_FRACTION, 1 + JITTER_FRACTION)
+        self._due_seconds = self._clock.monotonic_seconds() + self._pause_seconds * jitter
+
+
+def _newest_at(told: Prior[Any]) -> datetime | None:
+    return told.evidence[-1].observation.started_at if told.evidence else None
+
+
+def _raise_if_bucket(trouble: RequestError) -> None:
+    """What is not there is begun; a bucket is not."""
+    if isinstance(trouble, NoBucket):
+        raise trouble

@@ -1,0 +1,245 @@
+"""Knows the document in which hosts tell each other what they measured of a place, and what of it is believed possible.
+
+    {"format": 1, "place": {...}, "evidence": [{"host": "5d1f0a9c27be", "observation": {...}}, ...]}
+
+Only observations travel, never what was concluded from them: a posterior that is handed on comes back as another's,
+and is counted again. All hosts of a place write the same object, so it is bounded by `merged`, which forgets what is
+old and keeps the rest diverse: the newest of each host at each setting comes before what says the same again.
+
+Anybody who may write into the bucket may write anything, so `read` takes each observation for itself and drops, with
+the reason, what no probe of this place can have measured. What is possible and wrong is left to the gate through which
+a neighbour's evidence passes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Generic
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.models import burst
+from penstock.models.model import PerformanceModel
+from penstock.units import KiB, format_bytes
+from penstock.vocabulary import Observation, Origin, Place, SettingT, knobs, setting_values
+
+FORMAT = 1
+DOCUMENT_BYTES_MAX = 256 * KiB
+EVIDENCE_COUNT_MAX = 64  # observations; one takes about a kilobyte
+AGE_MAX = timedelta(days=14)
+# Clocks of hosts differ; AWS refuses what is signed by one that is further off.
+AHEAD_MAX = timedelta(minutes=15)
+CEILING_FACTOR_MAX = 2.0  # over the instance type's peak in our table, which may be old
+_NUMBER_MAX = 1e18
+_SECONDS_MAX = 86_400.0
+_ENTRY_COUNT_MAX = 64  # names of measures, or of histograms
+_CLASS_COUNT_MAX = 2048  # of a histogram
+_CLIENT = "penstock"
+_UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence(Generic[SettingT]):
+    """One observation, and which host made it: a word that tells hosts apart and says nothing else of them."""
+
+    host: str
+    observation: Observation[SettingT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior(Generic[SettingT]):
+    """What a document says of a place. `dropped` counts by reason what it said that is not believed possible."""
+
+    evidence: tuple[Evidence[SettingT], ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    is_of_newer_format: bool = False  # then it is not ours to write
+
+    @property
+    def remark(self) -> str | None:
+        """One sentence about what was dropped."""
+        if not self.dropped:
+            return None
+        return "; ".join(f"{count} x {reason}" for reason, count in sorted(self.dropped.items()))
+
+
+def key(prefix: str, place: Place) -> str:
+    """Where the document of a place is. Its format is part of the key: old and new hosts do not disturb each other."""
+    names = (place.operation, place.region, place.instance_type, place.service_class)
+    return f"{prefix}prior/{FORMAT}/{'/'.join(quote(name, safe='') for name in names)}.json"
+
+
+def written(place: Place, evidence: Sequence[Evidence[Any]]) -> bytes:
+    """The document, with as much of the evidence, its newest, as the bound on its size allows."""
+    kept = list(evidence)
+    while True:
+        shell = {"format": FORMAT, "place": place, "evidence": kept}
+        document = msgspec.json.encode(shell)
+        if len(document) <= DOCUMENT_BYTES_MAX or not kept:
+            return document
+        del kept[: max(1, len(kept) // 4)]  # the oldest
+
+
+def read(document: bytes, model: PerformanceModel[SettingT], place: Place, now: datetime) -> Prior[SettingT]:
+    """What can be believed to have been measured there. Never raises, whatever the bytes are."""
+    if len(document) > DOCUMENT_BYTES_MAX:
+        return Prior(dropped={f"a document of more than {format_bytes(DOCUMENT_BYTES_MAX)}": 1})
+    try:
+        found = msgspec.json.decode(document, type=_Head).format
+        if found != FORMAT:
+            return Prior(
+                dropped={f"a document of format {found}, and this penstock reads {FORMAT}": 1},
+                is_of_newer_format=found > FORMAT,
+            )
+        shell = msgspec.json.decode(document, type=_Shell)
+    except _UNREADABLE:
+        return Prior(dropped={"a document that cannot be read": 1})
+    if shell.place != place:
+        return Prior(dropped={"a document about another place": 1})
+    decoder = msgspec.json.Decoder(Evidence[model.setting_type])  # type: ignore[name-defined]  # known at run time
+    believed, dropped = [], Counter[str]()
+    for raw in shell.evidence[: 2 * EVIDENCE_COUNT_MAX]:
+        one = _decoded(decoder, raw)
+        if one is None:
+            dropped["an observation that cannot be read"] += 1
+        elif (reason := next(_impossible(one, model, place, now), None)) is not None:
+            dropped[reason] += 1
+        else:
+            believed.append(one)
+    return Prior(evidence=merged(believed, now=now), dropped=dict(dropped))
+
+
+def measured_here(
+    host: str, observations: Iterable[Observation[Any]], *, since: datetime | None, now: datetime
+) -> list[Evidence[Any]]:
+    """What this host may tell others: its own probes since the place last changed, that are not too old."""
+    return [
+        Evidence(host=host, observation=observation)
+        for observation in observations
+        if observation.origin is Origin.PROBE
+        and -AHEAD_MAX <= now - observation.started_at <= AGE_MAX
+        and (since is None or observation.started_at >= since)
+    ]
+
+
+def merged(*parts: Iterable[Evidence[SettingT]], now: datetime) -> tuple[Evidence[SettingT], ...]:
+    """All of it, each once, oldest first; where it is too much, what others say as well goes first.
+
+    The same whatever the order of what goes in, and nothing new by itself: merging again changes nothing.
+    """
+    once = {
+        _identity(one): one for part in parts for one in part if now - one.observation.started_at <= AGE_MAX
+    }
+    newest_first = sorted(once.values(), key=_identity, reverse=True)
+    of_cell, of_host, of_both = Counter[object](), Counter[str](), Counter[object]()
+    ranked: list[tuple[tuple[int, int, int], Evidence[SettingT]]] = []
+    for age_rank, one in enumerate(newest_first):
+        cell = (one.observation.context.payload_size_bytes, *setting_values(one.observation.setting).values())
+        repeated = of_both[cell, one.host]
+        ranked.append(((repeated, min(of_cell[cell], of_host[one.host]), age_rank), one))
+        of_cell[cell] += 1
+        of_host[one.host] += 1
+        of_both[cell, one.host] += 1
+    kept = [one for _, one in sorted(ranked, key=lambda pair: pair[0])[:EVIDENCE_COUNT_MAX]]
+    return tuple(sorted(kept, key=_identity))
+
+
+def of_others(
+    evidence: Iterable[Evidence[SettingT]], host: str, own: Iterable[Observation[SettingT]]
+) -> list[Observation[SettingT]]:
+    """What this host does not know by itself, oldest first: what it measured and forgot is news as well."""
+    known = {(o.context, o.started_at) for o in own}
+    return [
+        one.observation
+        for one in evidence
+        if one.host != host or (one.observation.context, one.observation.started_at) not in known
+    ]
+
+
+class _Head(msgspec.Struct):
+    format: int
+
+
+class _Shell(msgspec.Struct):
+    place: Place
+    evidence: list[msgspec.Raw]
+
+
+def _decoded(
+    decoder: Any, raw: msgspec.Raw
+) -> Evidence[Any] | None:  # Any: a decoder of a type known at run time
+    try:
+        one: Evidence[Any] = decoder.decode(raw)
+    except _UNREADABLE:
+        return None
+    return one
+
+
+def _identity(one: Evidence[Any]) -> tuple[object, ...]:
+    """By its date first."""
+    context, values = one.observation.context, setting_values(one.observation.setting).values()
+    return one.observation.started_at, one.host, context.payload_size_bytes, *values
+
+
+def _impossible(
+    one: Evidence[SettingT], model: PerformanceModel[SettingT], place: Place, now: datetime
+) -> Iterator[str]:
+    """Why no probe of this place can have measured that, or why it says nothing any more."""
+    observation = one.observation
+    if observation.context.place != place:
+        yield "an observation of another place"
+    if observation.origin is not Origin.PROBE or observation.client != _CLIENT:
+        yield "an observation that is not of a probe"
+    if observation.started_at.tzinfo is None:
+        yield "an observation without a time zone"
+    elif now - observation.started_at > AGE_MAX:
+        yield f"an observation of more than {AGE_MAX.days} days ago"
+    elif observation.started_at - now > AHEAD_MAX:
+        yield "an observation of the future"
+    if not 1 <= len(one.host) <= _ENTRY_COUNT_MAX or not all(_are_plausible(observation)):
+        yield "an observation with a number that cannot be"
+    if not _is_setting(model, observation):
+        yield "an observation of a setting that cannot be"
+    limits = burst.ceiling(place.instance_type)
+    rate = observation.throughput_bytes_per_second
+    if limits is not None and rate > CEILING_FACTOR_MAX * limits.burst_bytes_per_second:
+        yield "an observation of more than such a host can move"
+
+
+def _are_plausible(observation: Observation[Any]) -> Iterator[bool]:
+    """Every number within what a probe can come to; so large that no sum of them overflows."""
+    yield 0 < observation.duration_seconds <= _SECONDS_MAX
+    counts = (observation.request_count, observation.throttled_count, observation.failed_count)
+    yield all(0 <= count <= 1e9 for count in counts)
+    yield 0 <= observation.transferred_bytes <= _NUMBER_MAX
+    for seconds in (
+        observation.latency_seconds_mean,
+        observation.latency_seconds_p50,
+        observation.latency_seconds_p99,
+        observation.loop_lag_seconds_max,
+    ):
+        yield 0 <= seconds <= _SECONDS_MAX
+    yield 0 <= observation.client_cpu_fraction <= 1e4
+    yield max(len(observation.measures), len(observation.histograms)) <= _ENTRY_COUNT_MAX
+    yield all(math.isfinite(value) and abs(value) <= _NUMBER_MAX for value in observation.measures.values())
+    for histogram in observation.histograms.values():
+        yield len(histogram.counts) <= _CLASS_COUNT_MAX and abs(histogram.first) <= _CLASS_COUNT_MAX
+        yield all(0 <= count <= 1e9 for count in histogram.counts)
+    if (pairs := observation.successive) is not None:
+        yield 0 <= pairs.count <= 1e9
+        yield all(abs(value) <= _NUMBER_MAX for value in (pairs.xx, pairs.yy, pairs.xy))
+
+
+def _is_setting(model: PerformanceModel[SettingT], observation: Observation[SettingT]) -> bool:
+    """Whether a probe may have been told so."""
+    values = setting_values(observation.setting)
+    if not all(knob.low <= values[name] <= knob.high for name, knob in knobs(observation.setting).items()):
+        return False
+    try:
+        return model.legal(observation.context, observation.setting) == observation.setting
+    except (ValueError, ArithmeticError):  # a payload of no size that a model was made for
+        return False

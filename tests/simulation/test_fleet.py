@@ -1,0 +1,99 @@
+"""Hours of several daemons beside one bucket: what one measured serves the next, and the bucket is nobody's need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from penstock.daemon.config import FleetSection
+from penstock.fleet import prior
+from penstock.lab import worlds
+from penstock.lab.virtual_time import VirtualClock
+from penstock.operations.s3.upload import UPLOAD
+from penstock.probes.outside import NoBucket
+from penstock.vocabulary import Place
+from tests.fleet_of_hosts import REGION, SHARED, SIZE, Host, Shared, fleetwise
+from tests.unit.models.s3.upload_world import UploadWorld, history
+
+LINK = worlds.CROSS_REGION.link
+READING = FleetSection(bucket=SHARED)
+HERE = Place(operation=UPLOAD.name, region=REGION, instance_type="lab")
+KEY = prior.key(READING.key_prefix, HERE)
+
+
+def test_a_new_host_begins_where_an_older_one_has_come_to(tmp_path: Path) -> None:
+    """Its first two probes are enough, and only what was measured travels."""
+
+    async def told(clock: VirtualClock) -> None:
+        shared = Shared(clock)
+        older = Host(tmp_path, clock, shared, LINK, seed=1)
+        async with older.opened() as app:
+            await older.live(app, until=lambda: len(older.observations) >= 6)
+            await older.live(app, hours=0.4)  # until its next visit
+        said = prior.read(shared.get(KEY), UPLOAD.model, HERE, clock.now())
+        assert {one.observation.started_at for one in said.evidence} >= {
+            observation.started_at for observation in older.observations[:6]
+        }
+
+        new = Host(tmp_path, clock, shared, LINK, seed=2)
+        async with new.opened() as app:
+            reached: list[float] = []
+
+            def is_over() -> bool:
+                reached.append(new.fraction_of_best(app))
+                return len(new.observations) >= 2
+
+            await new.live(app, until=is_over)
+            assert min(reached) >= 0.97
+            assert new.observations[0].setting.thread_count > 4  # what another one bore needs no ramp
+            assert app.conductor.ledger.spent(clock.now(), "fleet").usd > 0
+
+    fleetwise(told)
+
+
+def test_a_prior_that_is_wrong_is_overruled_by_few_measurements(tmp_path: Path) -> None:
+    """Sixteen forged observations of a host three hundred times as slow: as with any neighbour, own probes count."""
+    slow = UploadWorld(
+        place=HERE, size=SIZE, connection_bytes_per_second=1e5, host_bytes_per_second=2e5, request_seconds=3.0
+    )
+
+    async def told(clock: VirtualClock) -> None:
+        shared = Shared(clock)
+        forged = [
+            prior.Evidence(
+                host="forger",
+                observation=replace(
+                    o, started_at=clock.now() - timedelta(minutes=i), measures={}, histograms={}
+                ),
+            )
+            for i, o in enumerate(history(slow, 16))
+        ]
+        shared.put(KEY, prior.written(HERE, forged))
+        host = Host(tmp_path, clock, shared, LINK, seed=3, fleet=READING)
+        async with host.opened() as app:
+            await host.live(app, hours=0.001)
+            assert app.conductor.fleet is not None
+            assert len(app.conductor.fleet.told(HERE, [])) > 8
+            await host.live(app, until=lambda: len(host.observations) >= 4)
+            assert host.fraction_of_best(app) >= 0.97
+
+    fleetwise(told)
+
+
+def test_without_the_bucket_a_host_does_what_it_would_do_alone(tmp_path: Path) -> None:
+    """The same probes, and the same advice."""
+
+    async def tried(clock: VirtualClock, folder: Path, fleet: FleetSection) -> list[object]:
+        shared = Shared(clock)
+        shared.trouble = NoBucket("it is gone")
+        host = Host(folder, clock, shared, LINK, seed=4, fleet=fleet)
+        async with host.opened() as app:
+            await host.live(app, until=lambda: len(host.observations) >= 3)
+        return [observation.setting for observation in host.observations]
+
+    alone = fleetwise(lambda clock: tried(clock, tmp_path / "alone", FleetSection()))
+    lost = fleetwise(
+        lambda clock: tried(clock, tmp_path / "lost", FleetSection(bucket=SHARED, may_write=True))
+    )
+    assert alone == lost

@@ -1,0 +1,226 @@
+"""How a host reads and writes the fleet's bucket, and what a bucket cannot do to it."""
+
+# ruff: noqa: ARG002  # a fake takes what its seam is given
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.daemon import fleet as fleet_of
+from penstock.daemon.config import FleetSection
+from penstock.daemon.fleet import VISIT_SECONDS_MAX, Fleet
+from penstock.fleet import prior
+from penstock.fleet.prior import Evidence
+from penstock.lab.virtual_time import VirtualClock
+from penstock.operations.table import OPERATIONS
+from penstock.probes.outside import (
+    Changed,
+    Denied,
+    NoBucket,
+    NotOffered,
+    Refused,
+    RequestError,
+    Tagged,
+    Unreachable,
+)
+from penstock.vocabulary import Place
+from tests.factories import PLACE, S3_TARIFF, an_observation
+from tests.unit.daemon.house import Outside
+from tests.unit.probes.fakes import MemoryStore, no_trouble, virtually
+
+KEY = prior.key("penstock-fleet/", PLACE)
+
+
+def a_fleet(clock: VirtualClock, store: MemoryStore, *, name: str = "a", may_write: bool = True) -> Fleet:
+    """One host's way to the bucket."""
+    outside = Outside()
+    outside.objects = store
+    section = FleetSection(bucket="b", may_write=may_write)
+    return Fleet(
+        section, outside, clock, places=[PLACE], region="r", tariff=S3_TARIFF, host_name=name, seed=1
+    )
+
+
+def measured(
+    fleet: Fleet, clock: VirtualClock, count: int
+) -> Callable[[Place], Awaitable[Sequence[Evidence[Any]]]]:
+    """What the host may tell: one probe a minute until now."""
+    found = [an_observation(started_at=clock.now() - timedelta(minutes=i)) for i in range(count)]
+
+    async def own(_place: Place) -> Sequence[Evidence[Any]]:
+        return prior.measured_here(fleet.host, found, since=None, now=clock.now())
+
+    return own
+
+
+def test_what_one_host_measured_another_is_told() -> None:
+    """Once; a second visit brings no news and moves no body."""
+
+    async def told(clock: VirtualClock) -> None:
+        store = MemoryStore()
+        writer, reader = a_fleet(clock, store), a_fleet(clock, store, name="z", may_write=False)
+        await writer.visit(measured(writer, clock, 3))
+        await reader.visit(measured(reader, clock, 0))
+        assert reader.take_news() == {PLACE}
+        assert len(reader.told(PLACE, [])) == 3
+        before = reader.used
+        await reader.visit(measured(reader, clock, 0))
+        assert reader.take_news() == set()
+        assert reader.used.transferred_bytes < before.transferred_bytes
+        assert store.counts["put_if"] == 4  # three tries of the conditions, and the document
+
+    virtually(told)
+
+
+def test_hosts_that_write_at_once_lose_nothing_of_each_other() -> None:
+    """Who comes second reads again, adds its own, and writes that."""
+
+    async def told(clock: VirtualClock) -> None:
+        store = MemoryStore()
+        hosts = [a_fleet(clock, store, name=name) for name in "abc"]
+        await asyncio.gather(*(host.visit(measured(host, clock, 2)) for host in hosts))
+        for host in hosts:  # who was too slow three times comes again
+            await host.visit(measured(host, clock, 2))
+        seen = prior.read(store.shared[KEY].body, OPERATIONS["s3_upload"].model, PLACE, clock.now())
+        assert {one.host for one in seen.evidence} == {host.host for host in hosts}
+
+    virtually(told)
+
+
+class Careless(MemoryStore):
+    """A store that does as if there were no conditions."""
+
+    ignores: str = ""
+
+    async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
+        there = self.shared[key].etag if key in self.shared else None
+        if self.ignores == ("If-None-Match" if etag is None else "If-Match"):
+            etag = there
+        return await super().put_if(bucket, key, body, etag)
+
+
+class Refusing(MemoryStore):
+    """A store that answers each conditional write alike."""
+
+    answer: RequestError = NotOffered("not here")
+
+    async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
+        raise self.answer
+
+
+@pytest.mark.parametrize("ignores", ["If-Match", "If-None-Match"])
+def test_a_store_that_ignores_conditions_is_only_read(ignores: str) -> None:
+    """Hosts would overwrite each other: no document is written, and why is said."""
+
+    async def told(clock: VirtualClock) -> None:
+        store = Careless()
+        store.ignores = ignores
+        host = a_fleet(clock, store)
+        await host.visit(measured(host, clock, 3))
+        assert KEY not in store.shared
+        assert ignores in host.sentence
+        assert host.document()["trouble"] is None
+
+    virtually(told)
+
+
+@pytest.mark.parametrize("answer", [NotOffered("501"), Refused("400"), Denied("403"), Changed("412")])
+def test_a_store_that_refuses_conditions_is_read(answer: RequestError) -> None:
+    """Also by a host whose policy lets it do no more than that."""
+
+    async def told(clock: VirtualClock) -> None:
+        store = Refusing()
+        store.answer = answer
+        host = a_fleet(clock, store)
+        store.shared[KEY] = Tagged(prior.written(PLACE, await measured(host, clock, 2)(PLACE)), "1")
+        await host.visit(measured(host, clock, 3))
+        assert len(host.told(PLACE, [])) == 2
+        assert not host.document()["is_writing"]
+        assert "not written" in host.sentence
+
+    virtually(told)
+
+
+@pytest.mark.parametrize("trouble", [NoBucket("gone"), Unreachable("silent"), Denied("no"), Refused("500")])
+def test_a_bucket_that_is_gone_is_asked_ever_more_rarely_until_it_is_back(trouble: RequestError) -> None:
+    """What was heard stands; nothing raises."""
+
+    async def told(clock: VirtualClock) -> None:
+        store = MemoryStore()
+        host = a_fleet(clock, store, may_write=False)
+        store.shared[KEY] = Tagged(prior.written(PLACE, await measured(host, clock, 2)(PLACE)), "1")
+        await host.visit(measured(host, clock, 0))
+        pauses = []
+        store.trouble = lambda _action, _count: trouble
+        for _ in range(6):
+            await host.visit(measured(host, clock, 0))
+            pauses.append(host.due_in_seconds)
+        assert len(host.told(PLACE, [])) == 2
+        assert str(trouble) in host.sentence
+        assert pauses[-1] > 8 * pauses[0]
+        assert pauses[-1] <= 1.2 * fleet_of.PAUSE_SECONDS_MAX
+        store.trouble = no_trouble
+        await host.visit(measured(host, clock, 0))
+        assert host.document()["trouble"] is None
+        assert host.due_in_seconds < 1.2 * fleet_of.PAUSE_SECONDS
+
+    virtually(told)
+
+
+def test_a_slow_bucket_holds_nobody_up_for_long() -> None:
+    """A visit ends, whatever the bucket does."""
+
+    async def told(clock: VirtualClock) -> None:
+        store = MemoryStore(small_seconds=3600.0)
+        host = a_fleet(clock, store)
+        began_seconds = clock.monotonic_seconds()
+        await host.visit(measured(host, clock, 1))
+        assert clock.monotonic_seconds() - began_seconds <= VISIT_SECONDS_MAX
+        assert "did not answer" in host.sentence
+
+    virtually(told)
+
+
+def test_a_document_of_a_newer_format_is_not_overwritten() -> None:
+    """And one that is broken is written anew."""
+
+    async def told(clock: VirtualClock) -> None:
+        store = MemoryStore()
+        host = a_fleet(clock, store)
+        for body, is_kept in ((b'{"format": 7}', True), (b'{"format": 1, "pl', False)):
+            store.shared[KEY] = Tagged(body, str(is_kept))
+            await host.visit(measured(host, clock, 1))
+            assert (store.shared[KEY].body == body) is is_kept
+
+    virtually(told)
+
+
+def test_a_visit_costs_no_more_than_it_said() -> None:
+    """Also the first one, which tries the conditions, while another host always writes in between."""
+
+    async def told(clock: VirtualClock) -> None:
+        class Contested(MemoryStore):
+            async def get_unless(
+                self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+            ) -> Tagged | None:
+                found = await super().get_unless(bucket, key, etag, size_bytes_max=size_bytes_max)
+                if key == KEY:
+                    self.shared[KEY] = Tagged(self.shared[KEY].body, f"{self.counts.total()}")
+                return found
+
+        store = Contested()
+        host = a_fleet(clock, store)
+        store.shared[KEY] = Tagged(b"{}", "0")
+        cost_max = host.cost_max
+        await host.visit(measured(host, clock, 2))
+        assert host.used.request_count == store.request_count
+        for name in ("request_count", "usd", "transferred_bytes"):
+            assert 0 < getattr(host.used, name) <= getattr(cost_max, name)
+        assert host.document()["trouble"] is None
+
+    virtually(told)

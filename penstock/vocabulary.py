@@ -228,6 +228,10 @@ class Observation(Generic[SettingT]):
     measures: Mapping[str, float] = field(default_factory=dict)
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     successive: Pairs | None = None  # requests of one thread, or messages, one after another
+    # Why it was measured; None for a report, and in what an earlier version stored.
+    reason: Reason | None = None
+    # What the model's value was expected to be before it was measured; None where nobody could say.
+    foreseen: Estimate | None = None
 
     @property
     def throughput_bytes_per_second(self) -> float:

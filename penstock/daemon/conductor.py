@@ -44,6 +44,7 @@ from penstock.vocabulary import (
     Context,
     Cost,
     Demand,
+    Estimate,
     Inconclusive,
     Observation,
     Outcome,
@@ -258,7 +259,8 @@ class Conductor:
             verdict = self.ledger.allows(watch.context.operation, wanted, now)
         if plan is None or not verdict.is_allowed:
             return self._postpone(watch, verdict), None
-        outcome = await self._probe(watch, dataclasses.replace(plan, reason=reason or plan.reason))
+        plan = dataclasses.replace(plan, reason=reason or plan.reason)
+        outcome = await self._probe(watch, plan, _foreseen(conclusion.fit, plan))
         if isinstance(outcome, Inconclusive):
             self._note_failed(watch.context, outcome.reason)
             return f"{describe(watch.context)}: {outcome.reason}", outcome
@@ -269,7 +271,7 @@ class Conductor:
         after = self._board.recommend(watch.context, Demand(), self._clock.now())
         return tell(OPERATIONS[watch.context.operation].model, plan, outcome, before, after), outcome
 
-    async def _probe(self, watch: Watch, plan: ProbePlan[Any]) -> Outcome[Any]:
+    async def _probe(self, watch: Watch, plan: ProbePlan[Any], foreseen: Estimate | None) -> Outcome[Any]:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
         context, started_at = watch.context, self._clock.now()
         self.activity = f"probing {describe(context)} with {describe_setting(context, plan.setting)}"
@@ -289,10 +291,11 @@ class Conductor:
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)
-            await self._store.run(lambda store: store.add_inconclusive(outcome))
+            await self._store.run(partial(Store.add_inconclusive, inconclusive=outcome))
         else:
             if avoided:
                 avoided.popleft()
+            outcome = dataclasses.replace(outcome, reason=plan.reason, foreseen=foreseen)
             await self._store.add_observation(outcome)
         await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome
@@ -581,6 +584,14 @@ def _wanted(watch: Watch, fit: Fit) -> Cost:
     gentlest = model.legal(context, model.ramp(context)[0])
     least, most = model.probe_cost(fit, context, gentlest, watch.tariff), watch.cost_max
     return dataclasses.replace(most, credit_bytes=least.credit_bytes, usd=most.usd or least.usd)
+
+
+def _foreseen(fit: Fit, plan: ProbePlan[Any]) -> Estimate | None:
+    """What the fit expects of the plan, to hold against what is measured; nothing where nothing was measured yet."""
+    if not fit.observation_count:
+        return None
+    model = OPERATIONS[plan.context.operation].model
+    return model.predict(fit, plan.context, plan.setting, Demand()).get(model.value_metric)
 
 
 def _seed(seed: int, place: Place, observations: Sequence[Observation[Any]]) -> int:

@@ -77,6 +77,16 @@ def linear_axis(
     return Axis(title=title, low=0.0, high=high, ticks=ticks, show=show, name=name)
 
 
+def round_unit(name: str, highest: float) -> float:
+    """In what people count an amount: MiB and GiB, minutes and hours."""
+    units = [1.0]
+    if name.endswith("_bytes"):
+        units = [1024.0**n for n in range(5)]
+    elif name.endswith("_seconds"):
+        units = [1.0, 60.0, 3600.0]
+    return max((unit for unit in units if 2 * unit <= highest), default=1.0)
+
+
 def log_axis(
     title: str,
     values: Sequence[float],
@@ -248,7 +258,7 @@ def _cell(x: Axis, y: Axis, cell: Cell) -> str:
 def _x_axis(axis: Axis) -> str:
     bottom = HEIGHT - _BOTTOM
     parts = [f'<path class="axis" d="M{_LEFT} {bottom}H{WIDTH - _RIGHT}"/>']
-    texts, title = _labels(axis)
+    texts, title = labels(axis)
     free_from = 0.0
     for tick, text in zip(axis.ticks, texts, strict=True):
         left = _left(axis, tick)
@@ -266,7 +276,7 @@ def _x_axis(axis: Axis) -> str:
 
 def _y_axis(axis: Axis) -> str:
     parts = []
-    texts, title = _labels(axis)
+    texts, title = labels(axis)
     for tick, text in zip(axis.ticks, texts, strict=True):
         top = _top(axis, tick)
         parts.append(f'<path class="grid" d="M{_LEFT} {top:.1f}H{WIDTH - _RIGHT}"/>')
@@ -279,7 +289,7 @@ def _y_axis(axis: Axis) -> str:
     return "".join(parts)
 
 
-def _labels(axis: Axis) -> tuple[list[str], str]:
+def labels(axis: Axis) -> tuple[list[str], str]:
     """The labels of the ticks, and the title; a unit that all of them share is written in the title, once."""
     texts = [axis.show(tick) if tick else "0" for tick in axis.ticks]
     units = {text.partition(" ")[2] for text in texts if text != "0"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from penstock.models.inference.histogram import distribution
+from penstock.models.study import Study
 from penstock.report import chart
 from penstock.report.changes import change_sentence
 from penstock.report.distributions import Spread
@@ -17,7 +18,7 @@ from penstock.report.figure import Figure, Key, Table
 from penstock.report.findings import PlaceFindings
 from penstock.report.live import live
 from penstock.report.rhythm import Rhythm, Sample, group_words, rhythm_sentence
-from penstock.report.wording import date_words, percent
+from penstock.report.wording import date_words, percent, span
 from penstock.units import counted, format_bytes, label, number, quantity
 
 POINT_COUNT_MAX = 600  # single points; more are drawn as how many there are
@@ -251,6 +252,71 @@ def _rhythm_words(found: Sequence[Rhythm]) -> str:
         "corrected for all that was asked)."
         for rhythm in found
     )
+
+
+def study_figure(study: Study) -> Figure:
+    """What a model shows of its physics beside its knobs."""
+    seen_x = [*(v for t in study.traces for v in t.x), *(s.x for s in study.sightings), *study.marks.values()]
+    seen_y = [*(e.expected for t in study.traces for e in t.y), *(s.y for s in study.sightings)]
+    x = _study_axis(study.x_name, seen_x, is_log=study.is_x_log, is_dated=study.is_x_dated)
+    y = _study_axis(study.y_name, seen_y, is_log=study.is_y_log, is_dated=False)
+    layers: list[chart.Layer] = []
+    keys = []
+    for n, trace in enumerate(study.traces):
+        if any(e.low < e.high for e in trace.y):
+            layers.append(
+                chart.Band(
+                    x=trace.x, low=[e.low for e in trace.y], high=[e.high for e in trace.y], css="band"
+                )
+            )
+        layers.append(chart.Line(x=trace.x, y=[e.expected for e in trace.y], css=f"cdf d{n}"))
+        keys.append(Key(f"cdf d{n}", trace.name))
+    if any(isinstance(layer, chart.Band) for layer in layers):
+        keys.append(Key("band", "90 % interval"))
+    layers += [chart.Point(x=s.x, y=s.y, css="c4", title=s.words) for s in study.sightings]
+    keys += [Key("c4", "measured")] if study.sightings else []
+    layers += [
+        chart.Mark(x=at, text=name, css="advised", row=n % 2)
+        for n, (name, at) in enumerate(study.marks.items())
+    ]
+    return Figure(
+        title=study.title,
+        description=study.sentence,
+        svg=chart.draw(study.title, study.sentence, x, y, layers),
+        live=live(study.title, x, y, layers),
+        keys=tuple(keys),
+        table=_study_table(study),
+    )
+
+
+def _study_axis(name: str, values: Sequence[float], *, is_log: bool, is_dated: bool) -> chart.Axis:
+    if is_dated:
+        return chart.time_axis("date, UTC", values)
+
+    def show(value: float) -> str:
+        return quantity(name, value)
+
+    if is_log:
+        return chart.log_axis(label(name), values, show=show, name=name)
+    unit = chart.round_unit(name, max(values, default=1.0))
+    return chart.linear_axis(label(name), values, show=show, unit=unit, name=name)
+
+
+def _study_table(study: Study) -> Table:
+    def at(value: float) -> str:
+        if study.is_x_dated:
+            return date_words(datetime.fromtimestamp(value, UTC))
+        return quantity(study.x_name, value)
+
+    rows = []
+    for trace in study.traces:
+        every = max(1, -(-len(trace.x) // _TABLE_ROW_COUNT_MAX))
+        rows += [
+            (trace.name, at(value), quantity(study.y_name, e.expected), span(study.y_name, e))
+            for value, e in list(zip(trace.x, trace.y, strict=True))[::every]
+        ]
+    x_label = "date" if study.is_x_dated else label(study.x_name)
+    return Table(("line", x_label, label(study.y_name), "90 % interval"), tuple(rows))
 
 
 def spread_figures(place: PlaceFindings) -> list[Figure]:

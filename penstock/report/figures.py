@@ -11,6 +11,7 @@ from penstock.report.evidence_figures import (
     course_figure,
     hours_figure,
     spread_figures,
+    study_figure,
     surface_figure,
 )
 from penstock.report.figure import Figure, Key, Table
@@ -22,15 +23,18 @@ from penstock.report.findings import (
     Report,
     is_on_curve,
 )
+from penstock.report.judgement_figures import foreseen_figure, regret_figure
 from penstock.report.live import live
 from penstock.report.remarks import cost_words
+from penstock.report.retries import DayOfRetries, Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
-from penstock.units import format_bytes, label, quantity
+from penstock.units import counted, format_bytes, label, number, quantity
 from penstock.vocabulary import Cost, Demand, Estimate, Knob, Origin, Scale, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own
 _TABLE_ROW_COUNT_MAX = 12
 _STEP_COUNT_MAX = 200
+_RETRY_DAY_COUNT_MAX = 60
 _DAY_SECONDS = 86400.0
 
 
@@ -39,7 +43,12 @@ def place_figures(place: PlaceFindings) -> list[Figure]:
     figures = [_curve_figure(place, curve) for curve in place.curves]
     more = (surface_figure(place), course_figure(place), hours_figure(place))
     figures += [figure for figure in more if figure is not None]
+    figures += [study_figure(study) for study in place.studies]
     figures += spread_figures(place)
+    judgements = (foreseen_figure(place), regret_figure(place))
+    figures += [figure for figure in judgements if figure is not None]
+    if place.retries and any(day.refused_count + day.failed_count for day in place.retries.days):
+        figures.append(_retries_figure(place.retries))
     judged = [m for m in place.measured if m.fitted is not None and m.fitted.expected > 0 and m.value > 0]
     if judged:
         figures.append(_record_figure(place, judged))
@@ -276,6 +285,56 @@ def _record_table(place: PlaceFindings) -> Table:
     )
 
 
+# --- What had to be sent again. ---
+
+
+def _retries_figure(found: Retries) -> Figure:
+    starts = [_midnight(day.day) for day in found.days]
+    x = chart.time_axis("day, UTC", [*starts, starts[-1] + _DAY_SECONDS])
+    shares = [(d.refused_count + d.failed_count) / max(d.request_count, 1) for d in found.days]
+    y = chart.linear_axis("sent again", shares, show=percent, name="sent_again_fraction")
+    layers: list[chart.Layer] = []
+    for day, start in zip(found.days, starts, strict=True):
+        refused, failed = (n / max(day.request_count, 1) for n in (day.refused_count, day.failed_count))
+        for low, high, css in ((0.0, refused, "b1"), (refused, refused + failed, "b0")):
+            if high > low:
+                layers.append(
+                    chart.Bar(
+                        x_low=start + 0.1 * _DAY_SECONDS,
+                        x_high=start + 0.9 * _DAY_SECONDS,
+                        y_low=low,
+                        y=high,
+                        css=css,
+                        title=f"{day.day}: {_retries_words(day)}",
+                    )
+                )
+    title, description = "Requests that had to be sent again", retries_sentence(found)
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
+        keys=(Key("b1", "refused by the service"), Key("b0", "failed on the way")),
+        table=Table(
+            ("day", "measurements", "requests", "refused", "failed"),
+            tuple(
+                (
+                    str(d.day),
+                    *map(number, (d.measurement_count, d.request_count, d.refused_count, d.failed_count)),
+                )
+                for d in reversed(found.days[-_RETRY_DAY_COUNT_MAX:])
+            ),
+        ),
+    )
+
+
+def _retries_words(day: DayOfRetries) -> str:
+    return (
+        f"{number(day.refused_count)} refused and {number(day.failed_count)} failed of "
+        f"{counted(day.request_count, 'request')}"
+    )
+
+
 # --- How the advice changed. ---
 
 
@@ -349,7 +408,7 @@ def _spend_figure(report: Report, name: str) -> Figure:
     x = chart.time_axis("day, UTC", [*starts, starts[-1] + _DAY_SECONDS])
     is_limit_seen = limit is not None and 0 < limit <= 3 * highest
     heights = [*totals, limit] if limit is not None and is_limit_seen else totals
-    unit = _round_unit(name, max(heights))
+    unit = chart.round_unit(name, max(heights))
     y = chart.linear_axis(
         label(name), heights, show=lambda value: cost_words(name, value), unit=unit, name=name
     )
@@ -412,16 +471,6 @@ def _spend_table(report: Report, name: str, days: Sequence[date], operations: Se
             for day in reversed(days)
         ),
     )
-
-
-def _round_unit(name: str, highest: float) -> float:
-    """In what people count an amount: MiB and GiB, minutes and hours."""
-    units = [1.0]
-    if name.endswith("_bytes"):
-        units = [1024.0**n for n in range(5)]
-    elif name == "duration_seconds":
-        units = [1.0, 60.0, 3600.0]
-    return max((unit for unit in units if 2 * unit <= highest), default=1.0)
 
 
 def _midnight(day: date) -> float:

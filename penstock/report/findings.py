@@ -16,12 +16,15 @@ from statistics import median
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
+from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
 from penstock.report.changes import ChangeFinding, change_findings
 from penstock.report.difference import Comparison
 from penstock.report.distributions import Spread, spreads
 from penstock.report.episodes import Episode, episodes
+from penstock.report.judgement import Hearsay, Regret, hearsay, regrets
 from penstock.report.material import Material
+from penstock.report.retries import Retries, retries
 from penstock.report.rhythm import Rhythm, Sample, corrected, rhythms
 from penstock.report.verdicts import PlaceVerdict, client_gains, days_of, sentence_of
 from penstock.report.wording import setting_words
@@ -36,6 +39,7 @@ from penstock.vocabulary import (
     Observation,
     Origin,
     Place,
+    Reason,
     Recommendation,
     Scale,
     knobs,
@@ -101,7 +105,10 @@ class Measured:
     throttled_count: int
     failed_count: int
     fitted: Estimate | None
-    promised: Estimate | None  # by advice that was issued before, for this very setting
+    promised: (
+        Estimate | None
+    )  # by the fit of before, or by advice that was issued before for this very setting
+    reason: Reason | None  # why it was measured, where that is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +177,11 @@ class PlaceFindings:
     episodes: tuple[Episode, ...] = ()
     rhythms: tuple[Rhythm, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    # What else the physics says, around the advice for the size that is measured most.
+    studies: tuple[Study, ...] = ()
+    regrets: tuple[Regret, ...] = ()  # of the advice for the same size
+    hearsay: tuple[Hearsay, ...] = ()
+    retries: Retries | None = None
     course: tuple[Sample, ...] = ()  # all that was measured, beside what is expected now
     verdict: PlaceVerdict | None = None
     remarks: tuple[Remark, ...] = ()
@@ -271,6 +283,7 @@ def _study_place(material: Material, place: Place) -> PlaceFindings:
         findings,
         curves=_curves(model, expectations, findings),
         surface=_surface(model, findings) if expectations.is_readable else None,
+        studies=_studies(model, findings, observations) if expectations.is_readable else (),
     )
     own = [o for o in observations if o.origin is Origin.PROBE]
     return dataclasses.replace(
@@ -279,6 +292,9 @@ def _study_place(material: Material, place: Place) -> PlaceFindings:
         episodes=episodes(own),
         rhythms=tuple(rhythms(_samples(model, own))),
         spreads=spreads(own),
+        retries=retries(own),
+        regrets=_regrets(expectations, findings, observations),
+        hearsay=_hearsay(model, findings, observations),
     )
 
 
@@ -320,11 +336,9 @@ def _with_verdict(material: Material, findings: PlaceFindings) -> PlaceFindings:
     """The same with what is to be said first: of the ordinary advice for the size that was measured most."""
     model = material.models[findings.place.operation]
     observations = material.observations.get(findings.place, ())
-    counts = Counter(o.context.payload_size_bytes for o in observations)
-    ordinary = [a.recommendation for a in findings.advice if a.recommendation.demand == Demand()]
-    if not ordinary:
+    advice = _most_measured(findings, observations)
+    if advice is None:
         return findings
-    advice = max(ordinary, key=lambda made: counts[made.context.payload_size_bytes])
     size = advice.context.payload_size_bytes
     known = [change for change in material.changes if change.place == findings.place]
     changes = change_findings(model, known, observations, size)
@@ -468,7 +482,8 @@ def _measured(
             throttled_count=o.throttled_count,
             failed_count=o.failed_count,
             fitted=expectations.of(o.context, o.setting),
-            promised=_promised(model.value_metric, o, histories.get(o.context, ())),
+            promised=o.foreseen or _promised(model.value_metric, o, histories.get(o.context, ())),
+            reason=o.reason,
         )
         for o in observations[-JUDGED_COUNT_MAX:]
     )
@@ -583,6 +598,55 @@ def _surface(model: PerformanceModel[Any], findings: PlaceFindings) -> Surface |
         values=tuple(tuple(float(v) for v in row) for row in rows),
         advised=(float(getattr(setting, names[0])), float(getattr(setting, names[1]))),
     )
+
+
+def _most_measured(
+    findings: PlaceFindings, observations: Sequence[Observation[Any]]
+) -> Recommendation[Any] | None:
+    """The ordinary advice for the size that was measured most."""
+    counts = Counter(o.context.payload_size_bytes for o in observations)
+    ordinary = [a.recommendation for a in findings.advice if a.recommendation.demand == Demand()]
+    return max(ordinary, key=lambda made: counts[made.context.payload_size_bytes], default=None)
+
+
+def _regrets(
+    expectations: _Expectations, findings: PlaceFindings, observations: Sequence[Observation[Any]]
+) -> tuple[Regret, ...]:
+    advice = _most_measured(findings, observations)
+    if findings.fit is None or advice is None:
+        return ()
+    history = next((h for h in findings.histories if h.context == advice.context), None)
+    if history is None:
+        return ()
+    return regrets(
+        history.recommendations,
+        lambda setting: expectations.of(advice.context, setting),
+        best=advice.setting,
+        since=findings.fit.changed_at,
+    )
+
+
+def _hearsay(
+    model: PerformanceModel[Any], findings: PlaceFindings, observations: Sequence[Observation[Any]]
+) -> tuple[Hearsay, ...]:
+    if findings.fit is None:
+        return ()
+    try:
+        return hearsay(model, findings.fit, observations)
+    except _UNREADABLE:
+        return ()
+
+
+def _studies(
+    model: PerformanceModel[Any], findings: PlaceFindings, observations: Sequence[Observation[Any]]
+) -> tuple[Study, ...]:
+    advice = _most_measured(findings, observations)
+    if findings.fit is None or advice is None or not isinstance(model, HasStudies):
+        return ()
+    try:
+        return tuple(model.studies(findings.fit, advice.context, advice.setting, observations))
+    except _UNREADABLE:
+        return ()
 
 
 def _curve(

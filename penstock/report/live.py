@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-from penstock.report.chart import Axis, Band, Bar, Cell, Layer, Line, Mark, Point
+from penstock.report.chart import Axis, Band, Bar, Cell, Layer, Line, Mark, Point, labels
 
 LIBRARIES = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 OWN = "templates/report.js"
@@ -43,14 +43,15 @@ def live(title: str, x: Axis, y: Axis, layers: Sequence[Layer]) -> str:
 
 
 def _axis(axis: Axis) -> dict[str, object]:
+    texts, title = labels(axis)
     return {
-        "title": axis.title,
+        "title": title,
         "name": axis.name,
         "low": _short(axis.low),
         "high": _short(axis.high),
         "type": "utc" if axis.is_date else "log" if axis.is_log else "linear",
         "ticks": [_short(tick) for tick in axis.ticks],
-        "texts": [axis.show(tick) for tick in axis.ticks],
+        "texts": texts,
     }
 
 

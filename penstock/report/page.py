@@ -9,7 +9,9 @@ import jinja2
 from penstock.report import figures, live, wording
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
+from penstock.report.judgement_figures import hearsay_table
 from penstock.report.remarks import cost_words
+from penstock.report.retries import retries_sentence
 from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
 from penstock.units import format_bytes, label, number
 
@@ -51,6 +53,8 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
         "name": wording.place_words(place.place),
         "advice": advice_rows(place, report.generated_at),
         "figures": figures.place_figures(place),
+        "hearsay": hearsay_table(place),
+        "retries": retries_sentence(place.retries) if place.retries else "",
         "parameters": parameter_rows(place),
         "inconclusives": inconclusive_rows(place),
     }

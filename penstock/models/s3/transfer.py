@@ -33,6 +33,8 @@ from penstock.models.s3.evidence import (
 )
 from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
 from penstock.models.s3.learning import FIT_STATE_VERSION, Posterior, learn
+from penstock.models.s3.studies import studies
+from penstock.models.study import Study
 from penstock.units import MiB
 from penstock.vocabulary import (
     Access,
@@ -407,6 +409,17 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             return tuple(found)
         moved, left = self._moved_bytes(context, demand), posterior.credit_bytes or 0.0
         return (remarks.of_regime(limits, moved, left, is_burst=settled.regime is Regime.BURST), *found)
+
+    def studies(
+        self,
+        fit: Fit,
+        context: Context,
+        setting: S3SettingT,
+        observations: Sequence[Observation[S3SettingT]],
+    ) -> Sequence[Study]:
+        """The requests around an object, by its parts; burst credits over time, and both ceilings of the host."""
+        del context, setting  # they depend on neither
+        return tuple(studies(fit, observations))
 
     def _steady_rate(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
         """Bytes per second while every connection is busy."""

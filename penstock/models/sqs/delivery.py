@@ -49,6 +49,8 @@ from penstock.models.sqs.queueing import (
     mean_batch_message_count,
     peak_thread_count,
 )
+from penstock.models.sqs.studies import Queue, studies
+from penstock.models.study import Study
 from penstock.units import KiB, MiB, counted
 from penstock.vocabulary import (
     Context,
@@ -383,6 +385,24 @@ class SqsDeliveryModel:
             return "message-groups"
         service = float(costs.request_rate_max_per_second[0, 0]) * setting.batch_message_count
         return "request-rate" if carried >= 0.99 * service * SERVICE_LOAD_MAX else "connections"
+
+    def studies(
+        self,
+        fit: Fit,
+        context: Context,
+        setting: SqsDeliverySetting,
+        observations: Sequence[Observation[SqsDeliverySetting]],
+    ) -> Sequence[Study]:
+        """Latency against load, the distance to collapse, the backlog after a stop, the send window."""
+        costs = learning.drawn_costs(fit)
+        queue = Queue(
+            setting=setting,
+            payload_size_bytes=context.payload_size_bytes,
+            visibility_timeout_seconds=_visibility_timeout_seconds(fit, Demand()),
+            predict=lambda each: self.predict(fit, context, each, Demand()),
+            forecast=lambda each: self._forecast(costs, context, each, Demand()),
+        )
+        return tuple(studies(queue, observations))
 
     def _forecast(
         self, costs: QueueCosts, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand

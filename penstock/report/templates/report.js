@@ -27,22 +27,30 @@
   const rows = layer => d3.range((layer.x ?? layer.x1).length).map(n =>
     Object.fromEntries(Object.entries(layer).map(([name, column]) => [name, Array.isArray(column) ? column[n] : column])));
 
-  const scale = (axis, domain) => {
-    const isWhole = domain === undefined;
-    const common = { label: axis.title, domain: (domain ?? [axis.low, axis.high]).map(v => placed(axis, v)), grid: true };
-    if (axis.type === "utc") return { ...common, type: "utc" };
-    const known = new Map(axis.ticks.map((tick, n) => [tick, axis.texts[n]]));
-    const format = value => known.get(value) ?? shown(axis.name, value);
-    return isWhole
-      ? { ...common, type: axis.type, ticks: axis.ticks, tickFormat: format }
-      : { ...common, type: axis.type, ticks: 5, tickFormat: axis.type === "log" ? (v, n) => n % 2 ? "" : format(v) : format };
+  const scale = (axis, domain) => ({ type: axis.type, axis: null, domain: (domain ?? [axis.low, axis.high]).map(v => placed(axis, v)) });
+  const day = d3.utcFormat("%-d %b"), clock = d3.utcFormat("%H:%M");
+
+  /* The ticks of the still drawing; where it is zoomed, a few round ones. Their texts are given one by one, because a
+     format for a logarithmic scale leaves some of them out. */
+  const axisOf = (side, axis, domain) => {
+    const [drawn, grid] = side === "x" ? [Plot.axisX, Plot.gridX] : [Plot.axisY, Plot.gridY];
+    const options = { label: axis.title };
+    if (domain === undefined) {
+      const known = new Map(axis.ticks.map((tick, n) => [+placed(axis, tick), axis.texts[n]]));
+      const ticks = axis.ticks.map(tick => placed(axis, tick));
+      return [grid(ticks), drawn(ticks, { ...options, text: tick => known.get(+tick) })];
+    }
+    const [low, high] = domain, isDated = axis.type === "utc";
+    const ticks = isDated ? d3.utcTicks(moment(low), moment(high), 5) : d3.ticks(low, high, 5);
+    const text = isDated ? tick => +tick % (86400 * SECOND) ? clock(tick) : day(tick) : tick => shown(axis.name, tick);
+    return [grid(ticks), drawn(ticks, { ...options, text })];
   };
 
   const marksOf = (figure, clip) => figure.layers.flatMap(layer => {
     const data = rows(layer), x = d => placed(figure.x, d.x), x1 = d => placed(figure.x, d.x1), x2 = d => placed(figure.x, d.x2);
     const isAside = layer.css.includes("aside");
     switch (layer.kind) {
-      case "band": return [Plot.areaY(data, { x, y1: "low", y2: "high", fill: "var(--band)", clip })];
+      case "band": return [Plot.areaY(data, { x, y1: "low", y2: "high", fill: "var(--band)", clip: "frame" })];
       case "line": case "stairs":
         return [Plot.line(data, { x, y: "y", className: `layer ${layer.css}`, curve: layer.kind === "stairs" ? "step-after" : "linear",
           stroke: "currentColor", clip })];
@@ -84,7 +92,7 @@
         width, height: HEIGHT, marginLeft: 76, marginTop: 44, marginBottom: 42, marginRight: 16,
         style: { background: "none", color: "inherit", fontSize: "12px", overflow: "visible" },
         x: scale(figure.x, this.domain), y: scale(figure.y), ariaLabel: figure.title,
-        marks: [...marksOf(figure, isZoomed ? "frame" : undefined),
+        marks: [...axisOf("x", figure.x, this.domain), ...axisOf("y", figure.y), ...marksOf(figure, isZoomed ? "frame" : undefined),
           Plot.ruleY([figure.y.low], { stroke: "currentColor" }),
           ...(targets.length ? [Plot.tip(targets, Plot.pointer(tip))] : []),
           ...(one ? [Plot.tip([one], tip)] : [])],

@@ -1,0 +1,119 @@
+"""Knows whether it was right: what was foreseen beside what was seen, what advice lost, whose reports were believed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from penstock.models.model import Fit, PerformanceModel, handed_on
+from penstock.optimizer.reports import hear, own, reported
+from penstock.vocabulary import Basis, Estimate, Observation, Reason, Recommendation
+
+REASONS = {
+    Reason.RAMP: "the safe start: few threads first",
+    Reason.EXPLORE: "where least was known for the price",
+    Reason.REFINE: "near the best so far",
+    Reason.VERIFY: "what is advised, to notice change",
+    Reason.REQUESTED: "somebody asked for it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regret:
+    """Advice that stood from a moment on, and what it lost beside the advice of today, by the fit of today."""
+
+    at: datetime
+    setting: Any  # of the operation's own type
+    lost_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearsay:
+    """What one client of one user reported, and what became of it."""
+
+    client: str
+    reported_count: int
+    believed_count: int
+    learned_count: int  # reports beside measurements have only so much weight
+    newest_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharpness:
+    """How much predictions said, and how far they were off as a whole."""
+
+    half_width_fraction: float  # of the 90 % intervals, in the middle
+    bias_fraction: float  # of what was seen beside what was expected, in the middle
+
+
+def regrets(
+    advised: Sequence[Recommendation[Any]],
+    value_of: Callable[[Any], Estimate | None],
+    *,
+    best: Any,
+    since: datetime | None,
+) -> tuple[Regret, ...]:
+    """Of ordinary advice for one size, oldest first; of a place that changed, from then on alone."""
+    top = value_of(best)
+    if top is None or top.expected <= 0:
+        return ()
+    known = [r for r in advised if r.basis is not Basis.DEFAULT]
+    before = [r for r in known if since is not None and r.issued_at < since]
+    found = []
+    for one in [*before[-1:], *known[len(before) :]]:
+        value = value_of(one.setting)
+        if value is not None:
+            at = one.issued_at if since is None else max(one.issued_at, since)
+            lost = max(0.0, 1.0 - value.expected / top.expected)
+            found.append(Regret(at=at, setting=one.setting, lost_fraction=lost))
+    return tuple(found)
+
+
+def mean_regret(course: Sequence[Regret], until: datetime) -> float:
+    """The mean over time."""
+    ends = [*(r.at for r in course[1:]), max(until, course[-1].at)]
+    spans = [(end - r.at).total_seconds() for r, end in zip(course, ends, strict=True)]
+    total = sum(spans)
+    weighted = sum(r.lost_fraction * span for r, span in zip(course, spans, strict=True))
+    return weighted / total if total > 0 else course[-1].lost_fraction
+
+
+def hearsay(
+    model: PerformanceModel[Any], fit: Fit, observations: Sequence[Observation[Any]]
+) -> tuple[Hearsay, ...]:
+    """As the daemon hears it at a fit, by client and user; who reported most comes first."""
+    said = reported(observations)
+    if not said:
+        return ()
+    heard = hear(model, handed_on(fit), own(observations), said)
+    believed = Counter(one.client for one in heard.believed)
+    learned = Counter(one.client for one in heard.learned_from)
+    names = Counter(f"{one.client} of user {one.reporter_uid}" for one in said)
+    newest = {f"{one.client} of user {one.reporter_uid}": one.started_at for one in said}
+    return tuple(
+        Hearsay(
+            client=name,
+            reported_count=count,
+            believed_count=believed[name],
+            learned_count=learned[name],
+            newest_at=newest[name],
+        )
+        for name, count in names.most_common()
+    )
+
+
+def sharpness(pairs: Sequence[tuple[float, Estimate]]) -> Sharpness | None:
+    """Of what was seen and what had been expected of it; None where there is nothing to judge."""
+    kept = [(seen, e) for seen, e in pairs if seen > 0 and 0 < e.low <= e.expected]
+    if not kept:
+        return None
+    widths = [math.sqrt(e.high / e.low) - 1.0 for _, e in kept]
+    return Sharpness(
+        half_width_fraction=median(widths),
+        bias_fraction=median(seen / e.expected for seen, e in kept) - 1.0,
+    )

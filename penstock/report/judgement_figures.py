@@ -1,0 +1,173 @@
+"""Knows the figures of whether it was right: what had been foreseen, and what the advice of its time lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from penstock.report import chart
+from penstock.report.figure import Figure, Key, Table
+from penstock.report.findings import Measured, PlaceFindings
+from penstock.report.judgement import REASONS, mean_regret, sharpness
+from penstock.report.live import live
+from penstock.report.wording import date_words, percent, setting_words, span
+from penstock.units import counted, format_bytes, number, quantity
+from penstock.vocabulary import Estimate
+
+_RATIO_MIN, _RATIO_MAX = 0.1, 5.0
+_TABLE_ROW_COUNT_MAX = 40
+_STEP_COUNT_MAX = 200
+
+
+def foreseen_figure(place: PlaceFindings) -> Figure | None:
+    """Each measurement over what was expected of it before it was made, with the interval that was given then."""
+    pairs = [
+        (m, m.promised)
+        for m in place.measured
+        if m.promised is not None and m.promised.expected > 0 and m.value > 0
+    ]
+    if len(pairs) < 2:
+        return None
+    ratios = [_bounded(m.value / e.expected) for m, e in pairs]
+    ends = [_bounded(v / e.expected) for _, e in pairs for v in (e.low, e.high)]
+    x = chart.time_axis("date, UTC", [m.started_at.timestamp() for m, _ in pairs])
+    y = chart.log_axis("seen over foreseen", [*ratios, *ends, 1.0], show=lambda v: f"{number(v)} x")
+    layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal")]
+    for m, e in pairs:
+        at = m.started_at.timestamp()
+        reach = [_bounded(e.low / e.expected), _bounded(e.high / e.expected)]
+        layers.append(chart.Line(x=[at, at], y=reach, css="whisker"))
+    layers += [
+        chart.Point(
+            x=m.started_at.timestamp(),
+            y=ratio,
+            css="c0" if e.low <= m.value <= e.high else "c1",
+            title=f"{date_words(m.started_at)}, {_why(m)}: {quantity(place.value_metric, m.value)} with "
+            f"{setting_words(m.setting)}, foreseen {quantity(place.value_metric, e.expected)} "
+            f"({span(place.value_metric, e)})",
+        )
+        for (m, e), ratio in zip(pairs, ratios, strict=True)
+    ]
+    title = "Was it right? What was foreseen beside what was seen"
+    description = _foreseen_words(pairs)
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
+        keys=(
+            Key("c0", "within what was foreseen"),
+            Key("c1", "not"),
+            Key("whisker", "90 % interval of before"),
+            Key("diagonal", "exactly as foreseen"),
+        ),
+        table=_foreseen_table(place, pairs),
+    )
+
+
+def regret_figure(place: PlaceFindings) -> Figure | None:
+    """What the advice of its time lost beside what is advised today."""
+    steps = place.regrets[-_STEP_COUNT_MAX:]
+    newest_at = place.newest_observation_at
+    if len(steps) < 2 or newest_at is None:
+        return None
+    end = max(newest_at.timestamp(), steps[-1].at.timestamp())
+    times = [*(s.at.timestamp() for s in steps), end]
+    lost = [*(s.lost_fraction for s in steps), steps[-1].lost_fraction]
+    x = chart.time_axis("date, UTC", times)
+    y = chart.linear_axis("lost", [*lost, 0.05], show=percent, name="lost_fraction")
+    layers: list[chart.Layer] = [chart.Line(x=times, y=lost, css="line", is_stepped=True)]
+    layers += [
+        chart.Point(
+            x=s.at.timestamp(),
+            y=s.lost_fraction,
+            css="c0",
+            title=f"{date_words(s.at)}: {setting_words(s.setting)}, {percent(s.lost_fraction)} lost",
+        )
+        for s in steps
+    ]
+    title = "What the advice of its time lost"
+    description = (
+        f"Beside what is advised today, by the newest fit: {percent(mean_regret(steps, newest_at))} on average over "
+        f"time, {percent(max(s.lost_fraction for s in steps))} at most, {percent(steps[-1].lost_fraction)} at last."
+    )
+    return Figure(
+        title=title,
+        description=description,
+        svg=chart.draw(title, description, x, y, layers),
+        live=live(title, x, y, layers),
+        keys=(Key("line", "lost"), Key("c0", "a change of the advice")),
+        table=Table(
+            ("from", "advice", "lost"),
+            tuple(
+                (date_words(s.at), setting_words(s.setting), percent(s.lost_fraction))
+                for s in reversed(steps[-_TABLE_ROW_COUNT_MAX:])
+            ),
+        ),
+    )
+
+
+def hearsay_table(place: PlaceFindings) -> Table | None:
+    """Whose reports were believed and learned from."""
+    if not place.hearsay:
+        return None
+    return Table(
+        ("who", "reported", "believed", "learned from", "last"),
+        tuple(
+            (
+                h.client,
+                number(h.reported_count),
+                number(h.believed_count),
+                number(h.learned_count),
+                date_words(h.newest_at),
+            )
+            for h in place.hearsay
+        ),
+    )
+
+
+def _bounded(ratio: float) -> float:
+    return min(max(ratio, _RATIO_MIN), _RATIO_MAX)
+
+
+def _why(measured: Measured) -> str:
+    return REASONS[measured.reason] if measured.reason is not None else "not remembered why"
+
+
+def _foreseen_words(pairs: list[tuple[Measured, Estimate]]) -> str:
+    within = sum(e.low <= m.value <= e.high for m, e in pairs)
+    words = (
+        f"{within} of {len(pairs)} measurements ({percent(within / len(pairs))}, 90 % is right) lie within the 90 % "
+        "interval that was given before they were made"
+    )
+    found = sharpness([(m.value, e) for m, e in pairs])
+    if found is not None:
+        more = "more" if found.bias_fraction >= 0 else "less"
+        words += (
+            f"; it reached {percent(found.half_width_fraction)} to either side in the middle, and what was seen was "
+            f"{percent(abs(found.bias_fraction))} {more} than foreseen"
+        )
+    reasons = Counter(REASONS[m.reason] for m, _ in pairs if m.reason is not None)
+    if reasons:
+        words += ". Chosen: " + "; ".join(
+            f"{name}, {counted(n, 'time')}" for name, n in reasons.most_common()
+        )
+    return f"{words}."
+
+
+def _foreseen_table(place: PlaceFindings, pairs: list[tuple[Measured, Estimate]]) -> Table:
+    metric = place.value_metric
+    return Table(
+        ("date", "why it was tried", place.payload_noun, "setting", "foreseen", "90 % interval", "seen"),
+        tuple(
+            (
+                date_words(m.started_at),
+                _why(m),
+                format_bytes(m.context.payload_size_bytes),
+                setting_words(m.setting),
+                quantity(metric, e.expected),
+                span(metric, e),
+                quantity(metric, m.value),
+            )
+            for m, e in reversed(pairs[-_TABLE_ROW_COUNT_MAX:])
+        ),
+    )

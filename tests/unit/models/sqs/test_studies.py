@@ -1,0 +1,63 @@
+"""What is shown of a queue beside its knobs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.duplicate_loop import DeleteLoop
+from penstock.models.sqs.studies import backlog_after_a_stop
+from penstock.vocabulary import Context, Demand, Origin, Place
+from tests.factories import an_observation
+
+LOOP = DeleteLoop(arrival_rate_per_second=80, delete_rate_per_second=100, visibility_timeout_seconds=30)
+PLACE = Place(operation="sqs_delivery", region="eu-central-1", instance_type="c5.large")
+CONTEXT = Context(place=PLACE, payload_size_bytes=1024)
+MODEL = SqsDeliveryModel()
+
+
+def test_a_stop_that_is_short_enough_heals_and_a_longer_one_does_not() -> None:
+    """As the formula of the duplicate loop says, which nothing here was told."""
+    longest = LOOP.outage_seconds_max()
+    healed, lost = (
+        backlog_after_a_stop(LOOP, stop_seconds=share * longest, receive_window=None) for share in (0.9, 1.2)
+    )
+    assert healed[-1] < 0.05 * max(healed)
+    assert lost[-1] > 0.9 * max(lost)
+
+
+def test_a_receive_window_heals_any_stop() -> None:
+    """That is what it is for; what was held in it when the stop began has to be deleted twice, and no more."""
+    window = LOOP.receive_window_message_count()
+    course = backlog_after_a_stop(LOOP, stop_seconds=60, receive_window=window)
+    assert max(course) == pytest.approx(80 * (60 + window / 100), rel=0.02)
+    assert course[-1] < 0.1 * max(course)
+
+
+def test_a_queue_shows_load_collapse_backlog_and_window() -> None:
+    """More load takes longer, more load is nearer to collapse, and a report adds what was not deleted."""
+    setting = MODEL.ramp(CONTEXT)[-1]
+    reports = [
+        an_observation(
+            context=CONTEXT,
+            setting=setting,
+            origin=Origin.APPLICATION,
+            client="worker",
+            measures={"received_count": 50.0 * n, "deleted_count": 40.0},
+        )
+        for n in (1, 2)
+    ]
+    fit = MODEL.fit(PLACE, [], prior=None, seed=1)
+    load, collapse, _, window, undeleted = MODEL.studies(fit, CONTEXT, setting, reports)
+    mean = load.traces[0].y
+    assert mean[-1].expected > mean[0].expected
+    heals, lasts = collapse.traces
+    assert heals.y[0].expected > heals.y[-1].expected
+    assert lasts.y[0].expected > lasts.y[-1].expected
+    assert window.traces[0].y[0].expected < window.traces[0].y[-1].expected
+    assert [y.expected for y in undeleted.traces[0].y] == [10.0, 70.0]
+    unbounded = dataclasses.replace(setting, send_window_message_count=0)
+    assert len(MODEL.studies(fit, CONTEXT, unbounded, [])) == 3
+    assert MODEL.predict(fit, CONTEXT, unbounded, Demand())

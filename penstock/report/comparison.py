@@ -9,7 +9,7 @@ from datetime import datetime
 from penstock.report.difference import Comparison, Difference, welch
 from penstock.report.findings import Advice, PlaceFindings, Report
 from penstock.report.wording import date_words, interval, place_words, setting_words
-from penstock.units import format_bytes
+from penstock.units import counted, format_bytes
 from penstock.vocabulary import Demand, Estimate
 
 COUNT_MIN = 3  # measurements on either side
@@ -49,19 +49,17 @@ def with_other(report: Report, other: Report) -> Comparison:
 
 
 def _around(place: PlaceFindings, at: datetime) -> Difference:
-    """Each measurement beside what the newest fit expects of its setting, so that settings make no difference."""
-    since = [one.log_ratio for one in place.course if one.at >= at]
-    before = [one.log_ratio for one in place.course if one.at < at]
+    """Of settings that were measured on both sides: of others the fit may be wrong by more than what changed."""
+    since = [one for one in place.course if one.at >= at]
+    before = [one for one in place.course if one.at < at]
+    common = {one.setting for one in since} & {one.setting for one in before}
+    ratios = [[one.log_ratio for one in side if one.setting in common] for side in (since, before)]
     return Difference(
         what=place_words(place.place),
-        one=_counted(since),
-        other=_counted(before),
-        fraction=welch(since, before) if min(len(since), len(before)) >= COUNT_MIN else None,
+        one=counted(len(since), "measurement"),
+        other=counted(len(before), "measurement"),
+        fraction=welch(*ratios) if min(map(len, ratios)) >= COUNT_MIN else None,
     )
-
-
-def _counted(values: Sequence[float]) -> str:
-    return f"{len(values)} measurements"
 
 
 def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterator[Difference]:

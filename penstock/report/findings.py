@@ -105,9 +105,8 @@ class Measured:
     throttled_count: int
     failed_count: int
     fitted: Estimate | None
-    promised: (
-        Estimate | None
-    )  # by the fit of before, or by advice that was issued before for this very setting
+    # By the fit of before, or by advice that was issued before for this very setting.
+    promised: Estimate | None
     reason: Reason | None  # why it was measured, where that is remembered
 
 

@@ -305,15 +305,16 @@ def _rows(
         about = (float(kind), value, noise_scale, is_trusted, group)
         return (*about, *place, is_burst, hours, float(index), size)
 
+    doubt = 0.0 if is_refused else _doubt_of_the_end(observation, shape)
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
     if steady > 0 and not is_whole:
         rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=float(is_refused))]
     else:
         value = log(observation.throughput_bytes_per_second)
-        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n), is_trusted=float(is_refused))]
+        rows = [row(_WHOLE, value, throughput_noise_scale(shape.n) + doubt, is_trusted=float(is_refused))]
     if shape.objects > 0:
-        rows += [row(_IDLE, *idle) for idle in _idle(observation, shape)]
+        rows += [row(_IDLE, share, noise_scale + doubt) for share, noise_scale in _idle(observation, shape)]
     if object_seconds(observation) > 0:
         rows.append(row(_OBJECT, log(object_seconds(observation)), 4.0))
     if _cpu_demand(observation) >= _CPU_TOLD:
@@ -444,6 +445,22 @@ def object_seconds(observation: Observation[S3SettingT]) -> float:
     return measures.get("create_seconds", 0.0) + measures.get("complete_seconds", 0.0)
 
 
+_STRAGGLED = 2.0  # times as long as nine of ten requests, wave by wave, account for
+
+
+def _doubt_of_the_end(observation: Observation[S3SettingT], shape: _Shape) -> float:
+    """By how much the noise scale grows where all waited for a request or two, so that the rest says what is usual.
+
+    One GET of thousands takes a second: where 64 ranges are read at a time in a tenth of that, it makes the transfer
+    look like one of a server that collapses under so many, of which every request would be slow.
+    """
+    p90 = observation.measures.get(f"{observation.setting.direction.part_noun}_seconds_p90", 0.0)
+    usual = object_seconds(observation) + (shape.full + (shape.rest > 0)) * p90
+    ratio = observation.duration_seconds / usual if p90 > 0 else 1.0
+    return max(log(ratio / _STRAGGLED), 0.0) / _TYPICAL_NOISE
+
+
+_TYPICAL_NOISE = 0.08  # of the logarithm of throughput: what a noise scale of 1 means to the search for a fit
 _PART_SPREAD = 0.3  # of the time of one part, relative: how well a mean of parts is known
 
 

@@ -59,6 +59,25 @@ def test_eight_probes_are_enough(world: DownloadWorld) -> None:
     assert found.thread_count <= 64
 
 
+@pytest.mark.parametrize("is_straggler", [True, False], ids=["one is late", "all are slow"])
+def test_one_request_that_is_late_is_no_server_that_collapses(is_straggler: bool) -> None:
+    """All wait for one of 64 ranges, which says little of 64; where each of them took as long it says what it seems."""
+    world = DownloadWorld(size=64 * MiB)
+    seen = [world.observe(a_setting(*pair), index) for index, pair in enumerate(((4, 8), (16, 4), (64, 1)))]
+    late_seconds = seen[-1].duration_seconds + 1.0
+    usual = seen[-1].measures["range_seconds_mean"]
+    ranges = (
+        {"mean": usual, "p90": 1.3 * usual} if is_straggler else {"mean": late_seconds, "p90": late_seconds}
+    )
+    measures = {**seen[-1].measures, **{f"range_seconds_{name}": value for name, value in ranges.items()}}
+    seen[-1] = replace(seen[-1], duration_seconds=late_seconds, measures=measures)
+    wide = MODEL.predict(fitted(seen), world.context, a_setting(64, 1), Demand())[
+        "throughput_bytes_per_second"
+    ]
+    share = wide.expected / world.truth(a_setting(64, 1))
+    assert share > 0.6 if is_straggler else share < 0.2
+
+
 def test_one_probe_tells_the_first_byte_from_the_body() -> None:
     """Sizes need not differ: what passed before the first byte was timed."""
     told = NEAR.observe(a_setting(4), 0)

@@ -41,7 +41,7 @@ class Bargain:
         )
 
 
-BARGAIN = Bargain(within=0.05, connections_worth=1 / 8)
+BARGAIN = Bargain(within=0.03, connections_worth=1 / 16)
 
 
 def utility(appraisal: Appraisal, objective: Objective) -> Array:

@@ -34,7 +34,7 @@ from penstock.vocabulary import (
 )
 
 _KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
-_KEEP_PRICE = _KEEP_WITHIN / objective.BARGAIN.connections_worth  # the same in connections
+_KEEP_PRICE = 0.08  # of the logarithm of connections: advice that stands may take so much more
 _UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 
 

@@ -9,11 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from penstock.models.model import Appraisal
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
+from penstock.optimizer.objective import choose
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Demand, Observation, Recommendation
+from penstock.vocabulary import Demand, Objective, Observation, Recommendation
 from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_setting
 
 MODEL = S3UploadModel()
@@ -66,3 +68,22 @@ def test_where_no_ceiling_was_seen_advice_goes_one_step_and_no_further() -> None
     found = advised(small, probes, size=GiB)
     assert found.setting.thread_count <= 40
     assert "No ceiling was seen with up to 20 connections." in found.explanation
+
+
+@pytest.mark.parametrize(
+    ("share", "connections", "is_worth_it"), [(0.98, 8.5, False), (0.98, 6.5, True), (0.96, 1.0, False)]
+)
+def test_two_per_cent_of_throughput_buy_a_third_of_the_connections_and_no_less(
+    share: float, connections: float, *, is_worth_it: bool
+) -> None:
+    """At twice the price of a connection, advice after few probes lost half as much again."""
+    value = np.array([100e6, share * 100e6])
+    offered = Appraisal(
+        value=value,
+        latency_seconds=1.0 / value,
+        connection_count=np.array([10.0, connections]),
+        memory_bytes=np.full(2, 8e6),
+        request_rate_per_second=np.full(2, 10.0),
+        refused_fraction=np.zeros(2),
+    )
+    assert choose(offered, Objective.THROUGHPUT) == is_worth_it

@@ -91,6 +91,8 @@ def transfer_arguments(advice: Advice, object_size_bytes: int | str | None = Non
 
 def checksum_arguments(advice: Advice, known: Container[str]) -> dict[str, Any]:
     """What botocore's `Config` has to be told for the store not to refuse requests, as far as it is `known` to it."""
+    if advice.document.get("store") is None:  # as nearly everywhere: there is nothing to be read for it
+        return {}
     from penstock.client.targets.stores import store_of, variables_for
 
     missing = {

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.advice import Advice
-from penstock.client.reader import ObjectReader, merged, open_object
+from penstock.client.reader import ObjectReader, open_object
+from penstock.client.reading import merged
 from penstock.units import KiB, MiB
 
 CONTENT = random.Random(1).randbytes(3 * MiB)

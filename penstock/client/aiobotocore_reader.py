@@ -1,0 +1,164 @@
+"""Knows how to read an object of S3 with aiobotocore as a file is read, with ranges and read-ahead as advised.
+
+    from penstock.client.aiobotocore_reader import open_object
+
+    async with await open_object(s3, bucket, key) as file:
+        head = await file.read(1000)
+
+It is `penstock.client.reader` for an event loop: what is fetched, and when, is the same, and so are its methods but for
+`await`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from functools import partial
+
+from penstock.client.asyncio_client import in_thread
+from penstock.client.operations import S3_DOWNLOAD
+from penstock.client.reading import Range, Reading, advised, cut, merged, whole
+from penstock.client.sdk_client import advise_in, region_of
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from typing_extensions import Unpack
+
+    from penstock.client.advice import Advice
+    from penstock.client.demand import TransferDemand
+    from penstock.client.targets.advised import Download
+
+
+async def open_object(
+    s3_client: Any,
+    bucket: str,
+    key: str,
+    *,
+    advice: Advice | None = None,
+    extra_args: Mapping[str, Any] | None = None,
+    **demand: Unpack[TransferDemand],
+) -> AsyncObjectReader:
+    """The object, to be read as advised for its size. See `penstock.client.reader.open_object`."""
+    arguments = {"Bucket": bucket, "Key": key, **(extra_args or {})}
+    found = await s3_client.head_object(**arguments)
+    size_bytes = int(found["ContentLength"])
+    if advice is None:
+        stated = {"sink": "memory", **demand}
+        asking = partial(advise_in, region_of(s3_client), S3_DOWNLOAD, max(1, size_bytes), stated)
+        advice = await in_thread(asking)
+    if found.get("ETag"):
+        arguments["IfMatch"] = found["ETag"]
+    is_random = demand.get("access") == "random"
+    return AsyncObjectReader(
+        s3_client, arguments, size_bytes, advised(advice, size_bytes), is_random=is_random
+    )
+
+
+class AsyncObjectReader(Reading):
+    """One object, opened by `open_object`. For one task at a time, as files are."""
+
+    def __init__(
+        self,
+        s3_client: Any,
+        arguments: Mapping[str, Any],
+        size_bytes: int,
+        told: Download,
+        *,
+        is_random: bool,
+    ) -> None:
+        super().__init__(s3_client, arguments, size_bytes, told, is_random=is_random)
+        self._room = asyncio.Semaphore(self.thread_count)
+        self._under_way: set[asyncio.Task[bytes]] = set()
+        self.closed = False
+
+    async def __aenter__(self) -> AsyncObjectReader:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def tell(self) -> int:
+        """Where the next byte is read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go there; nothing is fetched before it is read."""
+        self._check()
+        return self._move_to(offset, whence)
+
+    async def read(self, size: int = -1) -> bytes:
+        """So many bytes, or all that are left; fewer only at the end."""
+        self._check()
+        wanted, content = self._left_bytes(size), bytearray()
+        if size < 0:
+            self._fetch_ahead(wanted)
+        while len(content) < wanted:
+            left = wanted - len(content)
+            first = self._next(left)
+            content += self._taken(first, await first.content, left)
+        return bytes(content)
+
+    async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
+        self._check()
+        wanted = [(max(0, start), min(start + size, self.size_bytes)) for start, size in ranges]
+        pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
+        fetched = [self._asked_for(start, end) for start, end in pieces]
+        try:
+            return cut(wanted, pieces, [await asked.content for asked in fetched])
+        finally:
+            for asked in fetched:
+                asked.content.cancel()
+
+    async def aclose(self) -> None:
+        """Let go of what was fetched ahead."""
+        self.closed = True
+        self._forget()
+        under_way = tuple(self._under_way)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _begin(self, asked: Range) -> None:
+        asked.content = self._started(self._fetch(asked.start, asked.end))
+
+    def _started(self, work: Any) -> asyncio.Task[bytes]:
+        """As a task that nobody has to wait for."""
+        task: asyncio.Task[bytes] = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[bytes]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # has been seen, also where nobody reads on
+
+    async def _fetch(self, start: int, end: int) -> bytes:
+        """Its content; what is late is asked for again, and what ends first counts, unless it fails."""
+        async with self._room:
+            first = self._started(self._get(start, end))
+            tries = [first]
+            try:
+                await asyncio.wait(tries, timeout=self.hedge_timeout_seconds)
+                if first.done() or not self._may_hedge():
+                    return await first
+                tries.append(self._started(self._get(start, end)))
+                (ended, *_), _ = await asyncio.wait(tries, return_when=asyncio.FIRST_COMPLETED)
+                other = tries[1] if ended is first else first
+                return await (other if ended.exception() else ended)
+            finally:
+                for task in tries:
+                    task.cancel()
+
+    async def _get(self, start: int, end: int) -> bytes:
+        answer = await self._client.get_object(**self._request(start, end))
+        async with answer["Body"] as body:
+            return whole(await body.read(), start, end)
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError("the object is closed")

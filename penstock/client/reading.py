@@ -1,0 +1,188 @@
+"""Knows what is to be fetched for who reads an object as a file, and when: the same for threads and for tasks.
+
+Who reads on from where he ended gets ever larger ranges, several at a time, which are fetched before he asks; who seeks
+gets what he asks for and no more. A range that comes later than nearly all do (`hedge_timeout_seconds`, from the tail
+that was measured) is asked for once more, and what comes first counts; how often is bounded, because a service that
+is slow as a whole must not be asked twice as much.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
+
+from penstock.client.complaint import complain
+from penstock.client.operations import S3_DOWNLOAD
+from penstock.client.sdk_client import pool_count_of
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from penstock.client.advice import Advice
+    from penstock.client.targets.advised import Download
+
+_FIRST_BYTES = 64 << 10  # of a reader of whom nothing is known yet
+_GROWTH = 2  # of the ranges, and of what is ahead, while he reads on
+_READ_AHEAD_BYTES = 80 << 20  # where nothing is advised: ten ranges of 8 MiB, as boto3 has them
+_HEDGED_FRACTION = 0.05  # of the requests may be sent again, and one at first
+
+
+def advised(advice: Advice, size_bytes: int) -> Download:
+    """What it says, or what the SDK does where it cannot be read."""
+    from penstock.client.advice import default_advice
+    from penstock.client.targets.advised import download_of
+
+    try:
+        return download_of(advice.document, size_bytes)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as trouble:
+        complain("the reader is not advised, since the advice cannot be read: %r", trouble)
+        return download_of(default_advice(S3_DOWNLOAD, size_bytes, "").document, size_bytes)
+
+
+class Range:
+    """Bytes that were asked for: `content` is a future of the kind that the reader waits for."""
+
+    __slots__ = ("begun_at", "content", "end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self.content: Any = None
+        self.begun_at: float | None = None
+
+
+class Reading(ABC):
+    """Where one is in an object, and what is on its way."""
+
+    def __init__(
+        self,
+        s3_client: Any,
+        arguments: Mapping[str, Any],
+        size_bytes: int,
+        told: Download,
+        *,
+        is_random: bool,
+    ) -> None:
+        super().__init__()
+        self._client, self._arguments, self._is_random = s3_client, dict(arguments), is_random
+        self.size_bytes = size_bytes
+        self.range_size_bytes = told.range_size_bytes
+        self.thread_count = min(told.thread_count, pool_count_of(s3_client))
+        self.read_ahead_bytes = told.read_ahead_bytes or _READ_AHEAD_BYTES
+        self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0
+        self.hedge_timeout_seconds = told.hedge_timeout_seconds
+        self.request_count = self.hedged_count = 0
+        self._position = 0
+        self._ahead: deque[Range] = deque()  # one after another, the first at or around the position
+        # Where the last read ended, and how much was read without a seek.
+        self._read_until = self._read_on_bytes = 0
+
+    @abstractmethod
+    def _begin(self, asked: Range) -> None:
+        """Have it fetched, and say with what future."""
+
+    def _move_to(self, offset: int, whence: int) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}[whence]
+        if start + offset < 0:
+            raise ValueError(f"there is no byte {start + offset}")
+        self._position = start + offset
+        return self._position
+
+    def _left_bytes(self, size: int = -1) -> int:
+        """As many bytes as are wanted, or all, and no more than there are from the position on."""
+        left = max(0, self.size_bytes - self._position)
+        return left if size < 0 else min(size, left)
+
+    def _next(self, size: int) -> Range:
+        """The range that holds the byte at the position, of which so many bytes at most are wanted."""
+        if self._position != self._read_until:
+            self._read_on_bytes = 0
+        while self._ahead and not self._ahead[0].start <= self._position < self._ahead[0].end:
+            if self._position < self._ahead[0].start:
+                self._forget()
+            else:
+                self._ahead.popleft().content.cancel()
+        self._fetch_ahead(size)
+        return self._ahead[0]
+
+    def _taken(self, first: Range, content: bytes, size: int) -> memoryview:
+        """So many bytes at most of the first range, from the position on, which is then behind them."""
+        begin = self._position - first.start
+        piece = memoryview(content)[begin : begin + size]
+        if first.start + begin + len(piece) >= first.end:
+            self._ahead.popleft()
+        self._position += len(piece)
+        self._read_on_bytes += len(piece)
+        self._read_until = self._position
+        return piece
+
+    def _fetch_ahead(self, size: int) -> None:
+        """Have so many bytes on their way; of one who reads on, as much again as he has read, in ever larger ranges."""
+        further = 0 if self._is_random else min(_GROWTH * self._read_on_bytes, self.read_ahead_bytes)
+        least = size if self._is_random or self._position else max(size, _FIRST_BYTES)
+        until = min(self.size_bytes, self._position + max(least, further))
+        begin = self._ahead[-1].end if self._ahead else self._position
+        most = max(self.thread_count, self.read_ahead_bytes // self.range_size_bytes)
+        while begin < until and len(self._ahead) < most:
+            end = min(begin + self.range_size_bytes, until)
+            is_short = end - begin < min(self.range_size_bytes, further)
+            if is_short and self._ahead and end < self.size_bytes:
+                break  # not a small one after each read
+            self._ahead.append(self._asked_for(begin, end))
+            begin = end
+
+    def _asked_for(self, start: int, end: int) -> Range:
+        asked = Range(start, end)
+        self.request_count += 1
+        self._begin(asked)
+        return asked
+
+    def _may_hedge(self) -> bool:
+        """Whether one more request may be sent again; if so, it is counted."""
+        if self.hedged_count > _HEDGED_FRACTION * self.request_count:
+            return False
+        self.hedged_count += 1
+        return True
+
+    def _request(self, start: int, end: int) -> dict[str, Any]:
+        return {**self._arguments, "Range": f"bytes={start}-{end - 1}"}
+
+    def _forget(self) -> None:
+        while self._ahead:
+            self._ahead.pop().content.cancel()
+
+
+def whole(content: bytes, start: int, end: int) -> bytes:
+    """The content of a range. Raises OSError where some of it is missing."""
+    if len(content) != end - start:
+        raise OSError(f"{len(content)} bytes came of {end - start} from {start} on")
+    return content
+
+
+def merged(wanted: Iterable[tuple[int, int]], gap: int, size_max: int) -> list[tuple[int, int]]:
+    """Ranges that hold all that is wanted: over gaps of so many bytes, as long as none is larger than that.
+
+    What is wanted lies in the last of them that does not begin behind it.
+    """
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(pair for pair in wanted if pair[0] < pair[1]):
+        begin, until = found[-1] if found else (start, start - gap - 1)
+        if end <= until or (start <= until + gap and end - begin <= size_max):
+            found[-1] = (begin, max(end, until))
+        else:
+            found.append((start, end))
+    return found
+
+
+def cut(
+    wanted: Iterable[tuple[int, int]], pieces: list[tuple[int, int]], contents: list[bytes]
+) -> list[bytes]:
+    """What is wanted, out of what was `merged`."""
+    starts, found = [start for start, _ in pieces], []
+    for start, end in wanted:
+        index = bisect_right(starts, start) - 1
+        found.append(contents[index][start - starts[index] : end - starts[index]] if start < end else b"")
+    return found

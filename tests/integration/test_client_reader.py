@@ -1,0 +1,164 @@
+"""Objects read as files by boto3 and aiobotocore, from a server on loopback that holds some answers back."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from aiobotocore.config import AioConfig
+from botocore.exceptions import ClientError
+
+from penstock.client import aiobotocore_reader, reader
+from penstock.client.advice import Advice
+from penstock.units import KiB
+from tests.integration.uploading import session_of
+from tests.real.servers import plain_client
+
+CONTENT = random.Random(1).randbytes(2000 * KiB)
+RANGE_BYTES = 100 * KiB
+_HELD_SECONDS = 30.0  # a client that asked nobody again tries again after them
+
+
+class HoldingServer(ThreadingHTTPServer):
+    """An S3 with one object. The first answers to some ranges do not come: their connections end after a while."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.held: set[int] = set()
+        self.asked: Counter[int] = Counter()
+        self.closing = threading.Event()
+        self.counting = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """Its endpoint."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: HoldingServer
+
+    def do_HEAD(self) -> None:
+        self._head(200, len(CONTENT))
+
+    def do_GET(self) -> None:
+        start, end = (int(word) for word in self.headers["Range"].removeprefix("bytes=").split("-"))
+        with self.server.counting:
+            self.server.asked[start] += 1
+            is_held = start in self.server.held and self.server.asked[start] == 1
+        if is_held:
+            self.server.closing.wait(_HELD_SECONDS)
+            self.close_connection = True
+            return
+        self._head(206, end + 1 - start)
+        self.wfile.write(CONTENT[start : end + 1])
+
+    def _head(self, status: int, size: int) -> None:
+        found = "/gone" not in self.path
+        self.send_response(status if found else 404)
+        self.send_header("Content-Length", str(size if found else 0))
+        self.send_header("ETag", '"one"')
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[HoldingServer]:
+    with HoldingServer() as running:
+        serving = threading.Thread(target=running.serve_forever, args=(0.05,))
+        serving.start()
+        yield running
+        running.closing.set()
+        running.shutdown()
+        serving.join()
+
+
+def an_advice(hedge_timeout_seconds: float) -> Advice:
+    return Advice(
+        {
+            "operation": "s3_download",
+            "payload_size_bytes": len(CONTENT),
+            "setting": {"thread_count": 4, "range_size_bytes": RANGE_BYTES},
+            "derived": {
+                "read_ahead_bytes": 4 * RANGE_BYTES,
+                "coalesced_gap_bytes": 0,
+                "hedge_timeout_seconds": hedge_timeout_seconds,
+            },
+            "basis": "measured",
+            "explanation": "for a test",
+        }
+    )
+
+
+PIECES = [(5, 10), (900 * KiB, 20), (1999 * KiB, 9000)]
+
+
+def read(library: str, url: str, advice: Advice) -> tuple[list[bytes], int]:
+    """The whole, a piece, and pieces of the object; and how many requests were sent again."""
+    if library == "boto3":
+        client = plain_client("s3", url)
+        with reader.open_object(client, "bucket", "key", advice=advice) as file:
+            whole = file.read()
+            file.seek(-7, io.SEEK_END)
+            return [whole, file.read(99), *file.read_ranges(PIECES)], file.hedged_count
+    return asyncio.run(_read_in_a_loop(url, advice))
+
+
+async def _read_in_a_loop(url: str, advice: Advice) -> tuple[list[bytes], int]:
+    async with session_of("aiobotocore", url).create_client("s3", config=AioConfig()) as client:
+        async with await aiobotocore_reader.open_object(client, "bucket", "key", advice=advice) as file:
+            whole = await file.read()
+            assert file.tell() == len(whole)
+            file.seek(-7, io.SEEK_END)
+            found = [whole, await file.read(99), *await file.read_ranges(PIECES)], file.hedged_count
+        with pytest.raises(ValueError, match="closed"):
+            await file.read(1)
+        return found
+
+
+EXPECTED = [CONTENT, CONTENT[-7:], *(CONTENT[start : start + size] for start, size in PIECES)]
+each_library = pytest.mark.parametrize("library", ["boto3", "aiobotocore"])
+
+
+@each_library
+def test_what_is_late_is_asked_for_once_more(library: str, server: HoldingServer) -> None:
+    """The first answer does not come; the second does, and all is what is there."""
+    server.held = {300 * KiB}
+    content, hedged_count = read(library, server.url, an_advice(hedge_timeout_seconds=2.0))
+    assert content == EXPECTED
+    assert hedged_count >= 1
+    assert server.asked[300 * KiB] >= 2
+
+
+@each_library
+def test_a_service_that_is_slow_as_a_whole_is_not_asked_twice_as_much(
+    library: str, server: HoldingServer
+) -> None:
+    """Whatever the time-out, one request in twenty is sent again, and one at first."""
+    content, hedged_count = read(library, server.url, an_advice(hedge_timeout_seconds=1e-6))
+    assert content == EXPECTED
+    assert hedged_count <= 3
+
+
+def test_what_is_not_there_is_told_as_the_library_tells_it(server: HoldingServer) -> None:
+    """Of a loop as well."""
+
+    async def opened() -> Any:
+        async with session_of("aiobotocore", server.url).create_client("s3", config=AioConfig()) as client:
+            return await aiobotocore_reader.open_object(client, "bucket", "gone")
+
+    with pytest.raises(ClientError, match="404"):
+        asyncio.run(opened())

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fuzz.daemon import fuzzed_daemon, speak
+from tests.fuzz.datagrams import shout
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.neighbours import beside_hostile_users
 from tests.fuzz.readers import reader_of
@@ -20,7 +21,8 @@ SHARES = {
     "socket": 0.40,
     "snapshot": 0.20,
     "client": 0.15,
-    "datagram": 0.20,
+    "datagram": 0.10,
+    "port": 0.10,
     "configuration": 0.03,
     "database": 0.02,
 }
@@ -45,6 +47,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(dir=_MEMORY) as name:
             if part == "neighbours":
                 count, found, told = _neighbours(Path(name), given.minutes)
+            elif part == "port":
+                count, found, told = _port(Path(name), given.seed, int(given.count * SHARES[part]))
             elif part == "socket":
                 count, found, told = _socket(Path(name), given.seed, int(given.count * SHARES[part]))
             else:
@@ -89,6 +93,24 @@ def _socket(folder: Path, seed: str, count: int) -> tuple[int, list[str], str]:
     counted = ", ".join(f"{status}: {number:,}" for status, number in sorted(statuses.items()))
     told = f"grew by {growth / 2**20:.1f} MiB, a proper question took {slowest:.3f} s at most; {counted}"
     return count, found, told
+
+
+def _port(folder: Path, seed: str, count: int) -> tuple[int, list[str], str]:
+    found: list[str] = []
+    held = 0
+    with fuzzed_daemon(folder) as daemon:
+        for numbers in _slices(count):
+            found += shout(daemon, seed, numbers)
+            if not held and numbers.stop >= WARM_UP * count:
+                held = daemon.resident_bytes
+        growth = daemon.resident_bytes - held
+        if growth > GROWTH_BYTES_MAX:
+            found.append(f"the daemon grew by {growth >> 20} MiB")
+        counts = daemon.datagram_counts()
+        lines = daemon.log_path.read_text().splitlines()
+        found += [f"in the log: {line[:300]}" for line in lines if "level=info" not in line]
+    counted = ", ".join(f"{name.removesuffix('_count')}: {number:,}" for name, number in counts.items())
+    return count, found, f"grew by {growth / 2**20:.1f} MiB; {counted}"
 
 
 def _reader(name: str, folder: Path, seed: str, count: int) -> tuple[int, list[str], str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import re
 import subprocess
 import sys
@@ -27,6 +29,9 @@ _CONFIGURATION = """
 [daemon]
 state_directory = "{folder}/state"
 runtime_directory = "{folder}/run"
+[listen]
+is_enabled = true
+port = {port}
 [host]
 region = "eu-west-1"
 instance_type = "m7i.large"
@@ -44,8 +49,9 @@ class Heard:
 class FuzzedDaemon:
     """A real `penstockd` that probes nothing; its size and its log can be looked at."""
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
         self._process = process
+        self.port = port
         self.socket_path = folder / "run/penstock.sock"
         self.log_path = folder / "log"
 
@@ -54,6 +60,27 @@ class FuzzedDaemon:
         """What it holds in memory."""
         pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * 4096
+
+    def holds(self, *needles: bytes) -> set[bytes]:
+        """Those that are anywhere in its memory."""
+        found: set[bytes] = set()
+        maps = Path(f"/proc/{self._process.pid}/maps").read_text(encoding="ascii").splitlines()
+        with Path(f"/proc/{self._process.pid}/mem").open("rb", buffering=0) as memory:
+            for line in maps:
+                span, rights, *_ = line.split()
+                if "w" not in rights:
+                    continue
+                start, end = (int(edge, 16) for edge in span.split("-"))
+                memory.seek(start)
+                with contextlib.suppress(OSError):  # it has let go of it meanwhile
+                    held = memory.read(end - start)
+                    found |= {needle for needle in needles if needle in held}
+        return found
+
+    def datagram_counts(self) -> dict[str, int]:
+        """What became of those that were sent to it. Raises NoDaemonError."""
+        answer = ask(str(self.socket_path), "GET", "/v1/clients", timeout_seconds=HANG_SECONDS)
+        return {name: value for name, value in json.loads(answer.body).items() if name.endswith("_count")}
 
     @property
     def socket_count(self) -> int:
@@ -89,13 +116,14 @@ def fuzzed_daemon(folder: Path) -> Iterator[FuzzedDaemon]:
     for name in ("state", "run"):
         (folder / name).mkdir()
     configuration_file = folder / "penstock.toml"
-    configuration_file.write_text(_CONFIGURATION.format(folder=folder))
+    port = 20_000 + os.getpid() % 10_000  # below those that the kernel hands out
+    configuration_file.write_text(_CONFIGURATION.format(folder=folder, port=port))
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration_file)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=dict(CREDENTIALS))
     try:
-        daemon = FuzzedDaemon(process, folder)
-        while status_of(daemon.socket_path) is None:
+        daemon = FuzzedDaemon(process, folder, port)
+        while status_of(daemon.socket_path) is None or "hearing" not in daemon.log_path.read_text():
             assert daemon.is_alive(), daemon.log_path.read_text()
             time.sleep(0.05)
         yield daemon

@@ -220,7 +220,7 @@ def _an_answer(mutator: Mutator) -> bytes:
 
 # --- What SDKs tell
 
-_TOLD = {
+TOLD = {
     "Version": 1,
     "ClientId": "backup",
     "Type": "ApiCallAttempt",
@@ -231,7 +231,8 @@ _TOLD = {
     "AttemptLatency": 87,
     "HttpStatusCode": 200,
 }
-_CALL = {"Type": "ApiCall", "Latency": 90, "AttemptCount": 1}
+"""A part that was uploaded, as an SDK tells it; without its secrets."""
+CALL = {"Type": "ApiCall", "Latency": 90, "AttemptCount": 1}
 _LOOK_COUNT = 2000
 
 
@@ -246,7 +247,7 @@ class DatagramReader:
 
     def feed(self, mutator: Mutator) -> None:
         """A datagram, bent; now and then somebody looks."""
-        whole = _TOLD | (_CALL if mutator.happens(0.3) else {})
+        whole = TOLD | (CALL if mutator.happens(0.3) else {})
         whole |= {"ClientId": str(mutator.chance.randrange(10**6))} if mutator.happens(0.5) else {}
         self._hearing.hear(mutator.bent_json(whole))
         self._count += 1

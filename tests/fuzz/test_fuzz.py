@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.daemon import fuzzed_daemon, speak
+from tests.fuzz.datagrams import shout
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.neighbours import beside_hostile_users
 from tests.fuzz.readers import READERS, reader_of
 
 COUNTS = {"configuration": 40, "snapshot": 400, "client": 300, "database": 60, "datagram": 4000}
 CONVERSATION_COUNT = 1200
+DATAGRAM_COUNT = 600
 HOSTILE_SECONDS = 4.0
 
 
@@ -30,7 +32,10 @@ def test_whatever_is_in_it_is_read_or_refused(name: str, tmp_path: Path) -> None
 
 
 def test_whatever_is_said_to_the_socket_is_answered_or_hung_up_on(tmp_path: Path) -> None:
-    """No answer of 500, no connection without an end, nothing left open, and not a line of the log for it."""
+    """No answer of 500, no connection without an end, nothing left open, and not a line of the log for it.
+
+    Nor for what is sent to the port of SDKs, whose keys and tokens are nowhere in the daemon's memory afterwards.
+    """
     with fuzzed_daemon(tmp_path) as daemon:
         quiet = daemon.log_path.read_text()
         before = daemon.socket_count
@@ -39,6 +44,7 @@ def test_whatever_is_said_to_the_socket_is_answered_or_hung_up_on(tmp_path: Path
         assert heard.statuses["400"] > heard.statuses["200"] > 0
         daemon.answer_seconds()
         assert daemon.has_let_go(before)
+        assert shout(daemon, "short", range(DATAGRAM_COUNT)) == []
         assert daemon.log_path.read_text() == quiet
 
 

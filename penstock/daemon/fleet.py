@@ -43,9 +43,10 @@ JITTER_FRACTION = 0.2
 PAUSE_SECONDS_MAX = 4 * 3600.0  # doubled up to here by each visit that fails
 VISIT_SECONDS_MAX = 10.0  # no probe begins meanwhile
 ATTEMPT_COUNT_MAX = 3  # to write while others write as well
+REFUSAL_COUNT_MAX = 3  # visits: two that try the conditions at the same moment may both be refused
 LEDGER_NAME = "fleet"  # what visits cost is booked under
 _ATTEMPT_PAUSE_SECONDS = 0.5
-_TRIAL_REQUEST_COUNT_MAX = 12
+_TRIAL_REQUEST_COUNT_MAX = 5
 _TRIAL_BYTES_MAX = 1024
 _WRONG_ETAG = '"00000000000000000000000000000000"'
 
@@ -93,6 +94,7 @@ class Fleet:
         self._news: set[Place] = set()
         self._is_writing: bool | None = None if section.may_write else False  # None: not tried yet
         self._why_not_writing = "" if section.may_write else "fleet.may_write is false"
+        self._refusal_count = 0
         self._trouble: str | None = None
         self._pause_seconds = PAUSE_SECONDS
         self._due_seconds = -1e18  # at the start
@@ -186,7 +188,7 @@ class Fleet:
         if self._is_writing:
             return f"{bucket} is read and written"
         if self._is_writing is None:
-            return f"{bucket} was not visited yet"
+            return f"{bucket} is read, and whether it can be written is not known yet"
         return f"{bucket} is read, and not written: {self._why_not_writing}"
 
     # --- Requests, each counted before it is sent
@@ -247,14 +249,14 @@ class Fleet:
         """Whether the store keeps a write from happening whose condition does not hold, and lets one that does."""
         key = f"{self._section.key_prefix}conditions.json"
         try:
-            for _ in range(ATTEMPT_COUNT_MAX):  # other hosts try the same object
-                try:
-                    await self._put(store, key, self._trial_body(), await self._etag(store, key))
-                except Changed:
-                    continue
-                break
-            else:
-                self._write_no_more("the store refuses conditional writes whose condition holds")
+            etag = await self._etag(store, key)
+            try:
+                await self._put(store, key, self._trial_body(), etag)
+            except Changed:
+                # Another host may have tried at the same moment: then again, at the next visit.
+                self._refusal_count += await self._etag(store, key) == etag
+                if self._refusal_count >= REFUSAL_COUNT_MAX:
+                    self._write_no_more("the store refuses conditional writes whose condition holds")
                 return
             for name, wrong in (("If-None-Match", None), ("If-Match", _WRONG_ETAG)):
                 try:

@@ -1,0 +1,135 @@
+"""Hosts that write one object together, in stores that others wrote: conditions hold, and one of many racers wins."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.daemon.config import FleetSection
+from penstock.daemon.fleet import Fleet
+from penstock.fleet import prior
+from penstock.fleet.prior import Evidence
+from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
+from penstock.probes.outside import Changed, MessageQueues, Missing, NoBucket, ObjectStore
+from penstock.trial.stage import CREDENTIALS
+from penstock.vocabulary import FREE, Place
+from tests.factories import PLACE, an_observation
+from tests.real.servers import REGION, Minio, plain_client
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
+
+KEY = Credentials(
+    access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+)
+RACER_COUNT, ROUND_COUNT = 16, 100
+
+
+@pytest.fixture(params=["versitygw", "minio"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Of each of the two."""
+    minio: Minio | None = request.getfixturevalue("minio") if request.param == "minio" else None
+    found: str = minio.url if minio else request.getfixturevalue("s3_url")
+    return found
+
+
+@contextlib.asynccontextmanager
+async def store_at(url: str) -> AsyncIterator[tuple[AwsObjectStore, str]]:
+    """A client, and an empty bucket."""
+    bucket = f"real-{uuid.uuid4().hex[:12]}"
+    plain_client("s3", url).create_bucket(Bucket=bucket)
+    async with open_object_store(Access(region=REGION, endpoint_url=url, credentials=KEY)) as store:
+        yield store, bucket
+
+
+async def test_conditions_are_told_apart(url: str) -> None:
+    """Not there, still the same, another one, and no bucket: each by its own name."""
+    async with store_at(url) as (store, bucket):
+        with pytest.raises(Missing) as missing:
+            await store.get_unless(bucket, "one", None, size_bytes_max=100)
+        assert type(missing.value) is Missing
+        first = await store.put_if(bucket, "one", b"first", None)
+        assert await store.get_unless(bucket, "one", first, size_bytes_max=100) is None
+        with pytest.raises(Changed):
+            await store.put_if(bucket, "one", b"second", None)
+        second = await store.put_if(bucket, "one", b"second", first)
+        with pytest.raises(Changed):
+            await store.put_if(bucket, "one", b"third", first)
+        found = await store.get_unless(bucket, "one", first, size_bytes_max=3)
+        assert found is not None
+        assert (found.body, found.etag) == (b"seco", second)
+        with pytest.raises(NoBucket):
+            await store.get_unless(f"{bucket}-gone", "one", None, size_bytes_max=100)
+
+
+async def test_of_many_racers_one_wins(url: str) -> None:
+    """In every round, whoever reads after it finds what the winner wrote."""
+    async with store_at(url) as (store, bucket):
+        etag: str | None = None
+        for number in range(ROUND_COUNT):
+
+            async def race(racer: int, known: str | None = etag, number: int = number) -> str | None:
+                try:
+                    return await store.put_if(bucket, "lease", f"{number} {racer}".encode(), known)
+                except Changed:
+                    return None
+
+            tags = await asyncio.gather(*map(race, range(RACER_COUNT)))
+            winners = [racer for racer, tag in enumerate(tags) if tag is not None]
+            found = await store.get_unless(bucket, "lease", etag, size_bytes_max=100)
+            assert found is not None
+            assert len(winners) == 1, number
+            assert found.body == f"{number} {winners[0]}".encode()
+            etag = found.etag
+
+
+class _Outside:
+    """One store, wherever."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def object_store(self, region: str) -> ObjectStore:  # noqa: ARG002  # there is one
+        return self._store
+
+    async def message_queues(self, region: str) -> MessageQueues:
+        raise NotImplementedError(region)
+
+
+async def test_hosts_tell_each_other(url: str) -> None:
+    """Eight at once, until each of them is heard by a host that only reads."""
+    clock = SystemClock()
+    async with store_at(url) as (store, bucket):
+
+        def a_host(name: str, *, may_write: bool) -> Fleet:
+            return Fleet(
+                FleetSection(bucket=bucket, may_write=may_write),
+                _Outside(store),
+                clock,
+                places=[PLACE],
+                region=REGION,
+                tariff=FREE,
+                host_name=name,
+                seed=1,
+            )
+
+        async def visit(host: Fleet) -> None:
+            async def own(_place: Place) -> Sequence[Evidence[Any]]:
+                now = clock.now()
+                found = [an_observation(started_at=now - timedelta(minutes=1))]
+                return prior.measured_here(host.host, found, since=None, now=now)
+
+            await host.visit(own)
+            assert host.document()["trouble"] is None, host.sentence
+
+        writers, reader = [a_host(str(n), may_write=True) for n in range(8)], a_host("r", may_write=False)
+        for _ in range(12):
+            await asyncio.gather(*map(visit, writers))
+            await visit(reader)
+            if reader.document()["places"] and reader.document()["places"][0]["host_count"] == len(writers):
+                return
+        pytest.fail(f"only {reader.document()['places']}; {writers[0].sentence}")

@@ -43,7 +43,11 @@ _SMALL_READ_BYTES = MiB  # up to here no range of it is worth a request
 _PUTTING_THREAD_COUNT = 8  # what is only to be read back
 _PUTTING_PART_BYTES = 16 * MiB
 _PART_COUNT_MAX = 10_000
-_SMALL_OBJECTS_PER_THREAD = 4
+_SMALL_OBJECTS_PER_THREAD = 32
+_SMALL_OBJECTS_PER_THREAD_MIN = 4
+# Services admit some requests at once before they count: fewer objects would show that, and no limit.
+_SMALL_OBJECTS_MIN = 300
+_SMALL_OBJECTS_BYTES_MAX = 256 * MiB  # together, beyond the least
 _SINGLE_PUT_BYTES_MAX = 5 * 1024 * MiB
 _PREFIX = "penstock-tune/"
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -313,6 +317,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def small_object_count(size_bytes: int, thread_count: int) -> int:
+    """How many objects that go whole a trial moves: enough to be past what a service admits at once."""
+    wanted = max(_SMALL_OBJECTS_PER_THREAD * thread_count, _SMALL_OBJECTS_MIN)
+    affordable = _SMALL_OBJECTS_BYTES_MAX // max(size_bytes, 1)
+    return max(min(wanted, affordable), _SMALL_OBJECTS_PER_THREAD_MIN * thread_count)
+
+
 def carry_out(
     client: str, target: Target, proposal: Mapping[str, int], notes: Path | None = None
 ) -> dict[str, float]:
@@ -323,7 +334,7 @@ def carry_out(
     size, threads = proposal["object_size_bytes"], proposal["thread_count"]
     reads = "range_size_bytes" in proposal
     small = _SMALL_READ_BYTES if reads else _SMALL_BYTES
-    count = 1 if size > small else _SMALL_OBJECTS_PER_THREAD * threads
+    count = 1 if size > small else small_object_count(size, threads)
     unique = str(uuid.uuid4())
     with _folder_of_files(size, count) as folder:
         upload = Upload(

@@ -31,7 +31,7 @@ from penstock.models.s3.evidence import (
     object_seconds,
     throughput_noise_scale,
 )
-from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
+from penstock.models.s3.law import PARAMETERS, PREFIX_RATE, THREAD_COUNT_MAX, Transfers
 from penstock.models.s3.learning import FIT_STATE_VERSION, Posterior, learn
 from penstock.models.s3.studies import studies
 from penstock.models.study import Study
@@ -386,6 +386,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         }
         if stated is not None:
             derived["rate_limit_bytes_per_second"] = stated
+        if _bottleneck(posterior, transfers, demand) == "request-rate":
+            derived["request_rate_limit_per_second"] = _request_rate_limit(posterior)
         derived |= _burst_bundle(posterior, context, transfers, demand)
         return derived | self.derived_besides(fit, context, setting, demand)
 
@@ -576,6 +578,14 @@ def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> s
     held_bytes = float(transfers.n[0] * transfers.s[0])
     is_full = held_bytes > _MEMORY_FULL * (demand.memory_bytes_max or inf)
     return "memory" if name == "connections" and is_full else name
+
+
+_LIMIT_QUANTILE = 0.25  # of the draws: a limit that is guessed too high is met by refusals
+
+
+def _request_rate_limit(posterior: Posterior) -> float:
+    """How many requests a second to make at the most, where more would be refused."""
+    return exp(float(np.quantile(posterior.draws[:, PREFIX_RATE], _LIMIT_QUANTILE)))
 
 
 _MEMORY_FULL = 0.85  # of what is allowed

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.probes.outside import Denied
 from penstock.tuning import clients as tuning_clients
-from penstock.tuning.clients import Target, command_line, main, what_is_missing
+from penstock.tuning.clients import Target, command_line, main, small_object_count, what_is_missing
 from penstock.tuning.remains import Remains
 from penstock.units import MiB
 
@@ -178,12 +178,15 @@ def test_the_aws_cli_keeps_the_users_own_configuration(
 def test_small_objects_are_many_and_threads_are_objects(
     record: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What cannot be split is uploaded several times for each thread."""
+    """What cannot be split is uploaded often enough to be past what a service admits at once, and not without bound."""
     assert carry_out("s5cmd", monkeypatch, size=1000, threads=5) == 0
     upload = calls(record)[0]
     assert "--numworkers 5" in " ".join(upload["arguments"])  # type: ignore[arg-type]
-    assert list(upload["files"].values()) == [1000] * 20  # type: ignore[attr-defined]
-    assert json.loads(capfd.readouterr().out)["transferred_bytes"] == 20_000
+    assert list(upload["files"].values()) == [1000] * 300  # type: ignore[attr-defined]
+    assert json.loads(capfd.readouterr().out)["transferred_bytes"] == 300_000
+    assert small_object_count(64 * 1024, 64) == 32 * 64
+    assert small_object_count(5 * MiB, 5) == 51
+    assert small_object_count(5 * MiB, 64) == 4 * 64
 
 
 def test_a_tool_that_fails_is_said_to_and_cleaned_up_after(

@@ -255,6 +255,35 @@ def test_small_objects_are_requests_per_second() -> None:
     assert 8 / 0.2 < found < 8 / 0.005
 
 
+def test_where_requests_are_the_limit_a_rate_is_advised() -> None:
+    """250 a second went through cleanly, and storms let 60 through: the limit is named, and stated with the advice."""
+    context = a_context(size=64 * KiB)
+    runs = [
+        an_observation(
+            a_setting(threads, 5),
+            context=context,
+            index=index,
+            seconds=512 / rate,
+            transferred_bytes=512 * 64 * KiB,
+            throttled_count=refused,
+        )
+        for index, (threads, rate, refused) in enumerate(
+            ((4, 128, 0), (8, 250, 0), (16, 60, 10), (32, 55, 60), (64, 50, 120))
+        )
+    ]
+    runs = [replace(each, request_count=512 + each.throttled_count) for each in runs]
+    fit = MODEL.fit(context.place, runs, prior=None, seed=1)
+    advice = recommend(MODEL, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0)
+    assert 6 <= advice.setting.thread_count <= 12
+    assert advice.bottleneck == "request-rate"
+    limit = fit.parameters["prefix_requests_per_second"].expected
+    assert 0.8 * limit < advice.derived["request_rate_limit_per_second"] < 1.05 * limit
+    elsewhere = fit_of(WORLD, history(WORLD, 8))
+    assert "request_rate_limit_per_second" not in MODEL.derive(
+        elsewhere, WORLD.context, a_setting(8), Demand()
+    )
+
+
 def test_burst_and_sustained_are_two_answers() -> None:
     """On a burstable host the regime decides the ceiling, and the bundle says how long the credits last."""
     place = a_place(instance_type="c6i.large")

@@ -26,6 +26,7 @@ from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.operations.operation import Operation, Words
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.verdict import Verdict, sentence
+from penstock.report.anchors import figures_of, place_anchor
 from penstock.units import counted, label, number
 from penstock.vocabulary import Access, Estimate, Objective, Regime, Sink
 
@@ -200,6 +201,7 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
         document = call(socket_path, "GET", "/v1/explain", parameters=parameters_of(row.name, stated))
         if why := why_expired(document["recommendation"]):
             click.echo(f"no longer used: {why}", err=True)
+        document = {**document, "figures": _figures(document["recommendation"])}
         if as_json:
             print_json(document)
         elif is_full:
@@ -216,7 +218,7 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
 _FULL = click.option(
     "--full", "is_full", is_flag=True, help="All that was fitted and considered, not ten lines."
 )
-_WHY_LINE_COUNT_MAX = 5
+_WHY_LINE_COUNT_MAX = 4
 
 
 def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
@@ -235,7 +237,22 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
         lines += _lines(f"Learned: {', '.join(known)}.", 1)
     count = 0 if fit is None else fit["observation_count"]
     origin = f"From {counted(count, 'observation')}" if count else "From tables alone"
+    lines += _lines(f"In the report: {_section(advice)}", 1)
     return [*lines, f"{origin}. More with --full; words are in docs/glossary.md."]
+
+
+def _figures(advice: Mapping[str, Any]) -> Mapping[str, str]:
+    """Where the page of the report shows what each number rests on."""
+    return figures_of(_section(advice).removeprefix("#"), advice["setting"])
+
+
+def _section(advice: Mapping[str, Any]) -> str:
+    return "#" + place_anchor(
+        operation=advice["operation"],
+        region=advice["region"],
+        instance_type=advice["instance_type"],
+        service_class=advice.get("service_class", "standard"),
+    )
 
 
 def _lines(sentence: str, count_max: int) -> list[str]:

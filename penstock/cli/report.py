@@ -48,7 +48,8 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
     epilog=examples(
         "penstock report                                   writes penstock-report.html",
         "penstock report --since 7d --output /tmp/week.html",
-        "penstock report --format markdown | less",
+        "penstock report --format markdown                  one page, for a chat",
+        "penstock report --format markdown --full | less",
         "penstock report --database ./penstock.db --json | jq '.places[].advice'",
     )
 )
@@ -74,6 +75,9 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
     metavar="WHAT",
     help="With what was before a date or so long ago (2026-04-10, 7d), another database, or a region.",
 )
+@click.option(
+    "--full", "is_full", is_flag=True, help="Markdown with the evidence; without it, one page for a chat."
+)
 @click.option("--since", "since_seconds", type=SECONDS, help="Only what is younger, such as 7d.")
 def report(
     *,
@@ -84,6 +88,7 @@ def report(
     as_json: bool,
     since_seconds: float | None,
     compare: str | None,
+    is_full: bool,
 ) -> None:
     """Write a page about what was learned and advised.
 
@@ -108,7 +113,7 @@ def report(
     last_at = _last_report_at(output)
     if last_at is not None and last_at < now:
         compared.append(around(studied, last_at, "Since the last report"))
-    text = _render(replace(studied, comparisons=tuple(compared)), form)
+    text = _render(replace(studied, comparisons=tuple(compared)), form, is_full=is_full)
     if form == "html":
         from penstock.experiments.archive import beside
         from penstock.experiments.page import measured_html
@@ -311,13 +316,14 @@ def _studied(material: Material) -> Report:
     return remark(study(material))
 
 
-def _render(report: Report, form: str) -> str:
+def _render(report: Report, form: str, *, is_full: bool) -> str:
     from penstock.report.document import render_json
     from penstock.report.markdown import render_markdown
     from penstock.report.page import render_html
 
-    renderers = {"html": render_html, "markdown": render_markdown, "json": render_json}
-    return renderers[form](report)
+    if form == "markdown":
+        return render_markdown(report, is_full=is_full)
+    return (render_html if form == "html" else render_json)(report)
 
 
 def _put(content: bytes, output: Path) -> None:

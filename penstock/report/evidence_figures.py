@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from penstock.models.inference.histogram import distribution
 from penstock.models.study import Study
-from penstock.report import chart
+from penstock.report import anchors, chart
 from penstock.report.changes import change_sentence
 from penstock.report.distributions import Spread
 from penstock.report.episodes import episode_sentence
@@ -66,6 +66,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     keys += [Key("advised", "the place changed")] if place.changes else []
     keys += [Key("band", "requests were refused")] if place.episodes else []
     return Figure(
+        anchor=anchors.COURSE,
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
@@ -179,6 +180,7 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
     )
     rows = tuple((name, quantity(x_name, at[0]), quantity(y_name, at[1])) for name, at, _ in marked)
     return Figure(
+        anchor=anchors.SURFACE,
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
@@ -228,6 +230,7 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
     title = "By the hour of the day"
     description = _rhythm_words(place.rhythms)
     return Figure(
+        anchor=anchors.HOURS,
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),

@@ -31,3 +31,4 @@ class Figure:
     live: str  # the same as data for the page's script
     keys: tuple[Key, ...]
     table: Table
+    anchor: str = ""  # its name on the page, within its place

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
 
-from penstock.report import chart
+from penstock.report import anchors, chart
 from penstock.report.evidence_figures import (
     course_figure,
     hours_figure,
@@ -99,6 +99,7 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     )
     has_aside = any(not is_on_curve(curve, m, advised) for m in measured)
     return Figure(
+        anchor=anchors.curve_anchor(curve.knob),
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
@@ -250,6 +251,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     if any(map(_has_trouble, judged)):
         keys.append(Key("cross", "throttled or failed requests"))
     return Figure(
+        anchor=anchors.PREDICTED,
         title=title,
         description=description + ".",
         svg=chart.draw(title, description + ".", x, y, layers),
@@ -310,6 +312,7 @@ def _retries_figure(found: Retries) -> Figure:
                 )
     title, description = "Requests that had to be sent again", retries_sentence(found)
     return Figure(
+        anchor=anchors.RETRIES,
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),

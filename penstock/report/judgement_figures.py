@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.report import chart
+from penstock.report import anchors, chart
 from penstock.report.figure import Figure, Key, Table
 from penstock.report.findings import Measured, PlaceFindings
 from penstock.report.judgement import REASONS, mean_regret, sharpness
@@ -50,6 +50,7 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
     title = "Was it right? What was foreseen beside what was seen"
     description = _foreseen_words(pairs)
     return Figure(
+        anchor=anchors.FORESEEN,
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),
@@ -91,6 +92,7 @@ def regret_figure(place: PlaceFindings) -> Figure | None:
         f"time, {percent(max(s.lost_fraction for s in steps))} at most, {percent(steps[-1].lost_fraction)} at last."
     )
     return Figure(
+        anchor=anchors.LOST,
         title=title,
         description=description,
         svg=chart.draw(title, description, x, y, layers),

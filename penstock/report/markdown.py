@@ -7,21 +7,63 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.report.figure import Table
 from penstock.report.figures import spend_figures
 from penstock.report.findings import PlaceFindings, Remark, Report
-from penstock.report.first_screen import first_screens
+from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
 from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
 from penstock.report.wording import date_words, place_words
+from penstock.units import counted
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
 
 
-def render_markdown(report: Report) -> str:
-    """The document."""
-    return "\n".join(_lines(report)) + "\n"
+_PLACE_COUNT_MAX, _WARNING_COUNT_MAX = 12, 6  # on the one page
+
+
+def render_markdown(report: Report, *, is_full: bool = False) -> str:
+    """What fits into a chat; with everything that has words or tables where that is asked for."""
+    return "\n".join(_lines(report) if is_full else _page(report)) + "\n"
 
 
 def escape(text: str) -> str:
     """Text as it stands, in one line: nothing in it is a mark, a link or a cell."""
     return " ".join(text.split()).translate(_SPECIAL)
+
+
+def _page(report: Report) -> Iterator[str]:
+    """The verdicts, what warns, and nothing else: in detail of one place, a few lines of each of several."""
+    screens = first_screens(report)
+    yield f"**penstock**, {date_words(report.generated_at)} UTC, from {escape(report.source)}"
+    for screen in screens[:_PLACE_COUNT_MAX]:
+        yield from ("", f"**{escape(screen.name)}, {escape(screen.size)}.** {escape(screen.sentence)}")
+        yield from (f"- {escape(words)}" for words in screen.changes[:2])
+        gains = ", ".join(f"{row.client} {row.gain} ({row.span})" for row in screen.gains)
+        if gains and len(screens) <= CARD_COUNT_MAX:
+            yield f"- Over what each client does by itself: {escape(gains)}."
+        for copy in screen.copies[:1] if len(screens) == 1 else ():
+            yield from (
+                "",
+                f"For {escape(copy.client)}:",
+                "",
+                *(f"    {line}" for line in copy.text.splitlines()),
+            )
+    if len(screens) > _PLACE_COUNT_MAX:
+        yield from (
+            "",
+            f"And {counted(len(screens) - _PLACE_COUNT_MAX, 'place')} more, with less to be gained.",
+        )
+    if not screens:
+        yield from (
+            "",
+            "The database holds no observations, fits or advice." if not report.places else "No advice yet.",
+        )
+    warnings = [r for place in report.places for r in place.remarks if r.is_warning]
+    warnings = [r for r in report.remarks if r.is_warning] + warnings
+    if warnings:
+        yield ""
+    yield from (
+        f"- Warning: {escape(r.title)} ({escape(r.code)})."
+        for r in dict.fromkeys(warnings[:_WARNING_COUNT_MAX])
+    )
+    yield from ("", "Evidence: `penstock report`, or `--format markdown --full`.")
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jinja2
 
-from penstock.report import figures, live, wording
+from penstock.report import anchors, figures, live, wording
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
 from penstock.report.judgement_figures import hearsay_table
@@ -48,11 +48,22 @@ def render_html(report: Report) -> str:
 
 def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
     """What the template shows of one place (Any: each entry has its own type)."""
+    drawn = figures.place_figures(place)
+    at = place.place
+    anchor = anchors.place_anchor(
+        operation=at.operation,
+        region=at.region,
+        instance_type=at.instance_type,
+        service_class=at.service_class,
+    )
+    first = {figure.anchor: n for n, figure in reversed(list(enumerate(drawn))) if figure.anchor}
     return {
+        "anchor": anchor,
+        "ids": [f"{anchor}.{f.anchor}" if first.get(f.anchor) == n else "" for n, f in enumerate(drawn)],
         "findings": place,
         "name": wording.place_words(place.place),
         "advice": advice_rows(place, report.generated_at),
-        "figures": figures.place_figures(place),
+        "figures": drawn,
         "hearsay": hearsay_table(place),
         "retries": retries_sentence(place.retries) if place.retries else "",
         "parameters": parameter_rows(place),

@@ -52,7 +52,7 @@ def test_what_advice_is_worth_is_in_every_form_of_the_report() -> None:
     words = f"{number(gain.expected)} times ({number(gain.low)} to {number(gain.high)})"
     assert advice_rows(report.places[0], report.generated_at)[0].gain == words
     assert words in render_html(report)
-    assert escape(words) in render_markdown(report)
+    assert escape(words) in render_markdown(report, is_full=True)
     (advice,) = json.loads(render_json(report))["places"][0]["advice"]
     assert advice["recommendation"]["gain_over_default"]["expected"] == gain.expected
 

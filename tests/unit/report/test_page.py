@@ -11,6 +11,7 @@ from importlib import resources
 
 import pytest
 
+from penstock.report.anchors import figures_of, place_anchor
 from penstock.report.figures import place_figures
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
@@ -185,7 +186,7 @@ def test_no_operation_is_named_in_this_room() -> None:
 
 def test_markdown_has_the_advice_and_its_tables_are_whole() -> None:
     """Each row of a table has as many cells as its heading."""
-    text = render_markdown(a_report())
+    text = render_markdown(a_report(), is_full=True)
     assert "### The advice that stands" in text
     width = 0
     for line in text.splitlines():
@@ -194,10 +195,42 @@ def test_markdown_has_the_advice_and_its_tables_are_whole() -> None:
         assert cells == width or not line.startswith("|"), line
 
 
+def test_markdown_fits_into_a_chat_however_many_places_there_are() -> None:
+    """The verdict of each and what warns, no table; with the evidence it is asked for."""
+    places = [Place(operation="s3_upload", region=f"eu-{n}", instance_type="c5.large") for n in range(40)]
+    contexts = [Context(place=place, payload_size_bytes=64 * 2**20) for place in places]
+    many = a_report(
+        fits=[dataclasses.replace(a_real_fit(), place=place) for place in places],
+        recommendations=[dataclasses.replace(real_advice(), context=context) for context in contexts],
+        observations={},
+        histories={},
+    )
+    for report in (many, a_report()):
+        text = render_markdown(report)
+        assert len(text.splitlines()) <= 50
+        assert len(text) < 4000
+        assert "|" not in text
+        assert "Set 13 threads" in text
+
+
+def test_commands_and_the_page_agree_on_where_a_number_is_drawn() -> None:
+    """Each fragment that `penstock explain` names is on the page, and no name is there twice."""
+    page = Outline()
+    page.feed(render_html(a_report()))
+    names = [value for name, value in page.attributes if name == "id"]
+    at = place_anchor(
+        operation="s3_upload", region="eu-central-1", instance_type="c5.large", service_class="standard"
+    )
+    told = figures_of(at, ["thread_count", "part_size_bytes"])
+    drawn = {name: target.removeprefix("#") in names for name, target in told.items()}
+    assert drawn == {"thread_count": True, "part_size_bytes": True, "prediction": True, "parameters": True}
+    assert len(names) == len(set(names))
+
+
 def test_markdown_marks_in_a_text_mean_nothing() -> None:
     """A reason that somebody else wrote cannot become a link, a cell or HTML."""
     assert escape("a | b\n<i> [x](y) `c` *d*") == r"a \| b \<i\> \[x\](y) \`c\` \*d\*"
-    text = render_markdown(a_report(inconclusives=[an_inconclusive(reason=HOSTILE)]))
+    text = render_markdown(a_report(inconclusives=[an_inconclusive(reason=HOSTILE)]), is_full=True)
     assert "<script>" not in text.replace("\\<", "")
     assert "\\<script\\>" in text
 

@@ -209,7 +209,11 @@ def _read(
     from penstock.operations.table import OPERATIONS
     from penstock.report.material import Expense, Material
 
-    recommendations = store.recommendations()
+    stored = store.recommendations()
+    known = {(one.context, one.demand) for one in stored}
+    recommendations = [
+        _today(one) for one in stored if _today(one) == one or _question(_today(one)) not in known
+    ]
     fits = [
         fit
         for fit in store.fits()
@@ -230,7 +234,9 @@ def _read(
         inconclusives=store.inconclusives(count_max=INCONCLUSIVE_COUNT_MAX, since=since),
         fits=fits,
         recommendations=recommendations,
-        histories={c: [r for r in h if since is None or r.issued_at >= since] for c, h in histories.items()},
+        histories={
+            c: [_today(r) for r in h if since is None or r.issued_at >= since] for c, h in histories.items()
+        },
         expenses=[
             Expense(hour_at=s.hour_at, operation=s.operation, cost=s.cost) for s in store.spend(since=since)
         ],
@@ -245,6 +251,18 @@ def _read(
         unreadable_count=store.unreadable_count,
         damage=damage,
     )
+
+
+def _question(advice: Recommendation[Any]) -> tuple[Context, Demand]:
+    return advice.context, advice.demand
+
+
+def _today(advice: Recommendation[Any]) -> Recommendation[Any]:
+    """Advice as it is asked for today: the ordinary question once stated the regime that was its default."""
+    from penstock.vocabulary import Demand, Regime
+
+    is_ordinary = advice.demand == Demand(regime=Regime.SUSTAINED)
+    return replace(advice, demand=Demand()) if is_ordinary else advice
 
 
 def _is_since(change: Change[Any], since: datetime | None) -> bool:

@@ -251,8 +251,8 @@ def _cell(x: Axis, y: Axis, cell: Cell) -> str:
     right, bottom = _at(x, y, cell.x_high, cell.y_low)
     size = f'width="{max(right - left, 0.5):.1f}" height="{max(bottom - top, 0.5):.1f}"'
     shade = f'fill-opacity="{0.04 + 0.96 * min(max(cell.share, 0.0), 1.0):.2f}"'
-    title = f"<title>{escape(cell.title)}</title>"
-    return f'<rect class="cell {cell.css}" x="{left:.1f}" y="{top:.1f}" {size} {shade}>{title}</rect>'
+    # Without a name of its own: hundreds of them would be half of a page, and a script tells each.
+    return f'<rect class="cell {cell.css}" x="{left:.1f}" y="{top:.1f}" {size} {shade}/>'
 
 
 def _x_axis(axis: Axis) -> str:

@@ -15,14 +15,14 @@ from penstock.report.changes import change_sentence
 from penstock.report.distributions import Spread
 from penstock.report.episodes import episode_sentence
 from penstock.report.figure import Figure, Key, Table
-from penstock.report.findings import PlaceFindings
+from penstock.report.findings import PlaceFindings, Surface
 from penstock.report.live import live
 from penstock.report.rhythm import Rhythm, Sample, group_words, rhythm_sentence
 from penstock.report.wording import date_words, percent, span
 from penstock.units import counted, format_bytes, label, number, quantity
 
 POINT_COUNT_MAX = 600  # single points; more are drawn as how many there are
-_COLUMN_COUNT, _ROW_COUNT = 96, 32
+_COLUMN_COUNT, _ROW_COUNT = 60, 20
 _SIZE_COUNT_MAX = 4  # lines of one figure
 _TABLE_ROW_COUNT_MAX = 12
 _RATIO_MIN, _RATIO_MAX = 0.05, 5.0
@@ -159,14 +159,7 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
         for m, row in enumerate(surface.values)
         for n, value in enumerate(row)
     ]
-    marked = [("advised", surface.advised, "c1")]
-    verdict = place.verdict
-    if verdict is not None and verdict.payload_size_bytes == surface.context.payload_size_bytes:
-        marked += [
-            (each.client, (getattr(each.setting, x_name), getattr(each.setting, y_name)), "c2")
-            for each in verdict.gains
-        ]
-    marked = [each for each in marked if x.holds(each[1][0]) and y.holds(each[1][1])]
+    marked = [each for each in _marked(place, surface) if x.holds(each[1][0]) and y.holds(each[1][1])]
     layers += [
         chart.Point(
             x=at[0], y=at[1], css=css, title=f"{name}: {quantity(x_name, at[0])}, {quantity(y_name, at[1])}"
@@ -192,6 +185,18 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
         ),
         table=Table(("who", label(x_name), label(y_name)), rows),
     )
+
+
+def _marked(place: PlaceFindings, surface: Surface) -> list[tuple[str, tuple[float, float], str]]:
+    """Name, place on the map and colour of the advice, and of what clients do by themselves."""
+    marked = [("advised", surface.advised, "c1")]
+    verdict, (x_name, y_name) = place.verdict, surface.knobs
+    if verdict is not None and verdict.payload_size_bytes == surface.context.payload_size_bytes:
+        marked += [
+            (each.client, (getattr(each.setting, x_name), getattr(each.setting, y_name)), "c2")
+            for each in verdict.gains
+        ]
+    return marked
 
 
 def _edges(values: Sequence[float]) -> list[float]:

@@ -18,7 +18,7 @@ from penstock.models.study import Sighting, Study, Trace, known
 from penstock.units import format_bytes, format_rate, format_seconds, number
 from penstock.vocabulary import Estimate, Observation, Origin
 
-_SIGHTING_COUNT_MAX = 300
+_SIGHTING_COUNT_MAX = 80
 _PART_POINT_COUNT = 17
 _QUANTILES = (0.05, 0.5, 0.95)
 

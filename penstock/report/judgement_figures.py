@@ -16,6 +16,7 @@ from penstock.vocabulary import Estimate
 _RATIO_MIN, _RATIO_MAX = 0.1, 5.0
 _TABLE_ROW_COUNT_MAX = 40
 _STEP_COUNT_MAX = 200
+_LOST_MIN = 0.005
 
 
 def foreseen_figure(place: PlaceFindings) -> Figure | None:
@@ -66,10 +67,10 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
 
 
 def regret_figure(place: PlaceFindings) -> Figure | None:
-    """What the advice of its time lost beside what is advised today."""
+    """What the advice of its time lost beside what is advised today; none where it lost nothing worth a figure."""
     steps = place.regrets[-_STEP_COUNT_MAX:]
     newest_at = place.newest_observation_at
-    if len(steps) < 2 or newest_at is None:
+    if newest_at is None or len(steps) < 2 or max(s.lost_fraction for s in steps) < _LOST_MIN:
         return None
     end = max(newest_at.timestamp(), steps[-1].at.timestamp())
     times = [*(s.at.timestamp() for s in steps), end]

@@ -453,6 +453,9 @@ def _fleet(configuration: Configuration, surroundings: Surroundings, tariffs: Ta
         surroundings.outside,
         surroundings.clock,
         places=sorted({context.place for context in _standing_contexts(configuration, home)}, key=str),
+        probed={
+            tariffs.place(row, r) for row, probed in configuration.enabled() for r in tariffs.regions(probed)
+        },
         region=region,
         tariff=tariffs.of_bucket(region),
         host_name=surroundings.host_name,

@@ -66,6 +66,7 @@ REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more
 AVOIDED_COUNT_MAX = 6  # settings that could not be measured; each success lets the oldest be tried again
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
+_SPARED_OWN_COUNT = KNOWN_COUNT // 2
 
 
 class ConductorError(RuntimeError):
@@ -248,6 +249,11 @@ class Conductor:
         host = self._host_verdict(now)
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host), None
+        if reason is None and (until := self._spared_until(watch)) is not None:
+            spared = Verdict(
+                is_allowed=False, sentence="another host of the fleet measures it", retry_at=until
+            )
+            return self._postpone(watch, spared), None
         if (trouble := self.sweeper.refusal(watch.context.operation)) is not None:
             return self._postpone(watch, Verdict(is_allowed=False, sentence=trouble)), None
         allowance = costs.smaller(watch.cost_max, self.ledger.affordable(watch.context.operation, now))
@@ -398,9 +404,15 @@ class Conductor:
             await self._learn(place)
 
     async def _own(self, place: Place) -> list[Observation[Any]]:
-        return await self._store.run(
-            lambda store: store.observations(place, count_max=self._observation_count_max)
-        )
+        """What was measured here; where others measure now, so little of it that they are heard."""
+        is_spared = any(self._spared_until(w) for c, w in self._watches.items() if c.place == place)
+        count_max = _SPARED_OWN_COUNT if is_spared else self._observation_count_max
+        return await self._store.run(lambda store: store.observations(place, count_max=count_max))
+
+    def _spared_until(self, watch: Watch) -> datetime | None:
+        if self.fleet is None:
+            return None
+        return self.fleet.spared_until(watch.context.place, watch.section.mean_interval_seconds)
 
     async def _redate_spend(self) -> None:
         """The clock is right, the operator says."""

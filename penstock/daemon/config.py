@@ -184,6 +184,7 @@ class FleetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     region: Region = AUTO
     key_prefix: KeyPrefix = "penstock-fleet/"
     may_write: bool = False
+    prober_count: Annotated[int, bounds("a whole number from 0 to 64", ge=0, le=64)] = 0
 
     def region_or(self, home_region: str) -> str:
         """Where the bucket is."""

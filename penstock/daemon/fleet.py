@@ -12,17 +12,18 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from penstock.clock import Clock
 from penstock.daemon.config import FleetSection
-from penstock.fleet import prior
+from penstock.fleet import prior, probers
 from penstock.fleet.prior import Evidence, Prior
+from penstock.fleet.probers import Probers, Seat
 from penstock.operations.operation import Outside
 from penstock.operations.table import OPERATIONS
 from penstock.probes.outside import (
@@ -44,6 +45,8 @@ PAUSE_SECONDS_MAX = 4 * 3600.0  # doubled up to here by each visit that fails
 VISIT_SECONDS_MAX = 10.0  # no probe begins meanwhile
 ATTEMPT_COUNT_MAX = 3  # to write while others write as well
 REFUSAL_COUNT_MAX = 3  # visits: two that try the conditions at the same moment may both be refused
+FRESH_INTERVALS = 32.0  # mean intervals: what others measured within these stands in for own probes
+WAIT_SECONDS = 3600.0  # for the first that others measure, while one of them holds a seat
 LEDGER_NAME = "fleet"  # what visits cost is booked under
 _ATTEMPT_PAUSE_SECONDS = 0.5
 _TRIAL_REQUEST_COUNT_MAX = 5
@@ -64,6 +67,16 @@ class _Known:
     prior: Prior[Any] = field(default_factory=Prior)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seats:
+    """Who probes a place, as it was last seen, and since when each seat stands as it does."""
+
+    etag: str | None = None
+    probers: Probers = field(default_factory=Probers)
+    since: Mapping[Seat, float] = field(default_factory=dict)
+    held_until_seconds: float = -1e18  # by this host
+
+
 class Fleet:
     """One host's way to the bucket."""
 
@@ -74,12 +87,13 @@ class Fleet:
         clock: Clock,
         *,
         places: Sequence[Place],
+        probed: Collection[Place] = (),
         region: str,
         tariff: Tariff,
         host_name: str,
         seed: int,
     ) -> None:
-        """`region` is that of the bucket, `tariff` what the way there costs."""
+        """`places` are heard of, and those of them that are `probed` here may be spared. `region` is the bucket's."""
         self._section = section
         self._outside = outside
         self._clock = clock
@@ -91,10 +105,13 @@ class Fleet:
         self.host = hashlib.blake2b(f"{host_name}/{seed}".encode(), digest_size=8).hexdigest()
         self._known: dict[Place, _Known] = {place: _Known() for place in self._places}
         self._offered_until: dict[Place, datetime] = {}
+        self._probed = sorted(probed, key=str) if section.prober_count else []
+        self._seats: dict[Place, _Seats] = {place: _Seats() for place in self._probed}
+        self._waiting_since_seconds: dict[Place, float] = {}
+        self._refusal_count = 0
         self._news: set[Place] = set()
         self._is_writing: bool | None = None if section.may_write else False  # None: not tried yet
         self._why_not_writing = "" if section.may_write else "fleet.may_write is false"
-        self._refusal_count = 0
         self._trouble: str | None = None
         self._pause_seconds = PAUSE_SECONDS
         self._due_seconds = -1e18  # at the start
@@ -110,7 +127,7 @@ class Fleet:
     @property
     def cost_max(self) -> Cost:
         """The most that a visit may cost."""
-        reads = ATTEMPT_COUNT_MAX * len(self._places) + _TRIAL_REQUEST_COUNT_MAX
+        reads = ATTEMPT_COUNT_MAX * len(self._places) + len(self._probed) + _TRIAL_REQUEST_COUNT_MAX
         writes = reads if self._is_writing is not False else 0
         body_bytes = prior.DOCUMENT_BYTES_MAX
         return self._cost(reads=reads, writes=writes, received=reads * body_bytes, sent=writes * body_bytes)
@@ -124,6 +141,31 @@ class Fleet:
         """What others measured of a place."""
         known = self._known.get(place)
         return prior.of_others(known.prior.evidence, self.host, own) if known else []
+
+    def holds(self, place: Place) -> bool:
+        """Whether this host is one of those that probe the place."""
+        seats = self._seats.get(place)
+        return seats is not None and self._clock.monotonic_seconds() < seats.held_until_seconds
+
+    def spared_until(self, place: Place, mean_interval_seconds: float) -> datetime | None:
+        """When to look again whether a probe is needed, for another host measures; None where one is needed."""
+        seats, known = self._seats.get(place), self._known.get(place)
+        if seats is None or known is None or self.holds(place):
+            return None
+        now, seconds = self._clock.now(), self._clock.monotonic_seconds()
+        newest = max(
+            (e.observation.started_at for e in known.prior.evidence if e.host != self.host), default=None
+        )
+        fresh_seconds = FRESH_INTERVALS * mean_interval_seconds
+        if newest is None or now - newest > timedelta(seconds=fresh_seconds):
+            alive = [s for s in seats.probers.seats if s.host != self.host]
+            is_alive = bool(set(alive) - probers.expired(seats.since, seconds))
+            waited_seconds = seconds - self._waiting_since_seconds.setdefault(place, seconds)
+            if not is_alive or waited_seconds > WAIT_SECONDS:
+                return None
+        else:
+            self._waiting_since_seconds.pop(place, None)
+        return now + timedelta(seconds=mean_interval_seconds * self._chance.uniform(1.0, 3.0))
 
     def postpone(self, trouble: str) -> None:
         """The visit that is due is not made, for this reason; later it may be."""
@@ -141,6 +183,8 @@ class Fleet:
                     await self._try_conditions(store)
                 for place in self._places if self._is_writing else ():
                     await self._write(store, place, await own(place))
+                for place in self._probed:
+                    await self._sit(store, place)
         except TimeoutError:
             self._fail(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
         except RequestError as trouble:
@@ -173,6 +217,7 @@ class Fleet:
                     "host_count": len({one.host for one in known.prior.evidence}),
                     "newest_observation_at": _newest_at(known.prior),
                     "dropped": known.prior.remark,
+                    "is_probed_here": place not in self._seats or self.holds(place),
                 }
                 for place, known in self._known.items()
                 if known.prior.evidence or known.prior.dropped
@@ -273,6 +318,34 @@ class Fleet:
         else:
             self._is_writing = True
             _log.info("%s", self.sentence)
+
+    async def _sit(self, store: ObjectStore, place: Place) -> None:
+        """Renew this host's seat, or take one that is free; see who has the others."""
+        key = prior.key(self._section.key_prefix, place, kind="probers")
+        seats, seconds = self._seats[place], self._clock.monotonic_seconds()
+        try:
+            found = await self._get(store, key, seats.etag, probers.DOCUMENT_BYTES_MAX)
+        except Missing as missing:
+            _raise_if_bucket(missing)
+            etag, told = None, Probers()
+        else:
+            etag, told = (
+                (seats.etag, seats.probers) if found is None else (found.etag, probers.read(found.body))
+            )
+        since = probers.seen(seats.since, told, seconds)
+        held_until_seconds = seats.held_until_seconds if told.has(self.host) else -1e18
+        self._seats[place] = _Seats(etag, told, since, held_until_seconds)
+        gone, count = probers.expired(since, seconds), self._section.prober_count
+        mine = probers.claimed(told, self.host, seat_count=count, gone=gone) if self._is_writing else None
+        if mine is None:
+            return
+        try:
+            etag = await self._put(store, key, probers.written(mine), etag)
+        except (Changed, Missing, Denied, NotOffered) as trouble:  # somebody else has it now, or nobody may
+            _raise_if_bucket(trouble)
+            return
+        since = probers.seen(since, mine, seconds)
+        self._seats[place] = _Seats(etag, mine, since, seconds + probers.HOLD_SECONDS)
 
     def _trial_body(self) -> bytes:
         """Each another one, so that each has a tag of its own."""

@@ -67,10 +67,10 @@ class Prior(Generic[SettingT]):
         return "; ".join(f"{count} x {reason}" for reason, count in sorted(self.dropped.items()))
 
 
-def key(prefix: str, place: Place) -> str:
-    """Where the document of a place is. Its format is part of the key: old and new hosts do not disturb each other."""
+def key(prefix: str, place: Place, *, kind: str = "prior") -> str:
+    """Where a document of a place is. Its format is part of the key: old and new hosts do not disturb each other."""
     names = (place.operation, place.region, place.instance_type, place.service_class)
-    return f"{prefix}prior/{FORMAT}/{'/'.join(quote(name, safe='') for name in names)}.json"
+    return f"{prefix}{kind}/{FORMAT}/{'/'.join(quote(name, safe='') for name in names)}.json"
 
 
 def written(place: Place, evidence: Sequence[Evidence[Any]]) -> bytes:

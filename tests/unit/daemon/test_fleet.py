@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from penstock.daemon import fleet as fleet_of
 from penstock.daemon.config import FleetSection
 from penstock.daemon.fleet import VISIT_SECONDS_MAX, Fleet
-from penstock.fleet import prior
+from penstock.fleet import prior, probers
 from penstock.fleet.prior import Evidence
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.table import OPERATIONS
@@ -29,8 +30,8 @@ from penstock.probes.outside import (
     Unreachable,
 )
 from penstock.vocabulary import Place
-from tests.factories import PLACE, S3_TARIFF, an_observation
-from tests.unit.daemon.house import Outside
+from tests.factories import CONTEXT, PLACE, S3_TARIFF, an_observation
+from tests.unit.daemon.house import House, Outside, story
 from tests.unit.probes.fakes import MemoryStore, no_trouble, virtually
 
 KEY = prior.key("penstock-fleet/", PLACE)
@@ -224,3 +225,36 @@ def test_a_visit_costs_no_more_than_it_said() -> None:
         assert host.document()["trouble"] is None
 
     virtually(told)
+
+
+def test_a_host_is_spared_its_probes_while_another_measures(tmp_path: Path) -> None:
+    """Unless an operator asks; and when nothing is heard of the other for an hour, it measures by itself."""
+
+    async def told(house: House) -> None:
+        store = MemoryStore()
+        seat = probers.Seat(host="another", renewal=1)
+        document = probers.written(probers.Probers(generation=1, seats=(seat,)))
+        store.shared[prior.key("penstock-fleet/", PLACE, kind="probers")] = Tagged(document, "1")
+        outside = Outside()
+        outside.objects = store
+        section = FleetSection(bucket="b", prober_count=1)
+        house.conductor.fleet = Fleet(
+            section,
+            outside,
+            house.clock,
+            places=[PLACE],
+            probed=[PLACE],
+            region="r",
+            tariff=S3_TARIFF,
+            host_name="a",
+            seed=1,
+        )
+        await house.live(3000.0)
+        assert house.probe.run_count == 0
+        house.conductor.request(CONTEXT)
+        await house.live(10.0)
+        assert house.probe.run_count == 1
+        await house.live(7200.0)
+        assert house.probe.run_count > 1
+
+    story(tmp_path, told)

@@ -68,6 +68,9 @@ class LinkTruth:
     straggler_seconds: float = 5.0
     oversubscription_loss: float = 0.0  # host rate / (1 + loss * (n / knee - 2)) past twice the knee
     prefix_request_rate_per_second: float | None = None  # more is answered with 503 SlowDown
+    # Uploaded without a pause as long as the refusals last: then everything is refused for so many seconds.
+    patience_bytes: float | None = None
+    refusal_seconds: float = 0.0
     cold_read_seconds: float = 0.0  # inbound: later is the first byte of what the service has to fetch itself
     cache_bytes: float = 0.0  # inbound: of what was read last, which it need not fetch again
     dips: Episodes | None = None  # the whole path is slower

@@ -268,6 +268,8 @@ class S3Service:
         self.request_count = 0
         self.read_count = 0  # of the requests
         self._in_flight_count = 0  # uploads
+        self._borne_bytes = 0  # uploaded without a pause
+        self._borne_at = self._refuses_until = -math.inf
         self._chance = random.Random(f"s3 {seed}")
         self._allowances: dict[tuple[str, bool], RequestAllowance] = {}
         self._cached: dict[tuple[str, int], None] = {}  # blocks by ETag and number, the newest last
@@ -359,8 +361,25 @@ class S3Service:
         await self.admit(bucket)
         await self.answer_delay()
 
+    async def _bear(self, size_bytes: int) -> None:
+        """Let the bytes in, or refuse them where too many came without a pause, until some time has passed."""
+        if self.truth.patience_bytes is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if now >= self._refuses_until:
+            is_rested = now - self._borne_at > self.truth.refusal_seconds
+            self._borne_bytes = size_bytes + (0 if is_rested else self._borne_bytes)
+            self._borne_at = now
+            if self._borne_bytes <= self.truth.patience_bytes:
+                return
+            self._refuses_until, self._borne_bytes = now + self.truth.refusal_seconds, 0
+        self.throttled_count += 1
+        await asyncio.sleep(self.truth.round_trip_seconds)
+        raise S3Error("SlowDown", "please come back later")
+
     async def _upload(self, bucket: str, size_bytes: int) -> None:
         await self.admit(bucket)
+        await self._bear(size_bytes)
         self.shelf.check_bucket(bucket)
         self._in_flight_count += 1
         try:

@@ -6,8 +6,9 @@ nothing here ever runs while a probe is in flight, and never imports scikit-opti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from typing import Any, Generic, Protocol, runtime_checkable
 
 from penstock.models.model import Fit, PerformanceModel, handed_on
 from penstock.optimizer import evidence, reports
@@ -106,11 +107,41 @@ def _bears(case: Case[Any]) -> bool:
     return prior.place.operation == case.place.operation
 
 
+@runtime_checkable
+class KnowsLateRefusals(Protocol):
+    """A model for which a long transfer may be refused in its course, which no probe sees."""
+
+    def refused_late(
+        self, probes: Sequence[Observation[Any]], reports: Sequence[Observation[Any]]
+    ) -> Sequence[Observation[Any]]:
+        """The reports that tell of that, and of nothing else."""
+        ...
+
+    def aware_of(self, fit: Fit, probes: Sequence[Observation[Any]], late: Sequence[Observation[Any]]) -> Fit:
+        """The fit that knows it."""
+        ...
+
+
 def _learn(
     model: PerformanceModel[Any], case: Case[Any], history: tuple[Observation[Any], ...]
 ) -> Conclusion[Any]:
-    """The fit to own measurements, and then to those reports as well that are believed beside it."""
+    """From own measurements and reports; those of late refusals are heard apart."""
     probes, reported = reports.own(history), reports.reported(history)
+    if not isinstance(model, KnowsLateRefusals):
+        return _learn_together(model, case, probes, reported)
+    late = model.refused_late(probes, reported)
+    apart = {id(report) for report in late}
+    found = _learn_together(model, case, probes, tuple(o for o in reported if id(o) not in apart))
+    return replace(found, fit=model.aware_of(found.fit, probes, late)) if late else found
+
+
+def _learn_together(
+    model: PerformanceModel[Any],
+    case: Case[Any],
+    probes: tuple[Observation[Any], ...],
+    reported: tuple[Observation[Any], ...],
+) -> Conclusion[Any]:
+    """The fit to own measurements, and then to those reports as well that are believed beside it."""
     fit = _fit(model, case, probes, measured=probes)
     alone = _alone(model, case, fit, probes)
     if not reported:

@@ -11,7 +11,7 @@ from penstock.models.burst import Ceiling
 from penstock.models.model import Array
 from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Transfers
 from penstock.models.s3.learning import Posterior
-from penstock.units import format_bytes
+from penstock.units import format_bytes, format_rate
 
 SURE = 0.8  # of the draws
 _MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is that which holds it back
@@ -42,6 +42,14 @@ def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is
     if is_burst:
         return f"For while the host bursts: the transfer takes {spent} {left}."
     return f"For what the host sustains: the transfer would take {spent} {left}."
+
+
+def of_patience(borne_bytes: float, lasting_rate: float) -> str:
+    """What becomes of long transfers."""
+    return (
+        f"The store refused transfers of more than about {format_bytes(borne_bytes)} in their course, as applications "
+        f"reported: keep this one to {format_rate(lasting_rate)}."
+    )
 
 
 def _gains(posterior: Posterior, transfers: Transfers, other: Transfers) -> Array:

@@ -33,6 +33,7 @@ from penstock.models.s3.evidence import (
 )
 from penstock.models.s3.law import PARAMETERS, PREFIX_RATE, THREAD_COUNT_MAX, Transfers
 from penstock.models.s3.learning import FIT_STATE_VERSION, Posterior, learn
+from penstock.models.s3.patience import patience, refused_late
 from penstock.models.s3.studies import studies
 from penstock.models.study import Study
 from penstock.units import MiB
@@ -155,7 +156,37 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
     def _settled(self, fit: Fit, context: Context, demand: Demand) -> Demand:
         """The demand with one of the two regimes, and with such limits of bandwidth as follow from it."""
-        return self.within(fit, replace(demand, regime=self.regime(fit, context, demand)))
+        settled = self.within(fit, replace(demand, regime=self.regime(fit, context, demand)))
+        lasting, stated = self._lasting_rate(fit, context, demand), settled.bandwidth_bytes_per_second_max
+        if lasting is None:
+            return settled
+        return replace(settled, bandwidth_bytes_per_second_max=min(stated or lasting, lasting))
+
+    def _lasting_rate(self, fit: Fit, context: Context, demand: Demand) -> float | None:
+        """What such a transfer reaches on average where it is refused in its course; None where it is not."""
+        told, moved = fit.state.get("patience"), self._moved_bytes(context, demand)
+        if told is None or (moved is not None and moved <= told[0]):
+            return None
+        rate = float(told[1])
+        return rate if rate < (demand.bandwidth_bytes_per_second_max or inf) else None
+
+    def refused_late(
+        self, probes: Sequence[Observation[S3SettingT]], reports: Sequence[Observation[S3SettingT]]
+    ) -> list[Observation[S3SettingT]]:
+        """The reports that tell of a store's patience, and nothing of the load."""
+        return refused_late(probes, reports)
+
+    def aware_of(
+        self,
+        fit: Fit,
+        probes: Sequence[Observation[S3SettingT]],
+        late: Sequence[Observation[S3SettingT]],
+    ) -> Fit:
+        """The fit that knows what becomes of long transfers."""
+        told = patience(probes, late)
+        if told is None:
+            return fit
+        return replace(fit, state={**fit.state, "patience": [told.transferred_bytes, told.bytes_per_second]})
 
     def _moved_bytes(self, context: Context, demand: Demand) -> int | None:
         """All that moves before the transfer is over; None for a stream, which has no end."""
@@ -370,7 +401,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
     def derive(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Mapping[str, float]:
         """Pool, threshold, limits and time-outs that follow from threads and part size."""
-        stated, demand = demand.bandwidth_bytes_per_second_max, self._settled(fit, context, demand)
+        stated, lasting = demand.bandwidth_bytes_per_second_max, self._lasting_rate(fit, context, demand)
+        demand = self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
         rate = _mean_rate(posterior, transfers, demand)
@@ -384,8 +416,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
                 posterior, transfers, demand, fit.state.get("tail_ratio") or _TAIL_RATIO
             ),
         }
-        if stated is not None:
-            derived["rate_limit_bytes_per_second"] = stated
+        if (limit := lasting or stated) is not None:
+            derived["rate_limit_bytes_per_second"] = limit
         if _bottleneck(posterior, transfers, demand) == "request-rate":
             derived["request_rate_limit_per_second"] = _request_rate_limit(posterior)
         derived |= _burst_bundle(posterior, context, transfers, demand)
@@ -395,8 +427,10 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """The term of the soft minimum that is smallest at the posterior mean."""
         if not fit.observation_count:
             return "unknown"
+        lasting = self._lasting_rate(fit, context, demand)
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
-        return _bottleneck(posterior, self._transfers(context, [setting], demand), demand)
+        name = _bottleneck(posterior, self._transfers(context, [setting], demand), demand)
+        return "request-rate" if name == "demand" and lasting is not None else name
 
     def remarks(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Sequence[str]:
         """What would help or hurt, and what was not seen; nothing before anything was measured."""
@@ -405,7 +439,9 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         posterior, settled = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
         at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
-        found = remarks.sentences(posterior, at, doubled)
+        found = [*remarks.sentences(posterior, at, doubled)]
+        if (lasting := self._lasting_rate(fit, context, demand)) is not None:
+            found.append(remarks.of_patience(fit.state["patience"][0], lasting))
         limits = burst.ceiling(context.place.instance_type)
         if limits is None or not limits.is_burstable or demand.regime is not Regime.AUTO:
             return tuple(found)

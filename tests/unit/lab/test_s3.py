@@ -173,6 +173,24 @@ def test_too_many_requests_are_told_to_slow_down() -> None:
     assert with_bucket(hammer, a_path(prefix_request_rate_per_second=40.0)) == pytest.approx(40, abs=1)
 
 
+def test_a_store_may_lose_patience_with_long_uploads() -> None:
+    """What comes without a pause is borne for ten megabytes, then refused for a minute, and then borne again."""
+
+    async def upload(service: S3Service, _clock: VirtualClock) -> list[int]:
+        borne = []
+        for _ in range(2):
+            borne.append(0)
+            with contextlib.suppress(S3Error):
+                while True:
+                    await service.put_object("b", "k", 10**6)
+                    borne[-1] += 1
+            assert await code_of(service.put_object("b", "k", 1)) == "SlowDown"
+            await asyncio.sleep(60)
+        return borne
+
+    assert with_bucket(upload, a_path(patience_bytes=10e6, refusal_seconds=60.0)) == [10, 10]
+
+
 def test_latency_is_log_normal_with_stragglers() -> None:
     """The median is the one that was set, the mean the one that the truth computes."""
     truth = a_path(service_latency_sigma=0.5, straggler_fraction=0.01, straggler_seconds=1.0)

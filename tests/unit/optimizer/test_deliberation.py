@@ -14,7 +14,7 @@ from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.proposal import knowledge_gradient
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB, TiB
-from penstock.vocabulary import Cost, Demand, Observation, Reason
+from penstock.vocabulary import Cost, Demand, Observation, Origin, Reason
 from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_place, a_setting, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
@@ -113,6 +113,40 @@ def test_credits_are_a_bound_like_any_other() -> None:
         ).plan
         assert (plan is not None) is is_planned
         assert plan is None or 0 < plan.cost_max.credit_bytes <= allowed
+
+
+def test_reports_of_late_refusals_hold_long_transfers_back_and_no_others() -> None:
+    """A store that refuses after gigabytes is met by no probe: applications tell, and short ones stay as they are."""
+    probes = history(WORLD, 10)
+    told = [
+        replace(
+            WORLD.observe(a_setting(48), 20 + i),
+            transferred_bytes=30 * GiB,
+            duration_seconds=30 * GiB / 180e6,
+            request_count=5000,
+            throttled_count=1000,
+            origin=Origin.APPLICATION,
+            reporter_uid=1000,
+        )
+        for i in range(2)
+    ]
+    before, after, one = (
+        concluded(each, asks=False).fit for each in (probes, probes + told, probes + told[:1])
+    )
+    short, long = (replace(WORLD.context, payload_size_bytes=size) for size in (2 * GiB, 100 * GiB))
+    (was, was_long), (now, now_long), (_, once) = (
+        [
+            recommend(MODEL, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0)
+            for context in (short, long)
+        ]
+        for fit in (before, after, one)
+    )
+    assert now.setting == was.setting
+    assert once.setting == was_long.setting
+    assert now_long.setting.thread_count < 0.5 * was_long.setting.thread_count
+    assert now_long.derived["rate_limit_bytes_per_second"] == pytest.approx(180e6, rel=0.05)
+    assert now_long.bottleneck == "request-rate"
+    assert "The store refused transfers of more than about " in now_long.explanation
 
 
 def test_suspicion_of_change_sends_a_probe_to_the_incumbent() -> None:

@@ -14,9 +14,8 @@ from typing import Any
 
 from penstock.vocabulary import Observation, is_stray
 
-_LONGER = (
-    4.0  # times the bytes of what went well: a refusal so much later is another one than that of the load
-)
+# Times the bytes of what went well: a refusal so much later is another one than that of the load.
+_LONGER = 4.0
 _TOLD_COUNT_MIN = 2  # reports: one may be the bad day of one application
 _RATE_SHARE_MIN = 0.25  # of the fastest that went well: reports alone hold no transfer back further than that
 

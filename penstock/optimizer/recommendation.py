@@ -7,7 +7,7 @@ and takes as many connections, the SDK's own setting is advised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.models.model import Appraisal, Fit, PerformanceModel, is_current
+from penstock.models.model import Appraisal, Array, Cell, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.optimizer.comparison import comparison_words, gain, sdks_own
 from penstock.units import quantity
@@ -382,17 +382,24 @@ def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand:
 def _dared(model: PerformanceModel[Any], fit: Fit, settings: list[Any]) -> list[Any]:
     """Where little was measured, no more than twice the threads that went well: whether more are borne is not known.
 
+    Or fewer than the least with which requests were refused or failed: between the two both ends were measured.
     The next probe dares more. Where all was measured below a ceiling, as with objects of few parts, nothing else keeps
     the advice from what the physics alone promises.
     """
     quiet = [cell for cell in fit.cells if not cell.had_trouble] or fit.cells
     if not quiet:
         return settings
-    tried = [SimpleNamespace(**cell.setting) for cell in quiet]
-    most = _STEP_RATIO_MAX * objective.thread_counts(model.setting_type, tried).max()
+    borne = _thread_counts(model, quiet).max()
+    troubled = _thread_counts(model, [cell for cell in fit.cells if cell.had_trouble])
+    more = troubled[troubled > borne]
+    below = more.min() if len(more) else 0.0
     threads = objective.thread_counts(model.setting_type, settings)
-    few = [setting for setting, count in zip(settings, threads, strict=True) if count <= most]
-    return few or settings
+    is_dared = (threads <= _STEP_RATIO_MAX * borne) | (threads < below)
+    return [setting for setting, is_one in zip(settings, is_dared, strict=True) if is_one] or settings
+
+
+def _thread_counts(model: PerformanceModel[Any], cells: Sequence[Cell]) -> Array:
+    return objective.thread_counts(model.setting_type, [SimpleNamespace(**cell.setting) for cell in cells])
 
 
 def _standing(previous: Recommendation[Any] | None, context: Context, demand: Demand) -> Any:

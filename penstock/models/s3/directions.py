@@ -27,6 +27,7 @@ from penstock.models.s3.law import (
     OBJECT_SECONDS,
     OBJECT_SECONDS_PER_PART,
     PARAMETERS,
+    PREFIX_RATE,
     TAIL_SHARE,
     WAVE_MIXING,
     Transfers,
@@ -178,6 +179,16 @@ def behind_a_slower_path(table: Gaussian) -> Gaussian:
     mean[HOST_RATE] -= 1.5
     covariance[HOST_RATE, HOST_RATE] = 1.0
     return Gaussian(mean=mean, covariance=covariance)
+
+
+_REFUSING_SPREAD = 3.0  # a store of one's own may take 40 requests a second where S3 takes 5,500
+
+
+def where_requests_are_refused(table: Gaussian) -> Gaussian:
+    """The same where some were refused: the limit is that of whoever refuses, and tables say next to nothing of it."""
+    covariance = table.covariance.copy()
+    covariance[PREFIX_RATE, PREFIX_RATE] = _REFUSING_SPREAD**2
+    return Gaussian(mean=table.mean, covariance=covariance)
 
 
 # What the waves and ends of a transfer cost, in logarithms: all of it falls together where there are none.

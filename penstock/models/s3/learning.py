@@ -39,6 +39,7 @@ from penstock.models.s3.directions import (
     from_the_other_direction,
     perhaps_without_pause,
     table_prior,
+    where_requests_are_refused,
 )
 from penstock.models.s3.evidence import COLUMNS, Evidence
 from penstock.models.s3.law import (
@@ -301,6 +302,8 @@ def _table(place: Place, evidence: Evidence) -> Gaussian:
     A burstable host is always that of the table: its baseline cannot be seen while there are credits.
     """
     table, limits = table_prior(place), burst.ceiling(place.instance_type)
+    if evidence.is_throttled().any():
+        table = where_requests_are_refused(table)
     if evidence.tells_totals_alone:
         table = perhaps_without_pause(table)
     log_fastest = evidence.column("log_value")[evidence.is_throughput()].max(initial=-inf)

@@ -104,6 +104,15 @@ def test_the_worst_pair_decides_and_what_was_not_measured_is_not_passed(
     assert found["not_measured"] == gaps
 
 
+@pytest.mark.parametrize(("noise", "count"), [(0.01, 5), (0.5, 15)])
+def test_the_advice_and_the_best_go_on_until_they_are_told_apart(noise: float, count: int) -> None:
+    """Within bounds, and by rounds that hold both; the default is not compared."""
+    one, other = (S3UploadSetting(thread_count=n, part_size_bytes=8 * MiB) for n in (4, 6))
+    rounds = [{None: 1.0, one: 1.0 + noise * (i % 2), other: 1.0 + noise * (i // 2 % 2)} for i in range(20)]
+    ends = [length for length in range(20) if real_links._is_settled(rounds[:length])]
+    assert ends[0] == count
+
+
 def test_every_client_has_defaults_for_large_and_small_objects() -> None:
     """What nobody advised is what the advice is compared with."""
     for suite, links in ((CLIENTS, LINKS), (real_downloads.CLIENTS, real_downloads.LINKS)):

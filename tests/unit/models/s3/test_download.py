@@ -124,6 +124,36 @@ def test_many_small_objects_are_a_stream() -> None:
     assert found.setting.thread_count > 64
 
 
+def moved_below_a_limit(threads: int, index: int) -> Observation[S3DownloadSetting]:
+    """Eighty objects of 64 KiB in 0.16 s each, from a store that takes 20 requests a second."""
+    wanted, limit = threads / 0.16, 20.0
+    seconds, refused = 80 / min(wanted, limit), round(80 * max(0.0, 1.0 - limit / wanted))
+    return Observation(
+        context=a_context(size=64 * KiB),
+        setting=a_setting(threads, 1 / 16),
+        started_at=datetime(2026, 3, 1, index, tzinfo=UTC),
+        duration_seconds=seconds,
+        transferred_bytes=80 * 64 * KiB,
+        request_count=80 + refused,
+        throttled_count=refused,
+        measures={},
+    )
+
+
+def test_a_store_that_refuses_early_is_believed() -> None:
+    """Tables know of limits a hundred times as high: neither these nor what one thread showed is explained away."""
+    probes = [moved_below_a_limit(n, index) for index, n in enumerate((4, 1, 4, 1, 4, 1, 1, 1))]
+    fit = evidence.attach(fitted(probes), MODEL, probes)
+    limit = fit.parameters["prefix_requests_per_second"]
+    assert limit.low < 25.0
+    assert limit.expected < 30.0
+    for threads in (1, 2):
+        told = MODEL.predict(fit, a_context(size=64 * KiB), a_setting(threads, 1 / 16), Demand())
+        truth = threads / 0.16 * 64 * KiB
+        assert told["throughput_bytes_per_second"].expected == pytest.approx(truth, rel=0.15)
+    assert advice(fit, 64 * KiB).setting.thread_count == 3, "between what went well and what did not"
+
+
 @pytest.mark.parametrize("objective", list(Objective))
 def test_the_first_byte_is_predicted(objective: Objective) -> None:
     """When it comes, with the tail that was measured: whatever the application aims at."""

@@ -141,6 +141,23 @@ def _host(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
     return {"others on this host": rows}
 
 
+def _harm(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Nothing where no application was heard beside a probe."""
+    harm = document["harm"]
+    if harm["last"] is None:
+        return {}
+    cost = harm["last"]["latency_increase_seconds"]
+    return {
+        "applications beside the last probe": {
+            "ended": _aged("_at", harm["last"]["ended_at"], now),
+            "attempts": harm["last"]["attempt_count"],
+            "longer_by_seconds": cost["expected"],
+            "at_least_seconds": cost["low"],
+            "probes_broken_off_in_a_day": harm["broken_off_count"],
+        }
+    }
+
+
 def _leases(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
     leases = document["leases"]
     rows = [
@@ -194,6 +211,7 @@ _SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]]
     "contexts": _contexts,
     "costs": _costs,
     "fleet": _fleet,
+    "harm": _harm,
     "host": _host,
     "leases": _leases,
     "queues": _queues,

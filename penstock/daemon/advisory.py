@@ -18,6 +18,7 @@ from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board
 from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.forecast import Forecast, shown_cost
+from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.schedule import fresh_report_count
 from penstock.daemon.store import AsyncStore
@@ -55,6 +56,7 @@ class Advisory:
         conductor: Conductor,
         backlogs: BacklogWatch,
         host_watch: HostWatch,
+        harm_watch: HarmWatch,
         store: AsyncStore,
         clock: Clock,
         home: Place,
@@ -68,6 +70,7 @@ class Advisory:
         self._conductor = conductor
         self._backlogs = backlogs
         self._host_watch = host_watch
+        self._harm_watch = harm_watch
         self._store = store
         self._clock = clock
         self._home = home
@@ -159,6 +162,7 @@ class Advisory:
             "spent_per_day": dataclasses.asdict(ledger.spent(now)),
             "costs": self._costs(now),
             "host": self._host_watch.document(),
+            "harm": self._harm_watch.document(),
             "contexts": [
                 {
                     "operation": standing.context.operation,

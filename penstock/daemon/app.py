@@ -30,6 +30,7 @@ from penstock.daemon.config import ConfigError, Configuration
 from penstock.daemon.entrance import Entrance, keep_files
 from penstock.daemon.fleet import Fleet
 from penstock.daemon.forecast import Forecast, forecasts
+from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
@@ -101,11 +102,9 @@ async def assembled(
     *,
     on_change: Callable[[], None] = lambda: None,
     on_cycle: Callable[[Cycle], None] = lambda _cycle: None,
+    harm_watch: HarmWatch | None = None,
 ) -> AsyncIterator[App]:
-    """Everything wired together and restored from the store; on leaving, probes and store are closed.
-
-    Raises StoreError when the database cannot be used.
-    """
+    """Everything wired together and restored; on leaving, probes and store are closed. Raises StoreError."""
     clock, home = surroundings.clock, surroundings.home
     store = AsyncStore(Store(configuration.daemon.database_path, setting_types()), clock.now)
     probes: list[Probe[Any]] = []
@@ -118,7 +117,7 @@ async def assembled(
         for notice in await store.run(Store.take_notices):
             log.warning("%s", notice)
         tariffs = Tariffs(configuration, surroundings.identity)
-        watches = _watches(configuration, surroundings, store, tariffs)
+        watches = _watches(configuration, surroundings, store, tariffs, harm_watch)
         probes += {id(watch.probe): watch.probe for watch in watches}.values()
         board = _board(configuration, home)
         board.restore(await store.run(Store.fits), await store.run(Store.recommendations), clock.now())
@@ -252,10 +251,13 @@ async def _live(
             if api is not None:
                 api.publish()
 
-        app = await resources.enter_async_context(assembled(configuration, surroundings, on_change=publish))
-        reload.trouble = lambda: app.store.trouble
         hearing = Hearing(surroundings.clock)
-        api = _api(configuration, app, hearing, surroundings.clock, reload)
+        harm_watch = HarmWatch(hearing.totals, surroundings.clock, configuration.listen)
+        app = await resources.enter_async_context(
+            assembled(configuration, surroundings, on_change=publish, harm_watch=harm_watch)
+        )
+        reload.trouble = lambda: app.store.trouble
+        api = _api(configuration, app, hearing, surroundings.clock, reload, harm_watch=harm_watch)
         api.publish()
         # Each life listens through a descriptor of its own; the socket itself outlives them all.
         acceptor = await resources.enter_async_context(
@@ -276,7 +278,7 @@ async def _live(
                 watch_queue(app.backlogs, surroundings.outside, watched, region=app.home.region)
             )
             listening = tasks.create_task(hearing.listen(configuration.listen, app.conductor.troubles))
-            telling = tasks.create_task(_tell_status(notifier, app))
+            telling = tasks.create_task(_tell_status(notifier, app, harm_watch))
             keeping = tasks.create_task(keep_files(entrance, acceptor, api, app.conductor.troubles))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -303,9 +305,10 @@ async def _beat(notifier: Notifier) -> None:
         await asyncio.sleep((notifier.watchdog_seconds or 2 * _BEAT_SECONDS) / 2)
 
 
-async def _tell_status(notifier: Notifier, app: App) -> None:
+async def _tell_status(notifier: Notifier, app: App, harm_watch: HarmWatch) -> None:
     while True:
         app.host_watch.look()
+        harm_watch.look()
         troubles = app.conductor.troubles.now()
         ailing = f"; trouble with {troubles[0].subject}: {troubles[0].sentence}" if troubles else ""
         notifier.status(app.conductor.activity + ailing)
@@ -384,7 +387,11 @@ async def _real_surroundings(
 
 
 def _watches(
-    configuration: Configuration, surroundings: Surroundings, store: AsyncStore, tariffs: Tariffs
+    configuration: Configuration,
+    surroundings: Surroundings,
+    store: AsyncStore,
+    tariffs: Tariffs,
+    harm_watch: HarmWatch | None,
 ) -> list[Watch]:
     """Every context that the configuration wants probed; those of one operation and region share a probe."""
     watches = []
@@ -399,7 +406,7 @@ def _watches(
                 loop_tick_seconds=surroundings.loop_tick_seconds,
             )
             on_demand = ProbeOnDemand(partial(row.make_probe, section, equipment), surroundings.clock)
-            probe = AttendedProbe(on_demand, surroundings.sample_host, surroundings.clock)
+            probe = AttendedProbe(on_demand, surroundings.sample_host, surroundings.clock, harm_watch)
             place = tariffs.place(row, region)
             watches += [
                 Watch(
@@ -503,13 +510,22 @@ async def _ledger(
     return budget.Ledger(limit, spends, tariffs.probing_usd_limits())
 
 
-def _api(configuration: Configuration, app: App, hearing: Hearing, clock: Clock, reload: _Reload) -> Api:
+def _api(
+    configuration: Configuration,
+    app: App,
+    hearing: Hearing,
+    clock: Clock,
+    reload: _Reload,
+    *,
+    harm_watch: HarmWatch,
+) -> Api:
     leases = LeaseBook()
     advisory = Advisory(
         board=app.board,
         conductor=app.conductor,
         backlogs=app.backlogs,
         host_watch=app.host_watch,
+        harm_watch=harm_watch,
         store=app.store,
         clock=clock,
         home=app.home,

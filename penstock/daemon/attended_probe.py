@@ -1,4 +1,4 @@
-"""Knows how a probe is attended while it runs: it ends early where it takes the network from others on this host.
+"""Knows how a probe is attended while it runs: it ends early where others on this host lose the network or wait for it.
 
 An observation also says what the host's network refused meanwhile, where its driver counts that:
 `bw_out_allowance_exceeded` and its like, as ENA spells them: packets that were queued or dropped because the instance
@@ -8,11 +8,13 @@ had used up what it may send or receive; `host_transmitted_packet_count`: of how
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.host import HostSample
 from penstock.daemon.host_watch import Flow, others_flow
 from penstock.probes.probe import Probe, inconclusive
@@ -23,12 +25,22 @@ SETTLE_SECONDS = 1.0  # what fills the kernel's buffers at the start has been ha
 BEFORE_COUNT = 4  # windows before the probe: the least of them is what may not be taken
 COLLAPSED_COUNT = 3  # windows in a row in which too little is left: one is a pause of the application itself
 
+_Watch = Callable[[], Coroutine[Any, Any, str]]
+"""Ends when the probe has to, with the reason."""
+
 
 class AttendedProbe:
     """A probe that yields."""
 
-    def __init__(self, probe: Probe[Any], look: Callable[[], HostSample], clock: Clock) -> None:
+    def __init__(
+        self,
+        probe: Probe[Any],
+        look: Callable[[], HostSample],
+        clock: Clock,
+        harm_watch: HarmWatch | None = None,
+    ) -> None:
         self._probe = probe
+        self._harm_watch = harm_watch
         self._look = look
         self._clock = clock
 
@@ -41,10 +53,10 @@ class AttendedProbe:
         """Run it, between two looks at the counters, and while the others get on as before."""
         steady = await self._before()
         before = self._look()
-        if steady is None:
-            outcome = await self._probe.run(plan)
-        else:
-            outcome = await self._run_beside(steady, plan)
+        watches: list[_Watch] = [] if steady is None else [partial(self._watch, steady)]
+        if self._harm_watch is not None and self._harm_watch.is_hearing:
+            watches.append(self._harm_watch.watch)
+        outcome = await (self._run_beside(watches, plan) if watches else self._probe.run(plan))
         if not isinstance(outcome, Observation):
             return outcome
         return replace(outcome, measures={**outcome.measures, **_network_measures(before, self._look())})
@@ -53,21 +65,29 @@ class AttendedProbe:
         """Close the probe."""
         await self._probe.close()
 
-    async def _run_beside(self, steady: Flow, plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Cancelled in time, the probe removes what it made, as always, and its cost is counted."""
-        started_at = self._clock.now()
+    async def _run_beside(self, watches: Iterable[_Watch], plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Until one of them has a reason to end it.
+
+        Cancelled in time, the probe removes what it made, as always, and its cost is counted.
+        """
+        started_at, reasons = self._clock.now(), list[str]()
         try:
             async with asyncio.timeout(None) as patience:
-                watching = asyncio.create_task(self._watch(steady, patience))
+
+                async def attend(watch: _Watch) -> None:
+                    reasons.append(await watch())
+                    patience.reschedule(asyncio.get_running_loop().time())
+
+                watching = [asyncio.create_task(attend(watch)) for watch in watches]
                 try:
                     return await self._probe.run(plan)
                 finally:
-                    watching.cancel()
+                    for task in watching:
+                        task.cancel()
         except TimeoutError:
             if not patience.expired():
                 raise
-            reason = f"broken off: others on this host moved {steady} before it, and less than half of that beside it"
-            return inconclusive(plan, started_at, reason, self._probe.used)
+            return inconclusive(plan, started_at, reasons[0], self._probe.used)
 
     async def _before(self) -> Flow | None:
         """What the others moved in each of some windows, at the least; None where that is next to nothing."""
@@ -85,8 +105,8 @@ class AttendedProbe:
             least, before = flow if least is None else least.least(flow), after
         return least
 
-    async def _watch(self, steady: Flow, patience: asyncio.Timeout) -> None:
-        """End the patience with the probe when the others' traffic has collapsed."""
+    async def _watch(self, steady: Flow) -> str:
+        """Until the others' traffic has collapsed."""
         await asyncio.sleep(SETTLE_SECONDS)
         begun_seconds, before, collapsed_count = self._clock.monotonic_seconds(), self._look(), 0
         while collapsed_count < COLLAPSED_COUNT:
@@ -97,7 +117,9 @@ class AttendedProbe:
                 continue  # the window goes on
             collapsed_count = collapsed_count + 1 if flow.has_collapsed_since(steady) else 0
             begun_seconds, before = now_seconds, after
-        patience.reschedule(asyncio.get_running_loop().time())
+        return (
+            f"broken off: others on this host moved {steady} before it, and less than half of that beside it"
+        )
 
 
 def _network_measures(before: HostSample, after: HostSample) -> dict[str, float]:

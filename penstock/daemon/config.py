@@ -175,6 +175,7 @@ class ListenSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     is_enabled: bool = False
     address: Literal["127.0.0.1", "::1"] = "127.0.0.1"
     port: Port = 31000
+    latency_increase_seconds_max: Seconds = 0.1
 
 
 class FleetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

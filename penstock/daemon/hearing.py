@@ -14,13 +14,14 @@ import asyncio
 import logging
 import socket
 import struct
+from collections.abc import Mapping
 
 from penstock.clock import Clock
 from penstock.daemon.config import ListenSection
 from penstock.daemon.senders import Senders
 from penstock.daemon.troubles import Troubles
 from penstock.listening.datagram import DATAGRAM_BYTES_MAX, heard
-from penstock.listening.tally import Series, Tally
+from penstock.listening.tally import Sender, Series, Tally, Totals
 
 TURN_SECONDS = 0.05
 DATAGRAM_COUNT_MAX_PER_TURN = 500  # 10,000 a second: 5,000 calls, each with an attempt
@@ -74,6 +75,10 @@ class Hearing:
     def series(self) -> list[Series]:
         """What was heard in the last minutes."""
         return self._tally.series(self._clock.monotonic_seconds())
+
+    def totals(self) -> Mapping[Sender, Totals]:
+        """Of all attempts, by application and API."""
+        return self._tally.totals()
 
     def hear(
         self, datagram: bytes | memoryview, at_seconds: float | None = None, user_id: int | None = None

@@ -11,8 +11,10 @@ The moment is that of arrival, on the clock of whoever calls: dates in a datagra
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from penstock.listening.datagram import Heard, Key
 from penstock.models.inference.histogram import class_of, merged, packed
@@ -25,6 +27,10 @@ SERIES_COUNT_MAX = 128
 _LATENCY_SECONDS_MIN = 0.0005  # SDKs tell whole milliseconds; less than one is told as 0
 _ACTIVE_SECONDS_MIN = 0.05  # with less of it, a minute says nothing of how many were in flight
 _GAP_COUNT_MAX = 64
+
+
+Sender = tuple[Key, int | None]
+"""What is counted together, and whose socket it came from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,15 @@ class Series:
         return self.call_count / self.duration_seconds if self.duration_seconds > 0 else 0.0
 
 
+class Totals(Struct, frozen=True):
+    """Of all attempts since the first, of one application and API."""
+
+    attempt_count: int = 0
+    latency_seconds: float = 0.0  # of all, added up
+    latency_seconds_squared: float = 0.0
+    refused_count: int = 0
+
+
 @dataclass(slots=True)
 class _Period:
     """Sums of a minute."""
@@ -71,7 +86,7 @@ class Tally:
     """All that was heard of late. What says nothing for the length of the window is forgotten."""
 
     def __init__(self) -> None:
-        self._counting: dict[tuple[Key, int | None], _Counting] = {}
+        self._counting: dict[Sender, _Counting] = {}
         self.unplaced_count = 0  # of others than the first so many
 
     def hear(self, heard: Heard, at_seconds: float, user_id: int | None = None) -> None:
@@ -93,6 +108,10 @@ class Tally:
         self._forget_silent(now_seconds)
         return [counting.series(*key, now_seconds) for key, counting in self._counting.items()]
 
+    def totals(self) -> Mapping[Sender, Totals]:
+        """To be held against those of a later moment."""
+        return {sender: counting.totals for sender, counting in self._counting.items()}
+
     def _forget_silent(self, now_seconds: float) -> None:
         oldest = _number(now_seconds) - PERIOD_COUNT + 1
         for key in [key for key, one in self._counting.items() if _number(one.heard_seconds) < oldest]:
@@ -102,10 +121,18 @@ class Tally:
 class _Counting:
     def __init__(self, began_seconds: float, heard_seconds: float) -> None:
         self.heard_seconds = heard_seconds  # when it was last told of
+        self._attempt_count = self._refused_count = 0
+        self._latency_seconds = self._latency_seconds_squared = 0.0
         self._began_seconds = began_seconds
         self._periods: dict[int, _Period] = {}
         # When anything was in flight: apart from each other, in order. What lies before the oldest is forgotten.
         self._active: deque[tuple[float, float]] = deque(maxlen=_GAP_COUNT_MAX)
+
+    @property
+    def totals(self) -> Totals:
+        return Totals(
+            self._attempt_count, self._latency_seconds, self._latency_seconds_squared, self._refused_count
+        )
 
     def add(self, heard: Heard, at_seconds: float) -> None:
         self.heard_seconds = at_seconds
@@ -120,6 +147,10 @@ class _Counting:
         period.failed_count += heard.is_failed
         latency_seconds = max(heard.latency_seconds, _LATENCY_SECONDS_MIN)
         period.latency_classes[class_of(latency_seconds)] += 1
+        self._attempt_count += 1
+        self._refused_count += heard.is_refused
+        self._latency_seconds += latency_seconds
+        self._latency_seconds_squared += latency_seconds * latency_seconds
         began = at_seconds - latency_seconds
         if began >= number * PERIOD_SECONDS and self._active:
             active_began, active_ended = self._active[-1]

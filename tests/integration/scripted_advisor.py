@@ -186,6 +186,16 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
             "others_transmitted_bytes_per_second": 1e6,
             "network_ceiling_bytes_per_second": None,
         },
+        "harm": {
+            "latency_increase_seconds_max": 0.1,
+            "broken_off_count": 0,
+            "last": {
+                "ended_at": now - timedelta(minutes=5),
+                "attempt_count": 240,
+                "latency_increase_seconds": {"low": 0.011, "expected": 0.014, "high": 0.017},
+                "refused_fraction_increase": 0.0,
+            },
+        },
         "contexts": [
             {
                 "operation": "s3_upload",

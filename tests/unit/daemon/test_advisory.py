@@ -13,8 +13,9 @@ from penstock.api.wire import Claim, read_question
 from penstock.daemon.advisory import Advisory
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
-from penstock.daemon.config import BudgetSection, WatchedQueueSection
+from penstock.daemon.config import BudgetSection, ListenSection, WatchedQueueSection
 from penstock.daemon.forecast import Forecast
+from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.host import HostSample
 from penstock.daemon.host_watch import HostWatch
@@ -45,6 +46,7 @@ def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
         board=house.board,
         conductor=house.conductor,
         backlogs=BacklogWatch(house.clock, WatchedQueueSection(), region=HOME.region),
+        harm_watch=HarmWatch(dict, house.clock, ListenSection()),
         host_watch=HostWatch(BudgetSection(), house.clock, HostSample, ceiling_bytes_per_second=lambda: None),
         store=house.store,
         clock=house.clock,

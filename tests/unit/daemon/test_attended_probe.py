@@ -8,13 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.daemon.attended_probe import BEFORE_COUNT, SETTLE_SECONDS, WINDOW_SECONDS, AttendedProbe
+from penstock.daemon.config import ListenSection
+from penstock.daemon.harm_watch import BROKEN_OFF_COUNT_MAX, HarmWatch
 from penstock.daemon.host import HostSample
 from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.listening.tally import Tally
 from penstock.probes.probe import inconclusive
 from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
 from tests.factories import NOON, an_observation
+from tests.unit.listening.test_tally import ATTEMPT
 from tests.unit.probes.fakes import an_upload_plan
 
 BEFORE_SECONDS = BEFORE_COUNT * WINDOW_SECONDS
@@ -215,3 +220,37 @@ def test_what_could_not_be_measured_stays_as_it_is() -> None:
         return await AttendedProbe(CannedProbe(outcome), HostSample, clock).run(plan)
 
     assert run_virtually(probed, start_at=NOON) is outcome
+
+
+def test_a_probe_that_makes_applications_wait_is_broken_off_a_few_times_a_day() -> None:
+    """At once, with what it cost them; more often nobody can end probes by saying that he waits."""
+
+    async def probed(clock: VirtualClock) -> list[str]:
+        tally, latency = Tally(), [0.05]
+        harm_watch = HarmWatch(tally.totals, clock, ListenSection())
+
+        async def attempts() -> None:
+            while True:
+                tally.hear(replace(ATTEMPT, latency_seconds=latency[0]), clock.monotonic_seconds())
+                await asyncio.sleep(0.02)
+
+        attempting, found = asyncio.create_task(attempts()), []
+        for _ in range(BROKEN_OFF_COUNT_MAX + 1):
+            latency[0] = 0.05
+            for _ in range(3):
+                harm_watch.look()
+                await asyncio.sleep(10.0)
+            latency[0] = 0.3
+            probe = LongProbe(Wire(clock, lambda _s: 0.0))
+            outcome = await AttendedProbe(probe, HostSample, clock, harm_watch).run(an_upload_plan())
+            found.append(outcome.reason if isinstance(outcome, Inconclusive) else "measured")
+            assert probe.is_clean
+        attempting.cancel()
+        told = harm_watch.document()
+        assert told["last"]["latency_increase_seconds"]["expected"] == pytest.approx(0.25, rel=0.1)
+        assert told["broken_off_count"] == BROKEN_OFF_COUNT_MAX
+        return found
+
+    *ended, last = run_virtually(probed, start_at=NOON)
+    assert all("attempts of applications took" in reason for reason in ended)
+    assert last == "measured"

@@ -211,7 +211,8 @@ def test_an_interrupt_ends_cleanly(library: str, url: str, client: Any, tmp_path
     assert told.splitlines()[-1] == "interrupted", trouble
     assert program.returncode == 0
     assert unfinished(client, "bucket") == []
-    assert stored(client, "bucket") == {}
+    # boto3 ends the parts that are under way: on a machine that is busy enough, they are all that there are.
+    assert stored(client, "bucket") in ({}, {"big": 40 * MiB})
 
 
 @pytest.mark.parametrize("url", [SLOW], indirect=True)

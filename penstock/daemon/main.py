@@ -39,6 +39,9 @@ def _run(config_file: Path | None) -> int:
     from penstock.daemon.conductor import ConductorError
     from penstock.daemon.config import ConfigError, Configuration, load
     from penstock.daemon.database import Lost, StoreError
+    from penstock.processes import memory
+
+    memory.keep_little()
 
     def read() -> Configuration:
         loaded = load(config_file)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from penstock.models.model import PerformanceModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
+from penstock.processes import memory
 from penstock.processes.parent import end_with_parent
 
 _NICE_INCREMENT = 5  # thinking yields to the applications on the host; probing does not
@@ -84,6 +85,7 @@ class SpawnedThinker:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+            memory.give_back()
         for child in self._children:
             child.kill()
         self._children = set()

@@ -107,6 +107,7 @@ class Scenario:
     instance_type: str = "lab"
     sections: Mapping[str, Section] | None = None  # of the operations that are probed; None: of all, hourly
     budget: BudgetSection = _BUDGET
+    quiet_hours: tuple[str, ...] = ()
     thinker: Callable[[], Thinker] = InlineThinker
 
 
@@ -345,7 +346,7 @@ def _configuration(scenario: Scenario, directory: Path) -> Configuration:
     }
     return Configuration(
         daemon=DaemonSection(state_directory=str(directory), runtime_directory=str(directory)),
-        probes=ProbesSection(**sections),
+        probes=msgspec.structs.replace(ProbesSection(**sections), quiet_hours=scenario.quiet_hours),
         budget=scenario.budget,
         advice=AdviceSection(fit_observation_count_max=_FIT_OBSERVATION_COUNT_MAX),
     )

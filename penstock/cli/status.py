@@ -50,6 +50,8 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"trouble with {trouble['subject']}{since}: {trouble['sentence']}"
     if remark := document.get("leftover_remark"):
         yield f"{remark}. See `penstock leftovers list`."
+    if ends_at := document["host"].get("quiet_until"):
+        yield f"no probe begins before {ends_at[:16].replace('T', ' ')} UTC: these are quiet hours"
     for cost in document.get("costs", {}).values():
         if remark := cost.get("remark"):
             yield remark

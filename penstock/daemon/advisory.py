@@ -161,7 +161,7 @@ class Advisory:
             "budget_per_day": dataclasses.asdict(ledger.limit),
             "spent_per_day": dataclasses.asdict(ledger.spent(now)),
             "costs": self._costs(now),
-            "host": self._host_watch.document(),
+            "host": self._host_watch.document(now),
             "harm": self._harm_watch.document(),
             "contexts": [
                 {

@@ -19,7 +19,7 @@ from penstock.api.listener import ConnectionLimits, serving
 from penstock.api.routes import Api, RefusedError
 from penstock.api.wire import snapshot_document
 from penstock.clock import Clock, SystemClock
-from penstock.daemon import budget, host
+from penstock.daemon import budget, host, quiet_hours
 from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.attended_probe import AttendedProbe
 from penstock.daemon.audit import Audit
@@ -428,6 +428,7 @@ def _host_watch(configuration: Configuration, surroundings: Surroundings, board:
         ceiling_bytes_per_second=lambda: ceiling_bytes_per_second(
             surroundings.identity.instance_type, board.fits()
         ),
+        quiet_hours=tuple(map(quiet_hours.parse, configuration.probes.quiet_hours)),
     )
 
 

@@ -19,14 +19,14 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
 from penstock.client.targets.stores import STORES_BY_NAME, Store, store_at
-from penstock.daemon import regions
+from penstock.daemon import quiet_hours, regions
 from penstock.models.prices import service_price
 from penstock.models.sqs.queue_class import class_of
 from penstock.operations.operation import Operation, SectionT, Service
@@ -120,10 +120,20 @@ class AwsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return STORES_BY_NAME.get(self.s3_store) or store_at(self.s3_endpoint_url)
 
 
+QuietSpan: TypeAlias = Annotated[
+    str,
+    bounds(
+        'hours of the day with their zone, such as "08:00-18:00 local" or "22:30-06:00 UTC"',
+        pattern=quiet_hours.PATTERN,
+    ),
+]
+
 if TYPE_CHECKING:
 
     class ProbesSection(Struct, frozen=True):
-        """[probes]: a table for each operation, by its name."""
+        """[probes]: when, and a table for each operation, by its name."""
+
+        quiet_hours: tuple[str, ...] = ()
 
         def __init__(self, **sections: Section) -> None: ...
 
@@ -133,7 +143,10 @@ if TYPE_CHECKING:
 else:
     ProbesSection = msgspec.defstruct(
         "ProbesSection",
-        [(name, row.section_type, row.section_type()) for name, row in OPERATIONS.items()],
+        [
+            ("quiet_hours", tuple[QuietSpan, ...], ()),
+            *((name, row.section_type, row.section_type()) for name, row in OPERATIONS.items()),
+        ],
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
@@ -483,6 +496,8 @@ def _contradictions(configuration: Configuration, origins: Mapping[str, str]) ->
     yield from (
         problem(key, sentence, because=because) for key, sentence, because in _misplaced(configuration)
     )
+    if quiet_hours.fill_the_day(map(quiet_hours.parse, configuration.probes.quiet_hours)):
+        yield problem("probes.quiet_hours", "they fill the day, so that nothing would ever be probed")
     for key, name in _aws_regions(configuration):
         if not regions.looks_like_a_region(name):
             expected = 'expected the name of a region, such as "eu-central-1"'

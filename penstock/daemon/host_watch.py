@@ -8,6 +8,8 @@ penstock hands to the kernel is counted, so what the others move is known to wit
 hundredth where a driver counts segments before they are cut, as ENA does) and what waits in the kernel. When that falls
 below half of what it was just before, again and again, the probe took it.
 Loopback is no network here.
+
+The operator's quiet hours are a wait of the same kind: no probe begins in them by itself.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from datetime import datetime
 from penstock.clock import Clock
 from penstock.daemon import budget, host
 from penstock.daemon.config import BudgetSection
+from penstock.daemon.quiet_hours import QuietHours, quiet_until
 from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.units import format_rate
@@ -58,7 +61,9 @@ class HostWatch:
         sample: Callable[[], host.HostSample],
         *,
         ceiling_bytes_per_second: Callable[[], float | None],
+        quiet_hours: tuple[QuietHours, ...] = (),
     ) -> None:
+        self._quiet_hours = quiet_hours
         self._section = section
         self._clock = clock
         self._sample = sample
@@ -86,14 +91,18 @@ class HostWatch:
         )
 
     def verdict(self, now: datetime) -> budget.Verdict:
-        """Whether there is room for a probe beside them."""
+        """Whether there is room for a probe beside them, at this time of the day."""
+        if (ends_at := quiet_until(self._quiet_hours, now)) is not None:
+            sentence = f"these are quiet hours, until {ends_at:%Y-%m-%d %H:%M} UTC"
+            return budget.Verdict(is_allowed=False, sentence=sentence, retry_at=ends_at)
         found = self.neighbours()
         return budget.host_verdict(found.cpu_fraction, found.network_fraction, self._section, now)
 
-    def document(self) -> dict[str, float | None]:
-        """What others use, and how much of it lets a probe begin, as JSON values."""
+    def document(self, now: datetime) -> dict[str, float | datetime | None]:
+        """What others use, and how much of it lets a probe begin, as JSON values and a date."""
         found = self.neighbours()
         return {
+            "quiet_until": quiet_until(self._quiet_hours, now),
             "others_cpu_fraction": found.cpu_fraction,
             "host_cpu_fraction_max": self._section.host_cpu_fraction_max,
             "others_network_fraction": found.network_fraction,

@@ -10,11 +10,10 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from penstock.units import MiB
-
 _ARENA_MAX = -8  # names of <malloc.h>
 _MMAP_THRESHOLD = -3
-_LARGE_BYTES = MiB  # mapped and unmapped for itself: a part's body is, what a socket reads at a time is not
+# Mapped and unmapped for itself: the body of a part is, what a socket reads at a time is not.
+_LARGE_BYTES = 1 << 20
 
 
 @cache

@@ -178,6 +178,7 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
         "spent_per_day": dataclasses.asdict(spent),
         "costs": {name: dict(_COST) for name in SETTINGS},
         "host": {
+            "quiet_until": None,
             "others_cpu_fraction": 0.12,
             "host_cpu_fraction_max": 0.5,
             "others_network_fraction": None,

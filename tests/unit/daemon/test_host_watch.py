@@ -94,7 +94,7 @@ def test_the_status_says_what_others_use_and_what_they_may() -> None:
     host = Host()
     watch = watch_of(host, most=0.4)
     host.go_on(10.0, sent=50e6)
-    document = watch.document()
+    document = watch.document(NOON)
     assert (document["others_network_fraction"], document["host_network_fraction_max"]) == (0.5, 0.4)
     assert document["network_ceiling_bytes_per_second"] == CEILING
 

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-browser pictures check fix fuzz bench bench-long packages lock clean
+.PHONY: help demo test test-real test-systemd test-browser pictures check fix fuzz bench bench-long packages lock clean
 
 help: ## List the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,10 +14,13 @@ demo: $(VENV)/.runtime ## Measure, decide and advise on a lab link; no AWS accou
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(VENV)/.development ## The whole test suite
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not browser and not long" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not systemd and not browser and not long" $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
 	@$(BIN)/python -m pytest -m real $(ARGS)
+
+test-systemd: $(VENV)/.development ## The unit under a real systemd, booted in a container of its own; root
+	@$(BIN)/python -m pytest -m systemd $(ARGS)
 
 test-browser: $(VENV)/.browser ## The report in the system's Chromium: width, dark, print, keys, axe
 	@$(BIN)/python -m pytest -m browser $(ARGS)

@@ -60,12 +60,20 @@ class Acceptor:
         self._listening = listening
         self.start()
 
-    def close(self) -> None:
-        """Let nobody in any more, and close the listening socket."""
+    def stop(self) -> None:
+        """Let nobody in any more: who comes now waits in the kernel for the next one that listens."""
         if self._rest is not None:
             self._rest.cancel()
         self._loop.remove_reader(self._listening)
         self._listening.close()
+
+    @property
+    def is_bringing_in(self) -> bool:
+        """Whether somebody was accepted who waits to be brought in."""
+        return bool(self._newcomers)
+
+    def close(self) -> None:
+        """Send away those who were accepted and wait still."""
         for task in self._newcomers:
             task.cancel()
 

@@ -32,6 +32,7 @@ _PATH_LENGTH_MAX = 107  # of sockaddr_un, without its NUL
 _NEVER_SECONDS = 7 * 86400.0
 _BACKLOG = 2048  # a unix socket refuses at once what it cannot queue
 _FILE_COUNT_BESIDE_CONNECTIONS = 256
+_HEAR_OUT_STEP_COUNT_MAX, _HEAR_OUT_STEP_SECONDS = 100, 0.005  # a request follows its connection at once
 
 
 class SocketPathError(RuntimeError):
@@ -132,8 +133,18 @@ async def serving(
     try:
         yield acceptor
     finally:
+        acceptor.stop()
+        await _hear_out(acceptor, gatekeeper)
         acceptor.close()
         await runner.cleanup()
+
+
+async def _hear_out(acceptor: Acceptor, gatekeeper: _Gatekeeper) -> None:
+    """Who was let in is answered: no other daemon ever will. Those who say nothing are not waited for long."""
+    for _ in range(_HEAR_OUT_STEP_COUNT_MAX):
+        if not (acceptor.is_bringing_in or gatekeeper.is_unheard()):
+            return
+        await asyncio.sleep(_HEAR_OUT_STEP_SECONDS)
 
 
 def _refuse_unreadable_expectations(
@@ -168,6 +179,10 @@ class _Gatekeeper:
         gate = self._gates[handler] = _Gate(self, handler, leave)
         return gate
 
+    def is_unheard(self) -> bool:
+        """Whether somebody came in whose first request has not come, or is not worked on yet."""
+        return any(gate.is_unheard for gate in self._gates.values())
+
     def middleware(self) -> Middleware:
         @web.middleware
         async def pass_gate(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -175,6 +190,7 @@ class _Gatekeeper:
             if gate is None:  # the connection was lost before its request was looked at
                 return await handler(request)
             gate.stop_waiting()
+            gate.is_unheard = False
             if gate.whole_request is not None:
                 request[WHOLE_REQUEST] = gate.whole_request
             try:
@@ -201,6 +217,7 @@ class _Gate(asyncio.Protocol):
         # has then read all that came, and written all that it will write.
         self._is_between_requests = True
         self._is_sending = False  # more than the client has taken
+        self.is_unheard = True
         self.whole_request: bytes | None = None  # that is being answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -242,6 +259,7 @@ class _Gate(asyncio.Protocol):
             if answer is not None:
                 self._waiting_since = asyncio.get_running_loop().time()
                 self._transport.write(answer)
+                self.is_unheard = False
                 return
             self.whole_request = data if is_whole_get(data) else None
         self._is_between_requests = False

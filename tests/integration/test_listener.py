@@ -96,6 +96,21 @@ async def test_an_idle_connection_is_closed_after_its_answer(tmp_path: Path) -> 
         assert await ends(reader)
 
 
+async def test_who_was_let_in_is_answered_by_a_server_that_closes(tmp_path: Path) -> None:
+    """Its request comes after the end has begun; nobody else would ever answer on this connection."""
+    async with AsyncExitStack() as life:
+        server = await life.enter_async_context(served(tmp_path))
+        async with connected(server.socket_path) as (reader, writer):
+            assert (
+                await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+            )  # so this one is in as well
+            closing = asyncio.create_task(life.aclose())
+            await asyncio.sleep(0.05)
+            writer.write(STATUS)
+            assert await is_served(reader)
+            await closing
+
+
 async def test_a_watcher_may_wait_for_longer(tmp_path: Path) -> None:
     """Hearing nothing is what a watcher is there for: it outlives the time for idle connections."""
     async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (watching, writer):

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-systemd test-browser pictures check fix fuzz bench bench-long packages lock clean
+.PHONY: help demo test test-real test-systemd test-browser pictures check fix fuzz bench bench-long packages sbom audit lock clean
 
 help: ## List the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,14 @@ packages: $(VENV)/.development build/nfpm ## A Debian package and an RPM, for th
 # The newest whose modules the proxy has.
 build/nfpm:
 	@GOBIN=$(CURDIR)/build go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+
+sbom: $(VENV)/.development ## A bill of materials (CycloneDX) of the daemon's environment, in dist/
+	@mkdir -p dist
+	@$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
+		--output-format JSON --output-reproducible --validate --output-file dist/penstock.cdx.json locks/runtime.txt
+
+audit: $(VENV)/.development ## Known vulnerabilities of what is locked; fails where a registry tells of none
+	@$(BIN)/uv tool run --quiet pip-audit==2.10.1 --strict --disable-pip --require-hashes -r locks/runtime.txt
 
 lock: $(VENV)/.development ## Resolve the dependencies again
 	@$(call resolve,runtime,--extra daemon --extra demo --group build)

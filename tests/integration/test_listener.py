@@ -101,9 +101,8 @@ async def test_who_was_let_in_is_answered_by_a_server_that_closes(tmp_path: Path
     async with AsyncExitStack() as life:
         server = await life.enter_async_context(served(tmp_path))
         async with connected(server.socket_path) as (reader, writer):
-            assert (
-                await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
-            )  # so this one is in as well
+            # The one that came after it is answered, so this one is in as well.
+            assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
             closing = asyncio.create_task(life.aclose())
             await asyncio.sleep(0.05)
             writer.write(STATUS)

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-systemd test-browser pictures check fix fuzz bench bench-long packages sbom audit lock clean
+.PHONY: help demo test test-real test-systemd test-browser pictures check fix fuzz mutation bench bench-long packages sbom audit lock clean
 
 help: ## List the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ fix: $(VENV)/.development ## Format, and mend what can be mended safely
 
 fuzz: $(VENV)/.development ## A million damaged inputs, and ten minutes of two hostile users beside root
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+mutation: $(VENV)/.development ## Small changes to the code that decides, and which of them no test notices
+	@$(BIN)/python -m tests.mutation $(ARGS)
 
 bench: $(VENV)/.bench ## The benchmarks, short form
 	@$(BIN)/python -m bench $(ARGS)

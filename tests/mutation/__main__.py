@@ -62,9 +62,8 @@ def _examine(copy: Path, file: str, count: int, seed: int) -> int:
     )
     _cosmic_ray(copy, "cosmic-ray", "init", "mutation.toml", str(session))
     tried, all_count = _sample(session, count, seed)
-    _cosmic_ray(
-        copy, "cosmic-ray", "baseline", "mutation.toml"
-    )  # what fails unchanged would notice everything
+    # Tests that fail unchanged would notice everything.
+    _cosmic_ray(copy, "cosmic-ray", "baseline", "mutation.toml")
     _cosmic_ray(copy, "cosmic-ray", "exec", "mutation.toml", str(session))
     with closing(sqlite3.connect(session)) as results:
         found = results.execute("SELECT diff FROM work_results WHERE test_outcome = 'SURVIVED'").fetchall()

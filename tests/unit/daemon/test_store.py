@@ -424,8 +424,10 @@ def test_a_broken_schema_that_is_no_text_is_broken(path: Path, noise: bytes) -> 
     """What SQLite says of it cannot even be decoded; that is no fault of the program."""
     Store(path, SETTING_TYPES).close()
     path.write_bytes(path.read_bytes().replace(b"TABLE leftovers", b"TA" + noise * 2 + b"leftove"))
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError) as refusal:
         Store.open_read_only(path, SETTING_TYPES)
+    assert refusal.tb is not None  # it keeps alive what was not closed
+    assert str(path) not in {os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()}
     with closing(Store(path, SETTING_TYPES)) as store:
         assert "was broken" in store.take_notices()[0]
 

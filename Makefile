@@ -14,7 +14,7 @@ demo: $(VENV)/.runtime ## Measure, decide and advise on a lab link; no AWS accou
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(VENV)/.development ## The whole test suite
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not systemd and not browser and not long" $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not real and not systemd and not browser and not long" $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
 	@$(BIN)/python -m pytest -m real $(ARGS)

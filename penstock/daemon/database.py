@@ -286,9 +286,7 @@ def connect_read_only(path: Path, *, is_damaged: bool = False) -> sqlite3.Connec
                 connection.execute("PRAGMA writable_schema=ON")
             _version(connection)
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except (
-            BaseException
-        ) as error:  # UnicodeDecodeError among them: its traceback would keep the file open
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # whose traceback would keep it open
             connection.close()
             has_other_way = _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
             if "immutable" in mode or not has_other_way:
@@ -339,7 +337,7 @@ def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _code(error: BaseException) -> int:
+def _code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

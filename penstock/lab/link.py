@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _DUE_SECONDS = 1e-9  # what is due within a nanosecond is due now
+_ROUNDING = 1e-9
 _BISECTION_COUNT = 40
 _SHARED_RATE_COUNT_MAX = 4096
 
@@ -275,8 +276,9 @@ class Link:
         self._carried_bytes += total * seconds
         if self._truth.credit_bytes > 0:
             credit_bytes = self._credit_bytes + (self._truth.host_rate_bytes_per_second - total) * seconds
-            # Less than a byte of credit is none: a rounding error must not buy an instant of burst.
-            self._credit_bytes = min(credit_bytes, self._truth.credit_bytes) if credit_bytes >= 1.0 else 0.0
+            # A billionth of all credits is none: a rounding error must not buy an instant of burst.
+            most = self._truth.credit_bytes
+            self._credit_bytes = min(credit_bytes, most) if credit_bytes >= _ROUNDING * most else 0.0
 
     def _finish_due(self) -> None:
         while self._ends and self._ends[0][0] <= self._attained:

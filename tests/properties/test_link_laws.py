@@ -7,7 +7,7 @@ import itertools
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.lab.link import Episodes, Link, LinkTruth
@@ -91,6 +91,7 @@ def test_the_same_seed_is_the_same_world(truth: LinkTruth, story: list[Flow], se
 
 
 @unhurried
+@example(5.0, 60.0, 23.0, [25.0, 15.0])  # looked at when less than a byte of credit was left
 @given(
     st.floats(5, 50),
     st.floats(60, 200),

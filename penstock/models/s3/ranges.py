@@ -189,7 +189,7 @@ class RangedS3DownloadModel(_OneClient[S3DownloadSetting], S3DownloadModel):
 
 def _nearest_size_bytes(wanted: int, low: int, high: int) -> int:
     """In whole MiB where the ends admit it; the lower one has the last word."""
-    return max(min(ceil(wanted / MiB) * MiB, high), low)
+    return max(min(ceil(max(wanted, low) / MiB) * MiB, high), low)
 
 
 def ranged_model(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.models.s3.ranges import UploadRanges, ranged_model
@@ -14,6 +14,11 @@ from penstock.vocabulary import Demand
 from tests.unit.models.s3.upload_world import a_context, a_setting
 
 FIT = ranged_model(UploadRanges()).fit(a_context().place, [], prior=None, seed=0)
+
+
+NO_WHOLE_MIB = UploadRanges(
+    thread_count_min=1, thread_count_max=1, part_size_bytes_min=5 * MiB + 1, part_size_bytes_max=5 * MiB + 2
+)
 
 
 @st.composite
@@ -34,6 +39,7 @@ def all_ranges(draw: st.DrawFn) -> UploadRanges:
 
 
 @settings(max_examples=25)
+@example(ranges=NO_WHOLE_MIB, size=5 * MiB + 2, memory=None)
 @given(ranges=all_ranges(), size=st.integers(1, 400 * GiB), memory=st.none() | st.integers(MiB, 8 * GiB))
 def test_all_that_is_considered_lies_within(ranges: UploadRanges, size: int, memory: int | None) -> None:
     """Candidates and ramp are never empty, within the ranges and the memory, and legal as they are."""

@@ -4,8 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# A developer's shell may set these; users' shells do not, and what they meet is what is tested.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-systemd test-browser pictures check fix fuzz mutation bench bench-long packages sbom audit lock clean
+.PHONY: help demo test test-real test-faults soak test-systemd test-browser test-analysis pictures check fix fuzz mutation bench bench-long packages sbom audit lock clean
 
 help: ## List the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,16 +17,25 @@ demo: $(VENV)/.runtime ## Measure, decide and advise on a lab link; no AWS accou
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(VENV)/.development ## The whole test suite
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not real and not systemd and not browser and not long" $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not real and not faults and not systemd and not browser and not long" $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
 	@$(BIN)/python -m pytest -m real $(ARGS)
+
+test-faults: $(VENV)/.development ## What S3, SQS, the way there and the host itself can do wrong, to a running daemon; root
+	@$(BIN)/python -m pytest -m "faults and not long" $(ARGS)
+
+soak: $(VENV)/.development ## Ninety days of weather, twenty times, in virtual time
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 test-systemd: $(VENV)/.development ## The unit under a real systemd, booted in a container of its own; root
 	@$(BIN)/python -m pytest -m systemd $(ARGS)
 
 test-browser: $(VENV)/.browser ## The report in the system's Chromium: width, dark, print, keys, axe
 	@$(BIN)/python -m pytest -m browser $(ARGS)
+
+test-analysis: $(VENV)/.analysis ## The report of a fleet: DuckDB and Spark from the same files; wants Java
+	@$(BIN)/python -m pytest tests/unit/analysis $(ARGS)
 
 pictures: $(VENV)/.browser ## The pictures of the README, drawn anew
 	@$(BIN)/python -m tests.browser.pictures
@@ -67,9 +79,10 @@ audit: $(VENV)/.development ## Known vulnerabilities of what is locked; fails wh
 
 lock: $(VENV)/.development ## Resolve the dependencies again
 	@$(call resolve,runtime,--extra daemon --extra demo --group build)
-	@$(call resolve,development,--extra daemon --extra demo --group build --group dev)
-	@$(call resolve,browser,--extra daemon --extra demo --group build --group dev --group browser)
-	@$(call resolve,bench,--extra daemon --extra demo --group build --group dev --group bench)
+	@$(call resolve,development,--extra daemon --extra demo --extra analysis --group build --group dev)
+	@$(call resolve,browser,--extra daemon --extra demo --extra analysis --group build --group dev --group browser)
+	@$(call resolve,bench,--extra daemon --extra demo --extra analysis --group build --group dev --group bench)
+	@$(call resolve,analysis,--extra daemon --extra demo --extra analysis --extra spark --group build --group dev)
 
 # Names, versions and hashes for every supported Python; no address of any registry.
 resolve = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
@@ -95,6 +108,8 @@ $(VENV)/.development: $(VENV)/.venv locks/development.txt pyproject.toml
 	$(call install,development)
 $(VENV)/.browser: $(VENV)/.venv locks/browser.txt pyproject.toml
 	$(call install,browser)
+$(VENV)/.analysis: $(VENV)/.venv locks/analysis.txt pyproject.toml
+	$(call install,analysis)
 $(VENV)/.bench: $(VENV)/.venv locks/bench.txt pyproject.toml
 	$(call install,bench)
 

@@ -12,6 +12,8 @@ BENCHMARKS = {
     "s3-download": "bench.downloads",
     "learning": "bench.learning",
     "ablation": "bench.ablation",
+    "small-objects": "bench.small_objects",
+    "change": "bench.change",
     "sqs-delivery": "bench.sqs_campaigns",
     "sqs-real": "bench.sqs_real",
     "sqs-choosing": "bench.sqs_choosing",
@@ -21,10 +23,14 @@ BENCHMARKS = {
     "upload-workers": "bench.upload_workers",
     "sockets": "bench.sockets",
     "hearing": "bench.hearing",
+    "promised-gain": "bench.promised_gain",
     "leases": "bench.leases",
+    "shared-limit": "bench.shared_limit",
+    "fleet-page": "bench.fleet_page",
     "many-files": "bench.many_files",
     "exported-clients": "bench.exported_clients",
     "footprint": "bench.footprint",
+    "report-size": "bench.report_size",
 }
 
 

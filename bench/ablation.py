@@ -95,7 +95,7 @@ def judge(seeds: list[int]) -> dict[str, Any]:
     ]
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
         outcomes = list(pool.map(perform, jobs))
-    print("\n".join([*_table(outcomes), *_choosers(outcomes)]))
+    print("\n".join([*_table(outcomes), *_differences(outcomes), *_choosers(outcomes)]))
     return {"seeds": seeds, "runs": len(outcomes)}
 
 
@@ -136,6 +136,23 @@ def _table(outcomes: list[Outcome]) -> list[str]:
                 for p in SEEN_AT
             ]
             lines.append(f"{title:14s}{name:12s}{' '.join(cells)}")
+    return lines
+
+
+def _differences(outcomes: list[Outcome]) -> list[str]:
+    """The product's regret less that of the law alone, world by world: a single stormy world may move a mean."""
+    lines = ["\nRegret % of the product less that of the law alone, with the standard error of the mean"]
+    for title, is_off in (("on the model", False), ("off the model", True)):
+        both, alone = (
+            np.array(
+                [o.regrets for o in outcomes if o.tuner == name and (o.kind == Kind.OFF_MODEL) == is_off]
+            )
+            for name in ("penstock", "law-alone")
+        )
+        away = 100 * (both - alone)[:, [p - 1 for p in SEEN_AT]]
+        errors = away.std(axis=0) / max(len(away), 1) ** 0.5
+        cells = " ".join(f"{a:9.2f} +- {e:4.2f}" for a, e in zip(away.mean(axis=0), errors, strict=True))
+        lines.append(f"{title:26s}{cells}")
     return lines
 
 

@@ -145,7 +145,6 @@ M5D_24XLARGE = _modern(0.0078, 93.1 * MiB, 2633 * MiB, 0.1)
 C5N_9XLARGE = _modern(0.0078, 88.9 * MiB, 5542 * MiB, 0.1)
 C5N_18XLARGE = _modern(0.0078, 87.5 * MiB, 7250 * MiB, 0.5)
 C5N_18XLARGE_UPLOAD = _modern(0.041, 20 * MB, 12.5e9, 0.3)
-UPLOAD_10_GBPS = _modern(0.031, 20 * MB, 1.19e9, 0.2)
 CROSS_REGION = Link(
     rtt_seconds=0.13,
     service_seconds=0.03,

@@ -57,6 +57,11 @@ class PenstockTuner:
         """What the model alone learns of them."""
         return self._model.fit(self._context.place, observations, prior=None, seed=0)
 
+    @property
+    def known(self) -> Fit:
+        """What was learned of all that was seen."""
+        return self._concluded().fit
+
     def ask(self, seed: int) -> BenchSetting:
         """The plan of the last deliberation."""
         self._seed = seed

@@ -34,22 +34,22 @@ def _reading(name: str, story: str, truth: LinkTruth) -> ShapedLink:
 LINKS = (
     _reading(
         "near",
-        "1 ms away, 1.2 MB/s a connection, 10 MB/s in all",
+        "1 ms away, 2.4 MB/s a connection, 20 MB/s in all",
         LinkTruth(
             round_trip_seconds=0.001,
-            connection_rate_bytes_per_second=1.2e6,
-            host_rate_bytes_per_second=10e6,
+            connection_rate_bytes_per_second=2.4e6,
+            host_rate_bytes_per_second=20e6,
             service_latency_seconds_median=0.025,
             service_latency_sigma=0.4,
         ),
     ),
     _reading(
         "regional",
-        "8 ms away, 1.5 MB/s a connection, 8 MB/s in all, less when crowded",
+        "8 ms away, 3 MB/s a connection, 16 MB/s in all, less when crowded",
         LinkTruth(
             round_trip_seconds=0.008,
-            connection_rate_bytes_per_second=1.5e6,
-            host_rate_bytes_per_second=8e6,
+            connection_rate_bytes_per_second=3e6,
+            host_rate_bytes_per_second=16e6,
             service_latency_seconds_median=0.035,
             service_latency_sigma=0.4,
             oversubscription_loss=0.15,
@@ -57,12 +57,12 @@ LINKS = (
     ),
     _reading(
         "far",
-        "130 ms away, a window of 130 kB, 9 MB/s in all",
+        "130 ms away, a window of 260 kB, 18 MB/s in all",
         LinkTruth(
             round_trip_seconds=0.130,
-            connection_rate_bytes_per_second=10e6,
-            window_bytes=1.3e5,
-            host_rate_bytes_per_second=9e6,
+            connection_rate_bytes_per_second=20e6,
+            window_bytes=2.6e5,
+            host_rate_bytes_per_second=18e6,
             service_latency_seconds_median=0.045,
             service_latency_sigma=0.3,
         ),

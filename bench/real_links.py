@@ -4,7 +4,8 @@ For each link and client, in one run and close together in time: a full grid of 
 default, and the advice after a few transfers by that client, chosen by the optimizer that the daemon uses. The best few
 of the grid are then measured again, in turns, and one of them is named the best. The one that is named so was lucky as
 well: only what it, the default and the advice reach in further rounds is compared, each round holding all three, until
-their ratio is known well enough. Every part is bounded: bytes, seconds, and the time of a single transfer.
+their ratio is known well enough, or the time of this pair is over. Every part is bounded: bytes, seconds, and the time
+of a single transfer.
 
 Uploads are here; the links and clients of downloads are in `real_downloads`.
 """
@@ -44,14 +45,15 @@ from tests.real import provision, servers
 
 TARGET = 0.95  # advised / best of the grid
 PROBE_COUNT = 8
-FINALIST_COUNT = 4  # of the grid
-ROUND_COUNT = 3  # that name the best of the finalists
+FINALIST_COUNT = 3  # of the grid
+ROUND_COUNT = 2  # that name the best of the finalists
 DUEL_ROUND_COUNTS = 5, 15  # the least and the most, afresh, of the advice beside the best
+PAIR_SECONDS_MAX = 80.0  # of a link and a client: from then on no more than the least of rounds
 DUEL_WIDTH = 1.08  # upper over lower end of the ratio's interval: known well enough
 _RESAMPLE_COUNT = 1000
 TRANSFER_SECONDS_MAX = 90.0
 BYTES_MAX = {False: 4 * GiB, True: 40 * GiB}  # by form: short, long
-SECONDS_MAX = {False: 300.0, True: 2400.0}
+SECONDS_MAX = {False: 300.0, True: 3600.0}
 BUCKET = "links"
 THREAD_COUNT_MAX = 32
 _REST_SECONDS = 0.3  # before a transfer where the request rate is limited: what was used up has recovered
@@ -432,7 +434,7 @@ def _put_what_is_read(client: Any, link: ShapedLink) -> None:
 
 def _judge(name: str, defaults: Defaults, link: ShapedLink, end: _End, purse: Purse) -> Row:
     """Probes first, so that the advice knows nothing of the grid; then the grid, then all finalists in turns."""
-    default = defaults.on(link)
+    default, is_over = defaults.on(link), _after(PAIR_SECONDS_MAX)
     with contextlib.closing(_client(name, link, end, purse)) as client:
         client.move(default, is_told=False)  # opens files and caches; not counted
         tuner, advised, probing = _tune(client, link)
@@ -441,7 +443,9 @@ def _judge(name: str, defaults: Defaults, link: ShapedLink, end: _End, purse: Pu
         named = _in_turns(client, finalists, default, lambda rounds: len(rounds) >= ROUND_COUNT)
         best = max(finalists, key=lambda setting: named[setting].bytes_per_second)
         # The default is told nothing, so it is kept apart from a point of the grid with the same numbers.
-        measured = _in_turns(client, [None, advised, best], default, _is_settled)
+        measured = _in_turns(
+            client, [None, advised, best], default, lambda rounds: _is_settled(rounds, is_over=is_over())
+        )
         low, high = tuner.predict_interval(advised)
     return Row(
         link=link.name,
@@ -499,7 +503,9 @@ def _tune(
 
 
 def _told(client: Client, setting: BenchSetting) -> BenchSetting:
-    """The setting as the client takes it: s5cmd has parts of whole MiB."""
+    """The setting as the client takes it: s5cmd has parts of whole MiB, and a small object is one request in any."""
+    if client.link.object_count > 1:
+        return client.link.whole(setting.thread_count)
     if client.name != "s5cmd":
         return setting
     size = ceil(setting.request_size_bytes / MiB) * MiB
@@ -542,9 +548,15 @@ def _in_turns(
     }
 
 
-def _is_settled(rounds: _Rounds) -> bool:
+def _after(seconds: float) -> Callable[[], bool]:
+    """Whether so much time went by since now."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+def _is_settled(rounds: _Rounds, *, is_over: bool = False) -> bool:
     """Whether the advice and the best, the last two where they differ, are told apart well enough, or for too long."""
-    least, most = DUEL_ROUND_COUNTS
+    least, most = DUEL_ROUND_COUNTS[0], DUEL_ROUND_COUNTS[0 if is_over else 1]
     if not least <= len(rounds) < most:
         return len(rounds) >= most
     told = [setting for setting in rounds[0] if setting is not None]

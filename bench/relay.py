@@ -16,12 +16,14 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
 from aiohttp import HttpVersion11, web
+from multidict import CIMultiDict
 from yarl import URL
 
 from penstock.clock import SystemClock
@@ -65,25 +67,32 @@ class Relay:
             return web.Response(status=503, text=_SLOW_DOWN, content_type="application/xml")
         return await self._relayed(request)
 
-    async def _relayed(self, request: web.Request) -> web.StreamResponse:
-        async with self._upstream.request(
+    def ask(self, request: web.Request, body: Any) -> Any:  # aiohttp has no public names for either
+        """The server, with the request as it came and this body."""
+        return self._upstream.request(
             request.method,
             URL(self._target + request.rel_url.raw_path_qs, encoded=True),
-            headers=[(n, v) for n, v in request.headers.items() if n.lower() not in _NOT_RELAYED],
-            data=_carried(self._path.uplink, request.content) if request.can_read_body else None,
+            headers=relayed_headers(request.headers),
+            data=body,
             allow_redirects=False,
-        ) as answered:
+        )
+
+    async def _relayed(self, request: web.Request) -> web.StreamResponse:
+        body = _carried(self._path.uplink, request.content) if request.can_read_body else None
+        async with self.ask(request, body) as answered:
             await self._path.answer_delay(is_read=request.method in _READS)
-            response = web.StreamResponse(status=answered.status)
-            for name, value in answered.headers.items():
-                if name.lower() not in _NOT_RELAYED:
-                    response.headers.add(name, value)
+            response = web.StreamResponse(status=answered.status, headers=relayed_headers(answered.headers))
             await response.prepare(request)
             async with contextlib.aclosing(_carried(self._path.downlink, answered.content)) as body:
                 async for piece in body:
                     await response.write(piece)
             await response.write_eof()
             return response
+
+
+def relayed_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """Those that are meant for the other end."""
+    return CIMultiDict((n, v) for n, v in headers.items() if n.lower() not in _NOT_RELAYED)
 
 
 async def _carried(link: Link, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:

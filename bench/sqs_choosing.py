@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe
+from penstock.models.model import Fit
 from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.trial.simulated_host import World
-from penstock.vocabulary import Cost, Demand, Observation
+from penstock.vocabulary import Cost, Demand, Observation, Recommendation
 
 PROBE_COUNTS = (6, 10, 20)
 WORLD_COUNT = 24
@@ -51,8 +52,9 @@ class Tuner(Protocol):
 class Penstock:
     """The two calls that the daemon makes."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, seed: int, *, keeps_advice: bool = False) -> None:
+        self._seed, self._keeps_advice = seed, keeps_advice
+        self._standing: Recommendation[SqsDeliverySetting] | None = None
         self._history: list[Observation[SqsDeliverySetting]] = []
         self._conclusion: Conclusion[SqsDeliverySetting] | None = None
 
@@ -75,12 +77,18 @@ class Penstock:
             self._concluded().fit,
             CONTEXT,
             Demand(),
-            previous=None,
+            previous=self._standing,
             now=_NOW,
             validity_seconds=3600.0,
         )
+        self._standing = found if self._keeps_advice else None
         setting: SqsDeliverySetting = found.setting
         return setting
+
+    @property
+    def known(self) -> Fit:
+        """What was learned of all that was seen."""
+        return self._concluded().fit
 
     def _concluded(self) -> Conclusion[SqsDeliverySetting]:
         if self._conclusion is None:

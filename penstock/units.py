@@ -141,6 +141,12 @@ def number(value: float) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(size)))}f}".rstrip("0").rstrip(".")
 
 
+def rounded(value: float) -> float:
+    """What is advised, to the four digits that anybody sets; whole numbers, such as bytes, as they are."""
+    is_plain = not math.isfinite(value) or float(value).is_integer()
+    return value if is_plain else float(f"{value:.4g}")
+
+
 _UNIT_ENDINGS = (
     "_bytes_per_second",
     "_messages_per_second",

@@ -189,6 +189,49 @@ class Histogram:
     counts: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientHour:
+    """What one application did with one call of a service in an hour of listening, as its own SDK told it.
+
+    Any user of the host can send it: it is weak evidence, for people to look at.
+    """
+
+    began_at: datetime
+    ended_at: datetime
+    name: str  # that somebody gave it, if any
+    product: str
+    version: str
+    user_id: int | None  # whose socket it came from; None where nobody could say
+    service: str
+    api: str
+    region: str
+    call_count: int
+    attempt_count: int
+    retry_count: int
+    refused_count: int
+    refused_fraction_max: float  # of the attempts of one minute
+    failed_count: int
+    in_flight_count_mean: float  # while anything was in flight
+    in_flight_count_max: float  # at once
+    latencies: Histogram  # of attempts, in seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeHarm:
+    """How much longer attempts of applications took beside a probe than just before it and just after it."""
+
+    started_at: datetime
+    ended_at: datetime
+    operation: str
+    region: str
+    payload_size_bytes: int
+    attempt_count: int  # that were heard beside it, and compared
+    latency_increase_seconds: Estimate
+    refused_fraction_increase: float
+    is_held_against_after: bool  # False: nobody was heard often enough after it, or the next probe began
+    is_broken_off: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """How the time of a request goes with that of the next one: sums of logarithms around their means, which add up."""

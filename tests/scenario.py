@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from penstock.daemon import budget
-from penstock.daemon.app import Surroundings, assembled
+from penstock.daemon.app import App, Surroundings, assembled
 from penstock.daemon.conductor import Cycle
 from penstock.daemon.config import (
     AdviceSection,
@@ -68,7 +68,8 @@ _OF_SERVICE: Mapping[Service, Mapping[str, Any]] = {
     Service.SQS: {"message_size_bytes": (KiB,), "network_path": "public-address"},
 }
 _BUDGET = BudgetSection()
-_FIT_OBSERVATION_COUNT_MAX = 40  # days of hourly probes; a fit of 100 takes three times as long
+# Days of hourly probes; a fit of 100 takes three times as long.
+_ADVICE = AdviceSection(fit_observation_count_max=40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ class At:
     inbound: LinkTruth | None = None
     queue: QueueTruth | None = None
     is_restart: bool = False  # the daemon stops at this moment, and starts again
+    clock_step_seconds: float = 0.0  # somebody sets the host's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,8 @@ class Scenario:
     budget: BudgetSection = _BUDGET
     quiet_hours: tuple[str, ...] = ()
     thinker: Callable[[], Thinker] = InlineThinker
+    advice: AdviceSection = _ADVICE
+    each_hour: Callable[[App, float], None] = lambda _app, _days: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,7 @@ class Week:
     spends: tuple[budget.Spend, ...]
     leftover_names: tuple[str, ...]  # objects, uploads and queues that are still outside at the end
     lingering_names: tuple[str, ...]  # what was outside at the end of an hour, and still is ten minutes later
+    lingering_hours: tuple[int, ...]  # in which that was so
     sqs_counts: Counts | None  # what the service counted, and bills
 
     @property
@@ -235,9 +240,10 @@ class _Lab:
         return (*self._object_names(), *(self.sqs.queue_names("") if self.sqs is not None else ()))
 
     def passing_names(self) -> set[str]:
-        """What no probe keeps between two runs: all but the queues themselves."""
+        """What no probe keeps between two runs: all but the queues themselves, and what is there to be read."""
         queues = [self.sqs.queue(name) for name in self.sqs.queue_names("")] if self.sqs is not None else []
-        return {*self._object_names(), *(id_ for queue in queues for id_ in queue.message_ids)}
+        objects = (name for name in self._object_names() if "-reads-" not in name)
+        return {*objects, *(id_ for queue in queues for id_ in queue.message_ids)}
 
     def _object_names(self) -> Iterator[str]:
         for service in self.s3.values():
@@ -256,6 +262,8 @@ class _Play:
         self._configuration = _configuration(scenario, directory)
         self._cycles: list[Cycle] = []
         self._lingering: list[str] = []
+        self._lingering_hours: list[int] = []
+        self._app: App | None = None
 
     async def run(self) -> Week:
         beside = asyncio.gather(
@@ -282,6 +290,7 @@ class _Play:
             spends=tuple(spends),
             leftover_names=self._lab.leftover_names(),
             lingering_names=tuple(self._lingering),
+            lingering_hours=tuple(self._lingering_hours),
             sqs_counts=self._lab.sqs.counts if self._lab.sqs is not None else None,
         )
 
@@ -300,6 +309,7 @@ class _Play:
         )
         opened = assembled(self._configuration, surroundings, on_cycle=self._cycles.append)
         async with opened as app:
+            self._app = app
             await app.conductor.prepare()
             looking = asyncio.create_task(self._look_at_host(app.host_watch))
             with contextlib.suppress(TimeoutError):
@@ -321,14 +331,19 @@ class _Play:
     async def _look_each_hour(self) -> None:
         for hour in itertools.count(1):
             await asyncio.sleep(hour * 3600.0 - self._clock.monotonic_seconds())
+            if self._app is not None:
+                self._scenario.each_hour(self._app, self._clock.monotonic_seconds() / 86400.0)
             names = self._lab.passing_names()
             await asyncio.sleep(600.0)
-            self._lingering += sorted(names & self._lab.passing_names())
+            lingering = sorted(names & self._lab.passing_names())
+            self._lingering += lingering
+            self._lingering_hours += [hour] * bool(lingering)
 
     async def _change_the_world(self) -> None:
         for change in sorted(self._scenario.changes, key=lambda c: c.days):
             await asyncio.sleep(change.days * 86400.0 - self._clock.monotonic_seconds())
             self._lab.become(change)
+            self._clock.step(change.clock_step_seconds)
 
 
 def _truth(scenario: Scenario, row: Operation[Any, Any]) -> object:
@@ -348,5 +363,5 @@ def _configuration(scenario: Scenario, directory: Path) -> Configuration:
         daemon=DaemonSection(state_directory=str(directory), runtime_directory=str(directory)),
         probes=msgspec.structs.replace(ProbesSection(**sections), quiet_hours=scenario.quiet_hours),
         budget=scenario.budget,
-        advice=AdviceSection(fit_observation_count_max=_FIT_OBSERVATION_COUNT_MAX),
+        advice=scenario.advice,
     )

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from itertools import accumulate
 from math import floor
 from typing import Any
 
 from penstock.api.places import Places
 from penstock.api.wire import Claim, Question
+from penstock.models.sharing import water_fill
 from penstock.optimizer import objective
 from penstock.vocabulary import Basis, Demand, Recommendation, Setting, knobs, setting_values
 
@@ -198,7 +198,7 @@ def divide(appetites: Sequence[Appetite], weights: Sequence[float]) -> list[Shar
         fraction / wanted.use_fraction if wanted.use_fraction else 1.0
         for fraction, wanted in zip(fractions, appetites, strict=True)
     ]
-    settings = _scaled([wanted.setting for wanted in appetites], scales)
+    settings = scaled([wanted.setting for wanted in appetites], scales)
     return [
         Share(
             setting=setting,
@@ -207,20 +207,6 @@ def divide(appetites: Sequence[Appetite], weights: Sequence[float]) -> list[Shar
         )
         for setting, fraction, wanted in zip(settings, fractions, appetites, strict=True)
     ]
-
-
-def water_fill(useful: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Divide 1 in proportion to the weights (above 0), nobody getting more than is useful to him.
-
-    What one leaves goes to the others: either all of it is handed out, or everybody has all he can use.
-    """
-    last_first = sorted(range(len(useful)), key=lambda i: useful[i] / weights[i], reverse=True)
-    weights_from_here_on = accumulate(weights[index] for index in last_first)
-    fractions, left = [0.0] * len(useful), 1.0
-    for index, weight_left in reversed(list(zip(last_first, weights_from_here_on, strict=True))):
-        fractions[index] = min(useful[index], left * weights[index] / weight_left)
-        left = max(0.0, left - fractions[index])
-    return fractions
 
 
 def apportion(wanted: Sequence[float]) -> list[int]:
@@ -241,7 +227,7 @@ def apportion(wanted: Sequence[float]) -> list[int]:
     return given
 
 
-def _scaled(settings: Sequence[Setting], scales: Sequence[float]) -> list[Setting]:
+def scaled(settings: Sequence[Setting], scales: Sequence[float]) -> list[Setting]:
     """The settings with every knob that is divided at this part of itself; 0 stays what it means: no limit."""
     changes: list[dict[str, float]] = [{} for _ in settings]
     for name in _divided_knobs(settings[0]):

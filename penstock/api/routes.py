@@ -104,7 +104,9 @@ class Advisor(Protocol):
         """The advice for this question; always some."""
         ...
 
-    def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
+    def assess(
+        self, question: Question, setting: Setting, *, host_fraction: float | None = None
+    ) -> Recommendation[Any]:
         """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
         ...
 
@@ -396,7 +398,11 @@ class Api:
                     self._wake_holders()
                 await asyncio.sleep(0)  # the other holders do the same, before anybody is told a new share
             share = self._leases.share(lease)
-            advice = self._advisor.assess(lease.claim.question, share.setting)
+            advice = self._advisor.assess(
+                lease.claim.question,
+                share.setting,
+                host_fraction=1.0 / share.lease_count if share.host_fraction is None else share.host_fraction,
+            )
             document = recommendation_document(advice, generation=snapshot.generation)
             line = encode(document | terms_document(lease, share))
             if line != told:

@@ -27,7 +27,7 @@ def costs_of(configuration: Configuration) -> Sequence[Forecast]:
     from penstock.daemon.tariffs import Tariffs
 
     tariffs = Tariffs(configuration, asyncio.run(identify(configuration.host)))
-    return forecasts(configuration, tariffs, _by_tables)
+    return forecasts(configuration, tariffs, _by_tables, datetime.now(UTC))
 
 
 def _by_tables(context: Context) -> tuple[Fit, Setting]:

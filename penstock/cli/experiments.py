@@ -282,6 +282,7 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
                     for row in rows
                 ],
                 "answers": list(answers),
+                "addresses": [asdict(row) for row in (real if len(real) else lab).addresses()],
             }
         )
         return

@@ -47,6 +47,11 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "measure": ("penstock.cli.measure", "measure", "Run published experiments again, here or in the lab."),
     "tune": ("penstock.cli.tune", "tune", "Tune any client by running it."),
     "report": ("penstock.cli.report", "report", "Write a page about what was learned and advised."),
+    "observations": (
+        "penstock.cli.observations",
+        "observations",
+        "Write what was measured where a fleet's report reads it.",
+    ),
 }
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sqlite3
 import stat
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,15 +33,17 @@ if TYPE_CHECKING:
     from penstock.report.difference import Comparison
     from penstock.report.findings import Report
     from penstock.report.material import Copy, Material
+    from penstock.report.tally import Tally
     from penstock.vocabulary import Change, Context, Cost, Demand, Observation, Place, Recommendation
 
-OBSERVATION_COUNT_MAX = 2000  # of each place, the newest
+OBSERVATION_COUNT_MAX = 2000  # of each place, the newest: one by one; all others are counted
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 500, 200
 INCONCLUSIVE_COUNT_MAX = 1000
 _GENERATED_AT = re.compile(r'<meta name="penstock-generated-at" content="([^"]+)">')
 _HEAD_CHARACTER_COUNT = 4096
 _MOST_USED = ("boto3", "aws-cli", "s5cmd", "rclone")
 CHANGE_COUNT_MAX = 200
+CLIENT_HOUR_COUNT_MAX, HARM_COUNT_MAX = 5000, 500
 HISTORY_COUNT_MAX = 500  # of each context, the newest
 _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
 
@@ -50,6 +54,7 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
         "penstock report --since 7d --output /tmp/week.html",
         "penstock report --format markdown                  one page, for a chat",
         "penstock report --format markdown --full | less",
+        "penstock report --from s3://my-bucket/fleet       of all hosts that write there",
         "penstock report --database ./penstock.db --json | jq '.places[].advice'",
     )
 )
@@ -59,6 +64,12 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
     "database_path",
     type=click.Path(path_type=Path),
     help="The database; without it, the daemon's.",
+)
+@click.option(
+    "--from",
+    "fleet_source",
+    metavar="PLACE",
+    help="A fleet's page, from the folder or s3://bucket/prefix that `penstock observations --to` writes.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Where to write; - is the standard output.")
 @click.option(
@@ -83,6 +94,7 @@ def report(
     *,
     main_file: Path | None,
     database_path: Path | None,
+    fleet_source: str | None,
     output: Path | None,
     form: str,
     as_json: bool,
@@ -95,6 +107,11 @@ def report(
     It reads the database, also beside a running daemon, and changes nothing. The page needs no network to be looked at.
     """
     form = "json" if as_json else form
+    if fleet_source is not None:
+        if database_path or compare or since_seconds is not None:
+            raise WrongUsageError("--from is of many hosts: it goes with --output and --format alone")
+        _write(_fleet_page(fleet_source, form), output or Path(_OUTPUTS[form]))
+        return
     # A database that was named may come from another host; this host's budget says nothing about it.
     is_named_alone = database_path is not None and main_file is None
     configuration = None if is_named_alone else load_configuration(main_file).configuration
@@ -120,6 +137,23 @@ def report(
 
         text = text.replace("</main>", f"{measured_html(beside(path))}</main>", 1)
     _write(text, output)
+
+
+def _fleet_page(source: str, form: str) -> str:
+    """Raises TroubleError where nothing is there, or nothing to read it with."""
+    from penstock.cli.observations import NOT_INSTALLED
+
+    try:
+        from penstock.analysis import with_duckdb
+        from penstock.analysis.files import FilesError
+    except ImportError as trouble:
+        raise TroubleError(f"{source} cannot be read: {NOT_INSTALLED} ({trouble})") from trouble
+    from penstock.analysis.page import page, rendered
+
+    try:
+        return rendered(page(with_duckdb.answers(source), source), form)
+    except FilesError as trouble:
+        raise TroubleError(str(trouble)) from trouble
 
 
 def _compared(report: Report, what: str, now: datetime) -> Comparison:
@@ -209,11 +243,7 @@ def _read(
     from penstock.operations.table import OPERATIONS
     from penstock.report.material import Expense, Material
 
-    stored = store.recommendations()
-    known = {(one.context, one.demand) for one in stored}
-    recommendations = [
-        _today(one) for one in stored if _today(one) == one or _question(_today(one)) not in known
-    ]
+    recommendations = _recommendations(store)
     fits = [
         fit
         for fit in store.fits()
@@ -222,7 +252,8 @@ def _read(
     places = {summary.context.place for summary in store.summaries()} | set(store.reported_places())
     contexts = {recommendation.context for recommendation in recommendations}
     histories = {c: store.recommendation_history(c, count_max=HISTORY_COUNT_MAX) for c in contexts}
-    observations = {place: _observations(store, place, since) for place in places}
+    with _without_collections():
+        read = {place: _observations(store, place, since, fits) for place in places}
     instance_types = {fit.place.instance_type for fit in fits}
     return Material(
         source=str(path),
@@ -230,7 +261,7 @@ def _read(
         since=since,
         models={name: row.model for name, row in OPERATIONS.items()},
         payload_nouns={name: row.words.payload for name, row in OPERATIONS.items()},
-        observations=observations,
+        observations={place: newest for place, (newest, _) in read.items()},
         inconclusives=store.inconclusives(count_max=INCONCLUSIVE_COUNT_MAX, since=since),
         fits=fits,
         recommendations=recommendations,
@@ -247,10 +278,21 @@ def _read(
         unadvised=lambda context: unadvised_settings(context.operation, context.payload_size_bytes),
         copies=_copies,
         usd_limits=usd_limits(configuration) if configuration else {},
+        client_hours=store.client_hours(count_max=CLIENT_HOUR_COUNT_MAX, since=since),
+        harms=store.harms(count_max=HARM_COUNT_MAX, since=since),
         leftover_count=len(store.open_leftovers()),
         unreadable_count=store.unreadable_count,
         damage=damage,
+        backlogs=store.backlogs(since=since),
+        tallies={place: tally for place, (_, tally) in read.items() if tally is not None},
     )
+
+
+def _recommendations(store: Store) -> list[Recommendation[Any]]:
+    """Of each question the newest, as it is asked for today."""
+    stored = store.recommendations()
+    known = {_question(one) for one in stored}
+    return [_today(one) for one in stored if _today(one) == one or _question(_today(one)) not in known]
 
 
 def _question(advice: Recommendation[Any]) -> tuple[Context, Demand]:
@@ -288,13 +330,42 @@ def _copies(advice: Recommendation[Any]) -> list[Copy]:
     return said or [Copy("any client", bare)]
 
 
-def _observations(store: Store, place: Place, since: datetime | None) -> list[Observation[Any]]:
-    """What was measured and what was reported, oldest first."""
-    measured = store.observations(place, count_max=OBSERVATION_COUNT_MAX, since=since)
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Millions of values come and go with no cycle among them: to look for some takes a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _observations(
+    store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]
+) -> tuple[list[Observation[Any]], Tally | None]:
+    """The newest that was measured and was reported, oldest first; and all that was measured, counted as it is read."""
+    from penstock.operations.table import OPERATIONS
+    from penstock.report.findings import Expectations
+    from penstock.report.tally import tally_of
+
     reported = store.reports(
         place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER, since=since
     )
-    return sorted([*measured, *reported], key=lambda o: o.started_at)
+    if place.operation not in OPERATIONS:
+        return reported, None
+    model = OPERATIONS[place.operation].model
+    expectations = Expectations(model, next((fit for fit in fits if fit.place == place), None))
+    newest: deque[Observation[Any]] = deque(maxlen=OBSERVATION_COUNT_MAX)
+
+    def passing() -> Iterator[Observation[Any]]:
+        for one in store.each_observation(place, since=since):
+            newest.append(one)
+            yield one
+
+    tally = tally_of(passing(), model.measured_value, expectations.means)
+    return sorted([*newest, *reported], key=lambda o: o.started_at), tally
 
 
 def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callable[[Context, Demand], Demand]:

@@ -208,6 +208,12 @@ def _fleet(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     return {"fleet": fleet["sentence"]} | ({"what the fleet measured": rows} if rows else {})
 
 
+def _shared_limits(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
+    limits = document["shared_limits"]
+    rows = [{"limit": one["limit"], "part": one["sentence"], "trouble": one["trouble"]} for one in limits]
+    return {"shared limits": rows} if rows else {}
+
+
 _SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]] = {
     "budget_per_day": _spending,
     "contexts": _contexts,
@@ -217,6 +223,7 @@ _SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]]
     "host": _host,
     "leases": _leases,
     "queues": _queues,
+    "shared_limits": _shared_limits,
 }
 """What is shown otherwise than it is said on the socket, so that it fits."""
 

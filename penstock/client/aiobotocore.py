@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from penstock.client.advice import Advice, advise
 from penstock.client.arguments import arguments_of
-from penstock.client.boto3 import checksum_arguments, connection_pool_count
+from penstock.client.boto3 import connection_pool_count
 from penstock.client.operations import S3_UPLOAD
+from penstock.client.sdk_client import checksum_arguments
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ def client_config(
     from aiobotocore.config import AioConfig
 
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    return AioConfig(
-        max_pool_connections=connection_pool_count(advice),
-        **checksum_arguments(advice, AioConfig.OPTION_DEFAULTS),
-    )
+    return AioConfig(max_pool_connections=connection_pool_count(advice), **checksum_arguments(advice))
 
 
 def part_arguments(

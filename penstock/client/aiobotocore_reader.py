@@ -12,13 +12,10 @@ It is `penstock.client.reader` for an event loop: what is fetched, and when, is 
 from __future__ import annotations
 
 import asyncio
-import io
 from functools import partial
 
 from penstock.client.asyncio_client import in_thread
-from penstock.client.operations import S3_DOWNLOAD
-from penstock.client.reading import Range, Reading, advised, cut, merged, whole
-from penstock.client.sdk_client import advise_in, region_of
+from penstock.client.reading import Opening, Range, Reading, cut, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
     from penstock.client.advice import Advice
     from penstock.client.demand import TransferDemand
-    from penstock.client.targets.advised import Download
 
 
 async def open_object(
@@ -42,34 +38,16 @@ async def open_object(
     **demand: Unpack[TransferDemand],
 ) -> AsyncObjectReader:
     """The object, to be read as advised for its size. See `penstock.client.reader.open_object`."""
-    arguments = {"Bucket": bucket, "Key": key, **(extra_args or {})}
-    found = await s3_client.head_object(**arguments)
-    size_bytes = int(found["ContentLength"])
-    if advice is None:
-        stated = {"sink": "memory", **demand}
-        asking = partial(advise_in, region_of(s3_client), S3_DOWNLOAD, max(1, size_bytes), stated)
-        advice = await in_thread(asking)
-    if found.get("ETag"):
-        arguments["IfMatch"] = found["ETag"]
-    is_random = demand.get("access") == "random"
-    return AsyncObjectReader(
-        s3_client, arguments, size_bytes, advised(advice, size_bytes), is_random=is_random
-    )
+    opening = Opening(s3_client, bucket, key, advice, extra_args, demand)
+    head = await s3_client.head_object(**opening.arguments)
+    return AsyncObjectReader(await in_thread(partial(opening.found, head)))
 
 
 class AsyncObjectReader(Reading):
     """One object, opened by `open_object`. For one task at a time, as files are."""
 
-    def __init__(
-        self,
-        s3_client: Any,
-        arguments: Mapping[str, Any],
-        size_bytes: int,
-        told: Download,
-        *,
-        is_random: bool,
-    ) -> None:
-        super().__init__(s3_client, arguments, size_bytes, told, is_random=is_random)
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
         self._room = asyncio.Semaphore(self.thread_count)
         self._under_way: set[asyncio.Task[bytes]] = set()
         self.closed = False
@@ -79,15 +57,6 @@ class AsyncObjectReader(Reading):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    def tell(self) -> int:
-        """Where the next byte is read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go there; nothing is fetched before it is read."""
-        self._check()
-        return self._move_to(offset, whence)
 
     async def read(self, size: int = -1) -> bytes:
         """So many bytes, or all that are left; fewer only at the end."""
@@ -103,10 +72,7 @@ class AsyncObjectReader(Reading):
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
-        self._check()
-        wanted = [(max(0, start), min(start + size, self.size_bytes)) for start, size in ranges]
-        pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
-        fetched = [self._asked_for(start, end) for start, end in pieces]
+        wanted, pieces, fetched = self._asked_for_all(ranges)
         try:
             return cut(wanted, pieces, [await asked.content for asked in fetched])
         finally:
@@ -158,7 +124,3 @@ class AsyncObjectReader(Reading):
         answer = await self._client.get_object(**self._request(start, end))
         async with answer["Body"] as body:
             return whole(await body.read(), start, end)
-
-    def _check(self) -> None:
-        if self.closed:
-            raise ValueError("the object is closed")

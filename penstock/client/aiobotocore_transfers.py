@@ -19,6 +19,7 @@ from functools import partial
 from penstock.client.advice import Advice
 from penstock.client.asyncio_client import in_thread
 from penstock.client.complaint import complain
+from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
     Batch,
     File,
@@ -33,7 +34,7 @@ from penstock.client.many_files import (
 )
 from penstock.client.observed import Observed
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.sdk_client import advise_in, is_session, pool_count_of, region_of
+from penstock.client.sdk_client import pool_count_of
 
 __all__ = [
     "File",
@@ -48,20 +49,18 @@ __all__ = [
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
     from typing import Any, TypeVar
 
     from typing_extensions import Unpack
 
     from penstock.client.demand import CommonDemand
     from penstock.client.many_files import Batch, Files, Objects, Path
-    from penstock.client.operations import Operation
     from penstock.client.reporting import Reporter
 
     T = TypeVar("T")
 
 _ABORT_SECONDS_MAX = 10.0
-_LOOKING_COUNT = 32  # objects whose sizes are asked for at a time
 _PART_ARGUMENTS = frozenset(
     {
         "ChecksumAlgorithm",
@@ -81,6 +80,7 @@ async def upload_files(
     bucket: str,
     *,
     advice: Advice | None = None,
+    client_arguments: Mapping[str, Any] | None = None,
     extra_args: Mapping[str, Any] | None = None,
     callback: Callable[[int], None] | None = None,
     on_file: Callable[[File], object] | None = None,
@@ -93,16 +93,22 @@ async def upload_files(
     with the bytes of each part when it has arrived. When it is cancelled, it stops what is under way, and removes
     unfinished uploads.
     """
-    summary = Summary(on_file)
-    region = region_of(s3_client)
-
-    def ask(size_bytes: int, count: int) -> Advice:
-        return advice or advise_in(region, S3_UPLOAD, size_bytes, {**demand, "object_count": count})
-
-    plans = planned(files, ask)
+    errand = Errand(
+        s3_client,
+        bucket,
+        S3_UPLOAD,
+        client_arguments=client_arguments,
+        advice=advice,
+        extra_args=extra_args,
+        callback=callback,
+        on_file=on_file,
+        reporter=reporter,
+        demand=demand,
+    )
+    plans = planned(files, errand.ask)
     while (plan := await in_thread(partial(next, plans, None))) is not None:
-        await _move(s3_client, plan, bucket, _Uploads, summary, dict(extra_args or {}), callback, reporter)
-    return summary
+        await _move(errand, plan, _Uploads)
+    return errand.summary
 
 
 async def download_file(
@@ -112,6 +118,7 @@ async def download_file(
     path: Path,
     *,
     advice: Advice | None = None,
+    client_arguments: Mapping[str, Any] | None = None,
     extra_args: Mapping[str, Any] | None = None,
     callback: Callable[[int], None] | None = None,
     reporter: Reporter | None = None,
@@ -123,6 +130,7 @@ async def download_file(
         {key: path},
         bucket,
         advice=advice,
+        client_arguments=client_arguments,
         extra_args=extra_args,
         callback=callback,
         reporter=reporter,
@@ -139,6 +147,7 @@ async def download_files(
     bucket: str,
     *,
     advice: Advice | None = None,
+    client_arguments: Mapping[str, Any] | None = None,
     extra_args: Mapping[str, Any] | None = None,
     callback: Callable[[int], None] | None = None,
     on_file: Callable[[File], object] | None = None,
@@ -150,19 +159,23 @@ async def download_files(
     It is `penstock.client.boto3_transfers.download_files` for a client or a session of aiobotocore. What fails or is
     cancelled leaves no file; where there was one, it stays.
     """
-    summary = Summary(on_file)
-    region, arguments = region_of(s3_client), dict(extra_args or {})
-
-    def ask(size_bytes: int, count: int) -> Advice:
-        stated = {"sink": "file", **demand, "object_count": count}
-        return advice or advise_in(region, S3_DOWNLOAD, size_bytes, stated)
-
+    errand = Errand(
+        s3_client,
+        bucket,
+        S3_DOWNLOAD,
+        client_arguments=client_arguments,
+        advice=advice,
+        extra_args=extra_args,
+        callback=callback,
+        on_file=on_file,
+        reporter=reporter,
+        demand=demand,
+    )
     for window in wanted(objects):
-        async with _client_for(s3_client, _LOOKING_COUNT) as client:
-            await _look(client, bucket, window, arguments)
-        plan = await in_thread(partial(divided, window, ask))
-        await _move(s3_client, plan, bucket, _Downloads, summary, arguments, callback, reporter)
-    return summary
+        async with _client_for(errand, LOOKING_COUNT) as client:
+            await _look(client, bucket, window, errand.extra_args)
+        await _move(errand, await in_thread(partial(divided, window, errand.ask)), _Downloads)
+    return errand.summary
 
 
 async def objects_below(s3_client: Any, bucket: str, prefix: str, folder: Path) -> list[File]:
@@ -185,34 +198,21 @@ async def _look(s3_client: Any, bucket: str, files: list[File], extra_args: Mapp
         await _outcome(file, look(file))
 
     unknown = [file for file in files if file.size_bytes < 0]
-    await _for_each(unknown, try_it, min(_LOOKING_COUNT, pool_count_of(s3_client)))
+    await _for_each(unknown, try_it, min(LOOKING_COUNT, pool_count_of(s3_client)))
 
 
-async def _move(  # noqa: PLR0917 - of two callers
-    s3_client: Any,
-    plan: tuple[list[Batch], list[File]],
-    bucket: str,
-    kind: type[_Transfers],
-    summary: Summary,
-    extra_args: dict[str, Any],
-    callback: Callable[[int], None] | None,
-    reporter: Reporter | None,
-) -> None:
+async def _move(errand: Errand, plan: tuple[list[Batch], list[File]], kind: type[_Transfers]) -> None:
     """All batches of a plan, one after another; each that is evidence is reported."""
     found, unreadable = plan
     for file in unreadable:
-        summary.note(file)
+        errand.summary.note(file)
     most = max((batch.thread_count for batch in found), default=1)
-    async with _client_for(s3_client, most) as client:
+    async with _client_for(errand, most, found) as client:
         for batch in found:
-            transfers = kind(client, batch, bucket, extra_args, callback)
-            with Observed(client, bucket, None, kind.operation) as observed:
-                await transfers.run(summary)
-            if batch.is_evidence():
-                setting, moved = batch.setting(transfers.room_count), batch.size_bytes
-                observed.report(
-                    reporter, batch.mean_bytes, setting, transferred_bytes=moved, client="aiobotocore"
-                )
+            transfers = kind(client, batch, errand)
+            with Observed(client, errand.bucket, None, errand.operation) as observed:
+                await transfers.run(errand.summary)
+            errand.report(observed, batch, transfers.room_count, client="aiobotocore")
 
 
 async def _outcome(file: File, work: Awaitable[object]) -> File:
@@ -227,18 +227,9 @@ async def _outcome(file: File, work: Awaitable[object]) -> File:
 class _Transfers:
     """The files of one batch on their way, with so many requests at a time over all of them."""
 
-    operation: Operation
-
-    def __init__(
-        self,
-        client: Any,
-        batch: Batch,
-        bucket: str,
-        extra_args: dict[str, Any],
-        callback: Callable[[int], None] | None,
-    ) -> None:
-        self._client, self._batch, self._bucket = client, batch, bucket
-        self._extra_args, self._callback = extra_args, callback
+    def __init__(self, client: Any, batch: Batch, errand: Errand) -> None:
+        self._client, self._batch, self._bucket = client, batch, errand.bucket
+        self._extra_args, self._callback = errand.extra_args, errand.callback
         self.room_count = min(batch.thread_count, pool_count_of(client))
         self._room = asyncio.Semaphore(self.room_count)
 
@@ -260,8 +251,6 @@ class _Transfers:
 
 class _Downloads(_Transfers):
     """Objects into files."""
-
-    operation: Operation = S3_DOWNLOAD
 
     async def _move(self, file: File) -> None:
         """Into a file beside its place, which it takes at the end. What is no regular file is written to as it is."""
@@ -304,33 +293,26 @@ class _Downloads(_Transfers):
 
 
 @asynccontextmanager
-async def _client_for(s3_client: Any, connection_count: int) -> AsyncIterator[Any]:
-    """A client with so many connections where a session is given; else the client that is."""
-    if not is_session(s3_client):
-        yield s3_client
-        return
+async def _client_for(
+    errand: Errand, connection_count: int, batches: Sequence[Batch] = ()
+) -> AsyncIterator[Any]:
+    """A client with so many connections where a session was given; else the client that was."""
     from aiobotocore.config import AioConfig
 
-    config = AioConfig(max_pool_connections=connection_count)
-    async with s3_client.create_client("s3", config=config) as client:
+    options = errand.options(AioConfig, connection_count, batches)
+    if options is None:
+        yield errand.given
+        return
+    async with errand.given.create_client("s3", **options) as client:
         yield client
 
 
 class _Uploads(_Transfers):
     """Files into objects."""
 
-    operation: Operation = S3_UPLOAD
-
-    def __init__(
-        self,
-        client: Any,
-        batch: Batch,
-        bucket: str,
-        extra_args: dict[str, Any],
-        callback: Callable[[int], None] | None,
-    ) -> None:
-        super().__init__(client, batch, bucket, extra_args, callback)
-        self._multipart_args = {**_checksum_of(client), **extra_args}
+    def __init__(self, client: Any, batch: Batch, errand: Errand) -> None:
+        super().__init__(client, batch, errand)
+        self._multipart_args = {**_checksum_of(client), **self._extra_args}
         self._part_args = {n: value for n, value in self._multipart_args.items() if n in _PART_ARGUMENTS}
 
     async def _move(self, file: File) -> None:

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 def client_arguments(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> ClientArguments:
-    """What to pass to `awscrt.s3.S3Client`; nothing when there is no advice, since it then decides by itself."""
+    """What to pass to `awscrt.s3.S3Client`; nothing when there is no advice, since it then decides by itself.
+
+    A store that refuses the checksums of AWS needs nothing more: it sends none but those of `make_request`'s
+    `checksum_config`.
+    """
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     if advice.basis == "default":
         return {}

@@ -9,15 +9,13 @@ s3.upload_file(path, bucket, key, Config=config)
 
 from __future__ import annotations
 
-import os
-
 from penstock.client.advice import Advice, advise
 from penstock.client.arguments import arguments_of
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.sdk_client import checksum_arguments
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Container
     from typing import Any
 
     from boto3.s3.transfer import TransferConfig
@@ -69,10 +67,7 @@ def client_config(
     from botocore.config import Config
 
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    return Config(
-        max_pool_connections=connection_pool_count(advice),
-        **checksum_arguments(advice, Config.OPTION_DEFAULTS),
-    )
+    return Config(max_pool_connections=connection_pool_count(advice), **checksum_arguments(advice))
 
 
 def download_client_config(
@@ -87,19 +82,6 @@ def transfer_arguments(advice: Advice, object_size_bytes: int | str | None = Non
     """The advice in the words of `TransferConfig`; for an object of another size nearby when one is stated."""
     target = "boto3-download" if advice.operation == S3_DOWNLOAD else "boto3"
     return arguments_of(target, "TransferConfig", advice, object_size_bytes)
-
-
-def checksum_arguments(advice: Advice, known: Container[str]) -> dict[str, Any]:
-    """What botocore's `Config` has to be told for the store not to refuse requests, as far as it is `known` to it."""
-    if advice.document.get("store") is None:  # as nearly everywhere: there is nothing to be read for it
-        return {}
-    from penstock.client.targets.stores import store_of, variables_for
-
-    missing = {
-        n: value for n, value in variables_for(store_of(advice.document)).items() if n not in os.environ
-    }
-    told = {name[len("AWS_") :].lower(): value for name, value in missing.items()}
-    return {name: value for name, value in told.items() if name in known}
 
 
 def connection_pool_count(advice: Advice) -> int:

@@ -21,6 +21,7 @@ from time import perf_counter
 from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3 import transfer_config
 from penstock.client.complaint import complain
+from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
     File,
     FilesFailedError,
@@ -36,7 +37,7 @@ from penstock.client.many_files import (
 from penstock.client.observed import Observed
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.reporting import Reporter
-from penstock.client.sdk_client import advise_in, is_session, pool_count_of, region_of
+from penstock.client.sdk_client import advise_in, pool_count_of, region_of
 
 __all__ = [
     "File",
@@ -52,7 +53,7 @@ __all__ = [
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from queue import SimpleQueue
     from typing import Any
 
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from penstock.client.many_files import Batch, Files, Objects, Path
     from penstock.client.operations import Operation
 
-_LOOKING_COUNT = 32  # objects whose sizes are asked for at a time
 _AHEAD_COUNT = 1000  # files that are handed to boto3 before one of them has ended
 
 
@@ -134,6 +134,7 @@ def upload_files(
     bucket: str,
     *,
     advice: Advice | None = None,
+    client_arguments: Mapping[str, Any] | None = None,
     extra_args: Mapping[str, Any] | None = None,
     callback: Callable[[int], None] | None = None,
     on_file: Callable[[File], object] | None = None,
@@ -143,23 +144,30 @@ def upload_files(
     """Upload many files at a time as advised for their number and sizes, and report what happened.
 
     `files` are paths with their keys, as pairs or in a mapping (`files_below` has those of a folder). `s3_client` is a
-    client of boto3, or a session, of which a client with a connection for each thread is made. Of a client no more
-    threads are used than it keeps connections.
+    client of boto3, which is used as it is, with its credentials, endpoint and configuration, and no more threads than
+    it keeps connections; or a session, of which a client with a connection for each thread is made, from
+    `client_arguments` where there are any: `endpoint_url`, `config` and what else `Session.client` takes.
 
     Nothing is raised for a file that fails: the `Summary` has it with its reason, and `summary.raise_for_failed()`
     raises one exception for all. `callback` is boto3's, called with bytes by many threads; `on_file` is called in this
     one with each file when it has ended, `file.error` being None or why it failed. An exception of `on_file`, and
     KeyboardInterrupt, stop what is under way, remove unfinished uploads, and are raised.
     """
-    summary = Summary(on_file)
-    region = region_of(s3_client)
-
-    def ask(size_bytes: int, count: int) -> Advice:
-        return advice or advise_in(region, S3_UPLOAD, size_bytes, {**demand, "object_count": count})
-
-    plans = planned(files, ask)
-    _move(s3_client, plans, bucket, S3_UPLOAD, summary, extra_args, callback, reporter)
-    return summary
+    errand = Errand(
+        s3_client,
+        bucket,
+        S3_UPLOAD,
+        client_arguments=client_arguments,
+        advice=advice,
+        extra_args=extra_args,
+        callback=callback,
+        on_file=on_file,
+        reporter=reporter,
+        demand=demand,
+    )
+    for plan in planned(files, errand.ask):
+        _move(errand, plan)
+    return errand.summary
 
 
 def download_files(
@@ -168,6 +176,7 @@ def download_files(
     bucket: str,
     *,
     advice: Advice | None = None,
+    client_arguments: Mapping[str, Any] | None = None,
     extra_args: Mapping[str, Any] | None = None,
     callback: Callable[[int], None] | None = None,
     on_file: Callable[[File], object] | None = None,
@@ -179,22 +188,23 @@ def download_files(
     `objects` are keys with the paths where they go, as pairs or in a mapping, whose sizes are asked for; or those of a
     listing (`objects_below`), which has them. Folders are made where there are none. All else is as in `upload_files`.
     """
-    summary = Summary(on_file)
-    region = region_of(s3_client)
-    arguments = dict(extra_args or {})
-
-    def ask(size_bytes: int, count: int) -> Advice:
-        stated = {"sink": "file", **demand, "object_count": count}
-        return advice or advise_in(region, S3_DOWNLOAD, size_bytes, stated)
-
-    def plans() -> Iterator[tuple[list[Batch], list[File]]]:
-        for window in wanted(objects):
-            with _client_for(s3_client, _LOOKING_COUNT) as client:
-                _look(client, bucket, window, arguments)
-            yield divided(window, ask)
-
-    _move(s3_client, plans(), bucket, S3_DOWNLOAD, summary, extra_args, callback, reporter)
-    return summary
+    errand = Errand(
+        s3_client,
+        bucket,
+        S3_DOWNLOAD,
+        client_arguments=client_arguments,
+        advice=advice,
+        extra_args=extra_args,
+        callback=callback,
+        on_file=on_file,
+        reporter=reporter,
+        demand=demand,
+    )
+    for window in wanted(objects):
+        with _client_for(errand, LOOKING_COUNT) as client:
+            _look(client, bucket, window, errand.extra_args)
+        _move(errand, divided(window, errand.ask))
+    return errand.summary
 
 
 def objects_below(s3_client: Any, bucket: str, prefix: str, folder: Path) -> Iterator[File]:
@@ -206,67 +216,41 @@ def objects_below(s3_client: Any, bucket: str, prefix: str, folder: Path) -> Ite
                 yield found
 
 
-def _move(  # noqa: PLR0917 - of two callers
-    s3_client: Any,
-    plans: Iterable[tuple[list[Batch], list[File]]],
-    bucket: str,
-    operation: Operation,
-    summary: Summary,
-    extra_args: Mapping[str, Any] | None,
-    callback: Callable[[int], None] | None,
-    reporter: Reporter | None,
-) -> None:
+def _move(errand: Errand, plan: tuple[list[Batch], list[File]]) -> None:
     """Batch after batch, with what boto3 retries and refuses observed, and reported where it is evidence."""
-    for found, unreadable in plans:
-        for file in unreadable:
-            summary.note(file)
-        most = max((batch.thread_count for batch in found), default=1)
-        with _client_for(s3_client, most) as client:
-            for batch in found:
-                config, sink = _batch_config(client, batch), _Sink()
-                with Observed(client, bucket, None, operation) as observed:
-                    _move_batch(client, batch, bucket, config, sink, operation, summary, extra_args, callback)
-                if batch.is_evidence():
-                    observed.report(
-                        reporter,
-                        batch.mean_bytes,
-                        batch.setting(config.max_request_concurrency),
-                        transferred_bytes=batch.size_bytes,
-                        client="boto3",
-                        sink_bytes_per_second=sink.bytes_per_second,
-                    )
+    found, unreadable = plan
+    for file in unreadable:
+        errand.summary.note(file)
+    most = max((batch.thread_count for batch in found), default=1)
+    with _client_for(errand, most, found) as client:
+        for batch in found:
+            config, sink = _batch_config(client, batch), _Sink()
+            with Observed(client, errand.bucket, None, errand.operation) as observed:
+                _move_batch(client, batch, errand, config, sink)
+            count, rate = config.max_request_concurrency, sink.bytes_per_second
+            errand.report(observed, batch, count, client="boto3", sink_bytes_per_second=rate)
 
 
-def _move_batch(  # noqa: PLR0917 - of one caller
-    s3_client: Any,
-    batch: Batch,
-    bucket: str,
-    config: TransferConfig,
-    sink: _Sink,
-    operation: Operation,
-    summary: Summary,
-    extra_args: Mapping[str, Any] | None,
-    callback: Callable[[int], None] | None,
-) -> None:
+def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferConfig, sink: _Sink) -> None:
     """All files of it through one manager, whose threads they share."""
     from queue import SimpleQueue
 
     from boto3.s3.transfer import ProgressCallbackInvoker, create_transfer_manager
 
     ended: SimpleQueue[tuple[File, Callable[[], object]]] = SimpleQueue()
-    progress = [] if callback is None else [ProgressCallbackInvoker(callback)]
-    under_way_count = 0
-    files = sink.files() if operation == S3_DOWNLOAD else None
+    progress = [] if errand.callback is None else [ProgressCallbackInvoker(errand.callback)]
+    under_way_count, summary = 0, errand.summary
+    files = sink.files() if errand.operation == S3_DOWNLOAD else None
     with create_transfer_manager(s3_client, config, files) as manager:
         for file in batch.files:
             if under_way_count >= _AHEAD_COUNT:
                 summary.note(_outcome(*ended.get()))
                 under_way_count -= 1
-            subscribers, arguments = [_Ending(file, ended), *progress], dict(extra_args or {})
-            if operation == S3_UPLOAD:
-                manager.upload(file.path, bucket, file.key, arguments, subscribers)
+            subscribers, arguments = [_Ending(file, ended), *progress], dict(errand.extra_args)
+            if errand.operation == S3_UPLOAD:
+                manager.upload(file.path, errand.bucket, file.key, arguments, subscribers)
             elif _has_folder(file):
-                manager.download(bucket, file.key, file.path, arguments, subscribers)
+                manager.download(errand.bucket, file.key, file.path, arguments, subscribers)
             else:
                 summary.note(file)
                 continue
@@ -354,14 +338,15 @@ def _outcome(file: File, work: Callable[[], object]) -> File:
 
 
 @contextmanager
-def _client_for(s3_client: Any, connection_count: int) -> Iterator[Any]:
-    """A client with so many connections where a session is given; else the client that is."""
-    if not is_session(s3_client):
-        yield s3_client
-        return
+def _client_for(errand: Errand, connection_count: int, batches: Sequence[Batch] = ()) -> Iterator[Any]:
+    """A client with so many connections where a session was given; else the client that was."""
     from botocore.config import Config
 
-    client = s3_client.client("s3", config=Config(max_pool_connections=connection_count))
+    options = errand.options(Config, connection_count, batches)
+    if options is None:
+        yield errand.given
+        return
+    client = errand.given.client("s3", **options)
     try:
         yield client
     finally:
@@ -394,7 +379,7 @@ def _look(s3_client: Any, bucket: str, files: list[File], extra_args: Mapping[st
 
     unknown = [file for file in files if file.size_bytes < 0]
     if unknown:
-        count = min(_LOOKING_COUNT, len(unknown), pool_count_of(s3_client))
+        count = min(LOOKING_COUNT, len(unknown), pool_count_of(s3_client))
         with ThreadPoolExecutor(count) as pool:
             list(pool.map(lambda file: _looked_at(s3_client, bucket, file, extra_args), unknown))
 

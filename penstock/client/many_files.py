@@ -101,6 +101,7 @@ class Batch:
     """Files that move together, the largest first, and how."""
 
     __slots__ = (
+        "advice",
         "files",
         "multipart_threshold_bytes",
         "part_size_bytes",
@@ -114,7 +115,7 @@ class Batch:
 
         is_download = advice.operation == S3_DOWNLOAD
         advised: Any = (download_of if is_download else upload_of)(advice.document, files[0].size_bytes)
-        self.files = files
+        self.advice, self.files = advice, files
         self.size_knob = "range_size_bytes" if is_download else "part_size_bytes"
         self.thread_count: int = advised.thread_count
         self.part_size_bytes: int = getattr(advised, self.size_knob)

@@ -16,9 +16,7 @@ import io
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from time import monotonic
 
-from penstock.client.operations import S3_DOWNLOAD
-from penstock.client.reading import Range, Reading, advised, cut, merged, whole
-from penstock.client.sdk_client import advise_in, region_of
+from penstock.client.reading import Opening, Range, Reading, cut, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
     from penstock.client.advice import Advice
     from penstock.client.demand import TransferDemand
-    from penstock.client.targets.advised import Download
 
 _HEDGE_THREAD_COUNT = 2  # what was asked for again and is late as well keeps its thread for a while
 
@@ -49,31 +46,15 @@ def open_object(
     than the client keeps connections: see `penstock.client.boto3.download_client_config`. A range that is late is asked
     for once more, by at most one more connection at a time; set `hedge_timeout_seconds` of the reader to None for none.
     """
-    arguments = {"Bucket": bucket, "Key": key, **(extra_args or {})}
-    found = s3_client.head_object(**arguments)
-    size_bytes = int(found["ContentLength"])
-    if advice is None:
-        stated = {"sink": "memory", **demand}
-        advice = advise_in(region_of(s3_client), S3_DOWNLOAD, max(1, size_bytes), stated)
-    if found.get("ETag"):
-        arguments["IfMatch"] = found["ETag"]
-    is_random = demand.get("access") == "random"
-    return ObjectReader(s3_client, arguments, size_bytes, advised(advice, size_bytes), is_random=is_random)
+    opening = Opening(s3_client, bucket, key, advice, extra_args, demand)
+    return ObjectReader(opening.found(s3_client.head_object(**opening.arguments)))
 
 
 class ObjectReader(Reading, io.RawIOBase):
     """One object, opened by `open_object`. For one thread at a time, as files are."""
 
-    def __init__(
-        self,
-        s3_client: Any,
-        arguments: Mapping[str, Any],
-        size_bytes: int,
-        told: Download,
-        *,
-        is_random: bool,
-    ) -> None:
-        super().__init__(s3_client, arguments, size_bytes, told, is_random=is_random)
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
         self._pool = ThreadPoolExecutor(self.thread_count, thread_name_prefix="penstock-reader")
         self._spare = ThreadPoolExecutor(_HEDGE_THREAD_COUNT, thread_name_prefix="penstock-hedge")
 
@@ -84,15 +65,6 @@ class ObjectReader(Reading, io.RawIOBase):
     def seekable(self) -> bool:
         """It is."""
         return True
-
-    def tell(self) -> int:
-        """Where the next byte is read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go there; nothing is fetched before it is read."""
-        self._check()
-        return self._move_to(offset, whence)
 
     def readinto(self, buffer: Buffer, /) -> int:
         """As many bytes as there is room for, and fewer only at the end."""
@@ -115,10 +87,7 @@ class ObjectReader(Reading, io.RawIOBase):
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
-        self._check()
-        wanted = [(max(0, start), min(start + size, self.size_bytes)) for start, size in ranges]
-        pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
-        fetched = [self._asked_for(start, end) for start, end in pieces]
+        wanted, pieces, fetched = self._asked_for_all(ranges)
         return cut(wanted, pieces, [self._content(asked) for asked in fetched])
 
     def close(self) -> None:
@@ -165,7 +134,3 @@ class ObjectReader(Reading, io.RawIOBase):
         (ended, *_), _ = wait([first, again], return_when=FIRST_COMPLETED)
         other = again if ended is first else first
         return other if ended.exception() else ended
-
-    def _check(self) -> None:
-        if self.closed:
-            raise ValueError("the object is closed")

@@ -15,7 +15,7 @@ from collections import deque
 
 from penstock.client.complaint import complain
 from penstock.client.operations import S3_DOWNLOAD
-from penstock.client.sdk_client import pool_count_of
+from penstock.client.sdk_client import advise_in, pool_count_of, region_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from penstock.client.advice import Advice
     from penstock.client.targets.advised import Download
+
+    Pairs = list[tuple[int, int]]
 
 _FIRST_BYTES = 64 << 10  # of a reader of whom nothing is known yet
 _GROWTH = 2  # of the ranges, and of what is ahead, while he reads on
@@ -43,6 +45,36 @@ def advised(advice: Advice, size_bytes: int) -> Download:
         return download_of(default_advice(S3_DOWNLOAD, size_bytes, "").document, size_bytes)
 
 
+class Opening:
+    """An object that is to be read: what each request for it says, its size, and what is advised for it."""
+
+    def __init__(  # noqa: PLR0917 - of two callers
+        self,
+        s3_client: Any,
+        bucket: str,
+        key: str,
+        advice: Advice | None,
+        extra_args: Mapping[str, Any] | None,
+        demand: Mapping[str, Any],
+    ) -> None:
+        self.client = s3_client
+        self.arguments = {"Bucket": bucket, "Key": key, **(extra_args or {})}
+        self.is_random = demand.get("access") == "random"
+        self.size_bytes = 0
+        self._advice, self._demand = advice, {"sink": "memory", **demand}
+        self.told: Download
+
+    def found(self, head: Mapping[str, Any]) -> Opening:
+        """With the answer to HeadObject: from then on no other version is read, and advice is asked for."""
+        self.size_bytes = int(head["ContentLength"])
+        if head.get("ETag"):
+            self.arguments["IfMatch"] = head["ETag"]
+        least = max(1, self.size_bytes)
+        advice = self._advice or advise_in(region_of(self.client), S3_DOWNLOAD, least, self._demand)
+        self.told = advised(advice, self.size_bytes)
+        return self
+
+
 class Range:
     """Bytes that were asked for: `content` is a future of the kind that the reader waits for."""
 
@@ -57,20 +89,14 @@ class Range:
 class Reading(ABC):
     """Where one is in an object, and what is on its way."""
 
-    def __init__(
-        self,
-        s3_client: Any,
-        arguments: Mapping[str, Any],
-        size_bytes: int,
-        told: Download,
-        *,
-        is_random: bool,
-    ) -> None:
+    closed: Any  # a word of its own, or a property of files
+
+    def __init__(self, opening: Opening) -> None:
         super().__init__()
-        self._client, self._arguments, self._is_random = s3_client, dict(arguments), is_random
-        self.size_bytes = size_bytes
+        told, self._client, self._arguments = opening.told, opening.client, opening.arguments
+        self._is_random, self.size_bytes = opening.is_random, opening.size_bytes
         self.range_size_bytes = told.range_size_bytes
-        self.thread_count = min(told.thread_count, pool_count_of(s3_client))
+        self.thread_count = min(told.thread_count, pool_count_of(self._client))
         self.read_ahead_bytes = told.read_ahead_bytes or _READ_AHEAD_BYTES
         self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0
         self.hedge_timeout_seconds = told.hedge_timeout_seconds
@@ -84,7 +110,13 @@ class Reading(ABC):
     def _begin(self, asked: Range) -> None:
         """Have it fetched, and say with what future."""
 
-    def _move_to(self, offset: int, whence: int) -> int:
+    def tell(self) -> int:
+        """Where the next byte is read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go there; nothing is fetched before it is read."""
+        self._check()
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}[whence]
         if start + offset < 0:
             raise ValueError(f"there is no byte {start + offset}")
@@ -146,6 +178,17 @@ class Reading(ABC):
             return False
         self.hedged_count += 1
         return True
+
+    def _asked_for_all(self, ranges: Iterable[tuple[int, int]]) -> tuple[Pairs, Pairs, list[Range]]:
+        """What is wanted of (offset, size), in which pieces it comes, and those on their way."""
+        self._check()
+        wanted = [(max(0, start), min(start + size, self.size_bytes)) for start, size in ranges]
+        pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
+        return wanted, pieces, [self._asked_for(start, end) for start, end in pieces]
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError("the object is closed")
 
     def _request(self, start: int, end: int) -> dict[str, Any]:
         return {**self._arguments, "Range": f"bytes={start}-{end - 1}"}

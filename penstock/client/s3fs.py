@@ -11,6 +11,7 @@ from __future__ import annotations
 from penstock.client.advice import Advice, advise
 from penstock.client.arguments import arguments_of
 from penstock.client.operations import S3_UPLOAD
+from penstock.client.sdk_client import checksum_arguments
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -36,8 +37,14 @@ if TYPE_CHECKING:
 def filesystem_arguments(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> FilesystemArguments:
-    """What to pass to `S3FileSystem`, or as `storage_options`; nothing when there is no advice."""
+    """What to pass to `S3FileSystem`, or as `storage_options`; nothing when there is no advice.
+
+    Where the daemon knows of a store that refuses the checksums of AWS, none are sent, unless the environment says so.
+    """
+    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     told: FilesystemArguments = _arguments("S3FileSystem", object_size_bytes, advice, demand)
+    if checksums := checksum_arguments(advice):
+        told["config_kwargs"] = {**told.get("config_kwargs", {}), **checksums}
     return told
 
 

@@ -5,6 +5,8 @@ What only behaves like such a client may lack all of it.
 
 from __future__ import annotations
 
+import os
+
 from penstock.client.advice import Advice, advise
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -45,3 +47,16 @@ def advise_in(
     if "region" in demand or not region or advice.document.get("region", region) == region:
         return advice
     return advise(operation, payload_size_bytes, **{**demand, "region": region})
+
+
+def checksum_arguments(advice: Advice) -> dict[str, Any]:
+    """What botocore's `Config` has to be told for the store not to refuse requests, as far as it knows the words."""
+    if advice.document.get("store") is None:  # as nearly everywhere: there is nothing to be read for it
+        return {}
+    from botocore.config import Config
+
+    from penstock.client.targets.stores import store_of, variables_for
+
+    variables = variables_for(store_of(advice.document)).items()
+    told = {n[len("AWS_") :].lower(): value for n, value in variables if n not in os.environ}
+    return {name: value for name, value in told.items() if name in Config.OPTION_DEFAULTS}

@@ -15,7 +15,7 @@ from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import Clock
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
-from penstock.daemon.board import Board
+from penstock.daemon.board import Board, telling_of_fleet
 from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.forecast import Forecast, shown_cost
 from penstock.daemon.harm_watch import HarmWatch
@@ -109,10 +109,18 @@ class Advisory:
         answer = self._board.recommend(context, demand, self._clock.now())
         return _telling_of_neighbours(answer, question.demand)
 
-    def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
-        """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
+    def assess(
+        self, question: Question, setting: Setting, *, host_fraction: float | None = None
+    ) -> Recommendation[Any]:
+        """What a setting that was chosen elsewhere will do for this question, as a recommendation.
+
+        Of a lease it is the part of the host, and so of what the fleet leaves to the host.
+        """
         context, demand = self._context(question), self._beside_neighbours(question)
         answer = self._board.assess(context, demand, setting, self._clock.now())
+        share = self._conductor.limits.share(question.operation) if self._conductor.limits else None
+        if share is not None and host_fraction is not None:
+            answer = telling_of_fleet(answer, share, host_fraction)
         return _telling_of_neighbours(answer, question.demand)
 
     def _beside_neighbours(self, question: Question) -> Demand:
@@ -134,6 +142,11 @@ class Advisory:
             "recommendation": recommendation_document(recommendation, generation=self._board.generation),
             "fit": None if fit is None else _fit_document(fit),
             "alternatives": [] if fit is None else self._alternatives(fit, recommendation),
+            "fleet": [
+                limit
+                for limit in (self._conductor.limits.document() if self._conductor.limits else [])
+                if context.operation in limit["operations"]
+            ],
             "queues": [
                 backlog.document()
                 for backlog in self._backlogs.backlogs(context.place.region)
@@ -182,6 +195,7 @@ class Advisory:
             "report_refused_count": self._report_counts["refused"],
             "queues": [backlog.document() for backlog in self._backlogs.backlogs()],
             "fleet": self._conductor.fleet.document() if self._conductor.fleet else None,
+            "shared_limits": self._conductor.limits.document() if self._conductor.limits else [],
             "cycle_count": self._conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }

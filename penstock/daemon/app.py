@@ -25,10 +25,11 @@ from penstock.daemon.attended_probe import AttendedProbe
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch, watch_queue
 from penstock.daemon.board import Board
+from penstock.daemon.client_hours import keep_client_hours
 from penstock.daemon.conductor import Conductor, Cycle, Watch
-from penstock.daemon.config import ConfigError, Configuration
+from penstock.daemon.config import ConfigError, Configuration, WatchedQueueSection
 from penstock.daemon.entrance import Entrance, keep_files
-from penstock.daemon.fleet import Fleet
+from penstock.daemon.fleet import Fleet, word_for
 from penstock.daemon.forecast import Forecast, forecasts
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing
@@ -36,6 +37,7 @@ from penstock.daemon.host import HostIdentity
 from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
 from penstock.daemon.limits import thread_count_limits
 from penstock.daemon.outside_aws import AwsOutside
+from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.systemd import Notifier, inherited_sockets
@@ -44,6 +46,7 @@ from penstock.daemon.thinker import SpawnedThinker, Thinker
 from penstock.daemon.troubles import Troubles
 from penstock.models import burst
 from penstock.models.model import Fit
+from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.operations.operation import Equipment, Outside, Service
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.optimizer import surrogate
@@ -89,6 +92,7 @@ class App:
     backlogs: BacklogWatch
     host_watch: HostWatch
     store: AsyncStore
+    leases: LeaseBook
     home: Place
     started_at: datetime
     close_probes: Callable[[], Awaitable[None]]  # removes what they keep outside; once is enough
@@ -119,7 +123,7 @@ async def assembled(
         tariffs = Tariffs(configuration, surroundings.identity)
         watches = _watches(configuration, surroundings, store, tariffs, harm_watch)
         probes += {id(watch.probe): watch.probe for watch in watches}.values()
-        board = _board(configuration, home)
+        board, limits, leases = _divided_board(configuration, surroundings, tariffs)
         board.restore(await store.run(Store.fits), await store.run(Store.recommendations), clock.now())
         host_watch = _host_watch(configuration, surroundings, board)
         conductor = Conductor(
@@ -138,6 +142,7 @@ async def assembled(
             on_change=on_change,
             on_cycle=on_cycle,
             fleet=_fleet(configuration, surroundings, tariffs),
+            limits=limits,
         )
         yield App(
             conductor=conductor,
@@ -145,6 +150,7 @@ async def assembled(
             backlogs=BacklogWatch(clock, configuration.watched_queue, region=home.region),
             host_watch=host_watch,
             store=store,
+            leases=leases,
             home=home,
             started_at=clock.now(),
             close_probes=close_probes,
@@ -166,7 +172,9 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
         app = await resources.enter_async_context(assembled(configuration, surroundings))
         await app.conductor.sweep()
         await app.conductor.prepare()
+        await app.conductor.visit_fleet()  # a host that lives as long as this has nothing else to begin with
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
+        await app.conductor.visit_fleet()
         snapshot = snapshot_document(app.board.snapshot(surroundings.clock.now()))
         return {"cycles": [cycle_document(cycle) for cycle in cycles], **snapshot}
 
@@ -257,6 +265,7 @@ async def _live(
             assembled(configuration, surroundings, on_change=publish, harm_watch=harm_watch)
         )
         reload.trouble = lambda: app.store.trouble
+        app.backlogs.heard_delete_rate = hearing.deleted_messages_per_second
         api = _api(configuration, app, hearing, surroundings.clock, reload, harm_watch=harm_watch)
         api.publish()
         # Each life listens through a descriptor of its own; the socket itself outlives them all.
@@ -273,11 +282,9 @@ async def _live(
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
             work = tasks.create_task(_work(app))
-            watched = configuration.watched_queue
-            watching = tasks.create_task(
-                watch_queue(app.backlogs, surroundings.outside, watched, region=app.home.region)
-            )
+            watching = tasks.create_task(_watch(app, surroundings, configuration.watched_queue))
             listening = tasks.create_task(hearing.listen(configuration.listen, app.conductor.troubles))
+            remembering = tasks.create_task(keep_client_hours(hearing, app.store, surroundings.clock))
             telling = tasks.create_task(_tell_status(notifier, app, harm_watch))
             keeping = tasks.create_task(keep_files(entrance, acceptor, api, app.conductor.troubles))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
@@ -285,10 +292,20 @@ async def _live(
             if stop.is_set():
                 notifier.stopping("removing what probes left outside")
                 notifier.extend_timeout(_STOP_SECONDS_MAX)
-            for task in (work, watching, listening, telling, keeping, *ending):
+            for task in (work, watching, listening, remembering, telling, keeping, *ending):
                 task.cancel()
         await app.close_probes()  # seconds, when a queue has to go: the socket answers meanwhile
     return reload.configuration
+
+
+async def _watch(app: App, surroundings: Surroundings, watched: WatchedQueueSection) -> None:
+    """An application's queue, and remember what it held."""
+
+    async def remember(spell: BacklogSpell) -> None:
+        await app.store.run(lambda store: store.add_backlog(spell))
+
+    region = app.home.region
+    await watch_queue(app.backlogs, surroundings.outside, watched, region=region, remember=remember)
 
 
 async def _work(app: App) -> None:
@@ -309,6 +326,8 @@ async def _tell_status(notifier: Notifier, app: App, harm_watch: HarmWatch) -> N
     while True:
         app.host_watch.look()
         harm_watch.look()
+        for harm in harm_watch.take_told():
+            await app.store.run(partial(Store.add_harm, harm=harm))
         troubles = app.conductor.troubles.now()
         ailing = f"; trouble with {troubles[0].subject}: {troubles[0].sentence}" if troubles else ""
         notifier.status(app.conductor.activity + ailing)
@@ -432,7 +451,7 @@ def _host_watch(configuration: Configuration, surroundings: Surroundings, board:
     )
 
 
-def _board(configuration: Configuration, home: Place) -> Board:
+def _board(configuration: Configuration, home: Place, limits: SharedLimits | None = None) -> Board:
     return Board(
         _standing_contexts(configuration, home),
         thread_count_max=thread_count_limits(configuration),
@@ -440,6 +459,7 @@ def _board(configuration: Configuration, home: Place) -> Board:
         instance_type=home.instance_type,
         validity_seconds=configuration.advice.validity_seconds,
         stores=_stores(configuration),
+        fleet_share=limits.share if limits else lambda _operation: None,
     )
 
 
@@ -471,6 +491,42 @@ def _fleet(configuration: Configuration, surroundings: Surroundings, tariffs: Ta
     )
 
 
+def _divided_board(
+    configuration: Configuration, surroundings: Surroundings, tariffs: Tariffs
+) -> tuple[Board, SharedLimits | None, LeaseBook]:
+    """Advice keeps to this host's part of what it shares, and that follows from what its leases want."""
+    home, now, leases = surroundings.home, surroundings.clock.now, LeaseBook()
+    limits = _shared_limits(
+        configuration,
+        surroundings,
+        tariffs,
+        lambda operation: wanted_by_leases(board, leases, home, operation, now()),
+    )
+    board = _board(configuration, home, limits)
+    return board, limits, leases
+
+
+def _shared_limits(
+    configuration: Configuration,
+    surroundings: Surroundings,
+    tariffs: Tariffs,
+    wanted: Callable[[str], float],
+) -> SharedLimits | None:
+    section = configuration.fleet
+    if not section.bucket or not section.shared_limits:
+        return None
+    region = section.region_or(surroundings.home.region)
+    return SharedLimits(
+        section,
+        surroundings.outside,
+        surroundings.clock,
+        region=region,
+        tariff=tariffs.of_bucket(region),
+        host=word_for(surroundings.host_name, surroundings.seed),
+        wanted=wanted,
+    )
+
+
 def _standing_contexts(configuration: Configuration, home: Place) -> list[Context]:
     """Every operation at every size of its ladder, and at the sizes that are probed."""
     contexts = []
@@ -494,7 +550,7 @@ def _forecast(
         fit = board.fit(context.place)
         return None if fit is None else (fit, board.recommend(context, Demand(), clock.now()).setting)
 
-    return forecasts(configuration, tariffs, advised)
+    return forecasts(configuration, tariffs, advised, clock.now())
 
 
 async def _ledger(
@@ -520,7 +576,6 @@ def _api(
     *,
     harm_watch: HarmWatch,
 ) -> Api:
-    leases = LeaseBook()
     advisory = Advisory(
         board=app.board,
         conductor=app.conductor,
@@ -532,7 +587,7 @@ def _api(
         home=app.home,
         started_at=app.started_at,
         reload=reload,
-        leases=leases,
+        leases=app.leases,
         forecast=app.forecast,
         audit=Audit(app.board, hearing, clock, app.home),
     )
@@ -542,7 +597,7 @@ def _api(
         limits=_limits(configuration),
         snapshot_path=configuration.daemon.snapshot_path,
         control_gid=_group_id(configuration.daemon.control_group),
-        leases=leases,
+        leases=app.leases,
     )
 
 

@@ -55,7 +55,7 @@ class AttendedProbe:
         before = self._look()
         watches: list[_Watch] = [] if steady is None else [partial(self._watch, steady)]
         if self._harm_watch is not None and self._harm_watch.is_hearing:
-            watches.append(self._harm_watch.watch)
+            watches.append(partial(self._harm_watch.watch, plan.context))
         outcome = await (self._run_beside(watches, plan) if watches else self._probe.run(plan))
         if not isinstance(outcome, Observation):
             return outcome

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,8 +15,8 @@ from penstock.daemon.hearing import Hearing
 from penstock.listening.datagram import Application
 from penstock.listening.tally import Series
 from penstock.models.inference.histogram import quantile
-from penstock.operations.operation import Driven, Operation
-from penstock.operations.table import OPERATIONS
+from penstock.operations.heard import HeardVerdict, by_operation, verdict_on
+from penstock.operations.operation import Operation
 from penstock.optimizer.comparison import gain
 from penstock.vocabulary import Context, Demand, Estimate, Place, Recommendation, setting_values
 
@@ -27,34 +26,6 @@ _REMEMBERED_COUNT_MAX = 256
 
 # An application of one user; None where nobody could say whose it is.
 _Sender = tuple[Application, int | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    """One operation of an application, held against its advice."""
-
-    advice: Recommendation[Any]
-    driven: Driven[Any]
-    gain: Estimate | None  # None where nothing was measured, or too little is told
-
-    def document(self) -> dict[str, Any]:
-        row = OPERATIONS[self.advice.context.operation]
-        values = setting_values(self.advice.setting)
-        return {
-            "operation": row.name,
-            "region": self.advice.context.place.region,
-            "payload_size_bytes": self.advice.context.payload_size_bytes,
-            "basis": self.advice.basis,
-            "setting": values,
-            "gain": None if self.gain is None else dataclasses.asdict(self.gain),
-            "sentence": f"{self.driven.sentence}; {self._words(row.words.setting_in_full(values))}",
-        }
-
-    def _words(self, advised: str) -> str:
-        if self.gain is None:
-            return f"advised: {advised} ({self.advice.basis})"
-        span = f"{self.gain.low:.2g} to {self.gain.high:.2g}"
-        return f"{advised} would bring {self.gain.expected:.2g} times as much ({span})"
 
 
 class Audit:
@@ -77,7 +48,7 @@ class Audit:
             {
                 **msgspec.structs.asdict(sender[0]),
                 "user_id": sender[1],
-                "advice": [verdict.document() for verdict in verdicts[sender]],
+                "advice": [_verdict_document(verdict) for verdict in verdicts[sender]],
                 "apis": [_api_document(series) for series in sorted(heard, key=_by_calls)],
             }
             for sender, heard in by_sender.items()
@@ -100,30 +71,29 @@ class Audit:
             "dropped_count": hearing.dropped_count,
         }
 
-    def _verdicts(self, by_sender: Mapping[_Sender, Sequence[Series]]) -> Mapping[_Sender, list[_Verdict]]:
+    def _verdicts(
+        self, by_sender: Mapping[_Sender, Sequence[Series]]
+    ) -> Mapping[_Sender, list[HeardVerdict]]:
         """Of the busiest: a crowd of forged names must not keep the socket waiting."""
         busiest = sorted(by_sender, key=lambda one: -sum(s.in_flight_count_max for s in by_sender[one]))
-        found: defaultdict[_Sender, list[_Verdict]] = defaultdict(list)
+        found: defaultdict[_Sender, list[HeardVerdict]] = defaultdict(list)
         left = COMPARED_COUNT_MAX
         for sender in busiest:
-            for row, region, apis in _by_operation(by_sender[sender]):
+            for row, region, apis in by_operation(by_sender[sender]):
                 if left and (verdict := self._verdict(row, region or self._home.region, apis)):
                     found[sender].append(verdict)
                     left -= 1
         return found
 
-    def _verdict(self, row: Operation[Any, Any], region: str, apis: Mapping[str, Series]) -> _Verdict | None:
+    def _verdict(
+        self, row: Operation[Any, Any], region: str, apis: Mapping[str, Series]
+    ) -> HeardVerdict | None:
         now = self._clock.now()
         place = dataclasses.replace(self._home, operation=row.name, region=region)
         context = Context(place=place, payload_size_bytes=row.untold_payload_bytes)
         advice = self._board.recommend(context, Demand(), now)
-        driven = row.driven(apis, advice.setting, row.model.default_setting(context))
-        if driven is None:
-            return None
-        worth = None
-        if driven.setting is not None and not advice.has_expired(now):
-            worth = self._gain(row, advice, row.model.legal(context, driven.setting))
-        return _Verdict(advice=advice, driven=driven, gain=worth)
+        has_expired = advice.has_expired(now)
+        return verdict_on(apis, advice, lambda heard: None if has_expired else self._gain(row, advice, heard))
 
     def _gain(self, row: Operation[Any, Any], advice: Recommendation[Any], heard: Any) -> Estimate | None:
         """Of what is advised over what was heard (Any: a setting of the row's own type)."""
@@ -144,17 +114,17 @@ def _sender(series: Series) -> _Sender:
     return series.key.application, series.user_id
 
 
-def _by_operation(
-    heard: Sequence[Series],
-) -> Iterator[tuple[Operation[Any, Any], str, Mapping[str, Series]]]:
-    """What was heard of each service and region by API, once for each operation of the service."""
-    groups: defaultdict[tuple[str, str], dict[str, Series]] = defaultdict(dict)
-    for series in heard:
-        groups[series.key.service.lower(), series.key.region][series.key.api] = series
-    for (service, region), apis in groups.items():
-        for row in OPERATIONS.values():
-            if row.service == service:
-                yield row, region, apis
+def _verdict_document(verdict: HeardVerdict) -> dict[str, Any]:
+    context = verdict.advice.context
+    return {
+        "operation": context.operation,
+        "region": context.place.region,
+        "payload_size_bytes": context.payload_size_bytes,
+        "basis": verdict.advice.basis,
+        "setting": setting_values(verdict.advice.setting),
+        "gain": None if verdict.gain is None else dataclasses.asdict(verdict.gain),
+        "sentence": verdict.sentence,
+    }
 
 
 def _api_document(series: Series) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 A watched queue is an application's own. It is asked for its URL and its attributes and for nothing else: nothing is
 sent to it, received from it or deleted in it. Attributes do not tell how old a message is; that follows from the
-messages not visible and the deletes a second, which applications report or the configuration states.
+messages not visible and the deletes a second, which the configuration states or applications report. Where neither
+does, it is what their SDKs are heard to delete, at the most: that any user of the host can send, and it warns only
+where nothing would.
 
 What applications report of a queue (`measures` of `POST /v1/observations`), the first that is there:
 
@@ -16,8 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,6 +29,7 @@ from penstock.models.sqs.backlog_warning import (
     AgeSample,
     Alarm,
     BacklogSample,
+    BacklogSpell,
     BacklogWarning,
     age_from_attributes,
     assess,
@@ -42,6 +45,7 @@ SAMPLE_COUNT_MAX = 400  # 20 minutes, which date the collapse, at one sample in 
 SUBJECT_COUNT_MAX = 64  # of applications; the one that was silent for longest makes room
 AGE_SECONDS_MAX = 1_209_600.0  # no message is kept for longer than 14 days
 SILENT_AFTER = timedelta(minutes=15)  # then it says nothing about now
+SPELL = timedelta(minutes=15)  # of which the most is remembered: 96 rows a day
 _SEVERITY = tuple(Alarm)
 
 log = logging.getLogger(__name__)
@@ -142,10 +146,13 @@ class BacklogWatch:
     def __init__(self, clock: Clock, section: WatchedQueueSection, *, region: str) -> None:
         self._clock = clock
         self._section = section
+        # Where nobody states or reports it: what SDKs are heard to delete, in a region.
+        self.heard_delete_rate: Callable[[str], float] = lambda _region: 0.0
         self._reported: dict[tuple[str, str], _Subject] = {}
         self._watched: _Subject | None = None
         if section.name:
             self._watched = _Subject(name=section.name, source="attributes", region=section.region_or(region))
+        self._spell: BacklogSpell | None = None
 
     def backlogs(self, region: str | None = None) -> list[Backlog]:
         """Of all queues, or of those in one region; the most alarming first."""
@@ -177,8 +184,37 @@ class BacklogWatch:
             attributes.get("VisibilityTimeout", subject.visibility_timeout_seconds)
         )
         rate = self._section.delete_rate_messages_per_second or self._reported_delete_rate(subject.region)
-        if rate > 0:
-            subject.note_age(now, age_from_attributes(sample.not_visible_message_count, rate))
+        age = age_from_attributes(sample.not_visible_message_count, rate) if rate > 0 else None
+        if age is not None:
+            subject.note_age(now, age)
+        self._note_spell(subject, sample, age)
+
+    def ended_spell(self) -> BacklogSpell | None:
+        """The most of the last quarter of an hour, once, when it is over."""
+        spell = self._spell
+        if spell is None or self._clock.now() < spell.began_at + SPELL:
+            return None
+        self._spell = None
+        return spell
+
+    def _note_spell(self, subject: _Subject, sample: BacklogSample, age: float | None) -> None:
+        spell = self._spell or BacklogSpell(
+            region=subject.region,
+            queue=subject.name,
+            began_at=sample.at,
+            visible_message_count=0.0,
+            not_visible_message_count=0.0,
+            oldest_undeleted_seconds=None,
+            visibility_timeout_seconds=subject.visibility_timeout_seconds,
+        )
+        ages = [each for each in (spell.oldest_undeleted_seconds, age) if each is not None]
+        self._spell = replace(
+            spell,
+            visible_message_count=max(spell.visible_message_count, sample.visible_message_count),
+            not_visible_message_count=max(spell.not_visible_message_count, sample.not_visible_message_count),
+            oldest_undeleted_seconds=max(ages, default=None),
+            visibility_timeout_seconds=subject.visibility_timeout_seconds,
+        )
 
     def note_trouble(self, sentence: str) -> None:
         """The watched queue could not be asked."""
@@ -219,17 +255,23 @@ class BacklogWatch:
         return subject
 
     def _reported_delete_rate(self, region: str) -> float:
-        """Of all applications here that reported lately from the region."""
+        """Of all applications here that reported lately from the region; else as far as their SDKs are heard."""
         silent_since = self._clock.now() - SILENT_AFTER
-        return sum(
+        reported = sum(
             subject.delete_rate_per_second
             for subject in self._reported.values()
             if subject.region == region and subject.seen_at and subject.seen_at > silent_since
         )
+        return reported or self.heard_delete_rate(region)
 
 
 async def watch_queue(
-    backlogs: BacklogWatch, outside: Outside, section: WatchedQueueSection, *, region: str
+    backlogs: BacklogWatch,
+    outside: Outside,
+    section: WatchedQueueSection,
+    *,
+    region: str,
+    remember: Callable[[BacklogSpell], Awaitable[None]],
 ) -> None:
     """Ask the watched queue for its attributes, again and again; return at once when none is named."""
     url: str | None = None
@@ -241,4 +283,7 @@ async def watch_queue(
         except RequestError as trouble:
             backlogs.note_trouble(str(trouble))
             url = None if isinstance(trouble, Missing) else url
+        spell = backlogs.ended_spell()
+        if spell is not None:
+            await remember(spell)
         await asyncio.sleep(section.interval_seconds)

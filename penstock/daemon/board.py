@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from math import ceil
 from typing import Any
 
+from penstock.api.leases import scaled
 from penstock.api.wire import MEMORY_BYTES_MIN, Snapshot
+from penstock.fleet.limit import FleetShare
 from penstock.models.model import Fit, PerformanceModel, handed_on, is_current
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import assess, from_tables, recommend, unmeasured
 from penstock.units import format_bytes
 from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation
 
+REQUEST_RATE_LIMIT = "request_rate_limit_per_second"
 _ANSWER_COUNT_MAX = 4096  # remembered answers to questions beyond the standing ones
 
 Key = tuple[Context, Demand]
@@ -40,6 +43,7 @@ class Board:
 
     `configured_contexts` are answered ahead of any question, for the default demand. `thread_count_max` is the most
     that the operator allows, by operation: no more is ever advised. `stores` are what is not AWS, by operation.
+    `fleet_share` is what of a limit that hosts share an operation may use here; advice keeps to it.
     """
 
     def __init__(
@@ -51,7 +55,9 @@ class Board:
         instance_type: str,
         validity_seconds: float,
         stores: Mapping[str, str] | None = None,
+        fleet_share: Callable[[str], FleetShare | None] = lambda _operation: None,
     ) -> None:
+        self._fleet_share = fleet_share
         self._stores = stores or {}
         self._thread_count_max = thread_count_max
         self._configured_contexts = tuple(configured_contexts)
@@ -103,7 +109,7 @@ class Board:
         for context in self._configured_contexts:
             if context.place == fit.place:
                 before = self._previous.get((context, Demand()))
-                after = self.recommend(context, Demand(), now)
+                after = self.alone(context, Demand(), now)
                 if before is None or _advice(before) != _advice(after):
                     changed.append(after)
                 await asyncio.sleep(0)
@@ -112,6 +118,27 @@ class Board:
 
     def recommend(self, context: Context, demand: Demand, now: datetime) -> Recommendation[Any]:
         """The advice for this context and demand. Raises KeyError for an operation that is not in the table."""
+        alone, share = self.alone(context, demand, now), self._fleet_share(context.operation)
+        if share is None:
+            return alone
+        made = self.request_rate_per_second(alone)
+        if made <= share.requests_per_second:
+            return telling_of_fleet(alone, share)
+        model = OPERATIONS[context.operation].model
+        scaled_setting = scaled([alone.setting], [share.requests_per_second / made])[0]
+        within = self.assess(context, demand, model.legal(context, scaled_setting), now)
+        return telling_of_fleet(dataclasses.replace(within, bottleneck="request-rate"), share)
+
+    def request_rate_per_second(self, advice: Recommendation[Any]) -> float:
+        """What follows from it, as expected; 0 where nothing is known."""
+        fit, model = self.fit(advice.context.place), OPERATIONS[advice.context.operation].model
+        if fit is None or not is_current(fit, model):
+            return 0.0
+        appraisal = model.appraise(fit, advice.context, [advice.setting], advice.demand)
+        return float(appraisal.request_rate_per_second[0])
+
+    def alone(self, context: Context, demand: Demand, now: datetime) -> Recommendation[Any]:
+        """The advice as if no other host shared any limit."""
         key = (context, demand)
         answer = self._answers.get(key)
         if answer is None:
@@ -214,6 +241,24 @@ class Board:
         asked = (key for key in remembered if key not in self._configured_keys)
         for key in list(islice(asked, max(0, excess))):
             del remembered[key]
+
+
+def telling_of_fleet(
+    answer: Recommendation[Any], share: FleetShare, host_fraction: float = 1.0
+) -> Recommendation[Any]:
+    """The advice with what the fleet has to do with it; a lease has a fraction of what the host has."""
+    mine = host_fraction * share.requests_per_second
+    limit = min(mine, answer.derived.get(REQUEST_RATE_LIMIT, mine))
+    return dataclasses.replace(
+        answer,
+        derived={
+            **answer.derived,
+            REQUEST_RATE_LIMIT: limit,
+            "fleet_request_rate_per_second": mine,
+            "fleet_fraction": mine / share.limit_requests_per_second,
+        },
+        explanation=f"{answer.explanation} {share.sentence}",
+    )
 
 
 def _posting(before: Posting | None, fit: Fit, now: datetime, taught_at: datetime | None = None) -> Posting:

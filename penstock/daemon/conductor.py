@@ -11,11 +11,11 @@ import dataclasses
 import logging
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.daemon import costs
@@ -25,6 +25,7 @@ from penstock.daemon.changes import note_change
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.fleet import LEDGER_NAME, Fleet
 from penstock.daemon.sentences import describe, describe_setting, tell
+from penstock.daemon.shared_limits import SharedLimits
 from penstock.daemon.standings import Standings
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.sweeper import Sweeper
@@ -66,6 +67,7 @@ REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more
 AVOIDED_COUNT_MAX = 6  # settings that could not be measured; each success lets the oldest be tried again
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
+T = TypeVar("T")
 _SPARED_OWN_COUNT = KNOWN_COUNT // 2
 
 
@@ -119,6 +121,7 @@ class Conductor:
         on_change: Callable[[], None],
         on_cycle: Callable[[Cycle], None],
         fleet: Fleet | None = None,
+        limits: SharedLimits | None = None,
     ) -> None:
         self._watches = {watch.context: watch for watch in watches}
         self._board = board
@@ -135,6 +138,7 @@ class Conductor:
         self._on_change = on_change
         self._on_cycle = on_cycle
         self.fleet = fleet
+        self.limits = limits
         self._taught: dict[Place, Fit] = {}  # by what other hosts measured, and by nothing else
         self.standings = Standings(seed, clock.now())
         self._requested: deque[Context] = deque(maxlen=16)
@@ -185,6 +189,8 @@ class Conductor:
 
     def note_reports(self, observations: Sequence[Observation[Any]]) -> None:
         """Applications reported: learn from it soon, and probe less where it is believed."""
+        if self.limits is not None:
+            self.limits.note_reports(observations)
         if not self._reported:
             settled_seconds = self._clock.monotonic_seconds() + REPORTS_SETTLE_SECONDS
             self._reports_due_seconds = max(self._reports_due_seconds, settled_seconds)
@@ -231,8 +237,9 @@ class Conductor:
         self.activity = f"thinking about {describe(context)}"
         try:
             sentence, outcome = await self._try(watch, reason)
-        except DiskTrouble as trouble:
-            verdict = Verdict(is_allowed=False, sentence=f"nothing can be written down: {trouble}")
+        except (DiskTrouble, ThinkerError) as trouble:
+            what = "nothing can be written down: " if isinstance(trouble, DiskTrouble) else ""
+            verdict = Verdict(is_allowed=False, sentence=f"{what}{trouble}")
             sentence, outcome = self._postpone(watch, verdict), None
         cycle = Cycle(at=self._clock.now(), context=context, sentence=sentence, outcome=outcome)
         self.cycles.append(cycle)
@@ -351,33 +358,49 @@ class Conductor:
             await self._redate_spend()
         if self.sweeper.due_in_seconds <= 0:
             await self.sweep()
+        if self.limits is not None and self.limits.due_in_seconds <= 0:
+            await self._divide(self.limits)
         if self.fleet is not None and self.fleet.due_in_seconds <= 0:
-            await self._visit(self.fleet)
+            await self.visit_fleet()
         if self._reported and self._reports_due_seconds <= self._clock.monotonic_seconds():
             await self._learn_from_reports()
 
-    async def _visit(self, fleet: Fleet) -> None:
+    async def visit_fleet(self) -> None:
         """Hear what other hosts measured, tell what was measured here, and learn from what is new."""
-        self.activity, now, cost_max = "visiting the fleet's bucket", self._clock.now(), fleet.cost_max
+        if (fleet := self.fleet) is None:
+            return
+        await self._at_the_bucket(fleet, partial(fleet.visit, partial(self._own_evidence, fleet.host)))
+        for place in sorted(fleet.take_news(), key=str):
+            await self._learn_from_fleet(fleet, place)
+
+    async def _divide(self, limits: SharedLimits) -> None:
+        """Tell the hosts that share a limit what is wanted here, and advise what is this one's part."""
+        if await self._at_the_bucket(limits, limits.visit):
+            self._board.generation += 1
+            self._on_change()
+
+    async def _at_the_bucket(
+        self, visitor: Fleet | SharedLimits, visit: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """Pay, visit, settle; None where it cannot be paid for now."""
+        now, cost_max = self._clock.now(), visitor.cost_max
         verdict = self.ledger.allows(LEDGER_NAME, cost_max, now)
         if not verdict.is_allowed:
-            fleet.postpone(verdict.sentence)
-            return
+            visitor.postpone(verdict.sentence)
+            return None
         ledger, reserved = self.ledger.reserve(LEDGER_NAME, cost_max, now)
         try:
             await self._store.run(lambda store: store.add_spend(reserved))
         except DiskTrouble as trouble:
-            fleet.postpone(str(trouble))
-            return
-        self.ledger = ledger
+            visitor.postpone(str(trouble))
+            return None
+        self.ledger, self.activity = ledger, "visiting the fleet's bucket"
         try:
-            await fleet.visit(partial(self._own_evidence, fleet.host))
+            return await visit()
         finally:
-            self.ledger, correction = self.ledger.settle(reserved, fleet.used, self._clock.now())
+            self.ledger, correction = self.ledger.settle(reserved, visitor.used, self._clock.now())
             await self._store.run(lambda store: store.correct_spend(correction))
-        for place in sorted(fleet.take_news(), key=str):
-            await self._learn_from_fleet(fleet, place)
-        self.activity = "idle"
+            self.activity = "idle"
 
     async def _own_evidence(self, host: str, place: Place) -> Sequence[Evidence[Any]]:
         fit, own = self._board.fit(place), await self._own(place)
@@ -486,9 +509,8 @@ class Conductor:
             self._news.clear()
             if self._requested:
                 return self._requested.popleft(), Reason.REQUESTED
-            chores_wait_seconds = self.sweeper.due_in_seconds
-            if self.fleet is not None:
-                chores_wait_seconds = min(chores_wait_seconds, self.fleet.due_in_seconds)
+            bucket = [visitor for visitor in (self.fleet, self.limits) if visitor is not None]
+            chores_wait_seconds = min(chore.due_in_seconds for chore in (self.sweeper, *bucket))
             if self._reported:
                 reports_wait_seconds = self._reports_due_seconds - self._clock.monotonic_seconds()
                 chores_wait_seconds = min(chores_wait_seconds, reports_wait_seconds)

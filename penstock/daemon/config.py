@@ -27,6 +27,7 @@ from msgspec import Meta, Struct
 
 from penstock.client.targets.stores import STORES_BY_NAME, Store, store_at
 from penstock.daemon import quiet_hours, regions
+from penstock.fleet import limit as fleet_limit
 from penstock.models.prices import service_price
 from penstock.models.sqs.queue_class import class_of
 from penstock.operations.operation import Operation, SectionT, Service
@@ -191,6 +192,15 @@ class ListenSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     latency_increase_seconds_max: Seconds = 0.1
 
 
+SharedLimitText: TypeAlias = Annotated[
+    str,
+    bounds(
+        f'a name, the operations that count and what is borne, such as "backups: {next(iter(OPERATIONS))} at 3500/s"',
+        pattern=fleet_limit.PATTERN,
+    ),
+]
+
+
 class FleetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[fleet]: the bucket in which hosts tell each other what they measured. Without one, each learns alone."""
 
@@ -199,6 +209,7 @@ class FleetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     key_prefix: KeyPrefix = "penstock-fleet/"
     may_write: bool = False
     prober_count: Annotated[int, bounds("a whole number from 0 to 64", ge=0, le=64)] = 0
+    shared_limits: tuple[SharedLimitText, ...] = ()
 
     def region_or(self, home_region: str) -> str:
         """Where the bucket is."""
@@ -538,6 +549,18 @@ def _fleet_contradictions(configuration: Configuration) -> Iterator[tuple[str, s
         yield "fleet.bucket", f'found "{fleet.bucket}"; expected one bucket for all regions, without braces'
     if fleet.may_write and not fleet.bucket:
         yield "fleet.bucket", "missing; expected the name of a bucket, because fleet.may_write is true"
+    if fleet.shared_limits and not fleet.bucket:
+        yield "fleet.bucket", "missing; hosts that share fleet.shared_limits see each other in a bucket"
+    shared = [fleet_limit.parse(text) for text in fleet.shared_limits]
+    if len({limit.name for limit in shared}) < len(shared) or len(shared) > fleet_limit.LIMIT_COUNT_MAX:
+        most = fleet_limit.LIMIT_COUNT_MAX
+        yield "fleet.shared_limits", f"expected no name twice, and no more than {most} of them"
+    for limit in shared:
+        if unknown := sorted(set(limit.operations) - OPERATIONS.keys()):
+            known = ", ".join(OPERATIONS)
+            yield "fleet.shared_limits", f'found "{unknown[0]}" in {limit.name}; expected some of {known}'
+        if not limit.requests_per_second:
+            yield "fleet.shared_limits", f"{limit.name} bears 0/s; expected more"
     for row, section in configuration.sections():
         theirs = getattr(section, "key_prefix", "")
         if fleet.bucket and theirs and fleet.key_prefix.startswith(theirs):

@@ -8,13 +8,15 @@
     └── Lost          values that waited in memory for such a disk are gone with the process
 
 A broken file is never an error: it is moved aside, what must not be lost is taken out of it, and a new one is
-begun. Every commit reaches the disk (``synchronous=FULL``): probes are rare, and a journal that lies is none.
+begun. One that somebody removed while it is open is written anew, whole. Every commit reaches the disk
+(``synchronous=FULL``): probes are rare, and a journal that lies is none.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +25,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Rescue = Callable[[Path], Callable[[sqlite3.Connection], str]]
@@ -139,9 +143,23 @@ class Database:
         )
         return connection
 
+    def _write_anew(self) -> None:
+        """Somebody removed the file; what was in it can be read for as long as it is open."""
+        copy = self.path.with_name(f"{self.path.name}.anew")
+        copy.unlink(missing_ok=True)
+        self._connection.execute("VACUUM INTO ?", (str(copy),))
+        self._connection.close()  # before there is a new one: it removes the log of that name
+        for ending in ("-wal", "-shm"):
+            Path(f"{self.path}{ending}").unlink(missing_ok=True)
+        copy.replace(self.path)
+        self._connection = self._open_sound()
+        _log.warning("somebody removed the database %s; it was written anew, and nothing is lost", self.path)
+
     def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T:
         try:
             with speaking_of_damage():
+                if not self.path.exists():
+                    self._write_anew()
                 return action(self._connection)
         except sqlite3.DatabaseError as error:
             if _is_broken(error):
@@ -171,7 +189,7 @@ def holder(path: Path) -> str | None:
 def open_read_only(path: Path) -> sqlite3.Connection:
     """A connection that changes nothing, also beside a running daemon. Raises StoreError.
 
-    An older file is copied into memory and migrated there.
+    An older file is copied and migrated there.
     """
     if not path.exists():
         raise StoreMissing(
@@ -185,7 +203,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
                 _refuse_misshapen(connection)
                 unless_it_serves.pop_all()
                 return connection
-            copy = sqlite3.connect(":memory:", isolation_level=None)
+            copy = sqlite3.connect("", isolation_level=None)  # in a file of its own where it is large
             connection.backup(copy)
         migrate(copy)
     except sqlite3.DatabaseError as error:

@@ -101,8 +101,7 @@ class Fleet:
         self._region = region
         self._tariff = tariff
         self._chance = random.Random(f"fleet {host_name} {seed}")
-        # Hosts are told apart, and no name of one is told.
-        self.host = hashlib.blake2b(f"{host_name}/{seed}".encode(), digest_size=8).hexdigest()
+        self.host = word_for(host_name, seed)
         self._known: dict[Place, _Known] = {place: _Known() for place in self._places}
         self._offered_until: dict[Place, datetime] = {}
         self._probed = sorted(probed, key=str) if section.prober_count else []
@@ -398,6 +397,11 @@ class Fleet:
     def _be_due(self) -> None:
         jitter = self._chance.uniform(1 - JITTER_FRACTION, 1 + JITTER_FRACTION)
         self._due_seconds = self._clock.monotonic_seconds() + self._pause_seconds * jitter
+
+
+def word_for(host_name: str, seed: int) -> str:
+    """By which hosts are told apart; no name of one is told."""
+    return hashlib.blake2b(f"{host_name}/{seed}".encode(), digest_size=8).hexdigest()
 
 
 def _newest_at(told: Prior[Any]) -> datetime | None:

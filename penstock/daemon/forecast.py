@@ -1,7 +1,7 @@
 """Knows what probing will cost as it is configured: a day and a month, at the most and typically, and what bounds it.
 
 At the most is what budgets allow. As a rule is what probes cost that try what is advised, as often as their intervals
-have it once nothing is new, or as often as the first of the budgets pays for.
+have it once nothing is new, outside of quiet hours, or as often as the first of the budgets pays for.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from penstock.daemon import costs
+from penstock.daemon import costs, quiet_hours
 from penstock.daemon.budget import DAY, daily_limit, left
 from penstock.daemon.config import Configuration
 from penstock.daemon.schedule import STEADY_PACE
@@ -87,9 +88,21 @@ class _Wish:
     unpaid_count: float  # of sizes of which not even the gentlest probe is ever paid for
     cost: Cost
 
+    def but(self, fraction: float) -> _Wish:
+        """Without this part of the day."""
+        rest = 1.0 - fraction
+        return _Wish(
+            probe_count=rest * self.probe_count,
+            unpaid_count=rest * self.unpaid_count,
+            cost=_times(self.cost, rest),
+        )
 
-def forecasts(configuration: Configuration, tariffs: Tariffs, advised: Advised) -> Sequence[Forecast]:
+
+def forecasts(
+    configuration: Configuration, tariffs: Tariffs, advised: Advised, now: datetime
+) -> Sequence[Forecast]:
     """Of each operation that is probed; none while nothing is known of one of them."""
+    quiet = quiet_hours.quiet_fraction(map(quiet_hours.parse, configuration.probes.quiet_hours), now)
     everything = daily_limit(configuration.budget)
     limit, own_usd = left(everything, tariffs.standing_cost()), tariffs.probing_usd_limits()
     wishes: dict[str, _Wish] = {}
@@ -98,7 +111,7 @@ def forecasts(configuration: Configuration, tariffs: Tariffs, advised: Advised) 
         wish = _wish(row, section, tariffs, within, advised)
         if wish is None:
             return ()
-        wishes[row.name] = wish
+        wishes[row.name] = wish.but(quiet)
     own = {name: _part(own_usd[name], wish.cost.usd) for name, wish in wishes.items()}
     wanted = sum((_times(wish.cost, own[name]) for name, wish in wishes.items()), Cost())
     common, scarce = min((_part(getattr(limit, name), getattr(wanted, name)), name) for name in _BUDGETS)

@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,14 +19,31 @@ from penstock.clock import Clock
 from penstock.daemon.config import ListenSection
 from penstock.listening.harm import Harm, Window, harm, window
 from penstock.units import format_seconds
+from penstock.vocabulary import Context, ProbeHarm
 
 BROKEN_OFF_COUNT_MAX = 4  # in a day
 _DAY_SECONDS = 86_400.0
 _LOOK_SECONDS = 0.5
+_AFTER_SECONDS = 10.0
+_TOLD_COUNT_MAX = 100  # that nobody took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A probe that is over, and what was heard around it."""
+
+    context: Context
+    started_at: datetime
+    ended_at: datetime
+    ended_seconds: float
+    before: Window
+    beside: Window
+    totals: Window  # when it ended
+    is_broken_off: bool
 
 
 class HarmWatch:
-    """Compares what is heard beside a probe with what was heard in the ten to twenty seconds before it."""
+    """Compares what is heard beside a probe with what was heard in the ten to twenty seconds before it and after it."""
 
     def __init__(self, totals: Callable[[], Window], clock: Clock, section: ListenSection) -> None:
         self._totals = totals
@@ -34,9 +52,14 @@ class HarmWatch:
         self._samples = deque[Window]([{}], maxlen=2)
         self._broken_off = deque[float](maxlen=BROKEN_OFF_COUNT_MAX)  # when, on the monotonic clock
         self._last: tuple[datetime, Harm] | None = None
+        self._ended: _Ended | None = None  # until enough was heard after it, or the next begins
+        self._told = deque[ProbeHarm](maxlen=_TOLD_COUNT_MAX)
 
     def look(self) -> None:
         """Begin a new window; call it every ten seconds."""
+        ended = self._ended
+        if ended is not None and self._clock.monotonic_seconds() - ended.ended_seconds >= _AFTER_SECONDS:
+            self._settle()
         self._samples.append(self._totals())
 
     @property
@@ -44,24 +67,43 @@ class HarmWatch:
         """Whether there is anybody whom a probe might harm."""
         return bool(self._totals())
 
-    async def watch(self) -> str:
+    def take_told(self) -> list[ProbeHarm]:
+        """What probes cost that are over for long enough, each once."""
+        told = list(self._told)
+        self._told.clear()
+        return told
+
+    async def watch(self, context: Context) -> str:
         """From the beginning of a probe until it has to end, and why; to be cancelled when it ends by itself."""
-        begun = self._totals()
+        self._settle()
+        begun, started_at, is_broken_off = self._totals(), self._clock.now(), False
         before = window(self._samples[0], begun)
         try:
             while True:
                 await asyncio.sleep(_LOOK_SECONDS)
                 found = harm(before, window(begun, self._totals()))
                 if found is not None and self._has_to_end(found):
+                    is_broken_off = True
                     return (
                         "broken off: attempts of applications took "
                         f"{format_seconds(found.latency_increase_seconds.expected)} longer beside it than before, and "
                         f"{format_seconds(self._latency_increase_seconds_max)} is the most"
                     )
         finally:
-            found = harm(before, window(begun, self._totals()))
-            if found is not None:
-                self._last = self._clock.now(), found
+            totals, now = self._totals(), self._clock.now()
+            beside = window(begun, totals)
+            if (found := harm(before, beside)) is not None:
+                self._last = now, found
+                self._ended = _Ended(
+                    context=context,
+                    started_at=started_at,
+                    ended_at=now,
+                    ended_seconds=self._clock.monotonic_seconds(),
+                    before=before,
+                    beside=beside,
+                    totals=totals,
+                    is_broken_off=is_broken_off,
+                )
 
     def document(self) -> dict[str, Any]:
         """Of the last probe beside which applications were heard, as JSON values and dates."""
@@ -73,6 +115,30 @@ class HarmWatch:
             "broken_off_count": self._broken_off_count(),
             "last": last,
         }
+
+    def _settle(self) -> None:
+        """Hold the last probe against what has been heard since, too."""
+        ended, self._ended = self._ended, None
+        if ended is None:
+            return
+        both = harm(ended.before, ended.beside, window(ended.totals, self._totals()))
+        found = both or harm(ended.before, ended.beside)
+        assert found is not None  # or it was not kept
+        self._last = ended.ended_at, found
+        self._told.append(
+            ProbeHarm(
+                started_at=ended.started_at,
+                ended_at=ended.ended_at,
+                operation=ended.context.operation,
+                region=ended.context.place.region,
+                payload_size_bytes=ended.context.payload_size_bytes,
+                attempt_count=found.attempt_count,
+                latency_increase_seconds=found.latency_increase_seconds,
+                refused_fraction_increase=found.refused_fraction_increase,
+                is_held_against_after=both is not None,
+                is_broken_off=ended.is_broken_off,
+            )
+        )
 
     def _has_to_end(self, found: Harm) -> bool:
         if found.latency_increase_seconds.low <= self._latency_increase_seconds_max:

@@ -4,8 +4,9 @@ Any user of the host can send to it. So it is read in turns: after so many datag
 the next turn, and drops and counts what it has no room for, which costs nothing here. What was read moves no advice: it
 is counted, and shown to people.
 
-The kernel stamps what comes, so that it may wait some milliseconds for more to be read with it: to be woken for each is
-dear. It is read into one piece of memory, which is wiped, because keys and tokens are in it.
+The kernel stamps what comes, so that it may wait for more to be read with it: to be woken is dearer than to read. It
+waits for as long as the kernel has room for all that would be read of it (`net.core.rmem_max` bounds the room). It is
+read into one piece of memory, which is wiped, because keys and tokens are in it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from penstock.listening.datagram import DATAGRAM_BYTES_MAX, heard
 from penstock.listening.tally import Sender, Series, Tally, Totals
 
 TURN_SECONDS = 0.05
-DATAGRAM_COUNT_MAX_PER_TURN = 500  # 10,000 a second: 5,000 calls, each with an attempt
-# Between two looks at what came. The kernel has room for some 150 datagrams by default, so for 30,000 a second.
-PAUSE_SECONDS = 0.005
-_AT_ONCE = 50  # then others have the event loop
+DATAGRAM_COUNT_MAX_PER_TURN = 500
+READ_COUNT_MAX_PER_SECOND = DATAGRAM_COUNT_MAX_PER_TURN / TURN_SECONDS  # 5,000 calls, each with an attempt
+_PAUSE_SECONDS_MAX = 0.04
+_TAKEN_BYTES = 2304  # of the kernel's room, by a datagram of botocore: its own size and that of what keeps it
+_AT_ONCE = 100  # a millisecond; then others have the event loop
 _RECEIVE_BUFFER_BYTES = 1 << 20  # the kernel gives what net.core.rmem_max allows
 _AGAIN_SECONDS = 60.0
 _SO_MEMINFO = 55  # linux/socket.h: nine counters of 32 bits, of which the last is what was dropped
@@ -35,6 +37,7 @@ _MEMINFO = struct.Struct("=9I")
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h: when it came, by the kernel's clock for dates
 _STAMP = struct.Struct("@ll")  # seconds and nanoseconds
 _STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
+_DELETED_MESSAGES_MAX = {("SQS", "DeleteMessage"): 1, ("SQS", "DeleteMessageBatch"): 10}  # by a call
 _NOTHING = bytes(DATAGRAM_BYTES_MAX + 1)
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ class Hearing:
         self._memory = bytearray(_NOTHING)
         self._heard_seconds = float("-inf")  # when the last one came
         self._socket: socket.socket | None = None
+        self._pause_seconds = 0.0  # between two looks at what came
         self._left = 0  # to read in this turn
         self._turn_ends = 0.0  # on the loop's clock
         self._next_turn: asyncio.TimerHandle | None = None
@@ -76,6 +80,18 @@ class Hearing:
         """What was heard in the last minutes."""
         return self._tally.series(self._clock.monotonic_seconds())
 
+    def deleted_messages_per_second(self, region: str) -> float:
+        """From queues of a region, at the most: a batch is taken for a full one."""
+        of_region = (series for series in self.series() if series.key.region == region)
+        return sum(
+            _DELETED_MESSAGES_MAX.get((series.key.service, series.key.api), 0) * series.calls_per_second
+            for series in of_region
+        )
+
+    def past(self, *, is_over: bool) -> list[Series]:
+        """What was heard since the last past was over; see `Tally.past`."""
+        return self._tally.past(self._clock.monotonic_seconds(), is_over=is_over)
+
     def totals(self) -> Mapping[Sender, Totals]:
         """Of all attempts, by application and API."""
         return self._tally.totals()
@@ -100,6 +116,7 @@ class Hearing:
             await asyncio.sleep(_AGAIN_SECONDS)
         log.info("hearing applications on %s port %d, UDP", section.address, section.port)
         self._socket = opened
+        self._pause_seconds = _pause_seconds(opened)
         loop = asyncio.get_running_loop()
         loop.add_reader(opened, self._read, opened)
         try:
@@ -124,7 +141,7 @@ class Hearing:
                 try:
                     size, stamp, _, sender = opened.recvmsg_into([memory], _STAMP_SPACE)
                 except (BlockingIOError, InterruptedError):
-                    self._rest(opened, loop.time() + PAUSE_SECONDS)
+                    self._rest(opened, loop.time() + self._pause_seconds)
                     break
                 self._left -= 1
                 came_seconds = stamps_began_seconds + _stamped_seconds(stamp) if stamp else now_seconds
@@ -168,6 +185,11 @@ def _opened(section: ListenSection, troubles: Troubles) -> socket.socket | None:
         return None
     troubles.note("listen", None)
     return opened
+
+
+def _pause_seconds(opened: socket.socket) -> float:
+    room_bytes = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    return min(_PAUSE_SECONDS_MAX, room_bytes / _TAKEN_BYTES / READ_COUNT_MAX_PER_SECOND)
 
 
 def _dropped_count(opened: socket.socket | None) -> int:

@@ -71,6 +71,15 @@ def fill_the_day(spans: Iterable[QuietHours]) -> bool:
     )
 
 
+def quiet_fraction(spans: Iterable[QuietHours], now: datetime, local: tzinfo | None = None) -> float:
+    """How much of the day they take, with the host's zone as far from UTC as it is now."""
+    spans, offset = tuple(spans), now.astimezone(local).utcoffset()
+    assert offset is not None
+    ahead = {True: int(offset / timedelta(minutes=1)), False: 0}
+    quiet = (any(s.holds((minute + ahead[s.is_local]) % 1440) for s in spans) for minute in range(1440))
+    return sum(quiet) / 1440
+
+
 def _at(naive: datetime, zone: tzinfo | None) -> datetime:
     """The moment, in UTC; without a zone the host's own."""
     aware = naive.astimezone() if zone is None else naive.replace(tzinfo=zone)

@@ -1,7 +1,7 @@
 """Knows how to read what can be read of a database that is damaged, cut off, or of another version.
 
-Rows are copied one by one into an empty database in memory; where one cannot be read, the next that can is looked for
-beyond it. The file itself is opened for reading only, and is not changed.
+Rows are copied one by one into an empty database of their own; where one cannot be read, the next that can is looked
+for beyond it. The file itself is opened for reading only, and is not changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def salvaged(path: Path) -> tuple[sqlite3.Connection, list[str]]:
 
     Raises DiskTrouble where nothing can be.
     """
-    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    copy = sqlite3.connect("", isolation_level=None, check_same_thread=False)  # on disk where it is large
     migrate(copy)
     try:
         with speaking_of_damage(), contextlib.closing(connect_read_only(path, is_damaged=True)) as damaged:

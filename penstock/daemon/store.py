@@ -37,10 +37,12 @@ from penstock.daemon.database import (
 )
 from penstock.daemon.salvage import salvaged
 from penstock.models.model import Fit
+from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.probes.probe import Leftover
 from penstock.units import counted
 from penstock.vocabulary import (
     Change,
+    ClientHour,
     Context,
     Cost,
     Demand,
@@ -48,6 +50,7 @@ from penstock.vocabulary import (
     Observation,
     Origin,
     Place,
+    ProbeHarm,
     Recommendation,
 )
 
@@ -65,6 +68,10 @@ INCONCLUSIVE_COUNT_MAX = 20_000
 FIT_COUNT_MAX = 5_000
 RECOMMENDATION_COUNT_MAX = 20_000
 CHANGE_COUNT_MAX = 2_000  # whatever their age
+BACKLOG_COUNT_MAX = 40_000  # a year of quarters of an hour
+CLIENT_HOUR_COUNT_MAX = 20_000  # 0.6 kB each
+CLIENT_HOUR_COUNT_MAX_PER_USER = 5_000
+HARM_COUNT_MAX = 5_000
 SPEND_RETENTION = timedelta(days=400)
 _LEFTOVER = re.compile(
     rb'\{"kind":%s,"service":%s,"container":%s,"name":%s\}' % ((rb'"(?:[^"\\]|\\.)*"',) * 4)
@@ -72,9 +79,6 @@ _LEFTOVER = re.compile(
 _UNKNOWN_UID = -1
 _UNREADABLE = (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError)
 """What reading a stored value may raise where it was damaged, or where another penstock wrote it."""
-_BEYOND_OF_USER = """report_id IN (SELECT report_id FROM
-    (SELECT report_id, row_number() OVER (PARTITION BY reporter_uid ORDER BY report_id DESC) AS number FROM reports)
-    WHERE number > ?)"""
 _PLACE = "operation, region, instance_type, service_class"
 _IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
 
@@ -203,6 +207,22 @@ class Store:
             and (since is None or value.started_at >= since)
         ]
         return sorted([*reversed(stored), *waiting], key=lambda o: o.started_at)[-count_max:]
+
+    def each_observation(self, place: Place, *, since: datetime | None = None) -> Iterator[Observation[Any]]:
+        """All that penstock measured itself of a place, oldest first, one by one: they may be more than memory holds.
+
+        What waits for the disk is not among them.
+        """
+        assert isinstance(self._database, _ReadOnly), (
+            "one long question would keep a daemon's other ones waiting"
+        )
+        # As bytes: what is no text in them is found by the decoder.
+        sql = f"""SELECT CAST(document AS BLOB) FROM observations WHERE {_IS_PLACE} AND started_at >= ?
+                  ORDER BY started_at, observation_id"""
+        for (document,) in self._database.each_row(sql, (*_place(place), _date(since) if since else "")):
+            value = self._documents.read(document, Observation, place.operation)
+            if value is not None:
+                yield value
 
     def reports(
         self, place: Place, *, count_max: int, count_max_per_user: int, since: datetime | None = None
@@ -341,6 +361,48 @@ class Store:
         known = {(c.place, c.noticed_at): c for c in stored} | waiting
         return sorted(known.values(), key=lambda c: c.noticed_at, reverse=True)[:count_max]
 
+    def add_backlog(self, spell: BacklogSpell) -> None:
+        """Remember what a watched queue held."""
+        names = [field.name for field in dataclasses.fields(spell)]
+        sql = f"INSERT INTO backlogs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        values = [_date(v) if isinstance(v, datetime) else v for v in dataclasses.astuple(spell)]
+        self.add_rows([Row(sql, tuple(values), spell)])
+
+    def backlogs(self, *, since: datetime | None = None) -> list[BacklogSpell]:
+        """What watched queues held, oldest first."""
+        names = [field.name for field in dataclasses.fields(BacklogSpell)]
+        sql = f"SELECT {', '.join(names)} FROM backlogs WHERE began_at >= ? ORDER BY began_at, backlog_id"
+        return self._understood(
+            "backlogs",
+            sql,
+            (_date(since) if since else "",),
+            lambda row: msgspec.convert(dict(zip(names, row, strict=True)), type=BacklogSpell),
+        )
+
+    # What applications were heard to do
+
+    def put_client_hours(self, hours: Iterable[ClientHour]) -> None:
+        """Remember, in place of what was known of the same hours before."""
+        sql = "INSERT OR REPLACE INTO client_hours (began_at, user_id, sender, document) VALUES (?, ?, ?, ?)"
+        self.add_rows([Row(sql, _client_hour_row(hour), hour) for hour in hours])
+
+    def client_hours(self, *, count_max: int, since: datetime | None = None) -> list[ClientHour]:
+        """The newest, oldest first."""
+        sql = "SELECT document FROM client_hours WHERE began_at >= ? ORDER BY client_hour_id DESC LIMIT ?"
+        rows = (_date(since) if since else "", count_max)
+        return self._understood("client_hours", sql, rows, lambda row: _plain(row[0], ClientHour))[::-1]
+
+    def add_harm(self, harm: ProbeHarm) -> None:
+        """Remember what a probe cost the applications beside it."""
+        sql = "INSERT INTO harms (started_at, document) VALUES (?, ?)"
+        self.add_rows([Row(sql, (_date(harm.started_at), msgspec.json.encode(harm).decode()), harm)])
+
+    def harms(self, *, count_max: int, since: datetime | None = None) -> list[ProbeHarm]:
+        """Of the newest probes, oldest first."""
+        sql = "SELECT document FROM harms WHERE started_at >= ? ORDER BY harm_id DESC LIMIT ?"
+        rows = (_date(since) if since else "", count_max)
+        return self._understood("harms", sql, rows, lambda row: _plain(row[0], ProbeHarm))[::-1]
+
     # What comes before an act: on the disk on return, or DiskTrouble
 
     def record_leftover(self, leftover: Leftover, *, now: datetime) -> None:
@@ -437,7 +499,14 @@ class Store:
         conditions: list[tuple[str, str, Sequence[Any]]] = [
             ("observations", _too_old_or_many("observation", "started_at"), (old, OBSERVATION_COUNT_MAX)),
             ("reports", _too_old_or_many("report", "started_at"), (old, REPORT_COUNT_MAX)),
-            ("reports", _BEYOND_OF_USER, (REPORT_COUNT_MAX_PER_USER,)),
+            ("reports", _beyond_of_user("report", "reporter_uid"), (REPORT_COUNT_MAX_PER_USER,)),
+            ("client_hours", _too_old_or_many("client_hour", "began_at"), (old, CLIENT_HOUR_COUNT_MAX)),
+            (
+                "client_hours",
+                _beyond_of_user("client_hour", "user_id"),
+                (CLIENT_HOUR_COUNT_MAX_PER_USER,),
+            ),
+            ("harms", _too_old_or_many("harm", "started_at"), (old, HARM_COUNT_MAX)),
             ("inconclusives", _too_old_or_many("inconclusive", "started_at"), (old, INCONCLUSIVE_COUNT_MAX)),
             ("fits", f"{_too_old_or_many('fit', 'fitted_at')} AND {fits}", (old, FIT_COUNT_MAX)),
             (
@@ -450,6 +519,7 @@ class Store:
                 "change_id <= (SELECT max(change_id) - ? FROM changes)",
                 (CHANGE_COUNT_MAX,),
             ),
+            ("backlogs", _too_old_or_many("backlog", "began_at"), (old, BACKLOG_COUNT_MAX)),
             ("spend", "hour_at < ?", (_date(now - SPEND_RETENTION),)),
         ]
         return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
@@ -631,6 +701,13 @@ class _ReadOnly:
         except sqlite3.DatabaseError as error:
             raise trouble_with(self._path, error) from error
 
+    def each_row(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            with speaking_of_damage():
+                yield from self._connection.execute(sql, parameters)
+        except sqlite3.DatabaseError as error:
+            raise trouble_with(self._path, error) from error
+
     def write(self, _work: Callable[[sqlite3.Connection], T]) -> T:
         raise DiskTrouble(f"the database {self._path} was opened for reading only")
 
@@ -659,7 +736,7 @@ class _Documents:
             raise ValueError(f"this {kind.__name__.lower()} cannot be stored: {error}") from error
         return document.decode()
 
-    def read(self, document: str, kind: type[T], operation: str) -> T | None:
+    def read(self, document: str | bytes, kind: type[T], operation: str) -> T | None:
         """The value, or None when this program does not understand it."""
         decoder = self._decoder(kind, operation)
         with suppress(*_UNREADABLE):
@@ -768,6 +845,23 @@ def _spend_row(spend: Spend) -> Row[Spend]:
 def _too_old_or_many(noun: str, date: str) -> str:
     """The condition on rows that are older than a date, or that so many newer ones have followed."""
     return f"({date} < ? OR {noun}_id <= (SELECT max({noun}_id) - ? FROM {noun}s))"
+
+
+def _beyond_of_user(noun: str, user: str) -> str:
+    """The condition on rows that so many newer ones of the same user have followed."""
+    number = f"row_number() OVER (PARTITION BY {user} ORDER BY {noun}_id DESC)"
+    return f"{noun}_id IN (SELECT {noun}_id FROM (SELECT {noun}_id, {number} AS number FROM {noun}s) WHERE number > ?)"
+
+
+def _client_hour_row(hour: ClientHour) -> tuple[Any, ...]:
+    sender = (hour.name, hour.product, hour.version, hour.service, hour.api, hour.region)
+    user_id = _UNKNOWN_UID if hour.user_id is None else hour.user_id
+    return _date(hour.began_at), user_id, " ".join(sender), msgspec.json.encode(hour).decode()
+
+
+def _plain(document: Any, kind: type[T]) -> T:
+    """A value that is of no operation. Raises one of `_UNREADABLE`."""
+    return msgspec.json.decode(document, type=kind)
 
 
 def _leftover_document(leftover: Leftover) -> str:

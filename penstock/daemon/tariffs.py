@@ -49,13 +49,16 @@ class Tariffs:
     def of(self, row: Operation[Any, Any], region: str) -> Tariff:
         """Between this host and the operation's service in a region."""
         section: Section = self._configuration.section_of(row)
-        path, home = self.ways[row.name].path, self._identity.region
-        return tariff(row.service.value, section.price_class, path, home=home, region=region)
+        return self._tariff(row, section.price_class, region)
 
     def of_bucket(self, region: str) -> Tariff:
         """Between this host and a bucket of its fleet: the way is that of uploads."""
-        path, home = self.ways[UPLOAD.name].path, self._identity.region
-        return tariff(Service.S3.value, "standard", path, home=home, region=region)
+        return self._tariff(UPLOAD, "standard", region)
+
+    def _tariff(self, row: Operation[Any, Any], price_class: str, region: str) -> Tariff:
+        path, home, store = self.ways[row.name].path, self._identity.region, self._configuration.aws.store
+        name = store.name if store is not None and row.service is Service.S3 else None
+        return tariff(row.service.value, price_class, path, home=home, region=region, store=name)
 
     def place(self, row: Operation[Any, Any], region: str) -> Place:
         """Where the operation is measured, from this host."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import signal
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
@@ -19,7 +18,7 @@ from typing import Any, Protocol
 from penstock.models.model import PerformanceModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.processes import memory
-from penstock.processes.parent import end_with_parent
+from penstock.processes.parent import settle_in
 
 _NICE_INCREMENT = 5  # thinking yields to the applications on the host; probing does not
 
@@ -93,7 +92,5 @@ class SpawnedThinker:
 
 def _settle_in(parent_process_id: int) -> None:
     """Prepare the child: it ends with its parent, leaves signals to it, and gives way to others."""
-    end_with_parent(parent_process_id, signal.SIGKILL)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
-        signal.signal(number, signal.SIG_IGN)
+    settle_in(parent_process_id)
     os.nice(_NICE_INCREMENT)

@@ -75,6 +75,8 @@ RAM_DISK = replace(
 # Four processors at 2.8 GHz instead of two at 2.6.
 FASTER = replace(RAM_DISK, cpu_rate_bytes_per_second=27 * MB * (4 * 2.8) / (2 * 2.6))
 
+ADDRESS_COUNT = 10  # of S3, as study 001 saw them
+
 # Study 001, 5. The host's rate is the 250 Mbit/s that Amazon advertised.
 READS_2007 = LinkTruth(
     round_trip_seconds=0.002,

@@ -48,6 +48,9 @@ class Step:
     wait_seconds: float = 0.0  # before it
     is_plain: bool = False  # without TLS, where the endpoint allows it
     copy_count: int = 1  # so many of them at the same time
+    client: str = ""  # a ready-made one of `penstock tune`, in the place of the probe
+    # That make the requests of each copy on real services, as hosts of their own; 0: the probe's own process.
+    process_count: int = 0
 
     def usd(self, tariff: Tariff) -> float:
         """What one copy costs at the most; an object that is read has to be put before."""
@@ -82,12 +85,23 @@ class Record:
     values: Mapping[str, float] = field(default_factory=dict)
     samples: Sequence[Mapping[str, float]] = ()
     arrivals: Sequence[int] = ()
+    addresses: Mapping[str, int] = field(default_factory=dict)  # that answered, and how many requests
     reason: str | None = None
 
     @property
     def megabytes_per_second(self) -> float:
         """Of all copies together."""
         return self.values["throughput_bytes_per_second"] / 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One that answered requests: the study's table 1."""
+
+    address: str
+    request_count: int
+    first_seen_at: str  # ISO 8601: when the step began
+    last_seen_at: str
 
 
 class Records:
@@ -107,6 +121,23 @@ class Records:
         """Those whose labels begin so, in the order of the steps."""
         return [record for label, record in self._by_label.items() if label.startswith(prefix)]
 
+    def addresses(self) -> list[Address]:
+        """Who answered, those that answered most first."""
+        found: dict[str, list[Record]] = {}
+        for record in self._by_label.values():
+            for address in record.addresses:
+                found.setdefault(address, []).append(record)
+        rows = [
+            Address(
+                address=address,
+                request_count=sum(record.addresses[address] for record in records),
+                first_seen_at=min(record.started_at for record in records),
+                last_seen_at=max(record.started_at for record in records),
+            )
+            for address, records in found.items()
+        ]
+        return sorted(rows, key=lambda row: (-row.request_count, row.address))
+
     def curve(self, prefix: str) -> dict[float, float]:
         """Megabytes a second by the number at the end of the label."""
         return {
@@ -123,6 +154,11 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     is_line: bool = True
+
+
+def level(name: str, value: float, until: float) -> Series:
+    """What a study published as one number, over all that is drawn."""
+    return Series(name=f"published, {name}", x=[0.0, until], y=[value, value])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

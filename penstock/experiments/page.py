@@ -16,6 +16,7 @@ from penstock.report.chart import Axis, Layer, Line, Point, draw, linear_axis, l
 from penstock.units import number
 
 _COLOUR_COUNT = 5
+_ADDRESS_COUNT_MAX = 40
 _INPUT_REMARK = "given to the lab"
 
 
@@ -113,6 +114,7 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
     for name, records in (("lab", lab), ("here", here)):
         parts += [_figure_html(plot, name) for plot in _plots(experiment, records)]
     parts.append("</div>")
+    parts.append(_addresses_html(here))
     answers = experiment.answer(here if len(here) else lab)
     if answers:
         parts.append("<h3>What the models say</h3><ul>")
@@ -141,10 +143,24 @@ def _figure_html(plot: Plot, name: str) -> str:
 
 
 def _table_html(rows: Sequence[Comparison]) -> str:
+    return _grid_html(HEADINGS, [row.cells() for row in rows]) if rows else ""
+
+
+def _addresses_html(here: Records) -> str:
+    """Who answered: table 1 of study 001."""
+    rows = [
+        (row.address, number(row.request_count), row.first_seen_at, row.last_seen_at)
+        for row in here.addresses()[:_ADDRESS_COUNT_MAX]
+    ]
     if not rows:
         return ""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row.cells())}</tr>" for row in rows)
+    table = _grid_html(("address", "answers", "first seen", "last seen"), rows)
+    return f"<h3>Addresses that answered</h3>{table}"
+
+
+def _grid_html(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,15 +22,21 @@ from penstock.daemon.budget import Spend
 from penstock.daemon.config import Configuration
 from penstock.experiments.archive import Archive
 from penstock.experiments.experiment import DOWNLOAD, QUEUE, UPLOAD, Experiment, Form, Record, Step
+from penstock.experiments.queue_host import queue_hosts
 from penstock.experiments.virtually import plan_of, record_of
 from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
-from penstock.probes.aws import Access, open_message_queues, open_object_store
-from penstock.probes.outside import MessageQueues, ObjectStore
+from penstock.probes.aws import Access, AwsObjectStore, open_message_queues, open_object_store
+from penstock.probes.measurement import LOOP_TICK_SECONDS
+from penstock.probes.outside import ANSWERED_BY, MessageQueues
 from penstock.probes.probe import Probe
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workers import hired
 from penstock.probes.sqs.queue_application import JOURNALLED_AS, QueueApplicationProbe
+from penstock.tuning.clients import Target, command_line, noting, what_is_missing
+from penstock.tuning.command import Failure, run_command
+from penstock.tuning.remains import remove_noted
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, Tariff
 
@@ -55,7 +64,11 @@ def place_of(experiment: Experiment, configuration: Configuration) -> str:
     aws = configuration.aws
     is_queue = any(step.operation == QUEUE for step in experiment.steps(Form.SHORT))
     url = aws.sqs_endpoint_url if is_queue else aws.s3_endpoint_url
-    return (urlsplit(url).netloc.replace(":", "-").replace(".", "-") if url else "") or "aws"
+    if url:
+        return urlsplit(url).netloc.replace(":", "-").replace(".", "-")
+    section = configuration.section_of(OPERATIONS[JOURNALLED_AS if is_queue else UPLOAD])
+    region = section.regions[0] if section.regions else configuration.host.region
+    return f"aws-{region}" if region else "aws"
 
 
 async def run_for_real(
@@ -69,9 +82,11 @@ async def run_for_real(
     async with workbench(configuration) as bench, _site(bench, configuration, left) as site:
         site.refuse_more_than(allowance, left)
         await bench.sweep()  # what a run that was killed left outside
+        notes = archive.path.parent / "notes"
+        await asyncio.to_thread(remove_noted, notes)  # the same of a client
         for step in left:
             await asyncio.sleep(step.wait_seconds)
-            record = await site.record(step)
+            record = await (site.client_record(step, notes) if step.client else site.record(step))
             archive.append(record)
             tell(record)
 
@@ -97,6 +112,7 @@ async def _site(
                 read_timeout_seconds=aws.read_timeout_seconds,
             )
             if is_queue:
+                site.queue_access = access
                 site.queues = await resources.enter_async_context(open_message_queues(access))
                 continue
             site.bucket(name)  # or NotAllowedError
@@ -112,7 +128,10 @@ class _Site:
 
     def __init__(self, bench: Workbench, configuration: Configuration, regions: dict[str, str]) -> None:
         self.queues: MessageQueues | None = None
-        self.stores: dict[tuple[str, bool], ObjectStore] = {}  # by operation, and whether it is without TLS
+        self.queue_access: Access | None = None
+        self.stores: dict[
+            tuple[str, bool], AwsObjectStore
+        ] = {}  # by operation, and whether it is without TLS
         self._bench = bench
         self._configuration = configuration
         self._regions = regions
@@ -137,15 +156,52 @@ class _Site:
         """Run all copies at the same time; what they cost is in the book before."""
         row = _row(step)
         await self._book(row, replace(step.cost_of_all, usd=self._usd(step)))
-        probes = [self._probe(step, row.name) for _ in range(step.copy_count)]
         plan = plan_of(step, self._bench.tariffs.place(row, self._regions[row.name]), self._tariff(row))
+        addresses: Counter[str] = Counter()
+        hearing = ANSWERED_BY.set(addresses)
         try:
-            outcomes = await asyncio.gather(*(probe.run(plan) for probe in probes))
+            async with contextlib.AsyncExitStack() as ending:
+                probes = [await self._probe(step, row.name, ending) for _ in range(step.copy_count)]
+                outcomes = await asyncio.gather(*(probe.run(plan) for probe in probes))
         finally:
-            for probe in probes:
-                await probe.close()
+            ANSWERED_BY.reset(hearing)
         await self._remember(step, outcomes)
-        return record_of(step, outcomes, probes)
+        return record_of(step, outcomes, probes, addresses)
+
+    async def client_record(self, step: Step, notes: Path) -> Record:
+        """What a client does that somebody else wrote; what it may leave is noted in that folder."""
+        row, started_at = _row(step), self._bench.clock.now().isoformat(timespec="seconds")
+        if (missing := what_is_missing(step.client)) is not None:
+            return Record(label=step.label, started_at=started_at, reason=missing)
+        await self._book(row, replace(step.cost_of_all, usd=self._usd(step)))
+        target = Target(
+            bucket=self.bucket(row.name),
+            endpoint_url=self._configuration.aws.s3_endpoint_url or None,
+            region=self._regions[row.name],
+        )
+        setting: Any = step.setting  # Any: that of an upload
+        wanted = {
+            "object_size_bytes": step.payload_size_bytes,
+            "thread_count": setting.thread_count,
+            "part_size_bytes": setting.part_size_bytes,
+        }
+        report = await asyncio.to_thread(
+            run_command,
+            f"{command_line(step.client, target)} {noting(notes)}",
+            wanted,
+            timeout_seconds=step.cost_max.duration_seconds,
+        )
+        if isinstance(report, Failure):
+            return Record(label=step.label, started_at=started_at, reason=report.reason)
+        values = {
+            "duration_seconds": report.duration_seconds,
+            "transferred_bytes": report.transferred_bytes,
+            "throughput_bytes_per_second": report.transferred_bytes / report.duration_seconds,
+            "request_count": float(step.body_count or 1),  # with a body; the others are the client's affair
+            "throttled_count": float(report.throttled_count),
+            "failed_count": float(report.failed_count),
+        }
+        return Record(label=step.label, started_at=started_at, values=values)
 
     async def _remember(self, step: Step, outcomes: Sequence[Outcome[Any]]) -> None:
         """What the models learn from: transfers. The course of a queue is no delivery, and stays with the records."""
@@ -166,18 +222,40 @@ class _Site:
     def _usd(self, step: Step) -> float:
         return step.copy_count * step.usd(self._tariff(_row(step)))
 
-    def _probe(self, step: Step, operation: str) -> Probe[Any]:
-        clock, journal = self._bench.clock, self._bench.store
+    async def _probe(self, step: Step, operation: str, ending: contextlib.AsyncExitStack) -> Probe[Any]:
+        """One copy, which is closed with `ending`, and the processes of its own. Raises RequestError."""
         if step.operation == QUEUE:
             assert self.queues is not None
-            return QueueApplicationProbe(self.queues, clock, journal)
+            assert self.queue_access is not None
+            queues = self.queues
+            if step.process_count:
+                hosts = queue_hosts(step.process_count, queues, self.queue_access)
+                queues = await ending.enter_async_context(hosts)
+            probe: Probe[Any] = QueueApplicationProbe(queues, self._bench.clock, self._bench.store)
+        else:
+            probe = self._transfer_probe(step, operation)
+        ending.push_async_callback(probe.close)
+        return probe
+
+    def _transfer_probe(self, step: Step, operation: str) -> Probe[Any]:
+        clock, journal = self._bench.clock, self._bench.store
         store = self.stores.get((operation, step.is_plain)) or self.stores[operation, False]
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
         bucket, prefix = self.bucket(operation), section.key_prefix
         if step.operation == DOWNLOAD:
-            return S3DownloadProbe(store, clock, journal, bucket=bucket, key_prefix=prefix)
+            hire = partial(hired, access=store.access, bucket=bucket, loop_tick_seconds=LOOP_TICK_SECONDS)
+            return S3DownloadProbe(
+                store,
+                clock,
+                journal,
+                bucket=bucket,
+                key_prefix=prefix,
+                hire=hire,
+                worker_count_max=max(step.process_count, 1),
+                is_apart=step.process_count > 0,
+            )
         assert step.operation == UPLOAD
-        return S3UploadProbe(store, clock, journal, bucket=bucket, key_prefix=prefix)
+        return S3UploadProbe(store, clock, journal, bucket=bucket, key_prefix=prefix, is_verified=True)
 
 
 def _row(step: Step) -> Operation[Any, Any]:

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from penstock.experiments.calibrations import COLO_HTTP, COLO_HTTPS, RAM_DISK
 from penstock.experiments.experiment import (
@@ -19,10 +19,12 @@ from penstock.experiments.experiment import (
     Series,
     Step,
     download_step,
+    level,
     mean,
     quantile,
     upload_step,
 )
+from penstock.tuning.clients import small_object_count
 from penstock.units import KiB, MiB
 
 MB = 1_000_000
@@ -37,13 +39,35 @@ _SHORT_OBJECT = 12 * MiB
 _CLIENT_CONNECTIONS = {"one-connection": 1, "cyberduck": 5, "transfer-manager": 10}
 
 
+_REAL_CLIENTS = ("boto3", "s5cmd", "rclone", "aws")  # as `penstock tune --client` runs them
+_SDK_THREADS, _SDK_PART = 10, 8 * MiB  # the transfer manager's own
+
+
 def _client_steps(form: Form) -> Sequence[Step]:
     sizes = (1 * MB, 16 * MB) if form is Form.SHORT else (1 * MB, 4 * MB, 16 * MB, 64 * MB, 128 * MB)
-    return [
+    steps = [
         _client_step(client, threads, size)
         for client, threads in _CLIENT_CONNECTIONS.items()
         for size in sizes
     ]
+    if form is Form.LAB:  # they need sockets
+        return steps
+    real_sizes = sizes[1:] if form is Form.SHORT else sizes
+    return [*steps, *(_real_client_step(client, size) for client in _REAL_CLIENTS for size in real_sizes)]
+
+
+def _real_client_step(client: str, size: int) -> Step:
+    """A file in parts; one that is too small for parts many times over, because then threads are files."""
+    count = small_object_count(size, _SDK_THREADS) if size <= PART else None
+    return upload_step(
+        f"client/{client}/{size // MB}",
+        "hdd",
+        size,
+        _SDK_THREADS,
+        count=count,
+        part_size_bytes=None if count else _SDK_PART,
+        client=client,
+    )
 
 
 def _client_step(client: str, threads: int, size: int) -> Step:
@@ -55,10 +79,11 @@ def _client_step(client: str, threads: int, size: int) -> Step:
 
 
 def _client_plots(records: Records) -> Sequence[Plot]:
-    series = []
-    for client in _CLIENT_CONNECTIONS:
-        curve = records.curve(f"client/{client}/")
-        series.append(Series(name=client, x=list(curve), y=list(curve.values())))
+    series = [
+        Series(name=client, x=list(curve), y=list(curve.values()))
+        for client in (*_CLIENT_CONNECTIONS, *_REAL_CLIENTS)
+        if (curve := records.curve(f"client/{client}/"))
+    ]
     return [
         Plot(title="Upload by client and file", x_title="MB", y_title="MB/s", series=series, is_log_x=True)
     ]
@@ -70,11 +95,20 @@ def _client_answer(records: Records) -> Sequence[str]:
         return []
     largest = max(curves["one-connection"])
     ratio = curves["transfer-manager"][largest] / curves["one-connection"][largest]
+    real = {client: curve for client in _REAL_CLIENTS if (curve := records.curve(f"client/{client}/"))}
+    measured = [
+        f"{client} {curve[max(curve)]:.1f} MB/s at {max(curve):.0f} MB" for client, curve in real.items()
+    ]
     return [
         (
             f"A client is as fast as it has connections: ten of them move a file of {largest:.0f} MB {ratio:.1f} "
-            "times as fast as one. Real clients are measured with their own ready-made commands: `penstock tune "
-            "--client awscli` and its like run each by file size on the host at hand."
+            "times as fast as one."
+        ),
+        (
+            f"Real clients, with the ready-made commands of `penstock tune` and ten connections: {', '.join(measured)}."
+            if measured
+            else "Real clients need real services: without `--lab` those that are installed are run by file size, with "
+            "the ready-made commands of `penstock tune`."
         ),
     ]
 
@@ -88,12 +122,16 @@ _CLIENT_WORLDS = ("hdd", "ram-disk", "faster")
 
 def _thread_steps(form: Form) -> Sequence[Step]:
     threads, size = ((1, 2), _SHORT_OBJECT) if form is Form.SHORT else (_THREADS, 512 * MB)
-    worlds = _CLIENT_WORLDS[:1] if form is Form.SHORT else _CLIENT_WORLDS
     return [
         upload_step(f"threads/{world}/{n}", world, size, n, part_size_bytes=PART)
-        for world in worlds
+        for world in _client_worlds(form)
         for n in threads
     ]
+
+
+def _client_worlds(form: Form) -> Sequence[str]:
+    """A probe's bodies are in memory, and the host is what it is: disk and processors are changed in the lab alone."""
+    return _CLIENT_WORLDS if form is Form.LAB else ("ram-disk",)
 
 
 def _thread_quantities(records: Records) -> Quantities:
@@ -144,12 +182,14 @@ def _thread_answer(records: Records) -> Sequence[str]:
 # Bottlenecks
 
 
+_FULL_PROCESSOR = 0.9  # of the time
+_STILL_GROWING = 0.8  # of what as many threads more would bring if they did not share anything
 _PART_SIZES_MIB = (5, 8, 16, 32, 64, 128)
 
 
 def _bottleneck_steps(form: Form) -> Sequence[Step]:
     size = _SHORT_OBJECT if form is Form.SHORT else 512 * MB
-    worlds = _CLIENT_WORLDS[:1] if form is Form.SHORT else _CLIENT_WORLDS
+    worlds = _client_worlds(form)
     sizes = _PART_SIZES_MIB[:2] if form is Form.SHORT else _PART_SIZES_MIB
     steps = [
         upload_step(f"without/{world}/{n}", world, size, n, part_size_bytes=PART)
@@ -192,7 +232,10 @@ def _bottleneck_plots(records: Records) -> Sequence[Plot]:
             title="Time to merge the parts",
             x_title="parts",
             y_title="s",
-            series=[Series(name="complete", x=parts, y=seconds)],
+            series=[
+                Series(name="complete", x=parts, y=seconds),
+                level("below", 1.0, max(parts, default=0.0)),
+            ],
         ),
     ]
 
@@ -210,6 +253,8 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
             f"processors ({best['faster']:.1f} MB/s with twice as many), and then the connections: the network would "
             "carry 125 MB/s, and 72 connections of 1.75 MB/s would fill it."
         )
+    elif here := records.below("without/ram-disk/"):
+        sentences.append(_limit_here(here))
     merges = records.below("merge/")
     if merges:
         share = {
@@ -227,9 +272,27 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
     return sentences
 
 
+def _limit_here(records: Sequence[Record]) -> str:
+    """On real services the disk is out of it, and the others are told by what they show."""
+    rates = {float(record.label.rsplit("/", 1)[-1]): record.megabytes_per_second for record in records}
+    busy = max(record.values.get("client_cpu_demand_fraction", 0.0) for record in records)
+    few, many = min(rates), max(rates)
+    limit = "the connections: more threads would carry more"
+    if busy >= _FULL_PROCESSOR:
+        limit = "the processor"
+    elif rates[many] / rates[few] < _STILL_GROWING * many / few:
+        limit = "the network or the service"
+    return (
+        f"Here bodies come from memory, so the disk is out of it; {100 * busy:.0f} % of a processor were wanted, and "
+        f"{many:.0f} threads carry {rates[many] / rates[few]:.1f} times as much as {few:.0f} "
+        f"({rates[many]:.1f} MB/s against {rates[few]:.1f}): the limit is {limit}."
+    )
+
+
 # Reads and writes at random times
 
 
+_STUDY_TEST_COUNT = 107_556  # 5.8
 _SIZES = {"1B": 1, "1KB": 1_000, "1MB": MB, "16MB": 16 * MB, "100MB": 100 * MB}
 
 
@@ -299,7 +362,24 @@ def _poisson_quantities(records: Records) -> Quantities:
         if speeds := _all(records, kind, "1MB"):
             values[f"{kind}.1MB"] = quantile(speeds, 0.5)
             values[f"ec2.{kind}-mean"] = 1e3 * mean(speeds)  # KB/s
-    return values
+    return values | _troubles(records)
+
+
+def _troubles(records: Records) -> dict[str, float]:
+    """Retries and errors in as many tests as the study made; nothing of the lab, which fails as often as it is told."""
+    writes, reads = records.below("write/"), records.below("read/")
+    checked = [record for record in writes if "checksum_right_count" in record.values]
+    if not checked or not reads:
+        return {}
+    scale = _STUDY_TEST_COUNT / (len(writes) + len(reads))
+    found = {"retries.write": scale * _retry_count(writes), "retries.read": scale * _retry_count(reads)}
+    if any(record.values["checksum_right_count"] for record in checked):  # else its ETags are no MD5
+        found["errors.write"] = scale * math.fsum(record.values["checksum_wrong_count"] for record in checked)
+    return found
+
+
+def _retry_count(records: Sequence[Record]) -> float:
+    return math.fsum(record.values["throttled_count"] + record.values["failed_count"] for record in records)
 
 
 def _poisson_plots(records: Records) -> Sequence[Plot]:
@@ -319,7 +399,13 @@ def _poisson_plots(records: Records) -> Sequence[Plot]:
                     ],
                 )
             )
-    return [*plots, *_hourly_plots(records)]
+    return [*plots, *_hourly_plots(records), *_daily_plots(records)]
+
+
+_PUBLISHED_SHARES = {  # of single bytes slower than 10 a second, and the median of a megabyte
+    "read": [_published("published", {10.0: 0.05, 1e6: 0.5})],
+    "write": [_published("published", {10.0: 0.40, 5e6: 0.5})],
+}
 
 
 def _cdf_plot(records: Records, kind: str) -> Plot:
@@ -330,6 +416,7 @@ def _cdf_plot(records: Records, kind: str) -> Plot:
             step = max(1, len(speeds) // 200)
             shares = [(index + 1) / len(speeds) for index in range(len(speeds))]
             series.append(Series(name=size, x=speeds[::step], y=shares[::step]))
+    series += _PUBLISHED_SHARES[kind]
     return Plot(
         title=f"How fast a {kind} is", x_title="bytes/s", y_title="share", series=series, is_log_x=True
     )
@@ -374,6 +461,23 @@ def _hourly_plots(records: Records) -> list[Plot]:
     ]
 
 
+def _daily_plots(records: Records) -> list[Plot]:
+    days: dict[str, list[float]] = {}
+    for record in records.below("read/100MB/"):
+        shorter, longer = pair_of(record)
+        days.setdefault(record.started_at[:10], []).extend((100 / shorter, 100 / longer))
+    if len(days) < 2:
+        return []
+    numbers = [float(index) for index in range(1, len(days) + 1)]
+    curves = {
+        "mean": [mean(speeds) for speeds in days.values()],
+        "5 of 100 are slower": [quantile(speeds, 0.05) for speeds in days.values()],
+        "95 of 100 are slower": [quantile(speeds, 0.95) for speeds in days.values()],
+    }
+    series = [Series(name=name, x=numbers, y=values) for name, values in curves.items()]
+    return [Plot(title="Reads of 100MB by the day", x_title="day", y_title="MB/s", series=series)]
+
+
 def welch_t(first: Sequence[float], second: Sequence[float]) -> float:
     """How many standard errors two means are apart; 0 where there are too few."""
     if min(len(first), len(second)) < 2:
@@ -406,7 +510,37 @@ def _poisson_answer(records: Records) -> Sequence[str]:
         "6, 8 and 10 ms are 16.4, 13.1, 10.9, 8.2 and 6.6 MB/s, and nine addresses answered. The two milliseconds "
         "that were added on 10 April took a third of it for the same reason."
     )
-    return sentences
+    if addresses := records.addresses():
+        sentences.append(
+            f"{_addresses(len(addresses))} answered {sum(row.request_count for row in addresses)} requests (the study: "
+            f"10 in six weeks), {addresses[0].address} most of them: {addresses[0].request_count}."
+        )
+    return [*sentences, *_trouble_sentences(records)]
+
+
+def _addresses(count: int) -> str:
+    return "1 address" if count == 1 else f"{count} addresses"
+
+
+def _trouble_sentences(records: Records) -> list[str]:
+    writes, reads = records.below("write/"), records.below("read/")
+    right, wrong = (
+        math.fsum(record.values.get(f"checksum_{which}_count", 0.0) for record in writes)
+        for which in ("right", "wrong")
+    )
+    if right + wrong == 0:  # of the lab
+        return []
+    checked = (
+        f"{wrong:.0f} of {right + wrong:.0f} writes arrived with another checksum than they were sent with"
+        if right
+        else "this store's ETags are no MD5 of what was written, so that write errors cannot be told by them"
+    )
+    return [
+        (
+            f"{_retry_count(writes):.0f} writes and {_retry_count(reads):.0f} reads were to be tried again, and "
+            f"{checked}. In the table these are counted for {_STUDY_TEST_COUNT:,} tests, as many as the study made."
+        )
+    ]
 
 
 def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
@@ -446,6 +580,7 @@ def _surge_steps(form: Form) -> Sequence[Step]:
             n,
             count=count,
             copy_count=copies,
+            process_count=1,
             **({} if form is Form.SHORT else {"duration_seconds": seconds}),
         )
         for copies in (1, 2)
@@ -484,7 +619,8 @@ def _surge_answer(records: Records) -> Sequence[str]:
     return [
         (
             f"{knee:.0f} threads are enough: the host's 250 Mbit/s are the limit from there on, not its processor. "
-            "Two hosts move twice as much, so the service is not the limit either."
+            "Two hosts move twice as much, so the service is not the limit either. In the lab each host is a link of "
+            "its own; on real services a process of its own, so that two share what this host has."
         )
     ]
 
@@ -575,6 +711,9 @@ def _grid_quantities(records: Records) -> Quantities:
     return values
 
 
+_PUBLISHED_PEAKS = {"m1.xlarge": {64.0: 460.0}, "cc1.4xlarge": {128.0: 1091.7, 256.0: 1117.9}}  # by threads
+
+
 def _grid_plots(records: Records) -> Sequence[Plot]:
     plots = []
     for world in _GRID_WORLDS:
@@ -584,6 +723,8 @@ def _grid_plots(records: Records) -> Sequence[Plot]:
             if (curve := grid_curve(records, world, kib))
         ]
         if series:
+            if world in _PUBLISHED_PEAKS:
+                series.append(_published("published, 1 to 4 MB", _PUBLISHED_PEAKS[world]))
             plots.append(
                 Plot(
                     title=f"Objects from {world}",
@@ -597,8 +738,20 @@ def _grid_plots(records: Records) -> Sequence[Plot]:
     return plots
 
 
+def _best_by_size(records: Records) -> list[str]:
+    """The best of the thread counts that were tried, for each size."""
+    sentences = []
+    for world in _GRID_WORLDS:
+        curves = {kib: grid_curve(records, world, kib) for kib in (*_SIZES_KIB, 4096)}
+        best = [(best_threads(curve), kib) for kib, curve in curves.items() if curve]
+        if best:
+            alike = [(n, [kib for _, kib in group]) for n, group in groupby(best, key=lambda pair: pair[0])]
+            counts = ", ".join(f"{n:.0f} up to {sizes[-1]} KB" for n, sizes in alike)
+            sentences.append(f"Best thread count of those that were tried, {world}: {counts}.")
+    return sentences
+
+
 def _grid_answer(records: Records) -> Sequence[str]:
-    del records
 
     def best(kib: int, latency_seconds: float, coherency: float, rate: float) -> float:
         return math.sqrt((latency_seconds + kib * KiB / rate) / (latency_seconds * coherency))
@@ -616,6 +769,7 @@ def _grid_answer(records: Records) -> Sequence[str]:
         "of 1 over that delay is the best count where objects are small. Size multiplies it by the root of 1 + its "
         "time on the wire over its latency. Distance alone does not move it: twice the round trip is twice the "
         "latency at any count. " + "; ".join(sentences) + ". Powers of two hide the rest.",
+        *_best_by_size(records),
     ]
 
 
@@ -640,7 +794,17 @@ def _curl_steps(form: Form) -> Sequence[Step]:
         for scheme, table in _DOWNLOADS.items()
         for n in counts(table)
     ]
-    return [*steps, *(upload_step(f"up/ssl/{n}", "m1.large", size, n, count=n) for n in counts(_UPLOADS))]
+    steps += [upload_step(f"up/ssl/{n}", "m1.large", size, n, count=n) for n in counts(_UPLOADS)]
+    if form is Form.SHORT:
+        return steps
+    more = [
+        download_step(f"down/{scheme}/12", "m1.large", size, 12, count=12, is_plain=scheme == "plain")
+        for scheme in _DOWNLOADS
+    ]
+    plain = [
+        upload_step(f"up/plain/{n}", "m1.large", size, n, count=n, is_plain=True) for n in counts(_UPLOADS)
+    ]
+    return [*steps, *more, *plain]  # the study did not publish these
 
 
 def _curl_quantities(records: Records) -> Quantities:
@@ -659,7 +823,7 @@ def _curl_plots(records: Records) -> Sequence[Plot]:
     up = [_published("published", {float(n): v for n, v in _UPLOADS.items()})]
     return [
         _curve_plot(records, "Downloads of 1 GB", "down", ("ssl", "plain"), down),
-        _curve_plot(records, "Uploads of 1 GB", "up", ("ssl",), up),
+        _curve_plot(records, "Uploads of 1 GB", "up", ("ssl", "plain"), up),
     ]
 
 

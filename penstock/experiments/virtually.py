@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.experiments.calibrations import WORLDS
+from penstock.experiments.calibrations import ADDRESS_COUNT, WORLDS
 from penstock.experiments.experiment import DOWNLOAD, QUEUE, Record, Step
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.probes.outside import Reading
 from penstock.probes.probe import NoJournal, Probe
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.upload import S3UploadProbe
@@ -59,15 +61,31 @@ def run_in_lab(steps: Sequence[Step], *, seed: int = 1, tell: Tell = lambda _: N
 
 
 class _WeightlessStore(SimulatedObjectStore):
-    """Bodies have a size and no bytes, which nobody reads here."""
+    """Bodies have a size and no bytes, which nobody reads here; names lead to another address each hour."""
 
-    def __init__(self, service: S3Service) -> None:
+    def __init__(self, service: S3Service, clock: VirtualClock, answered_by: Counter[str]) -> None:
         super().__init__(service)
         self._lab = service
+        self._clock = clock
+        self._answered_by = answered_by
 
-    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         """See the seam."""
-        await self._lab.put_object(bucket, key, len(body))
+        stored = await self._lab.put_object(bucket, key, len(body))
+        self._note_address()
+        return stored.body.etag
+
+    async def read_range(
+        self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
+    ) -> Reading:
+        """See the seam."""
+        reading = await super().read_range(bucket, key, start, stop, object_size_bytes=object_size_bytes)
+        self._note_address()
+        return reading
+
+    def _note_address(self) -> None:
+        hour = int(self._clock.monotonic_seconds() // 3600)
+        self._answered_by[f"192.0.2.{1 + hour * 7 % ADDRESS_COUNT}"] += 1
 
 
 class _Laboratory:
@@ -83,17 +101,18 @@ class _Laboratory:
 
     async def record(self, step: Step) -> Record:
         """Run all copies at the same time."""
-        probes = [self._probe(step, index) for index in range(step.copy_count)]
+        addresses: Counter[str] = Counter()
+        probes = [self._probe(step, index, addresses) for index in range(step.copy_count)]
         outcomes = await asyncio.gather(*(probe.run(plan_of(step, _PLACE)) for probe in probes))
         for probe in probes:
             await probe.close()
-        return record_of(step, outcomes, probes)
+        return record_of(step, outcomes, probes, addresses)
 
-    def _probe(self, step: Step, index: int) -> Probe[Any]:
+    def _probe(self, step: Step, index: int, addresses: Counter[str]) -> Probe[Any]:
         if step.operation == QUEUE:
             return self._queue_probe()
         service = self._service(index)
-        store = _WeightlessStore(service)
+        store = _WeightlessStore(service, self._clock, addresses)
         if step.operation == DOWNLOAD:
             service.shelf.put(_BUCKET, _READ_KEY, service.shelf.body(step.payload_size_bytes, None))
             return S3DownloadProbe(
@@ -153,7 +172,12 @@ def plan_of(step: Step, place: Place, tariff: Tariff = FREE) -> ProbePlan[Any]:
     )
 
 
-def record_of(step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Probe[Any]]) -> Record:
+def record_of(
+    step: Step,
+    outcomes: Sequence[Outcome[Any]],
+    probes: Sequence[Probe[Any]],
+    addresses: Mapping[str, int],
+) -> Record:
     """The copies as one: what they did adds up, the rest is the mean of them."""
     measured = [outcome for outcome in outcomes if isinstance(outcome, Observation)]
     started_at = min(outcome.started_at for outcome in outcomes).isoformat(timespec="seconds")
@@ -175,7 +199,7 @@ def record_of(step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Pro
     }
     course = probes[0].course if isinstance(probes[0], QueueApplicationProbe) else None
     if course is None:
-        return Record(label=step.label, started_at=started_at, values=values)
+        return Record(label=step.label, started_at=started_at, values=values, addresses=dict(addresses))
     document = course.document()
     return Record(
         label=step.label,
@@ -183,6 +207,7 @@ def record_of(step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Pro
         values=values,
         samples=[{k: v for k, v in sample.items() if k in _KEPT} for sample in document["samples"]],
         arrivals=document["first_arrivals"],
+        addresses=dict(addresses),
     )
 
 

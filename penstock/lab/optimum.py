@@ -59,14 +59,6 @@ def calm(truth: LinkTruth) -> LinkTruth:
     )
 
 
-def bursting(truth: LinkTruth) -> LinkTruth:
-    """Return the calm path while credits last."""
-    return dataclasses.replace(
-        calm(truth),
-        host_rate_bytes_per_second=truth.burst_rate_bytes_per_second or truth.host_rate_bytes_per_second,
-    )
-
-
 def upload_throughput_bytes_per_second(
     truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int
 ) -> float:
@@ -159,18 +151,6 @@ def download_optimum(
         )
 
     return _best(_worth_trying(object_size_bytes, thread_counts, range_sizes_bytes, is_legal), measured)
-
-
-def ranges_optimum(
-    truth: LinkTruth, range_size_bytes: int, *, thread_counts: Sequence[int] = THREAD_COUNTS
-) -> Optimum:
-    """Search the threads on the calm path: of many ranges of a size that the reader needs."""
-    calm_truth = calm(truth)
-
-    def measured(n: int, s: int) -> float:
-        return ranges_throughput_bytes_per_second(calm_truth, thread_count=n, range_size_bytes=s)
-
-    return _best(((n, range_size_bytes) for n in thread_counts), measured)
 
 
 def _best(settings: Iterable[tuple[int, int]], measured: Callable[[int, int], float]) -> Optimum:

@@ -119,6 +119,10 @@ class Shelf:
         etag = f"{self._next_serial():032x}"
         return Body(size_bytes=size_bytes, etag=etag, head=head, checksums=tuple(checksums))
 
+    def age_seconds(self, stored: StoredObject) -> float:
+        """Since it was written."""
+        return (self._clock.now() - stored.modified_at).total_seconds()
+
     def create_bucket(self, name: str) -> None:
         """CreateBucket."""
         if name in self._buckets:

@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.clock import Clock
 from penstock.lab.allowance import RequestAllowance
@@ -116,19 +116,22 @@ class Sending:
     deduplication_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class Copy(NamedTuple):
     """One received copy of a message."""
 
     message_id: str
     receipt_handle: str
     body: str
-    body_md5: str
     attributes: Mapping[str, object]
     system_attributes: Mapping[str, str]  # group, deduplication id and number of a message of a FIFO queue
     sent_at: datetime
     first_received_at: datetime
     receive_count: int
+
+    @property
+    def body_md5(self) -> str:
+        """What SQS answers with and SDKs verify."""
+        return md5_of(self.body)
 
 
 def usl_stretch(truth: QueueTruth, in_service_count: int) -> float:
@@ -512,7 +515,6 @@ class Queue:
             message_id=message_id(message.number),
             receipt_handle=f"{_HANDLE_PREFIX}.{message.number}.{message.receive_count}",
             body=message.body,
-            body_md5=md5_of(message.body),
             attributes=message.attributes,
             system_attributes=message.system_attributes,
             sent_at=message.sent_at,
@@ -732,7 +734,10 @@ class SqsService:
         """
         self.counts.add(queue_name, action, size_bytes)
         started_at = asyncio.get_running_loop().time()
-        if not all(allowance.take() for allowance in self._allowances_of(queue_name, action, truth)):
+        is_limited = truth.request_rate_per_second_max is not None or self.queue(queue_name).is_fifo
+        if is_limited and not all(
+            allowance.take() for allowance in self._allowances_of(queue_name, action, truth)
+        ):
             self.counts.throttled_count += 1
             await asyncio.sleep(truth.request_seconds)
             raise SqsError("RequestThrottled", f"too many {action} requests a second: ask for less")

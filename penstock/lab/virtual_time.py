@@ -5,12 +5,15 @@ next timer. There are no sockets and no threads in this world: work for the exec
 so the order of events depends on nothing outside.
 """
 
+# ruff: noqa: SLF001  # what the loop does in its turns is private to asyncio, and the same since 3.8
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from contextvars import Context, copy_context
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -18,6 +21,7 @@ ResultT = TypeVar("ResultT")
 
 # Timers this close fire together. Above the spacing of floats in the first ten years, or it would spin.
 _RESOLUTION_SECONDS = 1e-7
+_CANCELLED_COUNT_MAX = 50  # timers, and as many as there are others
 
 
 class StalledError(RuntimeError):
@@ -50,6 +54,32 @@ class _TimeJump(selectors.BaseSelector):
         return []
 
 
+class _Timer(asyncio.TimerHandle):
+    """One that is made and compared a hundred million times."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._context: Context = context or copy_context()
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+
+    def __lt__(self, other: Any) -> bool:  # Any: another of these
+        return self._when < other._when  # type: ignore[no-any-return]
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio event loop whose clock starts at 0 and jumps from timer to timer."""
 
@@ -72,6 +102,56 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 "every task waits and no timer is set: in virtual time nothing more can happen"
             )
         self._virtual_seconds = max(self._virtual_seconds, timers[0].when())
+
+    def call_at(  # type: ignore[override]  # as typed before there were TypeVarTuples
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's own."""
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]  # of BaseEventLoop
+        return timer
+
+    def call_later(  # type: ignore[override]  # as typed before there were TypeVarTuples
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's own."""
+        timer = _Timer(self._virtual_seconds + delay, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]  # of BaseEventLoop
+        return timer
+
+    def _run_once(self) -> None:
+        """Turns of asyncio's own loop until it is stopped, without what sockets and debugging need.
+
+        In the same order, so that worlds stay what they were: whatever is ready, and then timers as the heap has them.
+        """
+        loop: Any = self  # Any: what is private to BaseEventLoop
+        ready, scheduled = loop._ready, loop._scheduled
+        while not loop._stopping:
+            if loop._timer_cancelled_count > _CANCELLED_COUNT_MAX + len(scheduled) / 2:
+                self._forget_cancelled()
+            while scheduled and scheduled[0]._cancelled:
+                loop._timer_cancelled_count -= 1
+                heapq.heappop(scheduled)._scheduled = False
+            if not ready:
+                self.jump()
+            end = self._virtual_seconds + _RESOLUTION_SECONDS
+            while scheduled and scheduled[0]._when < end:
+                handle = heapq.heappop(scheduled)
+                handle._scheduled = False
+                ready.append(handle)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+
+    def _forget_cancelled(self) -> None:
+        """Where most timers are those that nobody waits for."""
+        loop: Any = self  # Any: what is private to BaseEventLoop
+        for timer in loop._scheduled:
+            timer._scheduled = not timer._cancelled
+        loop._scheduled[:] = [timer for timer in loop._scheduled if timer._scheduled]
+        heapq.heapify(loop._scheduled)
+        loop._timer_cancelled_count = 0
 
     def run_in_executor(  # type: ignore[override]  # a finished future is what the caller would get in the end
         self,
@@ -102,6 +182,10 @@ class VirtualClock:
     def now(self) -> datetime:
         """Return the start date plus the loop's seconds."""
         return self._start_at + timedelta(seconds=self._loop.time())
+
+    def step(self, seconds: float) -> None:
+        """Set the date forward, or back; what is elapsed stays what it is."""
+        self._start_at += timedelta(seconds=seconds)
 
 
 def run_virtually(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.lab.link import Episodes, LinkTruth
 from penstock.lab.sqs import ActionTruth, QueueTruth
@@ -20,6 +21,11 @@ class World:
     inbound: LinkTruth | None = None  # of reads; None is as writes
 
 
+def _world(*, name: str, story: str, link: LinkTruth, reads: dict[str, Any], queue: QueueTruth) -> World:
+    """One whose reads are as its writes but for these."""
+    return World(name=name, story=story, link=link, queue=queue, inbound=replace(link, **reads))
+
+
 _ORDINARY_QUEUE = QueueTruth(  # end to end as published in 2022: 14, 16, 34 and 105 ms
     send=ActionTruth(request_seconds=0.0082, message_seconds=0.0008, variation=0.35),
     receive=ActionTruth(request_seconds=0.0075, message_seconds=0.0005, variation=0.35),
@@ -32,7 +38,7 @@ _ORDINARY_QUEUE = QueueTruth(  # end to end as published in 2022: 14, 16, 34 and
     straggler_seconds=0.25,
 )
 
-DEMO = World(
+DEMO = _world(
     name="demo",
     story="Slow connections and a fast host: 24 are needed, boto3 opens 10; and a queue that takes "
     "60 requests a second of each kind and whose deletes take twice as long as its sends.",
@@ -44,14 +50,11 @@ DEMO = World(
         service_latency_sigma=0.25,
         oversubscription_loss=0.1,
     ),
-    inbound=LinkTruth(
-        round_trip_seconds=0.020,
-        connection_rate_bytes_per_second=1.6e6,
-        host_rate_bytes_per_second=32e6,
-        service_latency_seconds_median=0.030,
-        service_latency_sigma=0.25,
-        oversubscription_loss=0.1,
-    ),
+    reads={
+        "connection_rate_bytes_per_second": 1.6e6,
+        "host_rate_bytes_per_second": 32e6,
+        "service_latency_seconds_median": 0.030,
+    },
     queue=QueueTruth(
         send=ActionTruth(
             request_seconds=0.0170, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
@@ -68,7 +71,7 @@ DEMO = World(
     ),
 )
 
-NEAR = World(
+NEAR = _world(
     name="near",
     story="The same zone, a quiet 10 Gbit/s host: uploads at 20 MB/s a connection, so 60 are needed.",
     link=LinkTruth(
@@ -80,20 +83,17 @@ NEAR = World(
         straggler_fraction=0.0003,
         straggler_seconds=2.0,
     ),
-    inbound=LinkTruth(  # 30 ms and 90 MB/s are what AWS's own transfer manager assumes of a GET
-        round_trip_seconds=0.001,
-        connection_rate_bytes_per_second=90e6,
-        host_rate_bytes_per_second=1.2e9,
-        service_latency_seconds_median=0.030,
-        service_latency_sigma=0.5,
-        straggler_fraction=0.0003,
-        straggler_seconds=1.0,
-        prefix_request_rate_per_second=5500,
-    ),
+    # 30 ms and 90 MB/s are what AWS's own transfer manager assumes of a GET
+    reads={
+        "connection_rate_bytes_per_second": 90e6,
+        "service_latency_sigma": 0.5,
+        "straggler_seconds": 1.0,
+        "prefix_request_rate_per_second": 5500,
+    },
     queue=_ORDINARY_QUEUE,
 )
 
-REGIONAL = World(
+REGIONAL = _world(
     name="regional",
     story="The same region on a busy day: dips, a neighbour on the host, a mild fall past the knee.",
     link=LinkTruth(
@@ -107,24 +107,19 @@ REGIONAL = World(
         dips=Episodes(gap_seconds_mean=120, duration_seconds_mean=8, fraction_low=0.1, fraction_high=0.4),
         tenant=Episodes(gap_seconds_mean=600, duration_seconds_mean=60, fraction_low=0.1, fraction_high=0.5),
     ),
-    inbound=LinkTruth(
-        round_trip_seconds=0.004,
-        connection_rate_bytes_per_second=60e6,
-        host_rate_bytes_per_second=600e6,
-        service_latency_seconds_median=0.030,
-        service_latency_sigma=0.5,
-        straggler_fraction=0.001,
-        straggler_seconds=1.0,
-        oversubscription_loss=0.1,
-        cold_read_seconds=0.015,
-        cache_bytes=float(GiB),
-        dips=Episodes(gap_seconds_mean=120, duration_seconds_mean=8, fraction_low=0.1, fraction_high=0.4),
-        tenant=Episodes(gap_seconds_mean=600, duration_seconds_mean=60, fraction_low=0.1, fraction_high=0.5),
-    ),
+    reads={
+        "connection_rate_bytes_per_second": 60e6,
+        "service_latency_seconds_median": 0.030,
+        "service_latency_sigma": 0.5,
+        "straggler_seconds": 1.0,
+        "oversubscription_loss": 0.1,
+        "cold_read_seconds": 0.015,
+        "cache_bytes": float(GiB),
+    },
     queue=_ORDINARY_QUEUE,
 )
 
-CROSS_REGION = World(
+CROSS_REGION = _world(
     name="cross-region",
     story="130 ms away: the window of 2.6 MB allows 20 MB/s a connection, whatever the connection could do.",
     link=LinkTruth(
@@ -136,15 +131,9 @@ CROSS_REGION = World(
         service_latency_sigma=0.4,
         dips=Episodes(gap_seconds_mean=90, duration_seconds_mean=10, fraction_low=0.1, fraction_high=0.4),
     ),
-    inbound=LinkTruth(
-        round_trip_seconds=0.130,
-        connection_rate_bytes_per_second=90e6,
-        window_bytes=2.6e6,
-        host_rate_bytes_per_second=500e6,
-        service_latency_seconds_median=0.035,
-        service_latency_sigma=0.4,
-        dips=Episodes(gap_seconds_mean=90, duration_seconds_mean=10, fraction_low=0.1, fraction_high=0.4),
-    ),
+    reads={
+        "service_latency_seconds_median": 0.035,
+    },
     queue=QueueTruth(
         send=ActionTruth(request_seconds=0.140, message_seconds=0.0008, variation=0.2),
         receive=ActionTruth(request_seconds=0.138, message_seconds=0.0005, variation=0.2),
@@ -154,7 +143,7 @@ CROSS_REGION = World(
     ),
 )
 
-THROTTLED = World(
+THROTTLED = _world(
     name="throttled",
     story="Small objects under one prefix that takes 40 requests a second: more threads only earn more 503s.",
     link=LinkTruth(
@@ -165,14 +154,11 @@ THROTTLED = World(
         service_latency_sigma=0.35,
         prefix_request_rate_per_second=40,
     ),
-    inbound=LinkTruth(
-        round_trip_seconds=0.004,
-        connection_rate_bytes_per_second=60e6,
-        host_rate_bytes_per_second=300e6,
-        service_latency_seconds_median=0.030,
-        service_latency_sigma=0.35,
-        prefix_request_rate_per_second=60,
-    ),
+    reads={
+        "connection_rate_bytes_per_second": 60e6,
+        "service_latency_seconds_median": 0.030,
+        "prefix_request_rate_per_second": 60,
+    },
     queue=QueueTruth(  # a FIFO queue's quota, without its order
         send=ActionTruth(request_seconds=0.012, message_seconds=0.0008, request_rate_per_second_max=300),
         receive=ActionTruth(request_seconds=0.010, message_seconds=0.0005, request_rate_per_second_max=300),
@@ -180,7 +166,7 @@ THROTTLED = World(
     ),
 )
 
-BURSTABLE = World(
+BURSTABLE = _world(
     name="burstable",
     story="A small instance: 5 Gbit/s while credits last, 0.75 Gbit/s after; two answers, not one.",
     link=LinkTruth(
@@ -194,21 +180,15 @@ BURSTABLE = World(
         straggler_fraction=0.0003,
         straggler_seconds=2.0,
     ),
-    inbound=LinkTruth(
-        round_trip_seconds=0.001,
-        connection_rate_bytes_per_second=90e6,
-        host_rate_bytes_per_second=94e6,
-        burst_rate_bytes_per_second=625e6,
-        credit_bytes=float(60 * GiB),
-        service_latency_seconds_median=0.030,
-        service_latency_sigma=0.5,
-        straggler_fraction=0.0003,
-        straggler_seconds=1.0,
-    ),
+    reads={
+        "connection_rate_bytes_per_second": 90e6,
+        "service_latency_sigma": 0.5,
+        "straggler_seconds": 1.0,
+    },
     queue=_ORDINARY_QUEUE,
 )
 
-CROWDED = World(
+CROWDED = _world(
     name="crowded",
     story="An edge site behind a thin, lossy line: eight connections fill it and the ninth already hurts.",
     link=LinkTruth(
@@ -221,16 +201,11 @@ CROWDED = World(
         oversubscription_loss=0.5,
         dips=Episodes(gap_seconds_mean=45, duration_seconds_mean=6, fraction_low=0.1, fraction_high=0.5),
     ),
-    inbound=LinkTruth(
-        round_trip_seconds=0.045,
-        connection_rate_bytes_per_second=3e6,
-        window_bytes=float(MiB),
-        host_rate_bytes_per_second=24e6,
-        service_latency_seconds_median=0.040,
-        service_latency_sigma=0.4,
-        oversubscription_loss=0.5,
-        dips=Episodes(gap_seconds_mean=45, duration_seconds_mean=6, fraction_low=0.1, fraction_high=0.5),
-    ),
+    reads={
+        "connection_rate_bytes_per_second": 3e6,
+        "host_rate_bytes_per_second": 24e6,
+        "service_latency_seconds_median": 0.040,
+    },
     queue=QueueTruth(
         send=ActionTruth(request_seconds=0.060, message_seconds=0.001, variation=0.5),
         receive=ActionTruth(request_seconds=0.058, message_seconds=0.001, variation=0.5),
@@ -259,6 +234,22 @@ PAPER = World(
     ),
 )
 
+IMPATIENT = World(
+    name="impatient",
+    story="A store that takes twelve gigabytes without a pause and then refuses all for two minutes: no probe sees it.",
+    link=LinkTruth(
+        round_trip_seconds=0.004,
+        connection_rate_bytes_per_second=20e6,
+        host_rate_bytes_per_second=400e6,
+        service_latency_seconds_median=0.030,
+        service_latency_sigma=0.35,
+        patience_bytes=12e9,  # users tell of 18 to 30 GB
+        refusal_seconds=120.0,
+    ),
+    queue=_ORDINARY_QUEUE,
+)
+
 WORLDS = {
-    world.name: world for world in (DEMO, NEAR, REGIONAL, CROSS_REGION, THROTTLED, BURSTABLE, CROWDED, PAPER)
+    world.name: world
+    for world in (DEMO, NEAR, REGIONAL, CROSS_REGION, THROTTLED, BURSTABLE, CROWDED, PAPER, IMPATIENT)
 }

@@ -66,9 +66,9 @@ _Status = Annotated[int, Meta(ge=0, le=999)]
 
 
 class _Said(Struct, frozen=True, kw_only=True, tag_field="Type"):
-    Version: Literal[1]
     Service: _Text
     Api: _Text
+    Version: Literal[1] = 1  # Go's SDK leaves it out of calls
     ClientId: _Text = ""
     Region: _Text = ""
     UserAgent: _Text = ""
@@ -103,8 +103,9 @@ def heard(datagram: bytes | memoryview) -> Heard | None:
     if isinstance(said, _Call):
         seconds = said.Latency / 1000
         return Heard(key=key, latency_seconds=seconds, is_call=True, attempt_count=said.AttemptCount)
-    is_refused = said.HttpStatusCode in _REFUSED_STATUSES or bool(_REFUSED_ERROR.search(said.AwsException))
-    is_failed = said.HttpStatusCode >= _FAILED_STATUS_MIN or bool(said.SdkException)
+    status, error = said.HttpStatusCode, said.AwsException
+    is_refused = status in _REFUSED_STATUSES or bool(error and _REFUSED_ERROR.search(error))
+    is_failed = status >= _FAILED_STATUS_MIN or bool(said.SdkException)
     return Heard(
         key=key,
         latency_seconds=said.AttemptLatency / 1000,

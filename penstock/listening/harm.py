@@ -1,7 +1,9 @@
-"""Knows what a probe costs the applications beside it: how much longer their attempts take than just before.
+"""Knows what a probe costs the applications beside it: how much longer their attempts take than before and after.
 
-For each application and API that was heard often enough in both windows, the difference of the two means; over all of
-them the mean, each by its attempts beside the probe. The interval takes attempts for independent.
+For each application and API that was heard often enough in the windows, the difference of the two means; over all of
+them the mean, each by its attempts beside the probe. What is held against them is halfway between the mean before the
+probe and the one after it, where there is one: an application that slows down by itself all the while is then not taken
+for one that was harmed. The interval takes attempts for independent.
 """
 
 from __future__ import annotations
@@ -45,17 +47,19 @@ def window(earlier: Window, later: Window) -> Window:
     return found
 
 
-def harm(before: Window, beside: Window) -> Harm | None:
+def harm(before: Window, beside: Window, after: Window | None = None) -> Harm | None:
     """What the probe cost; None where nobody was heard often enough."""
+    windows = [before] if after is None else [before, after]
     count, increase, variance, refused = 0, 0.0, 0.0, 0.0
     for sender, now in beside.items():
-        then = before.get(sender, _NONE)
-        if min(now.attempt_count, then.attempt_count) < ATTEMPT_COUNT_MIN:
+        then = [one.get(sender, _NONE) for one in windows]
+        if min(one.attempt_count for one in (now, *then)) < ATTEMPT_COUNT_MIN:
             continue
-        count += now.attempt_count
-        increase += now.attempt_count * (_mean(now) - _mean(then))
-        variance += now.attempt_count**2 * (_variance_of_mean(now) + _variance_of_mean(then))
-        refused += now.refused_count - now.attempt_count * then.refused_count / then.attempt_count
+        n, share = now.attempt_count, 1.0 / len(then)
+        count += n
+        increase += n * (_mean(now) - share * sum(map(_mean, then)))
+        variance += n**2 * (_variance_of_mean(now) + share**2 * sum(map(_variance_of_mean, then)))
+        refused += now.refused_count - n * share * sum(one.refused_count / one.attempt_count for one in then)
     if not count:
         return None
     expected, spread = increase / count, _NORMAL_90 * math.sqrt(variance) / count

@@ -5,28 +5,39 @@ was, L = sum of latencies / time with at least one in flight, is then how many w
 pauses between. Both sums are kept by the minute that the time lies in, and not by when it was told of: otherwise what
 begins in one minute and ends in the next would stand in the second with all its latency.
 
+How many were in flight at the most says how many threads there are: a mean is less, because the last parts of every
+object are fewer than these. It is the most of the means over `SLICE_SECONDS`, which a ring of such slices holds: each
+attempt is added where it begins and where it ends, and what lies between follows from that.
+
+What has left the window is added up until `past` hands it on, so that nothing is counted twice there and nothing is
+left out: a row for each application and API, however long it takes.
+
 The moment is that of arrival, on the clock of whoever calls: dates in a datagram may be forged, and are not read.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from penstock.listening.datagram import Heard, Key
-from penstock.models.inference.histogram import class_of, merged, packed
+from penstock.models.inference.histogram import class_of, packed
 from penstock.vocabulary import Histogram
 
 PERIOD_SECONDS = 60.0
 PERIOD_COUNT = 5
 # Of applications and APIs together: 20 KiB each and minute at the most, when every class is filled.
 SERIES_COUNT_MAX = 128
+SERIES_COUNT_MAX_PER_USER = 96  # so that nobody keeps all others from being heard
 _LATENCY_SECONDS_MIN = 0.0005  # SDKs tell whole milliseconds; less than one is told as 0
-_ACTIVE_SECONDS_MIN = 0.05  # with less of it, a minute says nothing of how many were in flight
+SLICE_SECONDS = 0.25
+_SLICE_COUNT = round(PERIOD_COUNT * PERIOD_SECONDS / SLICE_SECONDS)
 _GAP_COUNT_MAX = 64
+_STORM_COUNT_MIN = 20  # attempts in a minute; of fewer one refusal is no storm
 
 
 Sender = tuple[Key, int | None]
@@ -35,7 +46,7 @@ Sender = tuple[Key, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What was heard of one application and API in the last minutes."""
+    """What was heard of one application and API in some time."""
 
     key: Key
     user_id: int | None  # whose socket it came from; None where nobody could say
@@ -44,10 +55,11 @@ class Series:
     attempt_count: int
     retry_count: int  # attempts beyond the first, which the SDK did not tell the application of
     refused_count: int  # attempts that the service refused for being too many
+    refused_fraction_max: float  # of the attempts of one minute
     failed_count: int
     latencies: Histogram  # of attempts, in seconds
     in_flight_count_mean: float  # while anything was in flight
-    in_flight_count_max: float  # the same, of the busiest minute
+    in_flight_count_max: float  # at once
 
     @property
     def calls_per_second(self) -> float:
@@ -66,7 +78,7 @@ class Totals(Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Period:
-    """Sums of a minute."""
+    """Sums of a minute, or of several."""
 
     call_count: int = 0
     attempt_count: int = 0
@@ -76,10 +88,51 @@ class _Period:
     busy_seconds: float = 0.0  # of all attempts, added up
     active_seconds: float = 0.0  # with at least one in flight
     latency_classes: Counter[int] = field(default_factory=Counter)
+    in_flight_count_max: float = 0.0  # as far as it is known: while a minute lasts it is in the slices
+    refused_fraction_of_others: float = 0.0  # the most of those that were added
 
     @property
-    def in_flight_count(self) -> float:
-        return self.busy_seconds / self.active_seconds if self.active_seconds >= _ACTIVE_SECONDS_MIN else 0.0
+    def refused_fraction_max(self) -> float:
+        is_known = self.attempt_count >= _STORM_COUNT_MIN
+        own = self.refused_count / self.attempt_count if is_known else 0.0
+        return max(own, self.refused_fraction_of_others)
+
+    def add(self, other: _Period) -> None:
+        """The most of several is the most of all of them, and no mean."""
+        self.in_flight_count_max = max(self.in_flight_count_max, other.in_flight_count_max)
+        self.refused_fraction_of_others = max(self.refused_fraction_max, other.refused_fraction_max)
+        self.call_count += other.call_count
+        self.attempt_count += other.attempt_count
+        self.retry_count += other.retry_count
+        self.refused_count += other.refused_count
+        self.failed_count += other.failed_count
+        self.busy_seconds += other.busy_seconds
+        self.active_seconds += other.active_seconds
+        self.latency_classes.update(other.latency_classes)
+
+    def series(self, key: Key, user_id: int | None, duration_seconds: float) -> Series:
+        mean = self.busy_seconds / self.active_seconds if self.active_seconds > 0 else 0.0
+        return Series(
+            key=key,
+            user_id=user_id,
+            duration_seconds=duration_seconds,
+            call_count=self.call_count,
+            attempt_count=self.attempt_count,
+            retry_count=self.retry_count,
+            refused_count=self.refused_count,
+            refused_fraction_max=self.refused_fraction_max,
+            failed_count=self.failed_count,
+            latencies=packed(self.latency_classes),
+            in_flight_count_mean=mean,
+            in_flight_count_max=max(mean, self.in_flight_count_max),
+        )
+
+
+def _sum(periods: Iterable[_Period]) -> _Period:
+    total = _Period()
+    for period in periods:
+        total.add(period)
+    return total
 
 
 class Tally:
@@ -87,6 +140,9 @@ class Tally:
 
     def __init__(self) -> None:
         self._counting: dict[Sender, _Counting] = {}
+        self._count_by_user: Counter[int | None] = Counter()
+        self._gone: dict[Sender, _Period] = {}  # the past of who is silent
+        self._past_began_seconds: float | None = None
         self.unplaced_count = 0  # of others than the first so many
 
     def hear(self, heard: Heard, at_seconds: float, user_id: int | None = None) -> None:
@@ -94,11 +150,14 @@ class Tally:
         key = heard.key, user_id
         counting = self._counting.get(key)
         if counting is None:
-            if len(self._counting) >= SERIES_COUNT_MAX:
+            if not self._has_room(user_id):
                 self._forget_silent(at_seconds)
-            if len(self._counting) >= SERIES_COUNT_MAX:
+            if not self._has_room(user_id):
                 self.unplaced_count += 1
                 return
+            self._count_by_user[user_id] += 1
+            if self._past_began_seconds is None:
+                self._past_began_seconds = at_seconds
             began = at_seconds - heard.latency_seconds
             counting = self._counting[key] = _Counting(began, at_seconds)
         counting.add(heard, at_seconds)
@@ -108,6 +167,26 @@ class Tally:
         self._forget_silent(now_seconds)
         return [counting.series(*key, now_seconds) for key, counting in self._counting.items()]
 
+    def past(self, now_seconds: float, *, is_over: bool) -> list[Series]:
+        """All since the last past was over. When it is over, the last minutes are left to the next one."""
+        self._forget_silent(now_seconds)
+        found = dict(self._gone)
+        for sender, counting in self._counting.items():
+            live = [] if is_over else counting.live(now_seconds)
+            found[sender] = _sum([*([found[sender]] if sender in found else []), counting.past, *live])
+        began_seconds = now_seconds if self._past_began_seconds is None else self._past_began_seconds
+        if is_over:
+            self._gone.clear()
+            for counting in self._counting.values():
+                counting.past = _Period()
+            self._past_began_seconds = now_seconds - PERIOD_COUNT * PERIOD_SECONDS
+        seconds = now_seconds - began_seconds
+        return [
+            period.series(*sender, seconds)
+            for sender, period in found.items()
+            if period.call_count or period.attempt_count
+        ]
+
     def totals(self) -> Mapping[Sender, Totals]:
         """To be held against those of a later moment."""
         return {sender: counting.totals for sender, counting in self._counting.items()}
@@ -115,7 +194,67 @@ class Tally:
     def _forget_silent(self, now_seconds: float) -> None:
         oldest = _number(now_seconds) - PERIOD_COUNT + 1
         for key in [key for key, one in self._counting.items() if _number(one.heard_seconds) < oldest]:
-            del self._counting[key]
+            gone = self._counting.pop(key)
+            self._count_by_user[key[1]] -= 1
+            self._count_by_user += Counter()  # users with nothing left are no users
+            gone.drop_old(_number(now_seconds))
+            if key in self._gone or len(self._gone) < SERIES_COUNT_MAX:
+                self._gone.setdefault(key, _Period()).add(gone.past)
+
+    def _has_room(self, user_id: int | None) -> bool:
+        is_his = self._count_by_user[user_id] < SERIES_COUNT_MAX_PER_USER
+        return is_his and len(self._counting) < SERIES_COUNT_MAX
+
+
+class _Slices:
+    """How many were in flight in each slice of the window, on average over the slice."""
+
+    def __init__(self, number: int) -> None:
+        self._oldest = number - _SLICE_COUNT + 1
+        self._in_flight = 0  # at the beginning of the oldest
+        self._begun = array("i", bytes(4 * _SLICE_COUNT))  # more than ended, of those that fill the slice
+        self._partly = array("f", bytes(4 * _SLICE_COUNT))  # of those that begin or end in it
+
+    def add(self, began_seconds: float, ended_seconds: float) -> None:
+        first, last = began_seconds / SLICE_SECONDS, ended_seconds / SLICE_SECONDS
+        begins_in, ends_in = int(first // 1), int(last // 1)
+        if ends_in >= self._oldest + _SLICE_COUNT:
+            self._move_to(ends_in)
+        oldest = self._oldest
+        if ends_in < oldest:
+            return
+        ring_end = ends_in % _SLICE_COUNT
+        if begins_in == ends_in:
+            self._partly[ring_end] += last - first
+            return
+        self._partly[ring_end] += last - ends_in
+        self._begun[ring_end] -= 1
+        if begins_in < oldest - 1:
+            self._in_flight += 1
+            return
+        if begins_in >= oldest:
+            self._partly[begins_in % _SLICE_COUNT] += begins_in + 1 - first
+        if begins_in + 1 <= ends_in:
+            self._begun[(begins_in + 1) % _SLICE_COUNT] += 1
+
+    def most(self, began_seconds: float, ended_seconds: float) -> float:
+        """In any slice of this time."""
+        first, last = int(began_seconds // SLICE_SECONDS), int(ended_seconds // SLICE_SECONDS)
+        found, in_flight = 0.0, self._in_flight
+        for number in range(self._oldest, min(last, self._oldest + _SLICE_COUNT)):
+            ring = number % _SLICE_COUNT
+            in_flight += self._begun[ring]
+            if number >= first:
+                found = max(found, in_flight + self._partly[ring])
+        return found
+
+    def _move_to(self, newest: int) -> None:
+        oldest = newest - _SLICE_COUNT + 1
+        for number in range(self._oldest, min(oldest, self._oldest + _SLICE_COUNT)):
+            ring = number % _SLICE_COUNT
+            self._in_flight += self._begun[ring]
+            self._begun[ring], self._partly[ring] = 0, 0.0
+        self._oldest = oldest
 
 
 class _Counting:
@@ -125,6 +264,8 @@ class _Counting:
         self._latency_seconds = self._latency_seconds_squared = 0.0
         self._began_seconds = began_seconds
         self._periods: dict[int, _Period] = {}
+        self.past = _Period()  # what has left the window
+        self._slices = _Slices(int(heard_seconds // SLICE_SECONDS))
         # When anything was in flight: apart from each other, in order. What lies before the oldest is forgotten.
         self._active: deque[tuple[float, float]] = deque(maxlen=_GAP_COUNT_MAX)
 
@@ -152,6 +293,7 @@ class _Counting:
         self._latency_seconds += latency_seconds
         self._latency_seconds_squared += latency_seconds * latency_seconds
         began = at_seconds - latency_seconds
+        self._slices.add(began, at_seconds)
         if began >= number * PERIOD_SECONDS and self._active:
             active_began, active_ended = self._active[-1]
             if active_began <= began <= active_ended:  # nearly all of them: what follows would say the same
@@ -167,36 +309,32 @@ class _Counting:
                 self._period(number).active_seconds += seconds
 
     def series(self, key: Key, user_id: int | None, now_seconds: float) -> Series:
-        self._drop_old(_number(now_seconds))
-        periods = list(self._periods.values())
+        live = _sum(self.live(now_seconds))
         oldest_seconds = (_number(now_seconds) - PERIOD_COUNT + 1) * PERIOD_SECONDS
-        active_seconds = sum(period.active_seconds for period in periods)
-        busy_seconds = sum(period.busy_seconds for period in periods)
-        in_flight_count_mean = busy_seconds / active_seconds if active_seconds > 0 else 0.0
-        return Series(
-            key=key,
-            user_id=user_id,
-            duration_seconds=now_seconds - max(oldest_seconds, self._began_seconds),
-            call_count=sum(period.call_count for period in periods),
-            attempt_count=sum(period.attempt_count for period in periods),
-            retry_count=sum(period.retry_count for period in periods),
-            refused_count=sum(period.refused_count for period in periods),
-            failed_count=sum(period.failed_count for period in periods),
-            latencies=merged(packed(period.latency_classes) for period in periods),
-            in_flight_count_mean=in_flight_count_mean,
-            in_flight_count_max=max(in_flight_count_mean, *(period.in_flight_count for period in periods)),
-        )
+        return live.series(key, user_id, now_seconds - max(oldest_seconds, self._began_seconds))
+
+    def live(self, now_seconds: float) -> list[_Period]:
+        """The minutes of the window."""
+        self.drop_old(_number(now_seconds))
+        for number, period in self._periods.items():
+            period.in_flight_count_max = max(period.in_flight_count_max, self._most(number))
+        return list(self._periods.values())
+
+    def drop_old(self, newest: int) -> None:
+        for number in [number for number in self._periods if number <= newest - PERIOD_COUNT]:
+            gone = self._periods.pop(number)
+            gone.in_flight_count_max = max(gone.in_flight_count_max, self._most(number))
+            self.past.add(gone)
+
+    def _most(self, number: int) -> float:
+        return self._slices.most(number * PERIOD_SECONDS, (number + 1) * PERIOD_SECONDS)
 
     def _period(self, number: int) -> _Period:
         period = self._periods.get(number)
         if period is None:
             period = self._periods[number] = _Period()
-            self._drop_old(max(self._periods))
+            self.drop_old(max(self._periods))
         return period
-
-    def _drop_old(self, newest: int) -> None:
-        for number in [number for number in self._periods if number <= newest - PERIOD_COUNT]:
-            del self._periods[number]
 
     def _shares(self, began: float, ended: float) -> Iterator[tuple[int, float]]:
         """How many seconds of this lie in each minute that is still counted."""

@@ -1,11 +1,12 @@
-"""Knows what AWS charges for requests, bytes and storage: the one table of prices, in US dollars.
+"""Knows what AWS, and stores that speak S3, charge for requests, bytes and storage: the tables of prices, in dollars.
 
 Bytes are priced by the way that they take and by its direction, as seen from this host. A way through a gateway
 endpoint, or from a public address of a host in the same region, costs nothing. An interface endpoint and a NAT gateway
 charge for what passes them, either way. Between two regions the one that sends pays, and so does whatever leaves AWS.
 
-List prices of us-east-1; requests and endpoints differ by some tens of percent in other regions, and what differs by
-more has a row for each part of the world. Free tiers and volume discounts are left out: what is stated is the most.
+List prices, of AWS those of us-east-1; requests and endpoints differ by some tens of percent in other regions, and what
+differs by more has a row for each part of the world. Free tiers and volume discounts are left out: what is stated is
+the most.
 """
 
 from __future__ import annotations
@@ -69,6 +70,30 @@ _SERVICES: Mapping[tuple[str, str], ServicePrice] = {
     ("sqs", "fifo-high-throughput"): ServicePrice(0.50e-6, 0.50e-6),
 }
 
+
+@dataclass(frozen=True, slots=True)
+class StorePrice(ServicePrice):
+    """What a store charges that is not AWS; `usd_per_leaving_gb` for what is read from it, over the internet."""
+
+    usd_per_leaving_gb: float = 0.0
+
+
+STORES: Mapping[str, StorePrice] = {
+    # https://developers.cloudflare.com/r2/pricing/
+    "r2": StorePrice(4.5e-6, 0.36e-6, usd_per_stored_gb_month=0.015),
+    # Of one's own: what it costs is nobody's list price.
+    "minio": StorePrice(0.0, 0.0),
+    "ceph": StorePrice(0.0, 0.0),
+    # https://www.backblaze.com/cloud-storage/transaction-pricing: to write is free, and a list, of which a probe makes
+    # one at the most, has 4 dollars a million. What leaves is free up to three times what is stored, of which probes
+    # leave next to nothing.
+    "b2": StorePrice(0.0, 0.40e-6, usd_per_stored_gb_month=0.006, usd_per_leaving_gb=0.01),
+    # https://cloud.google.com/storage/pricing: a single region of the United States or Europe, to anywhere but China
+    # and Australia.
+    "gcs": StorePrice(5.0e-6, 0.40e-6, usd_per_stored_gb_month=0.023, usd_per_leaving_gb=0.12),
+}
+"""By name; which store it is, and what else it differs in, is known to clients' targets."""
+
 RETRIEVAL_CLASSES = frozenset({"standard-ia", "onezone-ia", "glacier-ir"})
 """Of objects, in which each byte that is read has a price: they are read only where the operator says so."""
 
@@ -93,13 +118,19 @@ _DEAREST = _Region(0.093, 0.147, 0.155)
 _INTERFACE_ENDPOINT_USD = 0.01
 
 
-def tariff(service: str, service_class: str, path: NetworkPath, *, home: str, region: str) -> Tariff:
-    """What is paid on this way between a host in the region `home` and a service in `region`."""
+def tariff(
+    service: str, service_class: str, path: NetworkPath, *, home: str, region: str, store: str | None = None
+) -> Tariff:
+    """What is paid on this way between a host in the region `home` and a service in `region`, or a `store`."""
     if path is NetworkPath.PRIVATE:
         return FREE
-    price = service_price(service, service_class)
+    price = service_price(service, service_class) if store is None else STORES[store]
     stored_usd = price.usd_per_stored_gb_month / _MONTH_DAYS
-    sent_usd, received_usd = way_usd_per_gb(path, home=home, region=region)
+    sent_usd, received_usd = (
+        _to_store_usd_per_gb(path, price, home=home)
+        if isinstance(price, StorePrice)
+        else way_usd_per_gb(path, home=home, region=region)
+    )
     return Tariff(
         usd_per_write_request=price.usd_per_write_request,
         usd_per_read_request=price.usd_per_read_request,
@@ -128,6 +159,15 @@ def way_usd_per_gb(path: NetworkPath, *, home: str, region: str) -> tuple[float,
     if home != region and path not in {NetworkPath.INTERNET, NetworkPath.OUTSIDE, NetworkPath.PRIVATE}:
         sent, received = sent + here.to_other_region_usd, received + there.to_other_region_usd
     return sent, received
+
+
+def _to_store_usd_per_gb(path: NetworkPath, price: StorePrice, *, home: str) -> tuple[float, float]:
+    """The same where a store is at the other end: whatever this host sends from within AWS leaves it."""
+    here, leaving = _region(home), price.usd_per_leaving_gb
+    if path is NetworkPath.INTERNET:
+        return 0.0, leaving
+    nat = 0.0 if path is NetworkPath.PUBLIC_ADDRESS else here.nat_gateway_usd
+    return nat + here.to_internet_usd, nat + leaving
 
 
 def service_price(service: str, service_class: str) -> ServicePrice:

@@ -19,7 +19,7 @@ import numpy as np
 from penstock.models.model import Appraisal, Array, Cell, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.optimizer.comparison import comparison_words, gain, sdks_own
-from penstock.units import quantity
+from penstock.units import quantity, rounded
 from penstock.vocabulary import (
     Basis,
     Context,
@@ -139,7 +139,7 @@ def _advice(
     return Recommendation(
         context=context,
         setting=setting,
-        derived=model.derive(fit, context, setting, demand),
+        derived={name: rounded(value) for name, value in model.derive(fit, context, setting, demand).items()},
         prediction=prediction,
         demand=demand,
         basis=basis,

@@ -16,6 +16,7 @@ import io
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,9 +30,11 @@ from botocore import exceptions as botocore_errors
 from penstock.clock import SystemClock
 from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
+    ANSWERED_BY,
     CONNECTION_IDLE_SECONDS_MAX,
     Changed,
     Denied,
+    Listed,
     Missing,
     NoBucket,
     NotOffered,
@@ -247,10 +250,11 @@ class AwsObjectStore:
         self.access = access
         self._deletes_only_singly = False  # found out by asking
 
-    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
-        """PutObject."""
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
+        """PutObject; its ETag."""
         with _told(f"putting {key} into {bucket}"):
-            await self._client.put_object(Bucket=bucket, Key=key, Body=body)
+            answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body)
+        return str(answer.get("ETag", ""))
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         """The upload id."""
@@ -336,6 +340,19 @@ class AwsObjectStore:
         with _told(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body, **condition)
         return str(answer["ETag"])
+
+    async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
+        """ListObjectsV2; ages are by the date of the answer itself, on the clock that dated the objects."""
+        with _told(f"listing {prefix} in {bucket}"):
+            answer = await self._client.list_objects_v2(Bucket=bucket, Prefix=prefix)
+        found = answer.get("Contents", [])
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        newest = max((entry["LastModified"] for entry in found), default=None)
+        now = parsedate_to_datetime(date) if date else newest
+        return [
+            Listed(entry["Key"], str(entry["ETag"]), max(0.0, (now - entry["LastModified"]).total_seconds()))
+            for entry in found
+        ]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """AbortMultipartUpload; raises Missing when it is already gone."""
@@ -519,14 +536,24 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
             request.body = _SharedBytes(bytes(request.body))
         try:
             async with asyncio.timeout(self._seconds_max(request.body)):
-                return await super().send(request)
+                answer = await super().send(request)
         except TimeoutError as error:
             raise botocore_errors.ReadTimeoutError(endpoint_url=request.url, error=error) from error
+        if (answered_by := ANSWERED_BY.get()) is not None:
+            answered_by[_address_of(answer)] += 1
+        return answer
 
     def _seconds_max(self, body: object) -> float:
         size_bytes = body.size if isinstance(body, _SharedBytes) else 0
         waiting_seconds: float = self._timeout.sock_connect + self._timeout.sock_read
         return waiting_seconds + (size_bytes or 0) / BODY_RATE_BYTES_PER_SECOND_MIN
+
+
+def _address_of(answer: Any) -> str:  # Any: botocore has no types
+    """Who is at the other end of the connection; an answer without a body has given its connection back already."""
+    transport = getattr(getattr(answer.raw, "_protocol", None), "transport", None)
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    return str(peer[0]) if peer else "unknown"
 
 
 class _SharedBytes(aiohttp.Payload):

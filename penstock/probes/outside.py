@@ -17,7 +17,9 @@ Implementations make exactly one attempt for a call: a retry would be read as la
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,10 +71,33 @@ class NotOffered(Refused):
     """This store does not know such a request."""
 
 
+TROUBLES: Mapping[str, type[RequestError]] = {
+    kind.__name__: kind
+    for kind in (
+        Denied,
+        Missing,
+        NoBucket,
+        NotOffered,
+        Refused,
+        RequestError,
+        Throttled,
+        Unidentified,
+        Unreachable,
+        Unsent,
+    )
+}
+"""By their names, as one process tells another."""
+
+ANSWERED_BY: ContextVar[Counter[str] | None] = ContextVar("answered_by", default=None)
+"""Whoever sets it finds in it how many of the requests below him each address has answered."""
+
+
 class BodySender(Protocol):
     """The requests to S3 that carry something: what takes the time."""
 
-    async def put_object(self, bucket: str, key: str, body: bytes) -> None: ...
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
+        """The object's ETag."""
+        ...
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """The part's ETag."""
@@ -115,6 +140,15 @@ class Tagged:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a listing says of a small object, by the store's own clock."""
+
+    key: str
+    etag: str
+    age_seconds: float
+
+
 class SharedObjects(Protocol):
     """The requests to S3 with which hosts write one object together."""
 
@@ -132,6 +166,10 @@ class SharedObjects(Protocol):
 
         A store that does not know conditions raises NotOffered, or does as if there were none.
         """
+        ...
+
+    async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
+        """The first thousand below the prefix, by one request."""
         ...
 
 

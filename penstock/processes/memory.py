@@ -7,8 +7,10 @@ the daemon's memory. Without glibc nothing is done.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from functools import cache
+from pathlib import Path
 
 _ARENA_MAX = -8  # names of <malloc.h>
 _MMAP_THRESHOLD = -3
@@ -27,6 +29,12 @@ def keep_little() -> None:
     if (library := _glibc()) is not None:
         library.mallopt(_ARENA_MAX, 1)
         library.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def go_first() -> None:
+    """When memory ends, the kernel ends this process before the daemon that it works for, and all others."""
+    with contextlib.suppress(OSError):  # not on Linux
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def give_back() -> None:

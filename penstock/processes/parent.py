@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 
+from penstock.processes import memory
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -17,3 +19,11 @@ def end_with_parent(parent_process_id: int, signal_number: signal.Signals) -> No
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal_number)
     if os.getppid() != parent_process_id:
         os._exit(0)  # it was gone before the request took effect
+
+
+def settle_in(parent_process_id: int) -> None:
+    """End with the parent, whatever kills it, leave signals to it, and go before it where memory ends."""
+    end_with_parent(parent_process_id, signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
+        signal.signal(number, signal.SIG_IGN)
+    memory.go_first()

@@ -49,13 +49,33 @@ def change_findings(
     observations: Sequence[Observation[Any]],
     payload_size_bytes: int | None,
 ) -> tuple[ChangeFinding, ...]:
-    """Those of one place, oldest first; sizes are of the payload that is measured most."""
+    """Those of one place, oldest first; sizes are of the payload that is measured most.
+
+    What is measured on either side of a change reaches to the next that is certain: an alarm about the same change,
+    raised once more, ends nothing.
+    """
     ordered = sorted(changes, key=lambda c: c.changed_at)
-    ends = [*(c.changed_at for c in ordered), None][1:]
-    return tuple(
-        _finding(model, change, observations, payload_size_bytes, end)
-        for change, end in zip(ordered, ends, strict=True)
-    )
+    moments = [change.changed_at for change in ordered]
+    for _ in range(2):
+        found = [
+            _finding(model, change, _between(observations, change.changed_at, moments), payload_size_bytes)
+            for change in ordered
+        ]
+        moments = [finding.changed_at for finding in found if finding.is_certain]
+    return tuple(found)
+
+
+def _between(
+    observations: Sequence[Observation[Any]], moment: datetime, moments: Sequence[datetime]
+) -> list[Observation[Any]]:
+    """Those between the one of these moments that comes before this one, and the one that comes after it."""
+    begin = max((other for other in moments if other < moment), default=None)
+    end = min((other for other in moments if other > moment), default=None)
+    return [
+        o
+        for o in observations
+        if (begin is None or begin <= o.started_at) and (end is None or o.started_at < end)
+    ]
 
 
 def change_sentence(finding: ChangeFinding, metric: str) -> str:
@@ -80,12 +100,11 @@ def _finding(
     change: Change[Any],
     observations: Sequence[Observation[Any]],
     payload_size_bytes: int | None,
-    ends_at: datetime | None,
 ) -> ChangeFinding:
     moved = _advice_of(change, payload_size_bytes)
     measured = None
     if moved is not None:
-        measured = _measured_fraction(model, change, moved, observations, ends_at)
+        measured = _measured_fraction(model, change, moved, observations)
     return ChangeFinding(
         changed_at=change.changed_at,
         unchanged_at=change.unchanged_at,
@@ -125,7 +144,6 @@ def _measured_fraction(
     change: Change[Any],
     moved: AdviceMoved[Any],
     observations: Sequence[Observation[Any]],
-    ends_at: datetime | None,
 ) -> Estimate | None:
     """By what was measured of about the advised setting on both sides; Welch's interval of the logarithms."""
     near = [
@@ -136,7 +154,7 @@ def _measured_fraction(
         and (value := model.measured_value(o)) > 0
     ]
     before = [value for at, value in near if at < change.changed_at][-BEFORE_COUNT_MAX:]
-    after = [v for at, v in near if at >= change.changed_at and (ends_at is None or at < ends_at)]
+    after = [value for at, value in near if at >= change.changed_at]
     if min(len(before), len(after)) < MEASURED_COUNT_MIN:
         return None
     return welch(after, before)

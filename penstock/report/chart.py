@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from penstock.units import number
 
 WIDTH, HEIGHT = 480, 300
+SHADE_COUNT = 8
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46
 _TICK_COUNT_MAX = 6
 _LARGEST = 1e300  # beyond which a margin would overflow
@@ -141,6 +142,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Whiskers:
+    """Short lines that look alike, each from one point to another."""
+
+    x: Sequence[tuple[float, float]]
+    y: Sequence[tuple[float, float]]
+    css: str = "whisker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One measurement; a cross instead of a dot says that there was trouble."""
 
@@ -174,19 +184,27 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """A field of a map, darker where its share is greater."""
+class Grid:
+    """A map: fields between edges, row by row, darker where they hold more; what holds nothing is left free."""
 
-    x_low: float
-    x_high: float
-    y_low: float
-    y_high: float
-    share: float  # from 0 to 1
+    x: Sequence[float]  # edges, one more than there are columns
+    y: Sequence[float]
+    values: Sequence[Sequence[float]]
     css: str
-    title: str
+    name: str  # of the values, which tells their unit
+    words: str = ""  # behind each: "measurements"
+    is_counted: bool = False  # shades by ratios: one is seen beside a thousand
+
+    def shade(self, value: float) -> int:
+        """From 0 for nothing to `SHADE_COUNT` for the most."""
+        most = max(map(max, self.values), default=0.0)
+        if value <= 0 or most <= 0:
+            return 0
+        share = 0.15 + 0.85 * math.log1p(value) / math.log1p(most) if self.is_counted else (value / most) ** 2
+        return max(1, round(SHADE_COUNT * share))
 
 
-Layer = Band | Line | Point | Mark | Bar | Cell
+Layer = Band | Line | Whiskers | Point | Mark | Bar | Grid
 
 
 def draw(title: str, description: str, x: Axis, y: Axis, layers: Sequence[Layer]) -> str:
@@ -202,21 +220,26 @@ def draw(title: str, description: str, x: Axis, y: Axis, layers: Sequence[Layer]
 def _layer(x: Axis, y: Axis, layer: Layer) -> str:
     match layer:
         case Band():
-            upper = [_at(x, y, a, b) for a, b in zip(layer.x, layer.high, strict=True)]
-            lower = [_at(x, y, a, b) for a, b in zip(layer.x, layer.low, strict=True)]
-            return f'<path class="{layer.css}" d="{_path([*upper, *reversed(lower)])}Z"/>' if upper else ""
+            upper, lower = _places(x, y, layer.x, layer.high), _places(x, y, layer.x, layer.low)
+            drawn = f"{_path([*upper, *reversed(lower)])}Z" if upper else ""
         case Line():
-            points = [_at(x, y, a, b) for a, b in zip(layer.x, layer.y, strict=True)]
-            path = _path(_stairs(points) if layer.is_stepped else points)
-            return f'<path class="{layer.css}" d="{path}"/>' if points else ""
+            points = _places(x, y, layer.x, layer.y)
+            drawn = _path(_stairs(points) if layer.is_stepped else points) if points else ""
+        case Whiskers():
+            drawn = "".join(_path(_places(x, y, a, b)) for a, b in zip(layer.x, layer.y, strict=True))
         case Point():
             return _point(x, y, layer)
         case Mark():
             return _mark(x, layer)
         case Bar():
             return _bar(x, y, layer)
-        case Cell():
-            return _cell(x, y, layer)
+        case Grid():
+            return _grid(x, y, layer)
+    return f'<path class="{layer.css}" d="{drawn}"/>' if drawn else ""
+
+
+def _places(x: Axis, y: Axis, xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
+    return [_at(x, y, a, b) for a, b in zip(xs, ys, strict=True)]
 
 
 def _point(x: Axis, y: Axis, point: Point) -> str:
@@ -246,13 +269,22 @@ def _bar(x: Axis, y: Axis, bar: Bar) -> str:
     return f'<rect class="{bar.css}" x="{left:.1f}" y="{top:.1f}" {size}><title>{escape(bar.title)}</title></rect>'
 
 
-def _cell(x: Axis, y: Axis, cell: Cell) -> str:
-    left, top = _at(x, y, cell.x_low, cell.y_high)
-    right, bottom = _at(x, y, cell.x_high, cell.y_low)
-    size = f'width="{max(right - left, 0.5):.1f}" height="{max(bottom - top, 0.5):.1f}"'
-    shade = f'fill-opacity="{0.04 + 0.96 * min(max(cell.share, 0.0), 1.0):.2f}"'
-    # Without a name of its own: hundreds of them would be half of a page, and a script tells each.
-    return f'<rect class="cell {cell.css}" x="{left:.1f}" y="{top:.1f}" {size} {shade}/>'
+def _grid(x: Axis, y: Axis, grid: Grid) -> str:
+    """One path for each shade, fields side by side as one: a rectangle for each would be half of a page."""
+    paths: dict[int, list[str]] = {}
+    lefts, tops = [round(_left(x, edge)) for edge in grid.x], [_top(y, edge) for edge in grid.y]
+    for row, (bottom, top) in zip(grid.values, pairwise(tops), strict=True):
+        numbered = enumerate(map(grid.shade, row))
+        for shade, run in groupby(numbered, key=lambda each: each[1]):
+            columns = [number for number, _ in run]
+            left, right = lefts[columns[0]], lefts[columns[-1] + 1]
+            if shade and right > left and bottom > top:
+                path = f"M{left} {top:.1f}H{right}V{bottom:.1f}H{left}z"
+                paths.setdefault(shade, []).append(path)
+    return "".join(
+        f'<path class="cell {grid.css}" fill-opacity="{shade / SHADE_COUNT:.2f}" d="{"".join(paths[shade])}"/>'
+        for shade in sorted(paths)
+    )
 
 
 def _x_axis(axis: Axis) -> str:

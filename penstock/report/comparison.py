@@ -56,8 +56,8 @@ def _around(place: PlaceFindings, at: datetime) -> Difference:
     ratios = [[one.log_ratio for one in side if one.setting in common] for side in (since, before)]
     return Difference(
         what=place_words(place.place),
-        one=counted(len(since), "measurement"),
-        other=counted(len(before), "measurement"),
+        one=counted(sum(one.count for one in since), "measurement"),
+        other=counted(sum(one.count for one in before), "measurement"),
         fraction=welch(*ratios) if min(map(len, ratios)) >= COUNT_MIN else None,
     )
 

@@ -13,20 +13,16 @@ the gain is less: the correlation is told beside it.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.models.inference.histogram import (
-    added,
     correlation,
     count_of,
-    merged,
     quantile,
     values_and_counts,
 )
-from penstock.vocabulary import Estimate, Histogram, Observation
+from penstock.report.tally import Tally
+from penstock.vocabulary import Estimate, Histogram, Pairs
 
 COUNT_MIN = 100  # requests: fewer have no 99th percentile
 EXTRA_FRACTION_MAX = 0.05  # of requests that may be sent twice
@@ -66,16 +62,14 @@ class Spread:
         return best if best and best.p99_seconds < self.p99_seconds else None
 
 
-def spreads(observations: Sequence[Observation[Any]]) -> tuple[Spread, ...]:
+def spreads(tally: Tally) -> tuple[Spread, ...]:
     """By size and kind, what was measured most first within a size."""
-    groups: dict[tuple[int, str], list[Observation[Any]]] = defaultdict(list)
-    for one in observations:
-        for name in one.histograms:
-            groups[one.context.payload_size_bytes, name].append(one)
-    found = [_spread(name, size, group) for (size, name), group in groups.items()]
-    return tuple(
-        sorted((s for s in found if s.count >= COUNT_MIN), key=lambda s: (s.payload_size_bytes, -s.count))
-    )
+    found = [
+        _spread(name, size, histogram, tally.pairs.get(size))
+        for (size, name), histogram in tally.times.items()
+        if count_of(histogram) >= COUNT_MIN
+    ]
+    return tuple(sorted(found, key=lambda s: (s.payload_size_bytes, -s.count)))
 
 
 def hedged(histogram: Histogram, delay_seconds: float) -> Hedge:
@@ -100,8 +94,7 @@ def hedged(histogram: Histogram, delay_seconds: float) -> Hedge:
     )
 
 
-def _spread(name: str, payload_size_bytes: int, group: Sequence[Observation[Any]]) -> Spread:
-    histogram = merged(one.histograms[name] for one in group)
+def _spread(name: str, payload_size_bytes: int, histogram: Histogram, pairs: Pairs | None) -> Spread:
     delays = sorted({quantile(histogram, fraction) for fraction in _DELAY_FRACTIONS})
     p50, p90, p99, p999 = (quantile(histogram, fraction) for fraction in (0.5, 0.9, 0.99, 0.999))
     return Spread(
@@ -114,14 +107,13 @@ def _spread(name: str, payload_size_bytes: int, group: Sequence[Observation[Any]
         p99_seconds=p99,
         p999_seconds=p999,
         hedges=tuple(hedged(histogram, delay) for delay in delays),
-        correlation=_correlation(group),
+        correlation=_correlation(pairs),
     )
 
 
-def _correlation(group: Sequence[Observation[Any]]) -> Estimate | None:
+def _correlation(pairs: Pairs | None) -> Estimate | None:
     """With Fisher's interval."""
-    pairs = added(one.successive for one in group if one.successive is not None)
-    if pairs.count < COUNT_MIN or (found := correlation(pairs)) is None:
+    if pairs is None or pairs.count < COUNT_MIN or (found := correlation(pairs)) is None:
         return None
     middle = math.atanh(min(max(found, -0.999), 0.999))
     reach = 1.645 / math.sqrt(pairs.count - 3)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
 
+from penstock.report.tally import Beat
 from penstock.report.wording import date_words, percent
-from penstock.vocabulary import Observation, is_stray
 
 GAP_MAX = timedelta(hours=24)  # between two refused measurements of one episode
 MEASURED_COUNT_MIN = 2  # refused measurements; one alone is no episode
@@ -32,16 +31,22 @@ class Episode:
         return self.refused_count / max(self.request_count, 1)
 
 
-def episodes(observations: Sequence[Observation[Any]]) -> tuple[Episode, ...]:
-    """All of them, oldest first; observations ascend in time."""
-    refused = [o for o in observations if _is_refused(o)]
-    groups: list[list[Observation[Any]]] = []
-    for one in refused:
-        if groups and one.started_at - groups[-1][-1].started_at <= GAP_MAX:
+def episodes(beats: Sequence[Beat]) -> tuple[Episode, ...]:
+    """All of them, oldest first; beats ascend in time."""
+    groups: list[list[Beat]] = []
+    for one in beats:
+        if not one.is_refused:
+            continue
+        if groups and one.first_at - groups[-1][-1].last_at <= GAP_MAX.total_seconds():
             groups[-1].append(one)
         else:
             groups.append([one])
-    return tuple(_episode(group, observations) for group in groups if len(group) >= MEASURED_COUNT_MIN)
+    clean = [one for one in beats if not one.is_refused]
+    return tuple(
+        _episode(group, clean)
+        for group in groups
+        if sum(b.measured_count for b in group) >= MEASURED_COUNT_MIN
+    )
 
 
 def episode_sentence(episode: Episode) -> str:
@@ -54,26 +59,21 @@ def episode_sentence(episode: Episode) -> str:
     )
 
 
-def _episode(group: Sequence[Observation[Any]], observations: Sequence[Observation[Any]]) -> Episode:
-    least = min(map(_pace, group))
-    clean = [o.started_at for o in observations if not _is_refused(o) and _pace(o) >= least]
-    begins_at, ends_at = group[0].started_at, group[-1].started_at
+def _episode(group: Sequence[Beat], clean: Sequence[Beat]) -> Episode:
+    least = min(beat.pace for beat in group)
+    begins_at, ends_at = group[0].first_at, max(beat.last_at for beat in group)
+    before = [b.last_at for b in clean if b.pace >= least and b.last_at < begins_at]
+    after = [b.first_at for b in clean if b.pace >= least and b.first_at > ends_at]
     return Episode(
-        begins_at=begins_at,
-        ends_at=ends_at,
-        begins_after=max((at for at in clean if at < begins_at), default=None),
-        ends_before=min((at for at in clean if at > ends_at), default=None),
-        measured_count=len(group),
-        refused_count=sum(o.throttled_count for o in group),
-        request_count=sum(max(o.request_count, o.throttled_count) for o in group),
+        begins_at=_moment(begins_at),
+        ends_at=_moment(ends_at),
+        begins_after=_moment(max(before)) if before else None,
+        ends_before=_moment(min(after)) if after else None,
+        measured_count=sum(beat.measured_count for beat in group),
+        refused_count=sum(beat.refused_count for beat in group),
+        request_count=sum(beat.request_count for beat in group),
     )
 
 
-def _is_refused(observation: Observation[Any]) -> bool:
-    count = observation.throttled_count
-    return count > 0 and not is_stray(count, observation.request_count)
-
-
-def _pace(observation: Observation[Any]) -> float:
-    """Requests a second, refused ones with them."""
-    return observation.request_count / max(observation.duration_seconds, 1e-9)
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

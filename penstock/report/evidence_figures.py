@@ -12,6 +12,7 @@ from penstock.models.inference.histogram import distribution
 from penstock.models.study import Study
 from penstock.report import anchors, chart
 from penstock.report.changes import change_sentence
+from penstock.report.density import Density
 from penstock.report.distributions import Spread
 from penstock.report.episodes import episode_sentence
 from penstock.report.figure import Figure, Key, Table
@@ -22,7 +23,6 @@ from penstock.report.wording import date_words, percent, span
 from penstock.units import counted, format_bytes, label, number, quantity
 
 POINT_COUNT_MAX = 600  # single points; more are drawn as how many there are
-_COLUMN_COUNT, _ROW_COUNT = 60, 20
 _SIZE_COUNT_MAX = 4  # lines of one figure
 _TABLE_ROW_COUNT_MAX = 12
 _RATIO_MIN, _RATIO_MAX = 0.05, 5.0
@@ -33,8 +33,14 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     """Everything that was measured over time, beside what the newest fit expects of its setting."""
     if len(place.course) < 2:
         return None
-    x = chart.time_axis("date, UTC", [one.at.timestamp() for one in place.course])
+    density = place.course_density
+    count = max(density.count if density else 0, len(place.course))
+    is_dense = density is not None and count > POINT_COUNT_MAX
+    moments = [one.at.timestamp() for one in place.course]
     ratios = [_ratio(one) for one in place.course]
+    if density is not None and is_dense:
+        moments, ratios = list(density.x), list(density.y)
+    x = chart.time_axis("date, UTC", moments)
     y = chart.log_axis("measured over expected now", [*ratios, 1.0], show=_times)
     changed_at = max((change.changed_at for change in place.changes), default=None)
     layers: list[chart.Layer] = [
@@ -47,9 +53,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         for e in place.episodes
     ]
     layers.append(chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal"))
-    layers += (
-        _density(place.course, x, y) if len(place.course) > POINT_COUNT_MAX else _dots(place, changed_at)
-    )
+    layers += [counted_grid(density)] if density is not None and is_dense else _dots(place, changed_at)
     layers += [
         chart.Mark(x=change.changed_at.timestamp(), text="changed", css="advised", row=n % 2)
         for n, change in enumerate(place.changes)
@@ -58,11 +62,12 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     words = [episode_sentence(e) for e in place.episodes] + [
         change_sentence(change, place.value_metric) for change in place.changes
     ]
-    description = f"{counted(len(place.course), 'measurement')} of all settings. " + (
+    description = f"{counted(count, 'measurement')} of all settings. " + (
         " ".join(words[-4:]) or "Nothing changed, and nothing was refused for long."
     )
-    keys = [Key("c0", "measured"), Key("diagonal", "as expected now")]
-    keys += [Key("c0 aside", "before the place changed")] if changed_at else []
+    keys = [Key("b0", "measured, darker where more was") if is_dense else Key("c0", "measured")]
+    keys += [Key("diagonal", "as expected now")]
+    keys += [Key("c0 aside", "before the place changed")] if changed_at and not is_dense else []
     keys += [Key("advised", "the place changed")] if place.changes else []
     keys += [Key("band", "requests were refused")] if place.episodes else []
     return Figure(
@@ -96,38 +101,30 @@ def _dots(place: PlaceFindings, changed_at: datetime | None) -> list[chart.Layer
     ]
 
 
-def _density(course: Sequence[Sample], x: chart.Axis, y: chart.Axis) -> list[chart.Layer]:
-    """How many there are in each field of a grid."""
-    counts: Counter[tuple[int, int]] = Counter()
-    for one in course:
-        column = min(int(x.share(one.at.timestamp()) * _COLUMN_COUNT), _COLUMN_COUNT - 1)
-        row = min(int(y.share(_ratio(one)) * _ROW_COUNT), _ROW_COUNT - 1)
-        counts[column, row] += 1
-    most = max(counts.values())
-    wide, high = (x.high - x.low) / _COLUMN_COUNT, (y.high / y.low) ** (1 / _ROW_COUNT)
-    return [
-        chart.Cell(
-            x_low=x.low + column * wide,
-            x_high=x.low + (column + 1) * wide,
-            y_low=y.low * high**row,
-            y_high=y.low * high ** (row + 1),
-            share=0.15 + 0.85 * math.log1p(count) / math.log1p(most),
-            css="c0",
-            title=f"{counted(count, 'measurement')} of about {_times(y.low * high ** (row + 0.5))}",
-        )
-        for (column, row), count in sorted(counts.items())
-    ]
+def counted_grid(density: Density) -> chart.Grid:
+    """How many there are in each field."""
+    return chart.Grid(
+        x=density.x,
+        y=density.y,
+        values=density.counts,
+        css="c0",
+        name="measurement_count",
+        words="measurements",
+        is_counted=True,
+    )
 
 
 def _by_day(course: Sequence[Sample]) -> Table:
     days: dict[str, list[float]] = {}
+    counts: Counter[str] = Counter()
     for one in course:
+        counts[one.at.date().isoformat()] += one.count
         days.setdefault(one.at.date().isoformat(), []).append(_ratio(one))
     rows = []
     for day, ratios in list(days.items())[-_TABLE_ROW_COUNT_MAX:]:
         ordered = sorted(ratios)
         middle = ordered[len(ordered) // 2]
-        rows.append((day, str(len(ordered)), _times(middle), _times(ordered[0]), _times(ordered[-1])))
+        rows.append((day, number(counts[day]), _times(middle), _times(ordered[0]), _times(ordered[-1])))
     return Table(("day", "measurements", "middle", "least", "most"), tuple(rows))
 
 
@@ -146,18 +143,7 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
     )
     most = max(max(row) for row in surface.values)
     layers: list[chart.Layer] = [
-        chart.Cell(
-            x_low=x_edges[n],
-            x_high=x_edges[n + 1],
-            y_low=y_edges[m],
-            y_high=y_edges[m + 1],
-            share=(value / most) ** 2 if most > 0 else 0.0,
-            css="c0",
-            title=f"{quantity(x_name, surface.first[n])}, {quantity(y_name, surface.second[m])}: "
-            f"{quantity(metric, value)}, {percent(value / most) if most > 0 else '-'} of the best here",
-        )
-        for m, row in enumerate(surface.values)
-        for n, value in enumerate(row)
+        chart.Grid(x=x_edges, y=y_edges, values=surface.values, css="c0", name=metric)
     ]
     marked = [each for each in _marked(place, surface) if x.holds(each[1][0]) and y.holds(each[1][1])]
     layers += [

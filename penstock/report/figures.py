@@ -7,7 +7,9 @@ from dataclasses import fields
 from datetime import date
 
 from penstock.report import anchors, chart
+from penstock.report.density import Density
 from penstock.report.evidence_figures import (
+    counted_grid,
     course_figure,
     hours_figure,
     spread_figures,
@@ -36,6 +38,7 @@ _TABLE_ROW_COUNT_MAX = 12
 _STEP_COUNT_MAX = 200
 _RETRY_DAY_COUNT_MAX = 60
 _DAY_SECONDS = 86400.0
+_SEEN_FRACTION = 0.999  # of all measurements, within the height of a curve
 
 
 def place_figures(place: PlaceFindings) -> list[Figure]:
@@ -76,10 +79,15 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     )
     measured = [m for m in place.measured if m.context == curve.context]
     metric, size = place.value_metric, format_bytes(curve.context.payload_size_bytes)
-    x = _knob_axis(curve, knobs(advised)[curve.knob])
-    y = chart.linear_axis(label(metric), _heights(curve, measured), show=_shower(metric), name=metric)
+    density = curve.density if curve.density and curve.density.count > len(measured) else None
+    x = _knob_axis(curve, knobs(advised)[curve.knob], density)
+    heights = [*_heights(curve, measured), *([density.y_within(_SEEN_FRACTION)] if density else [])]
+    y = chart.linear_axis(label(metric), heights, show=_shower(metric), name=metric)
+    if density:  # which holds those as well that do not belong on the curve
+        measured = [m for m in measured if is_on_curve(curve, m, advised) or _has_trouble(m)]
     colours = _colours(place)
     layers: list[chart.Layer] = [
+        *([counted_grid(density)] if density else []),
         chart.Band(
             x=curve.knob_values,
             low=[e.low for e in curve.expected],
@@ -97,6 +105,11 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         f"With {others or 'nothing else to set'}, as advised. "
         "The band holds one future measurement in 90 % of cases."
     )
+    if density:
+        description += (
+            f" The fields count all {counted(density.count, 'measurement')} of this size, whatever the other knobs; "
+            "the newest with the others as advised are points."
+        )
     has_aside = any(not is_on_curve(curve, m, advised) for m in measured)
     return Figure(
         anchor=anchors.curve_anchor(curve.knob),
@@ -105,14 +118,19 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         svg=chart.draw(title, description, x, y, layers),
         live=live(title, x, y, layers),
         keys=_curve_keys(
-            measured, colours, has_aside=has_aside, has_clients=bool(_client_points(place, curve, metric))
+            measured,
+            colours,
+            has_aside=has_aside,
+            has_clients=bool(_client_points(place, curve, metric)),
+            has_density=density is not None,
         ),
         table=_curve_table(curve, metric),
     )
 
 
-def _knob_axis(curve: Curve, knob: Knob) -> chart.Axis:
+def _knob_axis(curve: Curve, knob: Knob, density: Density | None) -> chart.Axis:
     ends, show = [*curve.knob_values, curve.advised, curve.default], _shower(curve.knob)
+    ends += [density.x[0], density.x[-1]] if density else []
     if knob.scale is Scale.LOG:
         return chart.log_axis(label(curve.knob), ends, show=show, is_binary=True, name=curve.knob)
     return chart.linear_axis(label(curve.knob), ends, show=show, name=curve.knob)
@@ -184,10 +202,17 @@ def _marks(curve: Curve, show: Callable[[float], str]) -> list[chart.Layer]:
 
 
 def _curve_keys(
-    measured: Sequence[Measured], colours: Mapping[str, Key], *, has_aside: bool, has_clients: bool
+    measured: Sequence[Measured],
+    colours: Mapping[str, Key],
+    *,
+    has_aside: bool,
+    has_clients: bool,
+    has_density: bool,
 ) -> tuple[Key, ...]:
     keys = [Key("line", "expected"), Key("band", "90 % interval")]
     keys += _shown_colours(measured, colours)
+    if has_density:
+        keys.append(Key("b0", "all measurements, darker where more are"))
     if has_clients:
         keys.append(Key("c2", "what a client does by itself"))
     if has_aside:
@@ -220,10 +245,12 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     y = chart.log_axis("measured", both, show=_shower(metric), name=metric)
     colours = _colours(place)
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[x.low, x.high], css="diagonal")]
-    layers += [
-        chart.Line(x=[max(f.low, x.low), min(f.high, x.high)], y=[m.value] * 2, css="whisker")
-        for m, f in pairs
-    ]
+    layers.append(
+        chart.Whiskers(
+            x=[(max(f.low, x.low), min(f.high, x.high)) for _, f in pairs],
+            y=[(m.value, m.value) for m, _ in pairs],
+        )
+    )
     layers += [
         chart.Point(
             x=fitted.expected,

@@ -11,14 +11,17 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from statistics import median
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
+from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
 from penstock.report.changes import ChangeFinding, change_findings
+from penstock.report.clients import ClientFindings, clients
+from penstock.report.density import Density, over_knob, over_time
 from penstock.report.difference import Comparison
 from penstock.report.distributions import Spread, spreads
 from penstock.report.episodes import Episode, episodes
@@ -26,6 +29,7 @@ from penstock.report.judgement import Hearsay, Regret, hearsay, regrets
 from penstock.report.material import Material
 from penstock.report.retries import Retries, retries
 from penstock.report.rhythm import Rhythm, Sample, corrected, rhythms
+from penstock.report.tally import Tally, beats, detail_begins_at, middles, tally_of
 from penstock.report.verdicts import PlaceVerdict, client_gains, days_of, sentence_of
 from penstock.report.wording import setting_words
 from penstock.units import format_bytes
@@ -39,6 +43,7 @@ from penstock.vocabulary import (
     Observation,
     Origin,
     Place,
+    ProbeHarm,
     Reason,
     Recommendation,
     Scale,
@@ -48,7 +53,7 @@ from penstock.vocabulary import (
 
 SCHEMA = 2  # of the JSON
 FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
-CURVE_POINT_COUNT = 33
+CURVE_POINT_COUNT = 25
 JUDGED_COUNT_MAX = 100
 _NEAR = 1.1  # knobs within this ratio count as alike
 _HOUR_SECONDS = 3600.0  # expenses are booked by the hour
@@ -78,6 +83,7 @@ class Curve:
     expected: tuple[Estimate, ...]
     advised: float
     default: float
+    density: Density | None = None  # of all measurements of this size, whatever the other knobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +166,7 @@ class PlaceFindings:
     place: Place
     payload_noun: str
     value_metric: str
-    observation_count: int  # of those that the report has read
+    observation_count: int  # measured and reported
     newest_observation_at: datetime | None
     fit: Fit | None
     advice: tuple[Advice, ...]
@@ -181,7 +187,9 @@ class PlaceFindings:
     regrets: tuple[Regret, ...] = ()  # of the advice for the same size
     hearsay: tuple[Hearsay, ...] = ()
     retries: Retries | None = None
-    course: tuple[Sample, ...] = ()  # all that was measured, beside what is expected now
+    # What was measured beside what is expected now: the newest one by one, before them the middle of each hour.
+    course: tuple[Sample, ...] = ()
+    course_density: Density | None = None  # all of it
     verdict: PlaceVerdict | None = None
     remarks: tuple[Remark, ...] = ()
 
@@ -210,19 +218,23 @@ class Report:
     leftover_count: int
     unreadable_count: int
     damage: tuple[str, ...] = ()
+    backlogs: tuple[BacklogSpell, ...] = ()  # of watched queues
+    clients: tuple[ClientFindings, ...] = ()
+    harms: tuple[ProbeHarm, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 
 def study(material: Material) -> Report:
     """Everything that the material says, without remarks."""
+    found = {place: _Evidence(material, place) for place in _places(material)}
     return Report(
         source=material.source,
         generated_at=material.generated_at,
         since=material.since,
         places=tuple(
-            _with_verdict(material, place)
-            for place in _asked_together([_study_place(material, p) for p in _places(material)])
+            _with_verdict(material, place, found[place.place])
+            for place in _asked_together([_study_place(material, p, e) for p, e in found.items()])
         ),
         spending=_by_day(material),
         daily_limit=material.daily_limit,
@@ -230,6 +242,9 @@ def study(material: Material) -> Report:
         leftover_count=material.leftover_count,
         unreadable_count=material.unreadable_count,
         damage=tuple(material.damage),
+        backlogs=tuple(material.backlogs),
+        clients=clients(material),
+        harms=tuple(material.harms),
     )
 
 
@@ -254,18 +269,50 @@ def _places(material: Material) -> list[Place]:
     return sorted(known, key=lambda p: (p.operation, p.region, p.instance_type, p.service_class))
 
 
-def _study_place(material: Material, place: Place) -> PlaceFindings:
-    model = material.models[place.operation]
-    observations = material.observations.get(place, ())
-    fit = next((f for f in material.fits if f.place == place), None)
-    expectations = _Expectations(model, fit)
+class _Evidence:
+    """What there is of one place: the newest observations one by one, and all of them counted."""
+
+    def __init__(self, material: Material, place: Place) -> None:
+        model = material.models[place.operation]
+        fit = next((f for f in material.fits if f.place == place), None)
+        self.expectations = Expectations(model, fit)
+        self.observations = material.observations.get(place, ())
+        self.own = [o for o in self.observations if o.origin is Origin.PROBE]
+        self.reported = [o for o in self.observations if o.origin is Origin.APPLICATION]
+        self.tally = material.tallies.get(place) or tally_of(
+            self.own, model.measured_value, self.expectations.means
+        )
+        self.beats = beats(self.tally, self.own)
+
+    @property
+    def size_counts(self) -> Counter[int]:
+        """How often each size was measured or reported."""
+        counts = Counter(o.context.payload_size_bytes for o in self.reported)
+        for (size, _), histogram in self.tally.levels.items():
+            counts[size] += sum(histogram.counts)
+        return counts
+
+    @property
+    def moments(self) -> list[tuple[float, int]]:
+        """When was measured or reported, and how often then."""
+        told = [(o.started_at.timestamp(), 1) for o in self.reported]
+        return [*((beat.first_at, beat.measured_count) for beat in self.beats), *told]
+
+
+def _study_place(material: Material, place: Place, evidence: _Evidence) -> PlaceFindings:
+    model, expectations, fit = (
+        material.models[place.operation],
+        evidence.expectations,
+        evidence.expectations.fit,
+    )
+    observations, own, tally = evidence.observations, evidence.own, evidence.tally
     measured = _measured(model, expectations, observations, material.histories)
     advice = _advice(material, model, expectations, place)
     findings = PlaceFindings(
         place=place,
         payload_noun=material.payload_nouns.get(place.operation, "payload"),
         value_metric=model.value_metric,
-        observation_count=len(observations),
+        observation_count=tally.measured_count + len(evidence.reported),
         newest_observation_at=observations[-1].started_at if observations else None,
         fit=fit if expectations.is_readable else None,
         advice=advice,
@@ -280,19 +327,19 @@ def _study_place(material: Material, place: Place) -> PlaceFindings:
     )
     findings = dataclasses.replace(
         findings,
-        curves=_curves(model, expectations, findings),
+        curves=_curves(model, expectations, findings, tally),
         surface=_surface(model, findings) if expectations.is_readable else None,
-        studies=_studies(model, findings, observations) if expectations.is_readable else (),
+        studies=_studies(model, findings, evidence) if expectations.is_readable else (),
     )
-    own = [o for o in observations if o.origin is Origin.PROBE]
     return dataclasses.replace(
         findings,
-        course=tuple(_course(model, expectations, own)),
-        episodes=episodes(own),
-        rhythms=tuple(rhythms(_samples(model, own))),
-        spreads=spreads(own),
-        retries=retries(own),
-        regrets=_regrets(expectations, findings, observations),
+        course=tuple(_course(model, expectations, tally, own)),
+        course_density=over_time(tally),
+        episodes=episodes(evidence.beats),
+        rhythms=tuple(rhythms(_samples(model, tally, own))),
+        spreads=spreads(tally),
+        retries=retries(evidence.beats, own),
+        regrets=_regrets(findings, evidence),
         hearsay=_hearsay(model, findings, observations),
     )
 
@@ -305,42 +352,74 @@ def _asked_together(places: Sequence[PlaceFindings]) -> list[PlaceFindings]:
     ]
 
 
-def _samples(model: PerformanceModel[Any], observations: Sequence[Observation[Any]]) -> list[Sample]:
+def _samples(model: PerformanceModel[Any], tally: Tally, newest: Sequence[Observation[Any]]) -> list[Sample]:
     """What went well, as it was measured: whoever compares it does so within a setting, and needs no fit."""
+    begins_at = detail_begins_at(tally, newest)
     return [
-        Sample(one.started_at, _setting_of(one), math.log(value))
-        for one in observations
-        if one.went_well and (value := model.measured_value(one)) > 0
+        *_by_the_hour(tally, begins_at),
+        *(
+            Sample(one.started_at, _setting_of(one), math.log(value))
+            for one in newest
+            if one.went_well
+            and (value := model.measured_value(one)) > 0
+            and one.started_at.timestamp() >= begins_at
+        ),
     ]
 
 
 def _course(
-    model: PerformanceModel[Any], expectations: _Expectations, observations: Sequence[Observation[Any]]
+    model: PerformanceModel[Any],
+    expectations: Expectations,
+    tally: Tally,
+    newest: Sequence[Observation[Any]],
 ) -> list[Sample]:
     """The same beside what the newest fit expects of each setting; nothing where there is no fit."""
-    found = []
-    for one in observations:
-        value, expected = model.measured_value(one), expectations.of(one.context, one.setting)
-        if value > 0 and expected is not None and expected.expected > 0 and one.went_well:
-            ratio = math.log(value / expected.expected)
-            found.append(Sample(one.started_at, _setting_of(one), ratio))
-    return found
+    begins_at = detail_begins_at(tally, newest)
+    single = [
+        (one, value)
+        for one in newest
+        if one.started_at.timestamp() >= begins_at
+        and one.went_well
+        and (value := model.measured_value(one)) > 0
+    ]
+    asked: dict[int, dict[Any, None]] = defaultdict(dict)
+    for one, _ in single:
+        asked[one.context.payload_size_bytes][one.setting] = None
+    means = {
+        (size, setting): mean
+        for size, settings in asked.items()
+        for setting, mean in zip(settings, expectations.means(size, list(settings)), strict=True)
+    }
+    return [
+        *_by_the_hour(tally, begins_at),
+        *(
+            Sample(one.started_at, _setting_of(one), math.log(value / mean))
+            for one, value in single
+            if (mean := means[one.context.payload_size_bytes, one.setting])
+        ),
+    ]
+
+
+def _by_the_hour(tally: Tally, until: float) -> list[Sample]:
+    return [
+        Sample(datetime.fromtimestamp(at, UTC), "the middle of an hour", math.log(ratio), count)
+        for at, ratio, count in middles(tally, before=until)
+    ]
 
 
 def _setting_of(observation: Observation[Any]) -> str:
     return f"{format_bytes(observation.context.payload_size_bytes)} with {setting_words(observation.setting)}"
 
 
-def _with_verdict(material: Material, findings: PlaceFindings) -> PlaceFindings:
+def _with_verdict(material: Material, findings: PlaceFindings, evidence: _Evidence) -> PlaceFindings:
     """The same with what is to be said first: of the ordinary advice for the size that was measured most."""
     model = material.models[findings.place.operation]
-    observations = material.observations.get(findings.place, ())
-    advice = _most_measured(findings, observations)
+    advice = _most_measured(findings, evidence)
     if advice is None:
         return findings
     size = advice.context.payload_size_bytes
     known = [change for change in material.changes if change.place == findings.place]
-    changes = change_findings(model, known, observations, size)
+    changes = change_findings(model, known, evidence.observations, size)
     unadvised = {
         client: model.setting_type(**values) for client, values in material.unadvised(advice.context).items()
     }
@@ -371,13 +450,13 @@ def _with_verdict(material: Material, findings: PlaceFindings) -> PlaceFindings:
         gains=gains,
         usd=usd,
         usd_period_seconds=seconds,
-        days=days_of(observations),
+        days=days_of(evidence.moments),
         is_expired=advice.has_expired(material.generated_at),
     )
     return dataclasses.replace(findings, changes=changes, verdict=verdict)
 
 
-class _Expectations:
+class Expectations:
     """What the newest fit of a place says, each question answered once; None where it cannot answer."""
 
     def __init__(self, model: PerformanceModel[Any], fit: Fit | None) -> None:
@@ -392,6 +471,17 @@ class _Expectations:
         if key not in self._answers:
             self._answers[key] = self._ask(*key)
         return self._answers[key]
+
+    def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
+        """The expected values of many settings, asked all at once."""
+        if self.fit is None:
+            return [None] * len(settings)
+        context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
+        try:
+            values = self._model.appraise(self.fit, context, settings, Demand()).value
+        except _UNREADABLE:
+            return [None] * len(settings)
+        return [float(value) for value in values]
 
     def _ask(self, context: Context, setting: Any, demand: Demand) -> Estimate | None:
         if self.fit is None or not self.is_readable:
@@ -408,7 +498,7 @@ class _Expectations:
 
 
 def _advice(
-    material: Material, model: PerformanceModel[Any], expectations: _Expectations, place: Place
+    material: Material, model: PerformanceModel[Any], expectations: Expectations, place: Place
 ) -> tuple[Advice, ...]:
     stored = [r for r in material.recommendations if r.context.place == place]
     stored.sort(key=lambda r: (r.demand != Demand(), r.context.payload_size_bytes))
@@ -418,7 +508,7 @@ def _advice(
 
 
 def _advise(
-    model: PerformanceModel[Any], expectations: _Expectations, standing: Recommendation[Any]
+    model: PerformanceModel[Any], expectations: Expectations, standing: Recommendation[Any]
 ) -> Advice:
     context, setting, demand = standing.context, standing.setting, standing.demand
     default = model.default_setting(context)
@@ -441,7 +531,7 @@ def _advise(
 def _renewed(
     material: Material,
     model: PerformanceModel[Any],
-    expectations: _Expectations,
+    expectations: Expectations,
     previous: Recommendation[Any],
 ) -> Recommendation[Any]:
     """The stored advice as a daemon that starts now gives it again: only changes are stored, fits go on."""
@@ -466,7 +556,7 @@ def _renewed(
 
 def _measured(
     model: PerformanceModel[Any],
-    expectations: _Expectations,
+    expectations: Expectations,
     observations: Sequence[Observation[Any]],
     histories: Mapping[Context, Sequence[Recommendation[Any]]],
 ) -> tuple[Measured, ...]:
@@ -541,7 +631,7 @@ def _histories(material: Material, place: Place) -> tuple[History, ...]:
 
 
 def _curves(
-    model: PerformanceModel[Any], expectations: _Expectations, findings: PlaceFindings
+    model: PerformanceModel[Any], expectations: Expectations, findings: PlaceFindings, tally: Tally
 ) -> tuple[Curve, ...]:
     curves: list[Curve] = []
     for context in figured_contexts(findings):
@@ -554,12 +644,15 @@ def _curves(
             None,
         )
         if advice is not None and findings.fit is not None:
-            curves += _curves_of(model, expectations, findings, advice)
+            curves += [
+                dataclasses.replace(curve, density=_over(tally, curve, advice))
+                for curve in _curves_of(model, expectations, findings, advice)
+            ]
     return tuple(curves)
 
 
 def _curves_of(
-    model: PerformanceModel[Any], expectations: _Expectations, findings: PlaceFindings, advice: Advice
+    model: PerformanceModel[Any], expectations: Expectations, findings: PlaceFindings, advice: Advice
 ) -> list[Curve]:
     """That of the first knob, and that of the other knob with the greatest effect."""
     setting = advice.recommendation.setting
@@ -567,6 +660,11 @@ def _curves_of(
     curves = [_curve(model, expectations, findings, advice, name) for name in swept]
     others = [c for c in curves[1:] if _effect(c) >= _FLAT]
     return [*(c for c in curves[:1] if c.expected), *sorted(others, key=_effect, reverse=True)[:1]]
+
+
+def _over(tally: Tally, curve: Curve, advice: Advice) -> Density | None:
+    scale = knobs(advice.recommendation.setting)[curve.knob].scale
+    return over_knob(tally, curve.context.payload_size_bytes, curve.knob, scale)
 
 
 def _surface(model: PerformanceModel[Any], findings: PlaceFindings) -> Surface | None:
@@ -599,19 +697,15 @@ def _surface(model: PerformanceModel[Any], findings: PlaceFindings) -> Surface |
     )
 
 
-def _most_measured(
-    findings: PlaceFindings, observations: Sequence[Observation[Any]]
-) -> Recommendation[Any] | None:
+def _most_measured(findings: PlaceFindings, evidence: _Evidence) -> Recommendation[Any] | None:
     """The ordinary advice for the size that was measured most."""
-    counts = Counter(o.context.payload_size_bytes for o in observations)
+    counts = evidence.size_counts
     ordinary = [a.recommendation for a in findings.advice if a.recommendation.demand == Demand()]
     return max(ordinary, key=lambda made: counts[made.context.payload_size_bytes], default=None)
 
 
-def _regrets(
-    expectations: _Expectations, findings: PlaceFindings, observations: Sequence[Observation[Any]]
-) -> tuple[Regret, ...]:
-    advice = _most_measured(findings, observations)
+def _regrets(findings: PlaceFindings, evidence: _Evidence) -> tuple[Regret, ...]:
+    advice = _most_measured(findings, evidence)
     if findings.fit is None or advice is None:
         return ()
     history = next((h for h in findings.histories if h.context == advice.context), None)
@@ -619,7 +713,7 @@ def _regrets(
         return ()
     return regrets(
         history.recommendations,
-        lambda setting: expectations.of(advice.context, setting),
+        lambda setting: evidence.expectations.of(advice.context, setting),
         best=advice.setting,
         since=findings.fit.changed_at,
     )
@@ -636,21 +730,19 @@ def _hearsay(
         return ()
 
 
-def _studies(
-    model: PerformanceModel[Any], findings: PlaceFindings, observations: Sequence[Observation[Any]]
-) -> tuple[Study, ...]:
-    advice = _most_measured(findings, observations)
+def _studies(model: PerformanceModel[Any], findings: PlaceFindings, evidence: _Evidence) -> tuple[Study, ...]:
+    advice = _most_measured(findings, evidence)
     if findings.fit is None or advice is None or not isinstance(model, HasStudies):
         return ()
     try:
-        return tuple(model.studies(findings.fit, advice.context, advice.setting, observations))
+        return tuple(model.studies(findings.fit, advice.context, advice.setting, evidence.observations))
     except _UNREADABLE:
         return ()
 
 
 def _curve(
     model: PerformanceModel[Any],
-    expectations: _Expectations,
+    expectations: Expectations,
     findings: PlaceFindings,
     advice: Advice,
     name: str,

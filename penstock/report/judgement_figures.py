@@ -14,7 +14,7 @@ from penstock.units import counted, format_bytes, number, quantity
 from penstock.vocabulary import Estimate
 
 _RATIO_MIN, _RATIO_MAX = 0.1, 5.0
-_TABLE_ROW_COUNT_MAX = 40
+_TABLE_ROW_COUNT_MAX = 25
 _STEP_COUNT_MAX = 200
 _LOST_MIN = 0.005
 
@@ -33,10 +33,12 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
     x = chart.time_axis("date, UTC", [m.started_at.timestamp() for m, _ in pairs])
     y = chart.log_axis("seen over foreseen", [*ratios, *ends, 1.0], show=lambda v: f"{number(v)} x")
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal")]
-    for m, e in pairs:
-        at = m.started_at.timestamp()
-        reach = [_bounded(e.low / e.expected), _bounded(e.high / e.expected)]
-        layers.append(chart.Line(x=[at, at], y=reach, css="whisker"))
+    layers.append(
+        chart.Whiskers(
+            x=[(m.started_at.timestamp(),) * 2 for m, _ in pairs],
+            y=[(_bounded(e.low / e.expected), _bounded(e.high / e.expected)) for _, e in pairs],
+        )
+    )
     layers += [
         chart.Point(
             x=m.started_at.timestamp(),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-from penstock.report.chart import Axis, Band, Bar, Cell, Layer, Line, Mark, Point, labels
+from penstock.report.chart import Axis, Band, Bar, Grid, Layer, Line, Mark, Point, Whiskers, labels
 
 LIBRARIES = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 OWN = "templates/report.js"
@@ -56,8 +56,11 @@ def _axis(axis: Axis) -> dict[str, object]:
 
 
 def _layers(layers: Sequence[Layer]) -> list[dict[str, object]]:
-    """One entry for each line and band, and one for all points, bars or cells that look alike."""
-    found: list[dict[str, object]] = []
+    """One entry for each line and band, and one for all points or bars that look alike.
+
+    What a point or bar is called stands once in the page, in the still drawing: `told` is which of them it is there.
+    """
+    told, found = 0, list[dict[str, object]]()
     alike: dict[tuple[str, str], dict[str, list[object]]] = {}
     for layer in layers:
         match layer:
@@ -66,11 +69,16 @@ def _layers(layers: Sequence[Layer]) -> list[dict[str, object]]:
             case Line():
                 kind = "stairs" if layer.is_stepped else "line"
                 found.append(_columns(kind, layer.css, x=layer.x, y=layer.y))
+            case Whiskers():
+                ends = {"x1": 0, "x2": 1, "y1": 0, "y2": 1}
+                columns = {name: [each[n] for each in getattr(layer, name[0])] for name, n in ends.items()}
+                found.append(_columns("whisker", "whisker", **columns))
             case Mark():
                 found.append(_columns("mark", layer.css, x=[layer.x]) | {"text": [layer.text]})
             case Point():
                 kind = "cross" if layer.is_cross else "dot"
-                _add(alike, kind, layer.css, x=layer.x, y=layer.y, title=layer.title)
+                _add(alike, kind, layer.css, x=layer.x, y=layer.y, told=told)
+                told += 1
             case Bar():
                 _add(
                     alike,
@@ -80,19 +88,18 @@ def _layers(layers: Sequence[Layer]) -> list[dict[str, object]]:
                     x2=layer.x_high,
                     y1=layer.y_low,
                     y2=layer.y,
-                    title=layer.title,
+                    told=told,
                 )
-            case Cell():
-                _add(
-                    alike,
-                    "cell",
-                    layer.css,
-                    x1=layer.x_low,
-                    x2=layer.x_high,
-                    y1=layer.y_low,
-                    y2=layer.y_high,
-                    share=layer.share,
-                    title=layer.title,
+                told += 1
+            case Grid():
+                found.append(
+                    _columns("grid", layer.css, x=layer.x, y=layer.y)
+                    | {
+                        "name": layer.name,
+                        "words": layer.words,
+                        "counted": layer.is_counted,
+                        "values": [[_short(v) for v in row] for row in layer.values],
+                    }
                 )
     for (kind, css), columns in alike.items():
         found.append({"kind": kind, "css": css, **columns})
@@ -107,14 +114,15 @@ def _columns(kind: str, css: str, **columns: Sequence[float]) -> dict[str, objec
     }
 
 
-def _add(
-    alike: dict[tuple[str, str], dict[str, list[object]]], kind: str, css: str, **values: float | str
-) -> None:
+def _add(alike: dict[tuple[str, str], dict[str, list[object]]], kind: str, css: str, **values: float) -> None:
     columns = alike.setdefault((kind, css), {name: [] for name in values})
     for name, value in values.items():
-        columns[name].append(value if isinstance(value, str) else _short(value))
+        columns[name].append(_short(value))
 
 
-def _short(value: float) -> float | None:
-    """Six digits are more than a screen has; dates need ten."""
-    return float(f"{value:.10g}" if abs(value) > 1e8 else f"{value:.6g}") if math.isfinite(value) else None
+def _short(value: float) -> float | int | None:
+    """Four digits are more than a screen has; dates need ten. What is whole is written without a point."""
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.10g}" if 1e8 < abs(value) < 1e10 else f"{value:.4g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short

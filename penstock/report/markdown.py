@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from penstock.report.backlog_figures import backlog_figures
+from penstock.report.clients import clients_table, harms_table
 from penstock.report.figure import Table
 from penstock.report.figures import spend_figures
 from penstock.report.findings import PlaceFindings, Remark, Report
@@ -15,7 +17,7 @@ from penstock.units import counted
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
 
 
-_PLACE_COUNT_MAX, _WARNING_COUNT_MAX = 12, 6  # on the one page
+_PLACE_COUNT_MAX, _WARNING_COUNT_MAX, _CLIENT_COUNT_MAX = 12, 6, 3  # on the one page
 
 
 def render_markdown(report: Report, *, is_full: bool = False) -> str:
@@ -50,6 +52,8 @@ def _page(report: Report) -> Iterator[str]:
             "",
             f"And {counted(len(screens) - _PLACE_COUNT_MAX, 'place')} more, with less to be gained.",
         )
+    for client in report.clients[:_CLIENT_COUNT_MAX]:
+        yield from (f"- {escape(client.title)}: {escape(sentence)}." for sentence in client.sentences[:2])
     if not screens:
         yield from (
             "",
@@ -82,12 +86,33 @@ def _lines(report: Report) -> Iterator[str]:
         yield "The database holds no observations, fits or advice."
     for place in report.places:
         yield from _place(place, report)
+    held = backlog_figures(report.backlogs)
+    if held:
+        yield from ("", "## What watched queues held")
+    for figure in held:
+        yield from ("", escape(f"{figure.title}. {figure.description}"))
+        yield from _table(figure.table.headings, figure.table.rows)
+    yield from _heard(report)
     figures = spend_figures(report)
     if figures:
         yield from ("", "## What was spent")
     for figure in figures:
         yield from ("", escape(f"{figure.title}. {figure.description}"))
         yield from _table(figure.table.headings, figure.table.rows)
+
+
+def _heard(report: Report) -> Iterator[str]:
+    if report.clients:
+        yield from ("", "## What applications were heard to do")
+        table = clients_table(report.clients)
+        yield from _table(table.headings, table.rows)
+        yield ""
+        for client in report.clients:
+            yield from (f"- {escape(client.title)}: {escape(sentence)}." for sentence in client.sentences)
+    if report.harms:
+        yield from ("", "## What probes cost applications")
+        table = harms_table(report.harms)
+        yield from _table(table.headings, table.rows)
 
 
 def _verdicts(report: Report) -> Iterator[str]:
@@ -117,7 +142,8 @@ def _verdicts(report: Report) -> Iterator[str]:
 
 def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
     yield from ("", f"## The evidence: {escape(place_words(place.place))}", "")
-    yield f"{place.observation_count} observations, {len(place.inconclusives)} probes without a result."
+    seen, lost = counted(place.observation_count, "observation"), counted(len(place.inconclusives), "probe")
+    yield f"{seen}, {lost} without a result."
     yield from _remarks(place.remarks)
     advice = advice_rows(place, report.generated_at)
     if advice:

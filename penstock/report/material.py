@@ -6,19 +6,23 @@ The report opens nothing and asks for no date: the command reads, this room comp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
+from penstock.models.sqs.backlog_warning import BacklogSpell
+from penstock.report.tally import Tally
 from penstock.vocabulary import (
     Change,
+    ClientHour,
     Context,
     Cost,
     Demand,
     Inconclusive,
     Observation,
     Place,
+    ProbeHarm,
     Recommendation,
 )
 
@@ -49,7 +53,7 @@ class Material:
     since: datetime | None  # None: everything that is remembered
     models: Mapping[str, PerformanceModel[Any]]
     payload_nouns: Mapping[str, str]
-    observations: Mapping[Place, Sequence[Observation[Any]]]  # oldest first
+    observations: Mapping[Place, Sequence[Observation[Any]]]  # the newest, oldest first
     inconclusives: Sequence[Inconclusive[Any]]  # oldest first
     fits: Sequence[Fit]  # the newest of each place
     recommendations: Sequence[Recommendation[Any]]  # the newest of each question
@@ -63,7 +67,12 @@ class Material:
     unadvised: Callable[[Context], Mapping[str, Mapping[str, float]]]
     copies: Callable[[Recommendation[Any]], Sequence[Copy]]  # the setting in the words of each client
     usd_limits: Mapping[str, float]  # a day, of operations that have a limit of their own
+    client_hours: Sequence[ClientHour] = ()  # oldest first
+    harms: Sequence[ProbeHarm] = ()  # oldest first
     leftover_count: int
     unreadable_count: int
     # What is missing of a database that is damaged or of another version, a sentence each.
     damage: Sequence[str]
+    # Of all that penstock measured itself; of a place that has none, `observations` are all there is.
+    tallies: Mapping[Place, Tally] = field(default_factory=dict)
+    backlogs: Sequence[BacklogSpell] = ()  # of watched queues, oldest first

@@ -7,6 +7,8 @@ from typing import Any
 import jinja2
 
 from penstock.report import anchors, figures, live, wording
+from penstock.report.backlog_figures import backlog_figures
+from penstock.report.clients import clients_table, harms_table
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
 from penstock.report.judgement_figures import hearsay_table
@@ -41,8 +43,11 @@ def render_html(report: Report) -> str:
         screens=first_screens(report),
         card_count_max=CARD_COUNT_MAX,
         places=[_place(place, report) for place in report.places],
+        backlog_figures=backlog_figures(report.backlogs),
         spend_figures=figures.spend_figures(report),
         spend_totals=_spend_totals(report),
+        clients_table=clients_table(report.clients),
+        harms_table=harms_table(report.harms),
     )
 
 

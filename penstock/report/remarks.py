@@ -9,7 +9,7 @@ from datetime import date
 
 from penstock.report.findings import Advice, PlaceFindings, Remark, Report
 from penstock.report.wording import age_words, date_words, interval, knob_value, percent
-from penstock.units import format_bytes, format_seconds, label, number, quantity
+from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
 from penstock.vocabulary import Basis, Cost, Demand
 
 THROTTLED_FRACTION = 0.01
@@ -58,7 +58,8 @@ def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
         yield Remark(
             code="no-fit",
             title="Nothing was learned here yet",
-            reason=f"{place.observation_count} observations and no usable fit: the advice is the SDK's default.",
+            reason=f"{counted(place.observation_count, 'observation')} and no usable fit: "
+            "the advice is the SDK's default.",
             is_warning=True,
         )
         return

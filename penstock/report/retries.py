@@ -7,12 +7,14 @@ result. (So counted by Garfinkel, An Evaluation of Amazon's Grid Computing Servi
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
 
+from penstock.report.tally import Beat
 from penstock.units import counted, number
 from penstock.vocabulary import Observation
 
@@ -36,28 +38,33 @@ class Retries:
     in_a_row_count_max: int
 
 
-def retries(observations: Sequence[Observation[Any]]) -> Retries | None:
-    """Of these, oldest first; None of none."""
-    if not observations:
+def retries(beats: Sequence[Beat], newest: Sequence[Observation[Any]]) -> Retries | None:
+    """Of all, oldest first; None of none. In a row they are known of the newest alone."""
+    if not beats:
         return None
-    days = []
-    for day, group in groupby(observations, key=lambda o: o.started_at.date()):
-        of_day = list(group)
-        days.append(
-            DayOfRetries(
-                day=day,
-                measurement_count=len(of_day),
-                request_count=sum(o.request_count for o in of_day),
-                refused_count=sum(o.throttled_count for o in of_day),
-                failed_count=sum(o.failed_count for o in of_day),
-            )
-        )
+    days: dict[date, Counter[str]] = defaultdict(Counter)
+    for beat in beats:
+        day = days[datetime.fromtimestamp(beat.first_at, UTC).date()]
+        for name in ("measured_count", "request_count", "refused_count", "failed_count"):
+            day[name] += getattr(beat, name)
     runs = [
         len(list(group))
-        for had_some, group in groupby(observations, key=lambda o: o.throttled_count + o.failed_count > 0)
+        for had_some, group in groupby(newest, key=lambda o: o.throttled_count + o.failed_count > 0)
         if had_some
     ]
-    return Retries(days=tuple(days), in_a_row_count_max=max(runs, default=0))
+    return Retries(
+        days=tuple(
+            DayOfRetries(
+                day=day,
+                measurement_count=counts["measured_count"],
+                request_count=counts["request_count"],
+                refused_count=counts["refused_count"],
+                failed_count=counts["failed_count"],
+            )
+            for day, counts in sorted(days.items())
+        ),
+        in_a_row_count_max=max(runs, default=0),
+    )
 
 
 def retries_sentence(found: Retries) -> str:

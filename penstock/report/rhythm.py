@@ -32,11 +32,15 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: when, of which setting, and the logarithm of its value, or of its ratio to what is expected."""
+    """One measurement: when, of which setting, and the logarithm of its value, or of its ratio to what is expected.
+
+    Or the middle of `count` of them.
+    """
 
     at: datetime
     setting: str
     log_ratio: float
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +152,20 @@ def _slowest_span(samples: Sequence[Sample]) -> tuple[int, int, Estimate | None]
     """The hours in a row in which it is slowest, for how clearly, and by how much."""
     hours = [one.at.hour for one in samples]
     values = [one.log_ratio for one in samples]
+    counts, sums = [0] * 24, [0.0] * 24
+    for hour, value in zip(hours, values, strict=True):
+        counts[hour] += 1
+        sums[hour] += value
     best: tuple[float, int, int] = (0.0, 0, _SPAN_HOURS[0])
     for length in _SPAN_HOURS:
         for begins in range(24):
-            inside = [v for h, v in zip(hours, values, strict=True) if (h - begins) % 24 < length]
-            outside_count = len(values) - len(inside)
-            if min(len(inside), outside_count) >= DAY_COUNT_MIN:
-                difference = sum(inside) / len(inside) - (sum(values) - sum(inside)) / outside_count
-                weight = (len(inside) * outside_count / len(values)) ** 0.5
+            span = [(begins + n) % 24 for n in range(length)]
+            inside_count = sum(counts[hour] for hour in span)
+            outside_count = len(values) - inside_count
+            if min(inside_count, outside_count) >= DAY_COUNT_MIN:
+                inside_sum = sum(sums[hour] for hour in span)
+                difference = inside_sum / inside_count - (sum(sums) - inside_sum) / outside_count
+                weight = (inside_count * outside_count / len(values)) ** 0.5
                 best = min(best, (difference * weight, begins, length))
     _, begins, length = best
     inside = [v for h, v in zip(hours, values, strict=True) if (h - begins) % 24 < length]

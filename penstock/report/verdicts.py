@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
@@ -15,7 +16,7 @@ from penstock.report.episodes import Episode
 from penstock.report.material import Copy
 from penstock.report.rhythm import Rhythm
 from penstock.report.wording import percent
-from penstock.vocabulary import Basis, Estimate, Observation, Recommendation
+from penstock.vocabulary import Basis, Estimate, Recommendation
 
 RHYTHMIC_CHANGE_COUNT_MIN = 3  # changes of a place with a rhythm: its turns, and not news
 # A fit that an older penstock left.
@@ -113,10 +114,9 @@ def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None) -> Iterator[str]:
         yield f"{percent(newest.refused_fraction)} of requests refused on {day_words(newest.begins_at)}"
 
 
-def days_of(observations: Sequence[Observation[Any]]) -> tuple[tuple[date, int], ...]:
-    """How often was measured on each day that anything was."""
-    counts: dict[date, int] = {}
-    for one in observations:
-        day = one.started_at.date()
-        counts[day] = counts.get(day, 0) + 1
+def days_of(moments: Iterable[tuple[float, int]]) -> tuple[tuple[date, int], ...]:
+    """How often was measured on each day that anything was: of seconds since 1970, and how often then."""
+    counts: Counter[date] = Counter()
+    for at, count in moments:
+        counts[datetime.fromtimestamp(at, UTC).date()] += count
     return tuple(sorted(counts.items()))

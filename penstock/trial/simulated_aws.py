@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from penstock.lab.s3 import S3Error, S3Service
 from penstock.lab.sqs import Sending, SqsError, SqsService
 from penstock.probes.outside import (
     Changed,
+    Listed,
     Missing,
     NoBucket,
     Reading,
@@ -26,6 +26,20 @@ _THROTTLED = frozenset({"SlowDown", "RequestThrottled", "OverLimit"})
 _MISSING = frozenset({"NoSuchKey", "NoSuchUpload", "QueueDoesNotExist"})
 
 
+class _AsRequestErrors:
+    """What the lab raises, as the seams tell it; one for all, because there are millions of requests."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (S3Error, SqsError)):
+            raise _request_error(error.code, str(error)) from error
+
+
+_AS_REQUEST_ERRORS = _AsRequestErrors()
+
+
 class SimulatedObjectStore:
     """`penstock.probes.outside.ObjectStore` on a lab S3."""
 
@@ -33,27 +47,28 @@ class SimulatedObjectStore:
         self._service = service
         self._shelf = service.shelf
 
-    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         """See the seam."""
-        with _as_request_errors():
-            await self._service.put_object(bucket, key, len(body), body)
+        with _AS_REQUEST_ERRORS:
+            stored = await self._service.put_object(bucket, key, len(body), body)
+        return stored.body.etag
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             return self._shelf.create_upload(bucket, key)
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             return await self._service.upload_part(bucket, key, upload_id, part_number, len(body), head=body)
 
     async def complete_multipart_upload(
         self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
     ) -> None:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.complete_upload(bucket, key, upload_id, list(enumerate(etags, start=1)))
 
     async def read_range(
@@ -62,7 +77,7 @@ class SimulatedObjectStore:
         """See the seam."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             stored = await self._service.find(bucket, key)
             await self._service.first_byte(stored, start, stop)
             first_byte_seconds = loop.time() - began
@@ -73,14 +88,14 @@ class SimulatedObjectStore:
 
     async def head_object(self, bucket: str, key: str) -> StoredObject:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             stored = await self._service.find(bucket, key)
             await self._service.first_byte(stored, 0, 0)
         return StoredObject(stored.body.size_bytes)
 
     async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             stored = await self._service.read(bucket, key, 0, size_bytes)
         return stored.body.read(0, min(size_bytes, stored.body.size_bytes))
 
@@ -88,7 +103,7 @@ class SimulatedObjectStore:
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
     ) -> Tagged | None:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             stored = await self._service.find(bucket, key)
             await self._service.first_byte(stored, 0, 0)
             if stored.body.etag == etag:
@@ -99,7 +114,7 @@ class SimulatedObjectStore:
 
     async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
         """See the seam. What is there when the body has arrived is what counts."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             await self._service.uplink.carry(len(body))
             there = next((s for s in self._shelf.objects(bucket, key) if s.key == key), None)
@@ -107,33 +122,42 @@ class SimulatedObjectStore:
                 raise Changed(f"{key} was written meanwhile")
             return self._shelf.put(bucket, key, self._shelf.body(len(body), body)).body.etag
 
+    async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
+        """See the seam."""
+        with _AS_REQUEST_ERRORS:
+            await self._service.small_request(bucket)
+            return [
+                Listed(stored.key, stored.body.etag, self._shelf.age_seconds(stored))
+                for stored in self._shelf.objects(bucket, prefix)
+            ]
+
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.abort_upload(bucket, key, upload_id)
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             return [(key, upload_id) for key, upload_id, _ in self._shelf.uploads(bucket, prefix)]
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             return [stored.key for stored in self._shelf.objects(bucket, prefix)]
 
     async def delete_object(self, bucket: str, key: str) -> None:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.delete(bucket, key)
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.delete_all(bucket, keys)
 
@@ -146,13 +170,13 @@ class SimulatedMessageQueues:
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.create_queue(name, attributes)
             return _URL + name
 
     async def find_queue(self, name: str) -> str:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.small_request(name, "get_queue_url")
             self._service.queue(name)
             return _URL + name
@@ -164,12 +188,12 @@ class SimulatedMessageQueues:
 
     async def delete_queue(self, url: str) -> None:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             await self._service.delete_queue(_name(url))
 
     async def queue_attributes(self, url: str) -> dict[str, str]:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             return await self._service.attributes(_name(url))
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
@@ -178,12 +202,12 @@ class SimulatedMessageQueues:
         if group_ids:
             pairs = zip(bodies, group_ids, strict=True)
             sendings = [Sending(body=body, group=group, deduplication_id=body) for body, group in pairs]
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             return len(await self._service.send(_name(url), sendings))
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             copies = await self._service.receive(
                 _name(url), message_count_max=message_count_max, wait_seconds=wait_seconds
             )
@@ -194,17 +218,9 @@ class SimulatedMessageQueues:
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
         """See the seam."""
-        with _as_request_errors():
+        with _AS_REQUEST_ERRORS:
             results = await self._service.delete(_name(url), receipt_handles)
         return sum(result is None for result in results)
-
-
-@contextmanager
-def _as_request_errors() -> Iterator[None]:
-    try:
-        yield
-    except (S3Error, SqsError) as error:
-        raise _request_error(error.code, str(error)) from error
 
 
 def _request_error(code: str, message: str) -> RequestError:

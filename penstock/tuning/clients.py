@@ -43,11 +43,14 @@ _SMALL_READ_BYTES = MiB  # up to here no range of it is worth a request
 _PUTTING_THREAD_COUNT = 8  # what is only to be read back
 _PUTTING_PART_BYTES = 16 * MiB
 _PART_COUNT_MAX = 10_000
-_SMALL_OBJECTS_PER_THREAD = 32
-_SMALL_OBJECTS_PER_THREAD_MIN = 4
-# Services admit some requests at once before they count: fewer objects would show that, and no limit.
+# Services admit some at once before they count, and who was refused waits half a second and more: fewer objects
+# would show that, and no limit.
 _SMALL_OBJECTS_MIN = 300
-_SMALL_OBJECTS_BYTES_MAX = 256 * MiB  # together, beyond the least
+_SMALL_OBJECTS_PER_THREAD = 128
+_SMALL_OBJECTS_MANY = 8192  # from here on only so many more as give each thread
+_SMALL_OBJECTS_PER_MANY_THREADS = 32
+_SMALL_OBJECTS_BYTES_MAX = 512 * MiB  # together, beyond the least
+_SMALL_OBJECTS_PER_THREAD_MIN = 4
 _SINGLE_PUT_BYTES_MAX = 5 * 1024 * MiB
 _PREFIX = "penstock-tune/"
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -319,7 +322,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def small_object_count(size_bytes: int, thread_count: int) -> int:
     """How many objects that go whole a trial moves: enough to be past what a service admits at once."""
-    wanted = max(_SMALL_OBJECTS_PER_THREAD * thread_count, _SMALL_OBJECTS_MIN)
+    usual = min(_SMALL_OBJECTS_PER_THREAD * thread_count, _SMALL_OBJECTS_MANY)
+    wanted = max(usual, _SMALL_OBJECTS_PER_MANY_THREADS * thread_count, _SMALL_OBJECTS_MIN)
     affordable = _SMALL_OBJECTS_BYTES_MAX // max(size_bytes, 1)
     return max(min(wanted, affordable), _SMALL_OBJECTS_PER_THREAD_MIN * thread_count)
 

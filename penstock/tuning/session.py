@@ -257,13 +257,14 @@ def _observation(
     task: Task, setting: TransferSetting, report: Report, started_at: datetime
 ) -> Observation[TransferSetting]:
     transferred_bytes = round(report.transferred_bytes)
+    request_bytes = min(setting.request_size_bytes, task.object_size_bytes)
     return Observation(
         context=task.context,
         setting=setting,
         started_at=started_at,
         duration_seconds=report.duration_seconds,
         transferred_bytes=transferred_bytes,
-        request_count=ceil(transferred_bytes / setting.request_size_bytes) + report.throttled_count,
+        request_count=ceil(transferred_bytes / request_bytes) + report.throttled_count,
         throttled_count=report.throttled_count,
         failed_count=report.failed_count,
         # Origin and client stay those of a probe: what was run here is an own measurement, and a fit predicts for the

@@ -19,11 +19,16 @@ def full() -> str:
     return render_html(a_report())
 
 
-def many() -> str:
+def pair() -> str:
+    """Two places."""
+    return many(2)
+
+
+def many(place_count: int = PLACE_COUNT) -> str:
     """A fleet: many regions and hosts."""
     places = [
         dataclasses.replace(PLACE, region=f"ap-southeast-{n}", instance_type="u7inh-32tb.480xlarge")
-        for n in range(PLACE_COUNT)
+        for n in range(place_count)
     ]
     contexts = [Context(place=place, payload_size_bytes=SIZE_BYTES) for place in places]
     return render_html(
@@ -55,4 +60,4 @@ def empty() -> str:
     )
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"full": full, "many": many, "empty": empty}
+PAGES: Mapping[str, Callable[[], str]] = {"full": full, "pair": pair, "many": many, "empty": empty}

@@ -86,11 +86,14 @@ def test_the_verdict_is_on_the_first_screen(browser: Any, files: dict[str, Path]
                 assert box["y"] + min(box["height"], 300) < 900, (width, selector)
 
 
-def test_it_prints_on_a_few_pages(browser: Any, files: dict[str, Path]) -> None:
+@pytest.mark.parametrize("name", ["full", "pair", "empty"])
+def test_it_prints_on_a_few_pages(browser: Any, files: dict[str, Path], name: str) -> None:
     """On paper with details closed, drawings as they were, not those of the script."""
-    with opened(browser, files["full"]) as page:
+    with opened(browser, files[name]) as page:
         printed = page.pdf(format="A4")
         assert 1 <= printed.count(b"/Type /Page\n") <= PRINTED_PAGE_COUNT_MAX
+        if name != "full":
+            return
         page.emulate_media(media="print")
         assert page.locator(".still svg").first.is_visible()
         assert not page.locator(".live").first.is_visible()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import penstock.vocabulary
 from penstock.lab import worlds
-from penstock.models.model import Fit
+from penstock.models.model import SURPRISE_AFTER, Fit
 from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case, deliberate
@@ -75,8 +75,8 @@ _ladder_steps = st.integers(0, 100)
 
 @pytest.fixture(scope="module")
 def week() -> Week:
-    """Seven hours of a daemon in the lab, with every operation of the table."""
-    return play(Scenario(link=WORLD.link, inbound=WORLD.inbound, queue=WORLD.queue, days=0.3, seed=11))
+    """Five hours of a daemon in the lab, with every operation of the table."""
+    return play(Scenario(link=WORLD.link, inbound=WORLD.inbound, queue=WORLD.queue, days=0.22, seed=11))
 
 
 def observations_of(row: Operation[Any, Any], week: Week) -> tuple[Observation[Any], ...]:
@@ -121,6 +121,7 @@ def test_a_clear_surprise_is_noticed_and_what_was_measured_is_kept(
 ) -> None:
     """A measurement at a twentieth of the one before raises a suspicion at once."""
     seen = observations_of(row, week)
+    assert len(seen) > SURPRISE_AFTER
     slow = dataclasses.replace(
         seen[-1],
         duration_seconds=_SLOWER * seen[-1].duration_seconds,

@@ -236,6 +236,7 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
                 }
             ],
         },
+        "shared_limits": [],
         "cycle_count": 14,
         "cycles": [
             {
@@ -285,7 +286,13 @@ class ScriptedAdvisor:
         context = dataclasses.replace(advice.context, payload_size_bytes=question.payload_size_bytes)
         return dataclasses.replace(advice, context=context, demand=question.demand)
 
-    def assess(self, question: Question, setting: Setting) -> Recommendation[Any]:
+    def assess(
+        self,
+        question: Question,
+        setting: Setting,
+        *,
+        host_fraction: float | None = None,  # noqa: ARG002  # a lease shares with no other host here
+    ) -> Recommendation[Any]:
         """The standing advice with this setting."""
         return dataclasses.replace(self.recommend(question), setting=setting)
 

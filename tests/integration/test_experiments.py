@@ -85,6 +85,9 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     assert ran.exit_code == 0, ran.output
     here = {fact["name"]: fact["here"] for fact in json.loads(ran.stdout)["facts"]}
     assert here["down.plain.2"] > 0 < here["up.ssl.2"]
+    (address,) = json.loads(ran.stdout)["addresses"]
+    assert address["address"] == "127.0.0.1"
+    assert address["request_count"] >= 9  # those with a body, and those around them
     assert house.left() == []
     with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
         (observations,) = database.execute("SELECT count(*) FROM observations").fetchone()
@@ -95,6 +98,7 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     words = ("--config", str(house.directory / "penstock.toml"), "--output", str(page))
     assert CliRunner().invoke(cli, ["report", *words]).exit_code == 0
     assert '<section id="parallel-curls">' in page.read_text()
+    assert "<td>127.0.0.1</td>" in page.read_text()
     again = house.run("parallel-curls", "--short", "--json")
     assert again.stdout == ran.stdout
     assert again.stderr == ""

@@ -173,7 +173,9 @@ async def test_where_nothing_is_known_a_holder_is_told_once(
     """Advice that is as old as its question is no news each time that it is asked for: that would never end."""
     asked = 0
 
-    def undated(_self: ScriptedAdvisor, question: Question, setting: Setting) -> Recommendation[Any]:
+    def undated(
+        _self: ScriptedAdvisor, question: Question, setting: Setting, **_: Any
+    ) -> Recommendation[Any]:
         nonlocal asked
         asked += 1
         now = datetime.now(UTC)

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,9 @@ import pytest
 
 from penstock.cli.main import run
 from penstock.daemon.budget import Spend
+from penstock.daemon.database import migrations
 from penstock.daemon.store import Store
+from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.report.document import schema
 from penstock.report.findings import SCHEMA, Report
 from penstock.vocabulary import Cost, Demand, Regime
@@ -195,7 +198,7 @@ def test_of_a_newer_database_is_shown_what_is_known(
     document = json.loads(written(database, capsys, "--json"))
     assert document["places"][0]["observation_count"] == 6
     assert document["damage"] == [
-        "it is of version 99 and this penstock knows up to 3: what is new in it is not shown",
+        f"it is of version 99 and this penstock knows up to {len(migrations())}: what is new in it is not shown",
         "the table of spend is missing",
     ]
     assert "database-damaged" in {remark["code"] for remark in document["remarks"]}
@@ -331,3 +334,30 @@ def test_a_page_that_cannot_be_written_is_a_sentence(
     output = tmp_path / "no" / "page.html"
     assert run(["report", "--database", str(database), "--output", str(output)]) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_what_a_watched_queue_held_is_drawn_until_it_is_too_old(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over time, with its most; forgotten like what was measured."""
+    with closing(Store(database, SETTING_TYPES)) as store:
+        for n in range(8):
+            store.add_backlog(
+                BacklogSpell(
+                    region="eu-central-1",
+                    queue="orders",
+                    began_at=NOON + n * timedelta(minutes=15),
+                    visible_message_count=3.0,
+                    not_visible_message_count=100.0 * n,
+                    oldest_undeleted_seconds=2.5 * n,
+                    visibility_timeout_seconds=30.0,
+                )
+            )
+    page = written(database, capsys)
+    assert "The backlog of orders over time" in page
+    assert "At most 700 messages were received and not deleted, on 2026-03-01 at 13:45 UTC" in page
+    assert "58% of the visibility timeout" in page
+    assert len(json.loads(written(database, capsys, "--json"))["backlogs"]) == 8
+    with closing(Store(database, SETTING_TYPES)) as store:
+        store.prune(now=NOON + timedelta(days=2), retention_seconds=86400.0)
+        assert store.backlogs() == []

@@ -20,6 +20,7 @@ from penstock.units import (
     parse_bytes_per_second,
     parse_seconds,
     quantity,
+    rounded,
 )
 
 NAMES = ("part_size_bytes", "throughput_bytes_per_second", "latency_seconds_p99", "sent_messages_per_second")
@@ -85,3 +86,15 @@ def test_what_is_written_is_the_value_to_three_digits(value: float, write: Calla
 def test_the_unit_is_chosen_for_what_is_written(shown: str, expected: str) -> None:
     """After rounding: 999.9 of one unit are 1 of the next."""
     assert shown == expected
+
+
+@given(value=st.floats(1e-9, 1e15))
+@example(value=0.1234567890123456)
+@example(value=8388608.0)
+def test_what_is_advised_has_four_digits_and_whole_numbers_are_kept(value: float) -> None:
+    """A threshold in bytes is what it is; nobody sets the sixteenth digit of a time."""
+    kept = rounded(value)
+    assert kept == pytest.approx(value, rel=5e-4)
+    assert rounded(kept) == kept
+    assert float(value).is_integer() is False or kept == value
+    assert len(f"{rounded(0.1234567890123456)}") == len("0.1235")

@@ -132,6 +132,17 @@ def jackson() -> Path:
     return _built(f"jackson-{JACKSON_VERSION}", ("mvn",), _build_jackson) / "lib"
 
 
+def libfaketime() -> Path:
+    """The library that sets the clock of one program, of the distribution's. Raises ToolMissingError."""
+    folder = _built("libfaketime", ("apt-get", "dpkg-deb"), _build_libfaketime)
+    return next(folder.rglob("libfaketime.so.1"))
+
+
+def rpm() -> Path:
+    """The folder whose `usr` has the tools of the other kind of packages. Raises ToolMissingError."""
+    return _built("rpm", ("apt-get", "dpkg-deb"), _build_rpm)
+
+
 def rust_program(source: Path) -> Path:
     """The program of a file that needs serde_json and chrono. Raises ToolMissingError, BuildError."""
     content = source.read_bytes()
@@ -202,6 +213,22 @@ def _build_elasticmq(directory: Path) -> None:
 def _build_jackson(directory: Path) -> None:
     group, artifact = "com.fasterxml.jackson.core", "jackson-databind"
     _copy_jars(directory, group=group, artifact=artifact, version=JACKSON_VERSION)
+
+
+def _build_libfaketime(directory: Path) -> None:
+    _unpack_of_distribution(directory, "libfaketime")
+
+
+def _build_rpm(directory: Path) -> None:
+    libraries = ("librpm9", "librpmio9", "librpmbuild9", "librpmsign9", "liblua5.3-0", "libpopt0")
+    _unpack_of_distribution(directory, "rpm", "rpm-common", *libraries)
+
+
+def _unpack_of_distribution(directory: Path, *names: str) -> None:
+    """Packages of this distribution, without installing them."""
+    _fetch(["apt-get", "--quiet", "download", *names], directory)
+    for package in directory.glob("*.deb"):
+        _run(["dpkg-deb", "--extract", str(package), str(directory)], directory, {})
 
 
 def _copy_jars(directory: Path, **coordinates: str) -> None:

@@ -1,4 +1,4 @@
-"""The Debian package, made and installed for real, on a copy of this system that goes away with the test."""
+"""Both packages, made and installed for real, on a copy of this system that goes away with the test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from distribution import build
+from tests.real import provision
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
 PYTHON = Path("/usr/bin/python3")
@@ -21,11 +22,12 @@ mkdir "$1/upper" "$1/work" "$1/copy"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/copy"
 mount --bind /proc "$1/copy/proc"
 mount --bind /dev "$1/copy/dev"
-cp "$2" "$1/copy/srv/penstock.deb"
+cp "$2" "$1/copy/srv/"
+cp -r "$4/usr/." "$1/copy/usr/"
 chroot "$1/copy" /bin/sh -exc "$3"
 """
 LIFE = """
-dpkg --force-depends -i /srv/penstock.deb
+dpkg --force-depends -i /srv/*.deb
 penstock --version
 as_penstock="setpriv --reuid penstock --regid penstock --clear-groups"
 $as_penstock penstock config check
@@ -33,7 +35,7 @@ if systemd-analyze verify /usr/lib/systemd/system/penstock.service 2>&1 | grep p
 man -w penstock-query
 echo '# mine' >> /etc/penstock/penstock.toml
 echo measured > /var/lib/penstock/kept
-dpkg --force-depends -i /srv/penstock.deb
+dpkg --force-depends -i /srv/*.deb
 grep -q mine /etc/penstock/penstock.toml
 dpkg -r penstock
 if test -e /opt/penstock; then exit 1; fi
@@ -42,6 +44,23 @@ grep -q measured /var/lib/penstock/kept
 dpkg -P penstock
 if test -e /etc/penstock; then exit 1; fi
 if test -e /var/lib/penstock; then exit 1; fi
+echo lived
+"""
+# Upgrades keep what was changed; removal keeps it under another name. The distribution of this system is another one.
+LIFE_OF_RPM = """
+ldconfig
+rpm --initdb
+rpm --nodeps -i /srv/*.rpm
+penstock --version
+setpriv --reuid penstock --regid penstock --clear-groups penstock config check
+echo '# mine' >> /etc/penstock/penstock.toml
+echo measured > /var/lib/penstock/kept
+rpm --nodeps -U --force /srv/*.rpm
+grep -q mine /etc/penstock/penstock.toml
+rpm -e penstock
+if test -e /opt/penstock/bin; then exit 1; fi
+grep -q mine /etc/penstock/penstock.toml.rpmsave
+grep -q measured /var/lib/penstock/kept
 echo lived
 """
 
@@ -68,9 +87,37 @@ def test_both_kinds_are_made(packages: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can install anything")
 def test_a_life_of_the_debian_package(packages: Path, tmp_path: Path) -> None:
     """Installed, checked, configured, upgraded with configuration and state kept, removed, and purged."""
-    (package,) = packages.glob("*.deb")
+    (tmp_path / "none/usr").mkdir(parents=True)
+    assert_it_lives(tmp_path, packages, ".deb", LIFE, tmp_path / "none")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can install anything")
+def test_a_life_of_the_rpm(packages: Path, tmp_path: Path) -> None:
+    """The same of the other kind, by rpm itself."""
+    try:
+        tools = provision.rpm()
+    except provision.ToolMissingError as missing:
+        pytest.skip(f"no rpm can be had here: {missing}")
+    assert_it_lives(tmp_path, packages, ".rpm", LIFE_OF_RPM, tools)
+
+
+def assert_it_lives(tmp_path: Path, packages: Path, kind: str, life: str, tools: Path) -> None:
+    """In a copy of this system, beside which the tools are put."""
+    (package,) = packages.glob(f"*{kind}")
+    (tmp_path / "copy").mkdir()
     lived = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", COPY, "sh", str(tmp_path), str(package), LIFE],
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            COPY,
+            "sh",
+            str(tmp_path / "copy"),
+            str(package),
+            life,
+            str(tools),
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -18,7 +18,7 @@ SIZE = 64 * MiB
 
 def test_the_same_seed_gives_the_same_days() -> None:
     """Every sentence, measurement and advice is replayed exactly."""
-    scenario = Scenario(link=worlds.REGIONAL.link, queue=worlds.REGIONAL.queue, days=0.08, seed=4)
+    scenario = Scenario(link=worlds.REGIONAL.link, queue=worlds.REGIONAL.queue, days=0.04, seed=4)
     first, second = play(scenario), play(scenario)
 
     assert [c.sentence for c in first.cycles] == [c.sentence for c in second.cycles]
@@ -27,7 +27,7 @@ def test_the_same_seed_gives_the_same_days() -> None:
 
 def test_another_seed_gives_other_days() -> None:
     """Probes are spaced by chance: hosts of a fleet do not probe in step."""
-    one, other = (play(Scenario(link=worlds.NEAR.link, days=0.08, seed=seed)) for seed in (1, 2))
+    one, other = (play(Scenario(link=worlds.NEAR.link, days=0.02, seed=seed)) for seed in (1, 2))
     assert [c.at for c in one.cycles] != [c.at for c in other.cycles]
 
 
@@ -85,7 +85,7 @@ def test_the_budget_is_never_exceeded() -> None:
 
 def test_throttling_does_not_stop_the_days() -> None:
     """Under a low request limit it goes on measuring, and leaves nothing behind."""
-    days = play(Scenario(link=worlds.THROTTLED.link, queue=worlds.THROTTLED.queue, days=0.3, seed=2))
+    days = play(Scenario(link=worlds.THROTTLED.link, queue=worlds.THROTTLED.queue, days=0.15, seed=2))
     assert len(days.observations) > 6
     assert days.leftover_names == ()
 

@@ -29,9 +29,9 @@ CRT_GBPS_PER_CONNECTION = 0.4
 
 CRT_CONNECTION_COUNT_MIN = 10
 
+_CRT_NO_LIMIT = "throughput_target_gbps is a target, which sets connections; not a limit"
 _NO_HEDGE = "it has no hedged requests: it waits for a slow request until its read time-out"
 _NO_LIMIT = "it has no limit on bandwidth: pace the calls in the application"
-
 
 _OWN_READS = (
     "range_size_bytes",
@@ -201,144 +201,133 @@ def _pytorch_client(thread_count: int, part_size_bytes: int, field: str) -> Iter
     yield Option("S3ClientConfig", "part_size", part, (field,))
 
 
-BOTO3 = Target(
-    name="boto3",
-    operation=S3_UPLOAD,
-    purpose="TransferConfig and Config of boto3; penstock.client.boto3 does it in process",
-    say=_boto3,
-    reasons={"hedge_timeout_seconds": _NO_HEDGE},
-    writers={"config": python_calls},
-)
-AIOBOTOCORE = Target(
-    name="aiobotocore",
-    operation=S3_UPLOAD,
-    purpose="AioConfig, and what your own semaphore and split into parts need",
-    say=_aiobotocore,
-    reasons={"hedge_timeout_seconds": _NO_HEDGE, "rate_limit_bytes_per_second": _NO_LIMIT},
-    writers={"config": python_calls},
-)
-AWSCRT = Target(
-    name="awscrt",
-    operation=S3_UPLOAD,
-    purpose="S3Client of awscrt, by its law of 0.4 Gbit/s a connection",
-    say=_awscrt,
-    reasons={
-        "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
-        "rate_limit_bytes_per_second": "throughput_target_gbps is a target, which sets connections; not a limit",
-    },
-    writers={"config": python_calls},
-)
-S3FS = Target(
-    name="s3fs",
-    operation=S3_UPLOAD,
-    purpose="S3FileSystem and put_file of s3fs, for fsspec, pandas and Dask",
-    say=_s3fs,
-    reasons={
-        "multipart_threshold_bytes": "it splits from twice the chunk size on, always",
-        "hedge_timeout_seconds": _NO_HEDGE,
-        "rate_limit_bytes_per_second": _NO_LIMIT,
-    },
-    writers={"config": python_calls},
-)
-BOTO3_DOWNLOAD = Target(
-    name="boto3-download",
-    operation=S3_DOWNLOAD,
-    purpose="TransferConfig and Config of boto3 for download_file; penstock.client.boto3 does it in process",
-    say=_boto3_download,
-    reasons={**WHOLE_OBJECTS, "hedge_timeout_seconds": _NO_HEDGE},
-    writers={"config": python_calls},
-)
-AIOBOTOCORE_DOWNLOAD = Target(
-    name="aiobotocore-download",
-    operation=S3_DOWNLOAD,
-    purpose="AioConfig, and what your own ranged get_object calls need",
-    say=_aiobotocore_download,
-    reasons={"rate_limit_bytes_per_second": _NO_LIMIT},
-    writers={"config": python_calls},
-)
-AWSCRT_DOWNLOAD = Target(
-    name="awscrt-download",
-    operation=S3_DOWNLOAD,
-    purpose="S3Client of awscrt for GET_OBJECT",
-    say=_awscrt_download,
-    reasons={
-        **WHOLE_OBJECTS,
-        **OWN_CHUNKS,
-        "multipart_threshold_bytes": "it reads in parts whatever is larger than one",
-        "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
-        "rate_limit_bytes_per_second": "throughput_target_gbps is a target, which sets connections; not a limit",
-    },
-    writers={"config": python_calls},
-)
-S3FS_DOWNLOAD = Target(
-    name="s3fs-download",
-    operation=S3_DOWNLOAD,
-    purpose="S3FileSystem, get_file and cat_ranges of s3fs, for fsspec, pandas and Dask",
-    say=_s3fs_download,
-    reasons={
-        **OWN_CHUNKS,
-        "multipart_threshold_bytes": "it splits what is larger than a chunk, always",
-        "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
-        "hedge_timeout_seconds": _NO_HEDGE,
-        "rate_limit_bytes_per_second": _NO_LIMIT,
-    },
-    writers={"config": python_calls},
-)
-FSSPEC_DOWNLOAD = Target(
-    name="fsspec-download",
-    operation=S3_DOWNLOAD,
-    purpose="arguments of open, get and cat_ranges of any filesystem of fsspec",
-    say=_fsspec,
-    reasons={
-        **OWN_CHUNKS,
-        "range_size_bytes": "how an object is cut is each filesystem's own: see s3fs-download",
-        "multipart_threshold_bytes": "how an object is cut is each filesystem's own: see s3fs-download",
-        "connection_pool_count": "connections are each filesystem's own: see s3fs-download",
-        "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
-        "hedge_timeout_seconds": _NO_HEDGE,
-        "rate_limit_bytes_per_second": _NO_LIMIT,
-    },
-    writers={"config": python_calls},
-)
 _PYTORCH_REASONS = {
     "thread_count": "it opens 10 connections at the least",
     "connection_pool_count": "it opens 10 connections at the least",
     "multipart_threshold_bytes": "it moves in parts whatever is larger than one",
     "hedge_timeout_seconds": "the CRT decides by itself, from the times that it sees",
-    "rate_limit_bytes_per_second": "throughput_target_gbps is a target, which sets connections; not a limit",
+    "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
 }
-PYTORCH = Target(
-    name="pytorch",
-    operation=S3_UPLOAD,
-    purpose="S3ClientConfig of the S3 connector for PyTorch, for checkpoints",
-    say=_pytorch,
-    reasons=_PYTORCH_REASONS,
-    writers={"config": python_calls},
-)
-PYTORCH_DOWNLOAD = Target(
-    name="pytorch-download",
-    operation=S3_DOWNLOAD,
-    purpose="S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
-    say=_pytorch_download,
-    reasons={
-        **_PYTORCH_REASONS,
-        **OWN_CHUNKS,
-        "read_ahead_bytes": "a sequential reader reads the whole object ahead, as the CRT sees fit",
-        "block_size_bytes": "a sequential reader has none; range_based has, with --access random",
-    },
-    writers={"config": python_calls},
-)
 
 TARGETS = (
-    BOTO3,
-    BOTO3_DOWNLOAD,
-    AIOBOTOCORE,
-    AIOBOTOCORE_DOWNLOAD,
-    AWSCRT,
-    AWSCRT_DOWNLOAD,
-    S3FS,
-    S3FS_DOWNLOAD,
-    FSSPEC_DOWNLOAD,
-    PYTORCH,
-    PYTORCH_DOWNLOAD,
+    Target(
+        name="boto3",
+        operation=S3_UPLOAD,
+        purpose="TransferConfig and Config of boto3; penstock.client.boto3 does it in process",
+        say=_boto3,
+        reasons={"hedge_timeout_seconds": _NO_HEDGE},
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="boto3-download",
+        operation=S3_DOWNLOAD,
+        purpose="TransferConfig and Config of boto3 for download_file; penstock.client.boto3 does it in process",
+        say=_boto3_download,
+        reasons={**WHOLE_OBJECTS, "hedge_timeout_seconds": _NO_HEDGE},
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="aiobotocore",
+        operation=S3_UPLOAD,
+        purpose="AioConfig, and what your own semaphore and split into parts need",
+        say=_aiobotocore,
+        reasons={"hedge_timeout_seconds": _NO_HEDGE, "rate_limit_bytes_per_second": _NO_LIMIT},
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="aiobotocore-download",
+        operation=S3_DOWNLOAD,
+        purpose="AioConfig, and what your own ranged get_object calls need",
+        say=_aiobotocore_download,
+        reasons={"rate_limit_bytes_per_second": _NO_LIMIT},
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="awscrt",
+        operation=S3_UPLOAD,
+        purpose="S3Client of awscrt, by its law of 0.4 Gbit/s a connection",
+        say=_awscrt,
+        reasons={
+            "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
+            "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
+        },
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="awscrt-download",
+        operation=S3_DOWNLOAD,
+        purpose="S3Client of awscrt for GET_OBJECT",
+        say=_awscrt_download,
+        reasons={
+            **WHOLE_OBJECTS,
+            **OWN_CHUNKS,
+            "multipart_threshold_bytes": "it reads in parts whatever is larger than one",
+            "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
+            "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
+        },
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="s3fs",
+        operation=S3_UPLOAD,
+        purpose="S3FileSystem and put_file of s3fs, for fsspec, pandas and Dask",
+        say=_s3fs,
+        reasons={
+            "multipart_threshold_bytes": "it splits from twice the chunk size on, always",
+            "hedge_timeout_seconds": _NO_HEDGE,
+            "rate_limit_bytes_per_second": _NO_LIMIT,
+        },
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="s3fs-download",
+        operation=S3_DOWNLOAD,
+        purpose="S3FileSystem, get_file and cat_ranges of s3fs, for fsspec, pandas and Dask",
+        say=_s3fs_download,
+        reasons={
+            **OWN_CHUNKS,
+            "multipart_threshold_bytes": "it splits what is larger than a chunk, always",
+            "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
+            "hedge_timeout_seconds": _NO_HEDGE,
+            "rate_limit_bytes_per_second": _NO_LIMIT,
+        },
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="fsspec-download",
+        operation=S3_DOWNLOAD,
+        purpose="arguments of open, get and cat_ranges of any filesystem of fsspec",
+        say=_fsspec,
+        reasons={
+            **OWN_CHUNKS,
+            "range_size_bytes": "how an object is cut is each filesystem's own: see s3fs-download",
+            "multipart_threshold_bytes": "how an object is cut is each filesystem's own: see s3fs-download",
+            "connection_pool_count": "connections are each filesystem's own: see s3fs-download",
+            "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
+            "hedge_timeout_seconds": _NO_HEDGE,
+            "rate_limit_bytes_per_second": _NO_LIMIT,
+        },
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="pytorch",
+        operation=S3_UPLOAD,
+        purpose="S3ClientConfig of the S3 connector for PyTorch, for checkpoints",
+        say=_pytorch,
+        reasons=_PYTORCH_REASONS,
+        writers={"config": python_calls},
+    ),
+    Target(
+        name="pytorch-download",
+        operation=S3_DOWNLOAD,
+        purpose="S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
+        say=_pytorch_download,
+        reasons={
+            **_PYTORCH_REASONS,
+            **OWN_CHUNKS,
+            "read_ahead_bytes": "a sequential reader reads the whole object ahead, as the CRT sees fit",
+            "block_size_bytes": "a sequential reader has none; range_based has, with --access random",
+        },
+        writers={"config": python_calls},
+    ),
 )

@@ -28,18 +28,18 @@ docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
 
 
 class Store(NamedTuple):
-    """What one store accepts. What is None was found nowhere."""
+    """What one store accepts, where it differs from most. What is None was found nowhere."""
 
     name: str
     title: str
-    hosts: tuple[str, ...]  # what its endpoints end with, where it is a service
-    part_size_bytes_min: int
-    part_count_max: int
-    has_equal_parts: bool  # all but the last have to be as large
-    has_checksums: bool  # those that SDKs of AWS add by themselves
-    has_conditional_writes: bool | None
-    lists_uploads_by_prefix: bool | None  # and not by a whole key alone
     sources: tuple[str, ...]
+    hosts: tuple[str, ...] = ()  # what its endpoints end with, where it is a service
+    part_size_bytes_min: int = 5 * MiB
+    part_count_max: int = 10_000
+    has_equal_parts: bool = False  # all but the last have to be as large
+    has_checksums: bool = False  # those that SDKs of AWS add by themselves
+    has_conditional_writes: bool | None = None
+    lists_uploads_by_prefix: bool | None = None  # and not by a whole key alone
 
 
 STORES = (
@@ -47,12 +47,9 @@ STORES = (
         name="r2",
         title="Cloudflare R2",
         hosts=(".r2.cloudflarestorage.com",),
-        part_size_bytes_min=5 * MiB,
-        part_count_max=10_000,
         has_equal_parts=True,
         has_checksums=True,
         has_conditional_writes=True,
-        lists_uploads_by_prefix=None,
         sources=(
             "developers.cloudflare.com/r2/objects/upload-objects",
             "developers.cloudflare.com/r2/api/s3/api (checksums)",
@@ -63,11 +60,7 @@ STORES = (
         name="minio",
         title="MinIO",
         hosts=("play.min.io",),
-        part_size_bytes_min=5 * MiB,
-        part_count_max=10_000,
-        has_equal_parts=False,
         has_checksums=True,
-        has_conditional_writes=None,
         lists_uploads_by_prefix=False,
         sources=(
             "docs.min.io/community/minio-object-store/operations/concepts/thresholds.html",
@@ -77,13 +70,6 @@ STORES = (
     Store(
         name="ceph",
         title="Ceph Object Gateway",
-        hosts=(),
-        part_size_bytes_min=5 * MiB,
-        part_count_max=10_000,
-        has_equal_parts=False,
-        has_checksums=False,
-        has_conditional_writes=None,
-        lists_uploads_by_prefix=None,
         sources=(
             "github.com/ceph/ceph: rgw_multipart_min_part_size in src/common/options/rgw.yaml.in (sizes, by default)",
             "github.com/ceph/ceph/pull/54856 (checksums behind the body: refused before it was merged in 2024)",
@@ -95,11 +81,7 @@ STORES = (
         title="Backblaze B2",
         hosts=(".backblazeb2.com",),
         part_size_bytes_min=5 * 10**6,
-        part_count_max=10_000,
         has_equal_parts=True,  # with Live Read
-        has_checksums=False,
-        has_conditional_writes=None,
-        lists_uploads_by_prefix=None,
         sources=(
             "backblaze.com/docs/cloud-storage-create-large-files-with-the-native-api",
             "backblaze.com/apidocs/s3-upload-part (equal parts with Live Read)",
@@ -110,12 +92,6 @@ STORES = (
         name="gcs",
         title="Google Cloud Storage",
         hosts=("storage.googleapis.com",),
-        part_size_bytes_min=5 * MiB,
-        part_count_max=10_000,
-        has_equal_parts=False,
-        has_checksums=False,
-        has_conditional_writes=None,
-        lists_uploads_by_prefix=None,
         sources=(
             "cloud.google.com/storage/docs/multipart-uploads",
             "cloud.google.com/storage/docs/xml-api/put-object-multipart (x-goog-hash, and no x-amz-checksum)",

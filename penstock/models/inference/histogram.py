@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from penstock.vocabulary import Histogram, Pairs
 
@@ -36,12 +36,21 @@ def packed(counts: Counter[int]) -> Histogram:
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """All of them as one."""
-    counts: Counter[int] = Counter()
-    for one in histograms:
-        for number, count in enumerate(one.counts, start=one.first):
-            counts[number] += count
-    return packed(counts)
+    """All of them as one, thousands as fast as one of them."""
+    import numpy as np
+
+    filled = [one for one in histograms if one.counts]
+    if not filled:
+        return Histogram()
+    firsts, lengths = (
+        np.array(each) for each in zip(*((h.first, len(h.counts)) for h in filled), strict=True)
+    )
+    counts = np.fromiter(chain.from_iterable(h.counts for h in filled), np.int64, lengths.sum())
+    lowest = int(firsts.min())
+    begins = np.cumsum(lengths) - lengths
+    classes = np.arange(len(counts)) + np.repeat(firsts - lowest - begins, lengths)
+    total = np.bincount(classes, weights=counts).astype(np.int64)
+    return Histogram(first=lowest, counts=tuple(total.tolist()))
 
 
 def count_of(histogram: Histogram) -> int:

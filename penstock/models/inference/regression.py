@@ -31,7 +31,7 @@ Law = Callable[[Array], Array]
 _DIP_FRACTION = 0.08  # of probes; 0.07 was counted on published S3 curves
 _DIP_SCALE = 0.5  # of the logarithm: dips to 0.25-0.9 of the usual
 _RISE_FRACTION = 0.01
-_SIGMA_TYPICAL = 0.08
+SIGMA_TYPICAL = 0.08  # of a measurement whose noise scale is 1
 _SIGMA_MIN = 0.015
 _SIGMA_MAX = 0.35  # beyond what transfers vary by: more must be explained, not called noise
 _SIGMA_FREEDOM = 3.0  # the typical sigma counts as this many measurements
@@ -77,7 +77,7 @@ class Measurements:
 
         The noise that is learned is that of what the law is for; side evidence has its own, which is known.
         """
-        learned = np.where(self.has_misfit, sigma[:, None], _SIGMA_TYPICAL)
+        learned = np.where(self.has_misfit, sigma[:, None], SIGMA_TYPICAL)
         return np.asarray(learned * self.noise_scale, dtype=np.float64)
 
 
@@ -119,7 +119,7 @@ def maximise(problem: Problem, starts: Array) -> Peak:
     data = problem.data
     if not len(data):
         prior = problem.prior
-        return Peak(theta=prior.mean, sigma=_SIGMA_TYPICAL, weights=np.ones(0), covariance=prior.covariance)
+        return Peak(theta=prior.mean, sigma=SIGMA_TYPICAL, weights=np.ones(0), covariance=prior.covariance)
     theta, weights = _search(problem, starts)
     sigma = _sigma(data.log_values - problem.law(theta), weights, data)
     for _ in range(_LEARNING_ROUNDS):
@@ -290,7 +290,7 @@ MISFIT_MEASUREMENT_COUNT_MIN = 5
 
 def sigma_log_prior(sigma: Array) -> Array:
     """Logarithm of how likely noise of these sizes is before any measurement, up to a constant."""
-    return np.asarray(-0.5 * (np.log(sigma / _SIGMA_TYPICAL) / 0.7) ** 2, dtype=np.float64)
+    return np.asarray(-0.5 * (np.log(sigma / SIGMA_TYPICAL) / 0.7) ** 2, dtype=np.float64)
 
 
 def _learn_misfit(problem: Problem, peak: Peak) -> tuple[Misfit, float]:
@@ -376,7 +376,7 @@ def _beside_what_is_known(
     side, rest = np.flatnonzero(~data.has_misfit), np.flatnonzero(data.has_misfit)
     if not len(side):
         return residual, explained, 0.0
-    own = (_SIGMA_TYPICAL * data.noise_scale[side]) ** 2 / weights[side]
+    own = (SIGMA_TYPICAL * data.noise_scale[side]) ** 2 / weights[side]
     covariance = explained[np.ix_(side, side)] + np.diag(own)
     gain = explained[np.ix_(rest, side)] @ _inverse(covariance)
     likelihood = residual[side] @ np.linalg.solve(covariance, residual[side])
@@ -433,7 +433,7 @@ def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
     squares = (counted * (residual / data.noise_scale) ** 2).sum(axis=-1)
     effective = counted.sum(axis=-1)
     lost = np.minimum(3.0, effective / 2)  # what the parameters have taken up
-    variance = (_SIGMA_FREEDOM * _SIGMA_TYPICAL**2 + squares) / (_SIGMA_FREEDOM + effective - lost)
+    variance = (_SIGMA_FREEDOM * SIGMA_TYPICAL**2 + squares) / (_SIGMA_FREEDOM + effective - lost)
     return np.asarray(np.clip(np.sqrt(variance), _SIGMA_MIN, _SIGMA_MAX), dtype=np.float64)
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from penstock.models import burst
 from penstock.models.inference import shapeless
-from penstock.models.inference.regression import Gaussian, Measurements, Misfit, Problem
+from penstock.models.inference.regression import SIGMA_TYPICAL, Gaussian, Measurements, Misfit, Problem
 from penstock.models.model import Array
 from penstock.models.s3.directions import S3SettingT
 from penstock.models.s3.law import (
@@ -94,6 +94,18 @@ class Evidence:
         """Which rows are the rate of requests that were admitted while others were refused."""
         return np.asarray(self.column("kind") == _THROTTLED, dtype=np.bool_)
 
+    @property
+    def carried_rate_per_second(self) -> float:
+        """The most requests a second that went through where objects go whole; 0 where none did.
+
+        What a service lets through before it counts is left out.
+        """
+        is_whole = self.is_throughput() & (self.column("objects") == 0)
+        rates = np.exp(self.column("log_value")) / self.column("s")
+        counts = self.column("transferred") / self.column("s")
+        sustained = rates * np.maximum(1.0 - _ADMITTED_AT_ONCE / counts, 0.0)
+        return float(sustained[is_whole].max(initial=0.0))
+
     def is_sight(self) -> NDArray[np.bool_]:
         """Which rows are throughput as one client saw it: penstock, or where it measured none who reported most."""
         rates, client = self.is_throughput(), self.column("client")
@@ -127,6 +139,9 @@ class Evidence:
             noise_scale=self.column("noise_scale")[rates],
             weights=np.minimum(weights[rates], 1.0),
         )
+
+
+_ADMITTED_AT_ONCE = 100  # requests: what a token bucket may hold
 
 
 _Row: TypeAlias = tuple[float, ...]
@@ -457,10 +472,9 @@ def _doubt_of_the_end(observation: Observation[S3SettingT], shape: _Shape) -> fl
     p90 = observation.measures.get(f"{observation.setting.direction.part_noun}_seconds_p90", 0.0)
     usual = object_seconds(observation) + (shape.full + (shape.rest > 0)) * p90
     ratio = observation.duration_seconds / usual if p90 > 0 else 1.0
-    return max(log(ratio / _STRAGGLED), 0.0) / _TYPICAL_NOISE
+    return max(log(ratio / _STRAGGLED), 0.0) / SIGMA_TYPICAL
 
 
-_TYPICAL_NOISE = 0.08  # of the logarithm of throughput: what a noise scale of 1 means to the search for a fit
 _PART_SPREAD = 0.3  # of the time of one part, relative: how well a mean of parts is known
 
 
@@ -472,4 +486,4 @@ def _idle(observation: Observation[S3SettingT], shape: _Shape) -> list[tuple[flo
     idle = 1.0 - shape.parts * mean / (shape.n * observation.duration_seconds)
     value = max(idle, 0.25 * _IDLE_FLOOR - _IDLE_FLOOR) + _IDLE_FLOOR
     spread = _PART_SPREAD / shape.parts**0.5 / value
-    return [(log(value), max(2.0, spread / 0.08))]
+    return [(log(value), max(2.0, spread / SIGMA_TYPICAL))]

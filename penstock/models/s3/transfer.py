@@ -620,8 +620,9 @@ _LIMIT_QUANTILE = 0.25  # of the draws: a limit that is guessed too high is met 
 
 
 def _request_rate_limit(posterior: Posterior) -> float:
-    """How many requests a second to make at the most, where more would be refused."""
-    return exp(float(np.quantile(posterior.draws[:, PREFIX_RATE], _LIMIT_QUANTILE)))
+    """How many requests a second to make at the most, where more would be refused; no less than went through."""
+    drawn = exp(float(np.quantile(posterior.draws[:, PREFIX_RATE], _LIMIT_QUANTILE)))
+    return max(drawn, posterior.evidence.carried_rate_per_second)
 
 
 _MEMORY_FULL = 0.85  # of what is allowed

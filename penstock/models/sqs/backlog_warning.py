@@ -53,6 +53,19 @@ class BacklogWarning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogSpell:
+    """The most that an application's queue held for a while, and how old the oldest undeleted message was at most."""
+
+    region: str
+    queue: str
+    began_at: datetime
+    visible_message_count: float
+    not_visible_message_count: float
+    oldest_undeleted_seconds: float | None  # None: the deletes a second are not known
+    visibility_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogSample:
     """How many messages a queue held at one moment: waiting to be received, and received and not deleted."""
 

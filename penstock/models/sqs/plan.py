@@ -38,7 +38,7 @@ from penstock.models.sqs.queue_class import (
     queue_class,
     request_rate_max_per_second,
 )
-from penstock.units import number
+from penstock.units import number, rounded
 from penstock.vocabulary import Demand, Estimate, setting_values
 
 MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
@@ -221,7 +221,7 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
     threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
     return SqsPlan(
         setting=setting,
-        batch_linger_seconds=linger_seconds,
+        batch_linger_seconds=rounded(linger_seconds),
         wait_time_seconds=WAIT_TIME_SECONDS,
         connection_pool_count=threads + 2,
         receive_pause_at_oldest_undeleted_seconds=loop.receive_pause_seconds(),

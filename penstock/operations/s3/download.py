@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward, Words
+from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward
 from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
     OBJECT_DEMAND,
     OBJECT_LADDER_BYTES,
-    OBJECT_LEARNED,
     UNTOLD_SIZE_BYTES,
+    object_words,
     probe_options,
-    threads_by,
-    threads_by_in_full,
 )
 
 if TYPE_CHECKING:
@@ -87,13 +85,9 @@ DOWNLOAD = Operation(
     driven=_driven,
     untold_payload_bytes=UNTOLD_SIZE_BYTES,
     payload_ladder_bytes=OBJECT_LADDER_BYTES,
-    words=Words(
-        payload="object",
-        payload_example="1GiB",
+    words=object_words(
+        "range_size_bytes",
         demand=(*OBJECT_DEMAND, "access", "range_size_bytes", "sink"),
-        setting=threads_by("range_size_bytes"),
-        setting_in_full=threads_by_in_full("range_size_bytes"),
-        learned=OBJECT_LEARNED,
         advice="threads and range size for one download",
         query="Threads, range size and the rest of the bundle for downloading objects of a size.",
         explain="Why downloads of this size are advised as they are.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.operations.operation import Words
 from penstock.units import GiB, KiB, MiB, TiB, counted, format_bytes, number
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 OBJECT_CLASSES = ("standard", "express")
 OBJECT_LADDER_BYTES = (64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB)
 UNTOLD_SIZE_BYTES = 512 * MiB  # of an object that moves in several parts
-OBJECT_LEARNED = ("request_seconds", "connection_bytes_per_second", "host_bytes_per_second")
 OBJECT_DEMAND = ("object_count", "memory_bytes_max", "bandwidth_bytes_per_second_max")
 
 
@@ -26,14 +25,18 @@ def object_section() -> type[ObjectSection]:
     return ObjectSection
 
 
-def threads_by(size_knob: str) -> Callable[[Mapping[str, float]], str]:
-    """How a setting reads in short: ``24 x 8 MiB`` are 24 threads, each with 8 MiB at a time."""
-    return lambda values: f"{number(values['thread_count'])} x {format_bytes(values[size_knob])}"
-
-
-def threads_by_in_full(size_knob: str) -> Callable[[Mapping[str, float]], str]:
-    """``24 threads x 8 MiB``."""
-    return lambda values: f"{counted(values['thread_count'], 'thread')} x {format_bytes(values[size_knob])}"
+def object_words(size_knob: str, **words: Any) -> Words:
+    """How it is spoken of: ``24 x 8 MiB`` are 24 threads, each with 8 MiB at a time (Any: the other words by name)."""
+    return Words(
+        payload="object",
+        payload_example="1GiB",
+        setting=lambda values: f"{number(values['thread_count'])} x {format_bytes(values[size_knob])}",
+        setting_in_full=lambda values: (
+            f"{counted(values['thread_count'], 'thread')} x {format_bytes(values[size_knob])}"
+        ),
+        learned=("request_seconds", "connection_bytes_per_second", "host_bytes_per_second"),
+        **words,
+    )
 
 
 async def probe_options(section: ObjectSection, equipment: Equipment) -> dict[str, Any]:

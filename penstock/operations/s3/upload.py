@@ -6,17 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward, Words
+from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward
 from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
     OBJECT_DEMAND,
     OBJECT_LADDER_BYTES,
-    OBJECT_LEARNED,
     UNTOLD_SIZE_BYTES,
     object_section,
+    object_words,
     probe_options,
-    threads_by,
-    threads_by_in_full,
 )
 
 if TYPE_CHECKING:
@@ -76,13 +74,9 @@ UPLOAD = Operation(
     driven=_driven,
     untold_payload_bytes=UNTOLD_SIZE_BYTES,
     payload_ladder_bytes=OBJECT_LADDER_BYTES,
-    words=Words(
-        payload="object",
-        payload_example="1GiB",
+    words=object_words(
+        "part_size_bytes",
         demand=OBJECT_DEMAND,
-        setting=threads_by("part_size_bytes"),
-        setting_in_full=threads_by_in_full("part_size_bytes"),
-        learned=OBJECT_LEARNED,
         advice="threads and part size for one upload",
         query="Threads, part size and the rest of the bundle for uploading objects of a size.",
         explain="Why uploads of this size are advised as they are.",

@@ -59,6 +59,7 @@ class S3DownloadProbe:
         loop_tick_seconds: float = LOOP_TICK_SECONDS,
         hire: Hire | None = None,
         worker_count_max: int = 1,
+        is_apart: bool = False,
     ) -> None:
         """With an `object_key` that object is read, and nothing is ever written.
 
@@ -74,7 +75,11 @@ class S3DownloadProbe:
             store, clock, journal, operation=OPERATION, bucket=bucket, key_prefix=key_prefix
         )
         self._staff = Staff(
-            clock, hire=hire, worker_count_max=worker_count_max, loop_tick_seconds=loop_tick_seconds
+            clock,
+            hire=hire,
+            worker_count_max=worker_count_max,
+            loop_tick_seconds=loop_tick_seconds,
+            is_apart=is_apart,
         )
         self._read_bytes: dict[str, int] = {}  # of each object so far
         self.used = Cost()

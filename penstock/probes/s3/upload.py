@@ -9,6 +9,8 @@ What an observation's `measures` say beside those of `crew` (a number that was n
 - `object_part_count`: how many parts the whole object has (1 for a single PUT); `part_size_bytes_sent`: bytes of each
   but perhaps the last.
 - `create_seconds`, `complete_seconds`: the two requests around a multipart upload.
+- `checksum_right_count`, `checksum_wrong_count`: where it was asked for, bodies whose ETag is their MD5, and others; of
+  a store whose ETags are no MD5 (some encrypt) none is right.
 - `uploaded_bytes`: bytes that arrived; `attempted_bytes`: with those of requests that did not succeed.
 """
 
@@ -22,6 +24,8 @@ import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import md5
+from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.models.s3.upload import S3UploadSetting
@@ -51,6 +55,7 @@ MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst creat
 CLEAN_UP_SECONDS_MAX = 30.0
 _NOT_DONE = (Denied, Missing, Throttled, Unsent)  # after these nothing was created, for certain
 
+ResultT = TypeVar("ResultT")
 PayloadSource = Callable[[int, int], bytes]
 _log = logging.getLogger(__name__)
 
@@ -70,13 +75,16 @@ class S3UploadProbe:
         loop_tick_seconds: float = LOOP_TICK_SECONDS,
         hire: Hire | None = None,
         worker_count_max: int = 1,
+        is_verified: bool = False,
     ) -> None:
+        """`is_verified`: what the service says of each body is held against the body, after the transfer."""
         self._store = store
         self._clock = clock
         self._journal = journal
         self._bucket = bucket
         self._key_prefix = key_prefix
         self._payload_source = payload_source
+        self._is_verified = is_verified
         self._staff = Staff(
             clock, hire=hire, worker_count_max=worker_count_max, loop_tick_seconds=loop_tick_seconds
         )
@@ -124,6 +132,8 @@ class S3UploadProbe:
                 self.used = upload.used
                 await self._journal.abandon(leftover)
         duty.learn(effort, thread_count=upload.crew.connection_count)
+        if self._is_verified:
+            await asyncio.to_thread(upload.verify)
         return upload.outcome(started_at, effort, duty.worker_count)
 
     async def close(self) -> None:
@@ -242,8 +252,10 @@ class _Upload:
         self._upload_id: str | None = None
         self._may_be_unfinished = False
         self._etags: dict[int, str] = {}
+        self._told: list[tuple[int, str]] = []  # of each body that was sent: its size, and the ETag
+        self._checked: dict[str, float] = {}
         self._keys: set[str] = set()
-        self._unanswered: set[asyncio.Task[None]] = set()  # requests that create something
+        self._unanswered: set[asyncio.Task[Any]] = set()  # requests that create something
 
     @property
     def may_arrive_later(self) -> bool:
@@ -313,26 +325,38 @@ class _Upload:
         size_bytes = self._size_bytes(part_number)
         body = self._body if size_bytes == len(self._body) else self._body[:size_bytes]
         if self._upload_id is not None:
-            self._etags[part_number] = await self._sender.upload_part(
+            etag = await self._sender.upload_part(
                 self._bucket, self._object_key, self._upload_id, part_number, body
             )
+            self._etags[part_number] = etag
+            self._told.append((size_bytes, etag))
             return
         key = f"{self._key_prefix}{thread:04d}"  # a thread overwrites its own: fewer objects to remove
         is_new = key not in self._keys
         self._keys.add(key)  # before the request: its answer may be lost
         try:
-            await self._answered(self._sender.put_object(self._bucket, key, body))
+            etag = await self._answered(self._sender.put_object(self._bucket, key, body))
+            self._told.append((size_bytes, etag))
         except _NOT_DONE:
             if is_new:
                 self._keys.discard(key)
             raise
+
+    def verify(self) -> None:
+        """Count the bodies that arrived as they were sent: S3 says the MD5 of each, and others an ETag of their own."""
+        sums = {size: md5(self._body[:size], usedforsecurity=False).hexdigest() for size, _ in self._told}
+        right_count = sum(etag.strip('"') == sums[size] for size, etag in self._told)
+        self._checked = {
+            "checksum_right_count": right_count,
+            "checksum_wrong_count": len(self._told) - right_count,
+        }
 
     def _size_bytes(self, part_number: int) -> int:
         allotment = self._allotment
         is_tail = allotment.is_multipart and part_number == allotment.object_part_count
         return allotment.tail_bytes if is_tail else allotment.body_bytes
 
-    async def _answered(self, request: Coroutine[object, object, None]) -> None:
+    async def _answered(self, request: Coroutine[object, object, ResultT]) -> ResultT:
         """Carry out a request that creates something; a cancellation ends the waiting for it, not the request.
 
         Its bytes may be in the buffers of a socket: the service would carry it out after the deletion that follows.
@@ -340,7 +364,7 @@ class _Upload:
         task = asyncio.create_task(request)
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
 
     async def _await_answers(self) -> None:
         """Only what has been answered can be removed for certain; who waits too long is cancelled, and so are they."""
@@ -399,6 +423,7 @@ class _Upload:
             "part_size_bytes_sent": self._allotment.body_bytes,
             "uploaded_bytes": sum(sample.size_bytes for sample in self.crew.samples),
             "attempted_bytes": self.crew.attempted_bytes,
+            **self._checked,
         }
         if self._create_seconds is not None:
             measures["create_seconds"] = self._create_seconds

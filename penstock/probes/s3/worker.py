@@ -1,36 +1,29 @@
 """Knows how one of several processes moves what it is told, line by line, and ends with the process that tells it.
 
 One event loop moves a few hundred MB/s, which on a large host measures the loop. So a probe may have its bodies
-moved by several processes: `workers.py` starts each as `python -m penstock.probes.s3.worker` and speaks JSON with it, a
-line at a time. An `Assignment` comes first, and an answer without trouble says that the worker is ready; after
-that each `Order` is answered under its number, in whatever order they end. The end of standard input ends the worker.
+moved by several processes: `workers.py` starts each as `python -m penstock.probes.s3.worker` and speaks with it as
+`penstock.probes.apart` says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-import sys
+from collections import Counter
 from typing import Literal, Protocol
 
 import msgspec
 
 from penstock.clock import SystemClock
+from penstock.probes import apart
 from penstock.probes.measurement import Effort, effort_of_block
-from penstock.probes.outside import BodySender, RangeReader, RequestError
+from penstock.probes.outside import ANSWERED_BY, BodySender, RangeReader, RequestError
 from penstock.probes.s3.payload import incompressible_payload
-from penstock.processes.parent import end_with_parent
-
-READY = 0  # the number of the answer to an assignment
 
 
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+class Assignment(apart.Assignment, frozen=True, kw_only=True):
     """Where a worker moves bodies, and which. The body is made from its seed: no pipe is that fast."""
 
-    parent_process_id: int
-    access: msgspec.Raw  # `penstock.probes.aws.Access`
     bucket: str
     body_bytes: int
     body_seed: int
@@ -50,14 +43,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     object_size_bytes: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(apart.Answer, frozen=True, kw_only=True):
     """What came of an order."""
 
-    number: int
     etag: str = ""
     first_byte_seconds: float = 0.0
-    trouble: str = ""  # the name of a class in `outside.py`
-    sentence: str = ""
     effort: Effort | None = None
 
 
@@ -93,11 +83,13 @@ class Worker:
             task.add_done_callback(lambda _: self._moving.pop(order.number))
 
     async def _move(self, order: Order) -> None:
+        addresses: Counter[str] = Counter()
+        ANSWERED_BY.set(addresses)  # of this task alone
         try:
             answer = await self._moved(order)
         except RequestError as trouble:
             answer = Answer(number=order.number, trouble=type(trouble).__name__, sentence=str(trouble))
-        self._answers.put_nowait(answer)
+        self._answers.put_nowait(msgspec.structs.replace(answer, answered_by=addresses))
 
     async def _moved(self, order: Order) -> Answer:
         size, number = order.size_bytes, order.number
@@ -112,8 +104,8 @@ class Worker:
             return Answer(number=number, first_byte_seconds=reading.first_byte_seconds)
         body = self._body if size == len(self._body) else self._body[:size]
         if order.action == "put":
-            await self._store.put_object(self._bucket, order.key, body)
-            return Answer(number=number)
+            etag = await self._store.put_object(self._bucket, order.key, body)
+            return Answer(number=number, etag=etag)
         etag = await self._store.upload_part(
             self._bucket, order.key, order.upload_id, order.part_number, body
         )
@@ -130,12 +122,7 @@ async def work() -> None:
     # Half a second, of which the parent has no need.
     from penstock.probes.aws import Access, open_object_store
 
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
-    )
-    assignment = msgspec.json.decode(await reader.readline(), type=Assignment)
-    _settle_in(assignment.parent_process_id)
+    assignment, reader = await apart.assigned(Assignment)
     answers: asyncio.Queue[Answer] = asyncio.Queue()
     telling = asyncio.create_task(_tell(answers))
     async with contextlib.AsyncExitStack() as resources:
@@ -143,28 +130,21 @@ async def work() -> None:
             access = msgspec.json.decode(assignment.access, type=Access)
             store = await resources.enter_async_context(open_object_store(access))
         except RequestError as trouble:
-            answers.put_nowait(Answer(number=READY, trouble=type(trouble).__name__, sentence=str(trouble)))
+            answers.put_nowait(
+                Answer(number=apart.READY, trouble=type(trouble).__name__, sentence=str(trouble))
+            )
             await reader.readline()
             return
         worker = Worker(store, assignment, answers)
-        answers.put_nowait(Answer(number=READY))
+        answers.put_nowait(Answer(number=apart.READY))
         while line := await reader.readline():
             worker.take(msgspec.json.decode(line, type=Order))
     telling.cancel()
 
 
 async def _tell(answers: asyncio.Queue[Answer]) -> None:
-    """Short lines, which whoever listens reads at once: a blocked write would mean that he is gone."""
     while True:
-        line = msgspec.json.encode(await answers.get()) + b"\n"
-        os.write(sys.stdout.fileno(), line)
-
-
-def _settle_in(parent_process_id: int) -> None:
-    """End with the parent, whatever kills it, and leave signals to it."""
-    end_with_parent(parent_process_id, signal.SIGKILL)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
-        signal.signal(number, signal.SIG_IGN)
+        apart.answer_with(await answers.get())
 
 
 if __name__ == "__main__":

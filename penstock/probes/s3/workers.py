@@ -8,54 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from penstock.clock import Clock
-from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.apart import STOP_SECONDS_MAX, Apart, idlest, several
 from penstock.probes.measurement import Effort, busiest, effort_of_block
 from penstock.probes.outside import (
     BodySender,
-    Denied,
-    Missing,
-    NotOffered,
     RangeReader,
     Reading,
-    Refused,
     RequestError,
-    Throttled,
-    Unidentified,
-    Unreachable,
-    Unsent,
 )
-from penstock.probes.s3.worker import READY, Answer, Assignment, Order
+from penstock.probes.s3.worker import Answer, Assignment, Order
 from penstock.units import MiB
 
 if TYPE_CHECKING:
     from penstock.probes.aws import Access
 
 START_SECONDS_MAX = 20.0  # importing the SDK takes a second of a processor that is not busy
-STOP_SECONDS_MAX = 2.0
 BODIES_BYTES_MAX = 512 * MiB  # each process holds the body of a part
 _GONE = "a process of the probe ended by itself: was it killed for want of memory?"
 # Of a processor, by the process itself: where others crowd it, more processes crowd more.
 _FULL_FRACTION = 0.8
 _COMFORTABLE_FRACTION = 0.6  # a loop that is busier adds to every latency
 _log = logging.getLogger(__name__)
-_TROUBLES: Mapping[str, type[RequestError]] = {
-    kind.__name__: kind
-    for kind in (Denied, Missing, NotOffered, Refused, Throttled, Unidentified, Unreachable, Unsent)
-}
 
 
 class WorkerError(RuntimeError):
@@ -106,8 +91,16 @@ class Staff:
     """Who moves the bodies of a probe: its own process, until that was too slow."""
 
     def __init__(
-        self, clock: Clock, *, hire: Hire | None, worker_count_max: int, loop_tick_seconds: float
+        self,
+        clock: Clock,
+        *,
+        hire: Hire | None,
+        worker_count_max: int,
+        loop_tick_seconds: float,
+        is_apart: bool = False,
     ) -> None:
+        """`is_apart`: other processes do it also where one is enough."""
+        self._is_apart = is_apart
         self._clock = clock
         self._hire = hire
         self._loop_tick_seconds = loop_tick_seconds
@@ -121,7 +114,7 @@ class Staff:
         worker_count = self.staffing.worker_count(thread_count, body_bytes)
         async with contextlib.AsyncExitStack() as hired:
             workers = None
-            if worker_count > 1 and self._hire is not None:
+            if (worker_count > 1 or self._is_apart) and self._hire is not None:
                 try:
                     workers = await hired.enter_async_context(self._hire(worker_count, held_bytes, body_seed))
                 except WorkerError as error:
@@ -180,39 +173,39 @@ async def hired(
         body_seed=body_seed,
         loop_tick_seconds=loop_tick_seconds,
     )
-    workers: list[_Worker] = []
-    try:
+    async with contextlib.AsyncExitStack() as working:
         try:
-            async with asyncio.timeout(START_SECONDS_MAX):
-                for _ in range(worker_count):
-                    worker = await _Worker.started(assignment)
-                    workers.append(worker)  # known at once, for the next one may not start
-                for worker in workers:
-                    await worker.ready()
+            workers = await working.enter_async_context(
+                several(worker_count, partial(_started, assignment), start_seconds_max=START_SECONDS_MAX)
+            )
         except TimeoutError:
             raise WorkerError(f"they were not ready within {START_SECONDS_MAX:g} s") from None
         except (OSError, RequestError) as trouble:
             raise WorkerError(str(trouble)) from trouble
         yield StoreWorkers(workers)
-    finally:
-        await clean_up_shielded(_ended(workers), seconds_max=2 * STOP_SECONDS_MAX)
 
 
-async def _ended(workers: Sequence[_Worker]) -> None:
-    await asyncio.gather(*(worker.end() for worker in workers))
+async def _started(assignment: Assignment) -> Apart[Answer]:
+    return await Apart.started(
+        "penstock.probes.s3.worker",
+        assignment,
+        Answer,
+        gone=_GONE,
+        cancel=lambda number: Order(action="cancel", number=number),
+    )
 
 
 class StoreWorkers:
     """`Workers`, real ones, all on the bucket of their assignment."""
 
-    def __init__(self, workers: Sequence[_Worker]) -> None:
+    def __init__(self, workers: Sequence[Apart[Answer]]) -> None:
         self._workers = workers
 
     @contextlib.asynccontextmanager
     async def measured(self) -> AsyncIterator[list[Effort]]:
         """See the seam."""
         efforts: list[Effort] = []
-        measuring = [worker.ask(action="begin")[1] for worker in self._workers]
+        measuring = [worker.ask(partial(_order, action="begin"))[1] for worker in self._workers]
         try:
             yield efforts
         finally:
@@ -221,15 +214,16 @@ class StoreWorkers:
             done, _ = await asyncio.wait(measuring, timeout=STOP_SECONDS_MAX)
             efforts += [effort for answer in done if (effort := answer.result().effort) is not None]
 
-    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         """See the seam."""
         del bucket
-        await self._idlest().answered(action="put", key=key, size_bytes=len(body))
+        answer = await self._answered(action="put", key=key, size_bytes=len(body))
+        return answer.etag
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """See the seam."""
         del bucket
-        answer = await self._idlest().answered(
+        answer = await self._answered(
             action="part", key=key, upload_id=upload_id, part_number=part_number, size_bytes=len(body)
         )
         return answer.etag
@@ -239,103 +233,14 @@ class StoreWorkers:
     ) -> Reading:
         """See the seam."""
         del bucket
-        answer = await self._idlest().answered(
+        answer = await self._answered(
             action="read", key=key, start=start, size_bytes=stop - start, object_size_bytes=object_size_bytes
         )
         return Reading(first_byte_seconds=answer.first_byte_seconds)
 
-    def _idlest(self) -> _Worker:
-        return min(self._workers, key=lambda worker: worker.in_flight_count)
+    async def _answered(self, **order: Any) -> Answer:  # Any: fields of an `Order`
+        return await idlest(self._workers).answered(partial(_order, **order))
 
 
-class _Worker:
-    """One process, and the orders that it has not answered yet."""
-
-    def __init__(self, process: Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process = process
-        self._orders, self._answers = process.stdin, process.stdout
-        self._numbers = itertools.count(READY + 1)
-        self._ready: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting = {READY: self._ready}
-        self._listening = asyncio.create_task(self._listen())
-        self.in_flight_count = 0
-
-    @classmethod
-    async def started(cls, assignment: Assignment) -> _Worker:
-        """It runs, and will say when it is ready."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # nothing is imported from the folder that the daemon happens to be in
-            "-m",
-            "penstock.probes.s3.worker",
-            stdin=PIPE,
-            stdout=PIPE,
-        )
-        process.stdin.write(msgspec.json.encode(assignment) + b"\n")  # type: ignore[union-attr]  # a pipe, as asked
-        return cls(process)
-
-    async def ready(self) -> None:
-        """Raises RequestError when it cannot work."""
-        _judge(await self._ready)
-
-    async def answered(self, **order: Any) -> Answer:
-        """Have a body moved. Raises RequestError; a cancellation is passed on. Any: fields of an `Order`."""
-        number, answer = self.ask(**order)
-        self.in_flight_count += 1
-        try:
-            return _judge(await answer)
-        except asyncio.CancelledError:
-            self.tell(Order(action="cancel", number=number))
-            raise
-        finally:
-            self.in_flight_count -= 1
-            self._waiting.pop(number, None)
-
-    def ask(self, **order: Any) -> tuple[int, asyncio.Future[Answer]]:
-        """Pass an order on (Any: its fields); it will be answered, if only because the process ended."""
-        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
-        if self._listening.done():
-            answer.set_result(_gone(number))
-        else:
-            self.tell(Order(number=number, **order))
-        return number, answer
-
-    def tell(self, order: Order) -> None:
-        """Pass an order on that needs no answer of its own."""
-        if not self._listening.done():
-            self._orders.write(msgspec.json.encode(order) + b"\n")
-
-    async def end(self) -> None:
-        """Close its ear, which ends it; kill it if it does not."""
-        self._orders.close()
-        try:
-            async with asyncio.timeout(STOP_SECONDS_MAX):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-        await self._listening
-
-    async def _listen(self) -> None:
-        """Hand out the answers; when the process has ended, or says what is no answer, nobody waits for it in vain."""
-        with contextlib.suppress(ValueError):
-            while line := await self._answers.readline():
-                answer = msgspec.json.decode(line, type=Answer)
-                if (waiting := self._waiting.pop(answer.number, None)) is not None and not waiting.done():
-                    waiting.set_result(answer)
-        for number, waiting in self._waiting.items():
-            if not waiting.done():
-                waiting.set_result(_gone(number))
-
-
-def _gone(number: int) -> Answer:
-    return Answer(number=number, trouble=Unreachable.__name__, sentence=_GONE)
-
-
-def _judge(answer: Answer) -> Answer:
-    if answer.trouble:
-        raise _TROUBLES[answer.trouble](answer.sentence)
-    return answer
+def _order(number: int, **fields: Any) -> Order:
+    return Order(number=number, **fields)

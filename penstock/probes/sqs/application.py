@@ -388,6 +388,7 @@ class MeasurementApplication:
             self._note_change()
 
     async def _delete_batch(self, receipts: Sequence[_Receipt]) -> None:
+        """Delete them; one by one where the batch did not take all of them."""
         await self._brake.hold()
         self._pay()
         try:
@@ -401,9 +402,14 @@ class MeasurementApplication:
             await self._bear(trouble)
             return
         self._troubles_in_a_row = 0
+        if accepted_count < len(receipts) and len(receipts) > 1:
+            # Which of them were is not told, and deleting again what is deleted does nothing.
+            for receipt in receipts:
+                await self._delete_batch([receipt])
+            return
         newest = [r for r in receipts if self._newest_handles.get(r.sequence) == r.handle]
         before_count = self._since.deleted_count
-        for receipt in newest[:accepted_count]:
+        for receipt in newest:
             del self._newest_handles[receipt.sequence]
             self._since.deleted_count += 1 - self._is_deleted[receipt.sequence]
             self._deleted_count += 1 - self._is_deleted[receipt.sequence]
@@ -475,7 +481,8 @@ class MeasurementApplication:
 
 def body_of(session: str, sequence: int, now: datetime) -> str:
     """37 bytes: session (11), sequence (8), date and time (15), milliseconds (3)."""
-    return f"{session}{sequence:0{_SEQUENCE_LENGTH}x}{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}"
+    date = f"{now.year:04}{now.month:02}{now.day:02}T{now.hour:02}{now.minute:02}{now.second:02}"
+    return f"{session}{sequence:0{_SEQUENCE_LENGTH}x}{date}{now.microsecond // 1000:03}"
 
 
 def sequence_of(session: str, body: str) -> int | None:

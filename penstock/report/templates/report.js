@@ -24,6 +24,18 @@
 
   const moment = seconds => new Date(SECOND * seconds);
   const placed = (axis, value) => axis.type === "utc" ? moment(value) : value;
+  /* The fields of a map that hold anything, one by one. */
+  const shade = (layer, value) => {
+    const most = layer.most ??= d3.max(layer.values, row => d3.max(row));
+    return value <= 0 ? 0 : layer.counted ? 0.15 + 0.85 * Math.log1p(value) / Math.log1p(most) : (value / most) ** 2;
+  };
+  const fields = (figure, layer) => layer.values.flatMap((row, m) => row.map((value, n) => {
+    const [x1, x2, y1, y2] = [layer.x[n], layer.x[n + 1], layer.y[m], layer.y[m + 1]];
+    const [x, y] = [[figure.x, x1, x2], [figure.y, y1, y2]].map(([axis, low, high]) => axis.type === "utc"
+      ? `${day(moment(low))} ${clock(moment(low))}` : `about ${shown(axis.name, axis.type === "log" ? Math.sqrt(low * high) : (low + high) / 2)}`);
+    return { kind: "grid", x1: Math.max(x1, figure.x.low), x2: Math.min(x2, figure.x.high), y1: Math.max(y1, figure.y.low), y2: Math.min(y2, figure.y.high), share: shade(layer, value),
+      title: `${x}, ${y}: ${shown(layer.name, value)}${layer.words ? ` ${layer.words}` : ""}` };
+  })).filter(field => field.share > 0 && field.y2 > field.y1 && field.x2 > field.x1);
   const rows = layer => d3.range((layer.x ?? layer.x1).length).map(n =>
     Object.fromEntries(Object.entries(layer).map(([name, column]) => [name, Array.isArray(column) ? column[n] : column])));
 
@@ -47,7 +59,7 @@
   };
 
   const marksOf = (figure, clip) => figure.layers.flatMap(layer => {
-    const data = rows(layer), x = d => placed(figure.x, d.x), x1 = d => placed(figure.x, d.x1), x2 = d => placed(figure.x, d.x2);
+    const data = layer.kind === "grid" ? fields(figure, layer) : rows(layer), x = d => placed(figure.x, d.x), x1 = d => placed(figure.x, d.x1), x2 = d => placed(figure.x, d.x2);
     const isAside = layer.css.includes("aside");
     switch (layer.kind) {
       case "band": return [Plot.areaY(data, { x, y1: "low", y2: "high", fill: "var(--band)", clip: "frame" })];
@@ -58,18 +70,19 @@
         Plot.ruleX(data, { x, className: `layer ${layer.css}`, stroke: "currentColor", clip }),
         Plot.text(data, { x, text: "text", frameAnchor: "top", dy: layer.css === "advised" ? -18 : -6, fill: "currentColor", textAnchor: "middle",
           className: `name ${layer.css}`, clip: false })];
+      case "whisker": return [Plot.link(data, { x1, x2, y1: "y1", y2: "y2", className: "layer whisker", stroke: "currentColor", clip })];
       case "dot": return [Plot.dot(data, { x, y: "y", r: 3.5, fill: colour(layer.css), fillOpacity: isAside ? 0.2 : 0.9,
         stroke: isAside ? colour(layer.css) : "var(--paper)", strokeWidth: 0.8, clip })];
       case "cross": return [Plot.dot(data, { x, y: "y", r: 4.5, symbol: "times", stroke: colour(layer.css), strokeWidth: 1.8, clip })];
       case "bar": return [Plot.rect(data, { x1, x2, y1: "y1", y2: "y2", fill: colour(layer.css.replace("b", "c")), clip })];
-      case "cell": return [Plot.rect(data, { x1, x2, y1: "y1", y2: "y2", fill: colour(layer.css), fillOpacity: d => 0.04 + 0.96 * d.share, clip })];
+      case "grid": return [Plot.rect(data, { x1, x2, y1: "y1", y2: "y2", fill: colour(layer.css), fillOpacity: "share", inset: 0, clip })];
     }
     return [];
   });
 
   /* Whatever can be pointed at, in the order of x. */
-  const targetsOf = figure => d3.sort(figure.layers.filter(l => l.title).flatMap(rows).map(d => ({
-    ...d, px: placed(figure.x, d.x ?? (d.x1 + d.x2) / 2), py: d.y ?? (d.kind === "cell" ? (d.y1 + d.y2) / 2 : d.y2) })), d => +d.px);
+  const targetsOf = figure => d3.sort(figure.layers.flatMap(l => l.kind === "grid" ? fields(figure, l) : l.told ? rows(l).map(d => ({ ...d, title: figure.titles[d.told] })) : []).map(d => ({
+    ...d, px: placed(figure.x, d.x ?? (d.x1 + d.x2) / 2), py: d.y ?? (d.kind === "grid" ? (d.y1 + d.y2) / 2 : d.y2) })), d => +d.px);
 
   class Live {
     constructor(element, figure) {
@@ -144,7 +157,8 @@
     holder.className = "live";
     target.querySelector(".still").before(holder);
     target.classList.add("is-live");
-    figures.push(new Live(holder, JSON.parse(target.querySelector("script").textContent)));
+    const titles = [...target.querySelectorAll(".still :is(circle, path, rect) > title")].map(title => title.textContent);
+    figures.push(new Live(holder, { ...JSON.parse(target.querySelector("script").textContent), titles }));
   }), { rootMargin: "300px" });
   document.querySelectorAll("figure[data-live]").forEach(figure => seen.observe(figure));
 

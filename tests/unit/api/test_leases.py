@@ -19,11 +19,11 @@ from penstock.api.leases import (
     divide,
     endless,
     lease_documents,
-    water_fill,
 )
 from penstock.api.wire import Claim, Question, UnreadableError, read_claim
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sharing import water_fill
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis, Demand, Setting, setting_values

@@ -2,6 +2,7 @@
 
 import time
 from math import ceil
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,6 +112,15 @@ def test_the_advice_and_the_best_go_on_until_they_are_told_apart(noise: float, c
     rounds = [{None: 1.0, one: 1.0 + noise * (i % 2), other: 1.0 + noise * (i // 2 % 2)} for i in range(20)]
     ends = [length for length in range(20) if real_links._is_settled(rounds[:length])]
     assert ends[0] == count
+
+
+def test_small_objects_are_told_by_their_threads_alone() -> None:
+    """Each is one request, whatever the size of one: two settings with as many threads are the same."""
+    small = SimpleNamespace(name="s5cmd", link=real_links.THROTTLED)
+    large = SimpleNamespace(name="s5cmd", link=LINKS[0])
+    asked = S3UploadSetting(thread_count=4, part_size_bytes=6 * MiB + 1)
+    assert real_links._told(small, asked) == real_links.THROTTLED.whole(4)  # type: ignore[arg-type]
+    assert real_links._told(large, asked).request_size_bytes == 7 * MiB  # type: ignore[arg-type]
 
 
 def test_every_client_has_defaults_for_large_and_small_objects() -> None:

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from s3transfer.manager import TransferManager
 
-from penstock.client import aiobotocore, awscrt, boto3, s3fs
+from penstock.client import aiobotocore, awscrt, boto3, s3fs, sdk_client
 from penstock.client.advice import Advice
 from penstock.units import GiB, MiB
 
@@ -51,14 +51,19 @@ def test_boto3_gets_a_transfer_config_on_the_classic_manager() -> None:
 def test_a_store_that_refuses_checksums_is_sent_none(
     monkeypatch: pytest.MonkeyPatch, store: str | None, environment: dict[str, str], told: str | None
 ) -> None:
-    """By the clients of both SDKs, where the daemon knows it and the environment says nothing else."""
+    """By the clients of both SDKs and by s3fs, where the daemon knows it and the environment says nothing else."""
     monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     advice = Advice({**an_advice().document, "store": store})
     for sdk in (boto3, aiobotocore):
         assert sdk.client_config(GiB, advice=advice).request_checksum_calculation == told
-    assert boto3.checksum_arguments(advice, ()) == {}, "an SDK that does not know it"
+    assert (
+        s3fs.filesystem_arguments(GiB, advice=advice)["config_kwargs"].get("request_checksum_calculation")
+        == told
+    )
+    monkeypatch.setattr("botocore.config.Config.OPTION_DEFAULTS", {})
+    assert sdk_client.checksum_arguments(advice) == {}, "an SDK that does not know it"
 
 
 def test_what_cannot_seek_is_filled_by_as_many_ranges_as_are_advised() -> None:

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.daemon.backlog_watch import SUBJECT_COUNT_MAX, BacklogWatch, watch_queue
+from penstock.daemon.backlog_watch import SPELL, SUBJECT_COUNT_MAX, BacklogWatch, watch_queue
 from penstock.daemon.config import WatchedQueueSection
 from penstock.lab.sqs import ActionTruth, QueueTruth, Sending, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.models.sqs.backlog_warning import Alarm
+from penstock.models.sqs.backlog_warning import Alarm, BacklogSpell
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedMessageQueues
@@ -34,6 +34,7 @@ class Outside:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.service = SqsService(QueueTruth(send=ACTION, receive=ACTION, delete=ACTION), clock=clock, seed=1)
+        self.remembered: list[BacklogSpell] = []
 
     async def message_queues(self, region: str) -> MessageQueues:
         assert region == REGION
@@ -65,7 +66,11 @@ def watching(
 
     async def told(clock: VirtualClock) -> ResultT:
         outside, backlogs = Outside(clock), BacklogWatch(clock, section, region=REGION)
-        watch = asyncio.create_task(watch_queue(backlogs, outside, section, region=REGION))
+
+        async def remember(spell: BacklogSpell) -> None:
+            outside.remembered.append(spell)
+
+        watch = asyncio.create_task(watch_queue(backlogs, outside, section, region=REGION, remember=remember))
         try:
             return await story(outside, backlogs, clock)
         finally:
@@ -108,6 +113,25 @@ def test_an_overload_is_dated_before_it_collapses() -> None:
         assert "reaches the visibility timeout in" in backlog.explanation
 
     watching(story)
+
+
+def test_the_most_of_each_quarter_of_an_hour_is_remembered() -> None:
+    """Two are over after 35 minutes; each has the most that was seen in it."""
+
+    async def story(outside: Outside, _backlogs: BacklogWatch, _clock: VirtualClock) -> list[BacklogSpell]:
+        await outside.service.create_queue("orders", {})
+        working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
+        await asyncio.sleep(300.0)
+        working.cancel()
+        await asyncio.sleep(1800.0)
+        return outside.remembered
+
+    first, second = watching(story)
+    assert (first.queue, first.region) == ("orders", REGION)
+    assert first.not_visible_message_count > 500
+    assert first.oldest_undeleted_seconds == pytest.approx(first.not_visible_message_count / 20.0)
+    assert second.began_at - first.began_at >= SPELL
+    assert second.not_visible_message_count < first.not_visible_message_count
 
 
 def test_a_queue_that_keeps_up_is_calm() -> None:

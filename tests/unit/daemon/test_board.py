@@ -10,12 +10,13 @@ from penstock.daemon import app
 from penstock.daemon import board as board_module
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.config import Configuration, ProbesSection
+from penstock.fleet.limit import FleetShare
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.sections.objects import ObjectSection
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB, TiB, format_bytes
-from penstock.vocabulary import Basis, Context, Demand, Place
+from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation
 from tests.factories import CONTEXT, NOON, PLACE, SETTING, a_fit, an_observation
 
 MODEL = OPERATIONS["s3_upload"].model
@@ -168,6 +169,36 @@ async def test_nothing_beyond_the_operators_limits_is_advised() -> None:
         advice = board.recommend(context, Demand(thread_count_max=500), NOON)
         assert advice.setting.thread_count <= 16
         assert advice.demand == Demand(thread_count_max=500)
+
+
+async def test_advice_keeps_to_what_the_fleet_leaves_to_this_host() -> None:
+    """Threads are scaled to it, as for a lease; the answer says what the part is, and of what."""
+    free = a_board()
+    await free.post(a_learned_fit(), NOON)
+    alone = free.recommend(CONTEXT, Demand(), NOON)
+    rate = free.request_rate_per_second(alone)
+    assert rate > 0
+
+    async def advised(requests_per_second: float) -> Recommendation[Any]:
+        share = FleetShare(
+            limit="backups",
+            limit_requests_per_second=8 * rate,
+            requests_per_second=requests_per_second,
+            wanted_per_second=rate,
+            host_count=8,
+            is_alone=False,
+        )
+        board = a_board(fleet_share={"s3_upload": share}.get)
+        await board.post(a_learned_fit(), NOON)
+        return board.recommend(CONTEXT, Demand(), NOON)
+
+    enough, little = await advised(rate), await advised(rate / 4)
+    assert enough.setting == alone.setting
+    assert little.setting.thread_count == max(1, round(alone.setting.thread_count / 4))
+    assert little.setting.part_size_bytes == alone.setting.part_size_bytes
+    assert little.derived["request_rate_limit_per_second"] == pytest.approx(rate / 4)
+    assert little.derived["fleet_fraction"] == pytest.approx(1 / 32)
+    assert "for this one of 8 hosts" in little.explanation
 
 
 async def test_what_a_probe_may_hold_does_not_bound_an_application() -> None:

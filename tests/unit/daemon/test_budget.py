@@ -88,9 +88,10 @@ def test_a_clock_that_is_believed_makes_what_was_ahead_spent_now() -> None:
     ledger, _ = ledger.settle(reserved, Cost(request_count=60), ahead)
     ledger, _ = ledger.reserve("sqs_delivery", Cost(request_count=20), ahead + HOUR)
     ledger, _ = ledger.reserve("s3_upload", Cost(request_count=5), NOON)
+    ledger, _ = ledger.reserve("s3_upload", Cost(request_count=10), NOON - HOUR)
     ledger = ledger.believing(NOON)
     assert ledger.ahead(NOON) == []
-    assert ledger.spent(NOON).request_count == 85
+    assert ledger.spent(NOON).request_count == 95
     assert ledger.spent(NOON, "sqs_delivery").request_count == 20
     assert ledger.spent(NOON + 25 * HOUR).request_count == 0
 

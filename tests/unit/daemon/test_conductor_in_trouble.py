@@ -61,6 +61,18 @@ def test_a_full_disk_costs_no_budget(tmp_path: Path) -> None:
     assert house.conductor.ledger.spent(NOON) == Cost()
 
 
+def test_too_little_memory_for_fits_does_not_end_the_daemon(tmp_path: Path) -> None:
+    """Cycle after cycle whose fit was killed is trouble that is named, not a failure of the program."""
+
+    async def told(house: House) -> None:
+        house.thinker.trouble = ThinkerError("killed: raise MemoryMax")
+        await house.live(10 * 86400.0)
+
+    house = story(tmp_path, told)
+    assert house.conductor.cycle_count > 3
+    assert any("raise MemoryMax" in trouble.sentence for trouble in house.conductor.troubles.now())
+
+
 def test_a_measurement_outlives_a_disk_that_fills_meanwhile(tmp_path: Path) -> None:
     """When the disk fills during a probe, the observation waits in memory and the true cost counts."""
 

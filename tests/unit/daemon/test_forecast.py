@@ -82,6 +82,15 @@ def test_where_nothing_binds_nothing_is_said(row: Operation[Any, Any]) -> None:
     assert "at most" in free.sentence
 
 
+def test_quiet_hours_are_not_probed_and_not_foreseen(row: Operation[Any, Any]) -> None:
+    """Where the intervals decide, six quiet hours of the day leave three quarters of the probes."""
+    whole = configured(row, AMPLE, usd_per_day=100.0, network_path="public-address")
+    probes = msgspec.structs.replace(whole.probes, quiet_hours=("09:00-12:00 UTC", "10:00-15:00 UTC"))
+    (always,), (seldom,) = (costs_of(c) for c in (whole, msgspec.structs.replace(whole, probes=probes)))
+    assert seldom.probe_count_wanted == pytest.approx(0.75 * always.probe_count_wanted)
+    assert seldom.typically.request_count == pytest.approx(0.75 * always.typically.request_count, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("usd_per_day", 0.001), ("transferred_bytes_per_day", 64 * MiB), ("request_count_per_day", 100)],

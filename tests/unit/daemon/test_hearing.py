@@ -19,10 +19,12 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.daemon import hearing as hearing_module
 from penstock.daemon.audit import COMPARED_COUNT_MAX, Audit
-from penstock.daemon.config import ConfigError, ListenSection, load
+from penstock.daemon.backlog_watch import BacklogWatch
+from penstock.daemon.config import ConfigError, ListenSection, WatchedQueueSection, load
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.senders import Senders
 from penstock.daemon.troubles import Troubles
+from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Demand
 from tests.factories import CONTEXT, NOON, PLACE
@@ -226,3 +228,28 @@ def test_only_loopback_can_be_listened_on(tmp_path: Path) -> None:
     file.write_text('[listen]\nis_enabled = true\naddress = "0.0.0.0"\n')
     with pytest.raises(ConfigError, match=r"listen\.address"):
         load(file, root=tmp_path)
+
+
+def test_deletes_that_are_heard_warn_before_a_collapse_where_nothing_else_tells_of_them() -> None:
+    """The age of what is not visible follows from them; a rate that the operator states comes first."""
+
+    async def told(clock: VirtualClock) -> None:
+        hearing = Hearing(clock)
+        stated = WatchedQueueSection(name="orders", delete_rate_messages_per_second=100.0)
+        unstated = WatchedQueueSection(name="orders")
+        watches = [BacklogWatch(clock, section, region=PLACE.region) for section in (unstated, stated)]
+        for watch in watches:
+            watch.heard_delete_rate = hearing.deleted_messages_per_second
+        for _ in range(60):
+            for _ in range(10):
+                said = {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1}
+                hearing.hear(a_datagram(Api="DeleteMessage", **said))
+            hearing.hear(a_datagram(Api="DeleteMessageBatch", Region="elsewhere-1", **said))
+            await asyncio.sleep(1.0)
+        for watch in watches:
+            watch.note_attributes({"ApproximateNumberOfMessagesNotVisible": "600", "VisibilityTimeout": "30"})
+        ages = [watch.backlogs()[0].document()["oldest_undeleted_seconds"] for watch in watches]
+        assert ages == [pytest.approx(60.0, rel=0.02), pytest.approx(6.0)]
+        assert watches[0].backlogs()[0].document()["alarm"] != "calm"
+
+    run_virtually(told, start_at=NOON)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from penstock.daemon.config import ConfigError, load
-from penstock.daemon.quiet_hours import fill_the_day, parse, quiet_until
+from penstock.daemon.quiet_hours import fill_the_day, parse, quiet_fraction, quiet_until
 from penstock.lab import worlds
 from tests.scenario import Scenario, play
 
@@ -55,6 +55,13 @@ def test_hours_that_fill_the_day_do(tmp_path: Path) -> None:
     file.write_text('[probes]\nquiet_hours = ["00:00-24:00 local"]', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"probes\.quiet_hours: they fill the day"):
         load(file, root=tmp_path)
+
+
+def test_how_much_of_the_day_is_quiet() -> None:
+    """What two spans share counts once, also where they are of two zones."""
+    summer = at("2026-07-15 12:00")  # four hours behind UTC
+    assert quiet_fraction(map(parse, ["22:00-04:00 UTC", "00:00-02:00 local"]), summer, NEW_YORK) == 8 / 24
+    assert quiet_fraction((), summer, NEW_YORK) == 0.0
 
 
 def test_nothing_is_probed_in_quiet_hours_and_again_after_them() -> None:

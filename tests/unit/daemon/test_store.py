@@ -350,6 +350,24 @@ def test_a_broken_database_is_set_aside_and_its_journal_saved(path: Path, damage
     again.close()
 
 
+@pytest.mark.parametrize("pattern", ["penstock.db*", "penstock.db", "penstock.db-wal"])
+def test_a_database_that_is_removed_while_in_use(path: Path, pattern: str) -> None:
+    """All that was in it, and what comes after, is there for the next life."""
+    store = Store(path, SETTING_TYPES)
+    store.record_leftover(a_leftover(), now=NOON)
+    store.add_observations([an_observation()])
+    for file in path.parent.glob(pattern):
+        if file.suffix != ".lock":
+            file.unlink()
+    store.add_observations([an_observation(started_at=NOON + MINUTE)])
+    store.close()
+    again = Store(path, SETTING_TYPES)
+    assert again.take_notices() == []
+    assert len(again.observations(PLACE, count_max=9)) == 2
+    assert again.open_leftovers() == [a_leftover()]
+    again.close()
+
+
 def test_a_database_that_breaks_while_in_use(path: Path) -> None:
     """What is damaged under a running daemon is replaced, and the daemon goes on."""
     store = Store(path, SETTING_TYPES)
@@ -407,6 +425,11 @@ def test_a_damaged_row_is_left_out_and_the_log_told_once(
     Store.open_read_only(path, SETTING_TYPES).close()
 
 
+def is_open(path: Path) -> bool:
+    """Whether this process holds the file open."""
+    return str(path) in {os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()}
+
+
 @pytest.mark.parametrize("name", [b"recorded_at", b"leftovers"])
 def test_a_database_whose_names_are_damaged_is_broken(path: Path, name: bytes) -> None:
     """To SQLite a column or a table of another name is in order; every question about it would fail for ever."""
@@ -427,7 +450,7 @@ def test_a_broken_schema_that_is_no_text_is_broken(path: Path, noise: bytes) -> 
     with pytest.raises(StoreError) as refusal:
         Store.open_read_only(path, SETTING_TYPES)
     assert refusal.tb is not None  # it keeps alive what was not closed
-    assert str(path) not in {os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()}
+    assert not is_open(path)
     with closing(Store(path, SETTING_TYPES)) as store:
         assert "was broken" in store.take_notices()[0]
 
@@ -543,7 +566,7 @@ def test_a_file_that_is_refused_is_closed_again(path: Path, spoil: str | None) -
     with pytest.raises(StoreError) as refusal:
         Store.open_read_only(path, SETTING_TYPES)
     assert refusal.tb is not None  # it keeps alive what was not closed
-    assert str(path) not in {os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()}
+    assert not is_open(path)
 
 
 async def test_async_store_is_a_journal(path: Path) -> None:

@@ -18,6 +18,7 @@ from penstock.models.prices import NetworkPath
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.sections.objects import ObjectSection
+from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB
 from penstock.vocabulary import FREE
@@ -130,3 +131,13 @@ def test_a_day_by_default_costs_what_was_promised() -> None:
     assert limits["s3_upload"] + limits["s3_download"] <= 0.02
     assert limits["sqs_delivery"] <= 0.03
     assert BudgetSection().usd_per_day <= 0.05
+
+
+def test_a_store_is_paid_at_its_own_prices() -> None:
+    """Where the endpoint tells which it is; queues are still those of AWS."""
+    there = Configuration(aws=AwsSection(s3_endpoint_url="https://abc.r2.cloudflarestorage.com"))
+    at_r2, at_aws = (Tariffs(configuration, PUBLIC) for configuration in (there, Configuration()))
+    assert at_r2.of(UPLOAD, "eu-west-1").usd_per_write_request == 4.5e-6
+    assert at_r2.of_bucket("eu-west-1") == at_r2.of(UPLOAD, "eu-west-1")
+    assert at_aws.of(UPLOAD, "eu-west-1").usd_per_write_request == 5.0e-6
+    assert at_r2.of(DELIVERY, "eu-west-1") == at_aws.of(DELIVERY, "eu-west-1")

@@ -120,3 +120,26 @@ GOOD = json.loads(sent(an_attempt()))
 def test_what_nobody_sends_is_nothing(datagram: bytes) -> None:
     """Damaged, huge, deep and out of bounds: one answer for all, and no exception."""
     assert heard(datagram) is None
+
+
+def test_gos_sdk_leaves_the_version_out_of_calls() -> None:
+    """As version 1 of it writes them; without this, attempts were heard and no calls."""
+    datagram = json.dumps(
+        {
+            "ClientId": "",
+            "Api": "UploadPart",
+            "Service": "S3",
+            "Timestamp": 1_795_385_994_010,
+            "Type": "ApiCall",
+            "AttemptCount": 2,
+            "Latency": 144,
+            "UserAgent": "aws-sdk-go/1.44.298 (go1.26.8; linux; amd64) S3Manager",
+            "Region": "eu-central-1",
+            "FinalHttpStatusCode": 200,
+            "MaxRetriesExceeded": 0,
+        }
+    ).encode()
+    found = heard(datagram)
+    assert found is not None
+    assert (found.is_call, found.attempt_count) == (True, 2)
+    assert (found.key.application.product, found.key.application.version) == ("aws-sdk-go", "1.44.298")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock.listening.datagram import Application, Heard, Key
-from penstock.listening.tally import PERIOD_COUNT, PERIOD_SECONDS, SERIES_COUNT_MAX, Series, Tally
+from penstock.listening.tally import (
+    PERIOD_COUNT,
+    PERIOD_SECONDS,
+    SERIES_COUNT_MAX,
+    SERIES_COUNT_MAX_PER_USER,
+    Series,
+    Tally,
+)
 from penstock.models.inference.histogram import count_of, quantile
 
 BACKUP = Application(name="backup", product="Boto3", version="1.43.117")
@@ -96,8 +104,60 @@ def test_a_crowd_of_names_takes_no_more_room_than_is_set_aside() -> None:
     """Names beyond the bound are counted and not kept; they get room when others have fallen silent."""
     tally = Tally()
     for number in range(10 * SERIES_COUNT_MAX):
-        tally.hear(replace(CALL, key=replace(CALL.key, api=f"Api{number}")), 1.0)
+        said = replace(CALL, key=replace(CALL.key, api=f"Api{number}"))
+        tally.hear(said, 1.0, user_id=number % 2)
     assert len(tally.series(2.0)) == SERIES_COUNT_MAX
     assert tally.unplaced_count == 9 * SERIES_COUNT_MAX
     tally.hear(CALL, 1000.0)
     assert the_one(tally, 1000.0).key.api == "UploadPart"
+
+
+def test_one_user_leaves_room_for_others() -> None:
+    """However many names he sends."""
+    tally = Tally()
+    for number in range(2 * SERIES_COUNT_MAX):
+        tally.hear(replace(CALL, key=replace(CALL.key, api=f"Api{number}")), 1.0, user_id=7)
+    tally.hear(CALL, 1.0, user_id=8)
+    assert len(tally.series(2.0)) == SERIES_COUNT_MAX_PER_USER + 1
+
+
+def test_threads_are_told_from_what_is_in_flight_at_once() -> None:
+    """Six threads that upload twenty parts end with two of them: the mean is less, the most is not."""
+    tally, latency = Tally(), 1.7
+    for number in range(20):
+        tally.hear(replace(ATTEMPT, latency_seconds=latency), 100.0 + latency * (1 + number // 6))
+    heard = the_one(tally, 120.0)
+    assert heard.in_flight_count_mean == pytest.approx(5.0)
+    assert heard.in_flight_count_max == pytest.approx(6.0)
+    tally.hear(replace(ATTEMPT, latency_seconds=0.01), 350.0)
+    assert the_one(tally, 350.0).in_flight_count_max == pytest.approx(6.0)
+    (past,) = tally.past(700.0, is_over=True)
+    assert past.in_flight_count_max == pytest.approx(6.0)
+
+
+def test_what_lasts_longer_than_the_window_is_in_flight_all_the_while() -> None:
+    """Told of at its end, as all attempts are."""
+    tally = Tally()
+    tally.hear(replace(ATTEMPT, latency_seconds=2000.0), 3000.0)
+    tally.hear(replace(ATTEMPT, latency_seconds=20.0), 3000.0)
+    assert the_one(tally, 3000.0).in_flight_count_max == pytest.approx(2.0)
+
+
+def test_the_pasts_add_up_to_all_that_was_heard() -> None:
+    """Nothing is counted twice at the end of an hour, and nothing is left out, also of who has fallen silent."""
+    tally, told = Tally(), Counter[str]()
+    other = replace(ATTEMPT, key=replace(ATTEMPT.key, api="ListParts"), is_refused=True)
+    for number in range(30 * 60):
+        at_seconds = 4.0 * number
+        tally.hear(ATTEMPT, at_seconds)
+        if number < 300:
+            tally.hear(other, at_seconds)
+        if number in {400, 900, 1500}:
+            for series in tally.past(at_seconds, is_over=True):
+                told[series.key.api] += series.attempt_count
+    live = tally.past(4.0 * 30 * 60, is_over=False)
+    assert tally.past(4.0 * 30 * 60, is_over=False) == live
+    for series in live:
+        told[series.key.api] += series.attempt_count
+        assert series.in_flight_count_max == pytest.approx(1.0)
+    assert told == {"UploadPart": 1800, "ListParts": 300}

@@ -7,7 +7,8 @@ from typing import get_args
 
 import pytest
 
-from penstock.models.prices import NetworkPath, tariff
+from penstock.client.targets.stores import STORES_BY_NAME
+from penstock.models.prices import STORES, NetworkPath, tariff
 from penstock.operations.sections.values import ObjectPath, QueuePath
 from penstock.vocabulary import Tariff
 
@@ -89,3 +90,26 @@ def test_a_service_of_ones_own_costs_nothing() -> None:
     free = s3(NetworkPath.PRIVATE, home=HOME, region="unheard-of-9")
     everything = free.usd(write_request_count=9, read_request_count=9, sent_bytes=1e12, received_bytes=1e12)
     assert math.isclose(everything, 0.0)
+
+
+def test_every_store_has_its_own_prices() -> None:
+    """One of one's own charges nothing for requests; what leaves one by the internet costs what that one charges."""
+    assert STORES.keys() == STORES_BY_NAME.keys()
+    r2, minio, gcs = (
+        tariff("s3", "standard", NetworkPath.INTERNET, home=HOME, region=HOME, store=name)
+        for name in ("r2", "minio", "gcs")
+    )
+    assert r2.usd(write_request_count=10**6, received_bytes=GIB_64) == pytest.approx(4.5, rel=0.01)
+    assert minio.usd(write_request_count=10**6, read_request_count=10**6, received_bytes=GIB_64) == 0
+    assert gcs.usd(received_bytes=GIB_64) == pytest.approx(8.7, rel=0.1)
+
+
+def test_what_goes_from_aws_to_a_store_leaves_aws() -> None:
+    """Whichever way it goes out; through a NAT gateway it is dearer."""
+    public, nat = (
+        tariff("s3", "standard", path, home=HOME, region=HOME, store="r2")
+        for path in (NetworkPath.PUBLIC_ADDRESS, NetworkPath.OUTSIDE)
+    )
+    assert public.usd(sent_bytes=GIB_64) == pytest.approx(6.5, rel=0.1)
+    assert nat.usd(sent_bytes=GIB_64) > public.usd(sent_bytes=GIB_64)
+    assert public.usd_per_received_byte == 0 < nat.usd_per_received_byte

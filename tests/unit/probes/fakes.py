@@ -17,6 +17,7 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import (
     Changed,
+    Listed,
     Missing,
     NotOffered,
     Reading,
@@ -159,6 +160,7 @@ class MemoryStore:
         self.heads: dict[str, bytes] = {}  # how they begin
         self.reads: list[tuple[str, int, int]] = []  # key, start and stop of every attempt
         self.shared: dict[str, Tagged] = {}  # what hosts write together
+        self.written_seconds: dict[str, float] = {}  # when
         self.uploads: dict[str, str] = {}  # id to key
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -172,10 +174,13 @@ class MemoryStore:
     def request_count(self) -> int:
         return self.counts.total()
 
-    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         await self._upload("put", body)
         self.objects.add(key)
         self.sizes[key], self.heads[key] = len(body), body[:HEAD_BYTES]
+        self.shared[key] = Tagged(body, f"etag-{next(self._ids)}")
+        self.written_seconds[key] = asyncio.get_running_loop().time()
+        return ""
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         upload_id = f"id-{next(self._ids)}"
@@ -248,6 +253,15 @@ class MemoryStore:
             raise Changed("it was written meanwhile")
         self.shared[key] = Tagged(body, f"etag-{next(self._ids)}")
         return self.shared[key].etag
+
+    async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
+        await self._small("list_shared")
+        seconds = asyncio.get_running_loop().time()
+        return [
+            Listed(key, one.etag, seconds - self.written_seconds.get(key, seconds))
+            for key, one in sorted(self.shared.items())
+            if key.startswith(prefix)
+        ]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         await self._small("abort")

@@ -86,6 +86,8 @@ def a_material(**changes: Any) -> Material:
         },
         "copies": lambda _advice: [Copy("boto3", "TransferConfig(max_concurrency=8)")],
         "usd_limits": {},
+        "client_hours": [],
+        "harms": [],
         "leftover_count": 0,
         "unreadable_count": 0,
         "damage": (),

@@ -75,3 +75,13 @@ def test_a_change_ends_where_the_next_begins() -> None:
     assert first.fraction.expected == pytest.approx(-0.5, abs=0.06)
     assert second.fraction.expected > 0.2
     assert first.advised_before == SETTING
+
+
+def test_an_alarm_about_the_same_change_ends_nothing() -> None:
+    """Raised again six measurements later, it is held against what came after the first: no second change."""
+    again = a_change(changed_at=NOON + 6 * HOUR, noticed_at=NOON + 30 * HOUR)
+    seen = observations(before=20, after=30, ratio=0.6)
+    first, second = change_findings(UPLOAD, [a_change(), again], seen, SIZE)
+    assert [first.is_certain, second.is_certain] == [True, False]
+    assert first.fraction is not None
+    assert first.fraction.expected == pytest.approx(-0.4, abs=0.04)

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.report.distributions import hedged, spreads
+from penstock.report.tally import tally_of
 from tests.factories import CONTEXT, an_observation
 
 
@@ -46,8 +47,10 @@ def test_a_week_of_probes_is_one_distribution_by_size() -> None:
         )
         for n in range(20)
     ]
-    small = an_observation(histograms={"request_seconds": histogram_of(times(5))})
-    (spread,) = spreads([*seen, an_observation(context=CONTEXT), small][:-1])
+    counted = tally_of(
+        [*seen, an_observation(context=CONTEXT)], lambda _: 1.0, lambda _, settings: [None] * len(settings)
+    )
+    (spread,) = spreads(counted)
     assert (spread.count, spread.payload_size_bytes) == (1000, CONTEXT.payload_size_bytes)
     assert spread.p50_seconds == pytest.approx(0.1, rel=0.05)
     assert spread.p99_seconds > 1.9

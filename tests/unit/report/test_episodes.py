@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.report.episodes import episode_sentence, episodes
+from penstock.report.tally import beat_of
 from tests.factories import NOON, an_observation
 from tests.unit.report.materials import HOUR
 
@@ -13,7 +14,7 @@ def test_refusals_one_after_another_are_one_episode() -> None:
         an_observation(started_at=NOON + n * HOUR, throttled_count=refused, request_count=count)
         for n, (refused, count) in enumerate([(0, 20), (0, 2), (9, 20), (0, 2), (11, 20), (0, 20), (0, 20)])
     ]
-    (one,) = episodes(seen)
+    (one,) = episodes([beat_of(o) for o in seen])
     assert (one.begins_at, one.ends_at) == (NOON + 2 * HOUR, NOON + 4 * HOUR)
     assert (one.begins_after, one.ends_before) == (NOON, NOON + 5 * HOUR)
     words = "Requests were refused from 2026-03-01 14:00 to 16:00 UTC: 20 of 40 (50 %), in 2 measurements."
@@ -28,5 +29,5 @@ def test_single_refusals_and_strays_are_none() -> None:
     apart = [
         an_observation(started_at=NOON + n * 30 * HOUR, throttled_count=9, request_count=20) for n in range(3)
     ]
-    assert episodes(stray) == ()
-    assert episodes(apart) == ()
+    assert episodes([beat_of(o) for o in stray]) == ()
+    assert episodes([beat_of(o) for o in apart]) == ()

@@ -12,6 +12,7 @@ from penstock.report.figures import place_figures
 from penstock.report.findings import study
 from penstock.report.judgement import hearsay, mean_regret, regrets, sharpness
 from penstock.report.retries import retries, retries_sentence
+from penstock.report.tally import beat_of
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Estimate, Origin, Reason
 from tests.factories import NOON, a_recommendation, an_observation
@@ -75,17 +76,16 @@ def test_reports_are_told_by_who_sent_them_and_what_became_of_them() -> None:
 def test_retries_are_counted_by_day_and_in_a_row() -> None:
     """Refused and failed apart; two measurements in a row had some, then one."""
     troubles = ((0, 0), (1, 0), (0, 2), (0, 0), (3, 0))
-    found = retries(
-        [
-            an_observation(
-                started_at=NOON + n * timedelta(hours=10),
-                request_count=100,
-                throttled_count=refused,
-                failed_count=failed,
-            )
-            for n, (refused, failed) in enumerate(troubles)
-        ]
-    )
+    seen = [
+        an_observation(
+            started_at=NOON + n * timedelta(hours=10),
+            request_count=100,
+            throttled_count=refused,
+            failed_count=failed,
+        )
+        for n, (refused, failed) in enumerate(troubles)
+    ]
+    found = retries([beat_of(one) for one in seen], seen)
     assert found is not None
     told = [(d.measurement_count, d.refused_count, d.failed_count) for d in found.days]
     assert told == [(2, 1, 0), (2, 0, 2), (1, 3, 0)]
@@ -94,6 +94,7 @@ def test_retries_are_counted_by_day_and_in_a_row() -> None:
         "In 5 measurements (500 requests) 6 had to be sent again, one in 83.3: 4 refused by the service, 2 failed; "
         "at most 2 measurements in a row had any."
     )
-    calm = retries([an_observation(request_count=9)])
+    quiet = an_observation(request_count=9)
+    calm = retries([beat_of(quiet)], [quiet])
     assert calm is not None
     assert retries_sentence(calm).endswith("none had to be sent again.")

@@ -182,10 +182,13 @@ def test_small_objects_are_many_and_threads_are_objects(
     assert carry_out("s5cmd", monkeypatch, size=1000, threads=5) == 0
     upload = calls(record)[0]
     assert "--numworkers 5" in " ".join(upload["arguments"])  # type: ignore[arg-type]
-    assert list(upload["files"].values()) == [1000] * 300  # type: ignore[attr-defined]
-    assert json.loads(capfd.readouterr().out)["transferred_bytes"] == 300_000
-    assert small_object_count(64 * 1024, 64) == 32 * 64
-    assert small_object_count(5 * MiB, 5) == 51
+    assert list(upload["files"].values()) == [1000] * 640  # type: ignore[attr-defined]
+    assert json.loads(capfd.readouterr().out)["transferred_bytes"] == 640_000
+    assert small_object_count(1000, 1) == 300
+    assert small_object_count(1000, 100) == 8192
+    assert small_object_count(1000, 256) == 32 * 256
+    assert small_object_count(1000, 300) == 32 * 300
+    assert small_object_count(5 * MiB, 5) == 102
     assert small_object_count(5 * MiB, 64) == 4 * 64
 
 

@@ -7,19 +7,30 @@ import json
 import os
 import signal
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.models.s3.ranges import DownloadRanges, TransferSetting, UploadRanges
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.tuning import session as tuning
-from penstock.tuning.command import Failure
+from penstock.tuning.command import Failure, Report
 from penstock.tuning.session import GIVE_UP_AFTER, TuningError, advise, propose
 from penstock.tuning.state import Trial
-from penstock.units import MiB
+from penstock.units import KiB, MiB
 from penstock.vocabulary import Demand, Objective
-from tests.unit.tuning.tuned_clients import SIZE, Client, SteadyClock, a_setting, a_task, a_trial, tuned
+from tests.unit.tuning.tuned_clients import (
+    FIRST_AT,
+    SIZE,
+    Client,
+    SteadyClock,
+    a_setting,
+    a_task,
+    a_trial,
+    tuned,
+)
 
 OUT_OF_MEMORY = Failure(reason="it was ended by SIGKILL", stderr_tail="Killed")
 ONE_PART_SIZE = UploadRanges(part_size_bytes_min=8 * MiB, part_size_bytes_max=8 * MiB)
@@ -44,6 +55,27 @@ def test_a_client_that_reads_is_tuned_as_well_and_goes_on_where_it_ended(tmp_pat
     assert result.trials[:6] == half.trials
     assert result.document()["recommendation"]["range_size_bytes"] >= MiB
     assert client.throughput(result.recommendation.setting) >= 0.95 * client.best(UploadRanges())
+
+
+def test_each_small_object_is_a_request() -> None:
+    """Three hundred objects in six seconds, and some refused: the limit is near fifty a second, not near one."""
+    task = a_task(size=64 * KiB)
+    runs = [
+        Trial(
+            probe_index=index,
+            setting=S3UploadSetting(thread_count=threads, part_size_bytes=5 * MiB),
+            reason="explore",
+            started_at=FIRST_AT + timedelta(minutes=index),
+            report=Report(
+                transferred_bytes=300 * 64 * KiB, duration_seconds=300 / rate, throttled_count=refused
+            ),
+        )
+        for index, (threads, rate, refused) in enumerate(((1, 12, 0), (4, 44, 3), (16, 50, 90), (8, 48, 40)))
+    ]
+    advice = advise(task, runs, SteadyClock())
+    assert advice.bottleneck == "request-rate"
+    assert 30 < advice.derived["request_rate_limit_per_second"] < 70
+    assert advice.setting.thread_count >= 4
 
 
 @pytest.mark.parametrize("ranges", [ONE_PART_SIZE, ONE_THREAD_COUNT], ids=["part size", "threads"])

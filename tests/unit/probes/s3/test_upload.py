@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import md5
 
 import pytest
 
@@ -94,6 +95,33 @@ def test_steady_throughput_knows_no_ramp_and_no_last_wave() -> None:
     assert observation.throughput_bytes_per_second < expected
 
 
+class DamagingStore(MemoryStore):
+    """Says the MD5 of what it wrote, which is not always what was sent."""
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
+        await super().put_object(bucket, key, body)
+        arrived = b"damaged" if self.counts["put"] % 4 == 0 else body
+        return f'"{md5(arrived, usedforsecurity=False).hexdigest()}"'
+
+
+def test_what_arrived_damaged_is_told_by_its_checksum() -> None:
+    """Who asks for it hears of writes whose ETag is not the MD5 of what was sent; nobody else pays for it."""
+    plan = an_upload_plan(size=64 * KiB, threads=2)
+
+    def measures(*, is_verified: bool) -> Mapping[str, float]:
+        outcome = virtually(
+            lambda clock: S3UploadProbe(
+                DamagingStore(), clock, MemoryJournal(), bucket="bucket", is_verified=is_verified
+            ).run(plan)
+        )
+        assert isinstance(outcome, Observation)
+        return outcome.measures
+
+    verified = measures(is_verified=True)
+    assert (verified["checksum_right_count"], verified["checksum_wrong_count"]) == (48, 16)
+    assert "checksum_wrong_count" not in measures(is_verified=False)
+
+
 def test_threads_beyond_the_parts_are_not_counted() -> None:
     """The effective concurrency is what was in flight, not what was asked for."""
     observation = observed(an_upload_plan(size=24 * MiB, threads=64), MemoryStore())
@@ -140,8 +168,8 @@ def test_cancelled_probe_leaves_nothing(size: int, after_seconds: float) -> None
 class LateStore(MemoryStore):
     """As S3: what is on its way is carried out, whether or not its sender waits for the answer."""
 
-    async def put_object(self, bucket: str, key: str, body: bytes) -> None:
-        await asyncio.shield(asyncio.ensure_future(super().put_object(bucket, key, body)))
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
+        return await asyncio.shield(asyncio.ensure_future(super().put_object(bucket, key, body)))
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         return await asyncio.shield(asyncio.ensure_future(self._create_late(bucket, key)))

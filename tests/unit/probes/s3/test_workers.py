@@ -10,11 +10,12 @@ import pytest
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.measurement import Effort
+from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workers import BODIES_BYTES_MAX, Staffing, WorkerError, Workers
 from penstock.units import MiB
 from penstock.vocabulary import Observation
-from tests.unit.probes.fakes import MemoryJournal, MemoryStore, an_upload_plan, virtually
+from tests.unit.probes.fakes import MemoryJournal, MemoryStore, a_download_plan, an_upload_plan, virtually
 
 FULL = Effort(duration_seconds=1.0, client_cpu_fraction=0.95)
 
@@ -39,6 +40,19 @@ class BusyWorkers(MemoryStore):
         efforts: list[Effort] = []
         yield efforts
         efforts.append(FULL)
+
+
+def test_who_stands_apart_hires_one() -> None:
+    """What is to be as a host of its own has its bodies moved by another process, busy or not."""
+    workers = BusyWorkers()
+    outcome = virtually(
+        lambda clock: S3DownloadProbe(
+            workers, clock, MemoryJournal(), bucket="bucket", hire=workers.hire, is_apart=True
+        ).run(a_download_plan())
+    )
+    assert isinstance(outcome, Observation)
+    assert workers.hired == [1]
+    assert workers.reads
 
 
 def observed_twice(workers: BusyWorkers, *, worker_count_max: int = 4) -> Observation[S3UploadSetting]:

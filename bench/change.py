@@ -1,0 +1,223 @@
+"""Knows how a change of the place is met: how soon it is suspected, what the advice does meanwhile, and false alarms.
+
+Sixteen probes of a place that does not change, and twelve after it did: each connection carries a quarter, the path
+half, requests of a queue take three times as long, or the other way round. It is counted after how many probes the
+change is suspected (the next probe then comes within a quarter of the mean interval) and an alarm is raised, how far
+the advice goes the wrong way meanwhile, in octaves of threads beside the advice that stood, and when it comes, to stay,
+within 5 % of the new best. What is raised before the change is a false alarm.
+
+`python -m bench.change [SEED ...]`: without a seed one is drawn, and printed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import statistics
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from math import inf, log2
+from typing import Any, Protocol
+
+from bench.fresh_worlds import Kind, fresh_worlds
+from bench.penstock_tuner import PenstockTuner
+from bench.sqs_choosing import Penstock, choosing_world, driven
+from bench.sqs_world import observe
+from bench.surfaces import Session
+from penstock.models.model import Fit, is_newly_changed
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.trial.simulated_host import World
+
+WORKERS = 2
+BEFORE, AFTER = 16, 12
+GOOD = 0.05  # of the new best: who is so near has recovered
+QUEUES = 6  # of each seed
+_CHANGES = {"connections": (0.25, 4.0), "host-ceiling": (0.5, 2.5)}  # how much of a limit is left
+_SLOWER = (3.0, 1 / 3)
+_QUEUE = SqsDeliveryModel()
+
+
+class Place(Protocol):
+    """Somewhere that changes once."""
+
+    def probe(self) -> Fit:
+        """What is known after one more probe."""
+        ...
+
+    def change(self) -> None:
+        """From now on it is another one."""
+        ...
+
+    def advised(self) -> tuple[float, float]:
+        """Octaves between the threads that are advised and those that are needed by now, and the share of the best."""
+        ...
+
+
+class Store:
+    """Uploads to a world of the fresh ones."""
+
+    def __init__(self, seed: int, index: int) -> None:
+        self._world = [w for w in fresh_worlds(seed) if w.kind is not Kind.OFF_MODEL][index]
+        self._seed, self._session = seed, Session(self._world.surface, seed)
+        self._tuner = PenstockTuner(self._world.surface.context, self._world.surface.limits)
+        limits = [name for name in _CHANGES if name in self._world.limits]
+        self.limit = limits[index % len(limits)]
+        self.factor = _CHANGES[self.limit][index // len(limits) % 2]
+
+    def probe(self) -> Fit:
+        """As the daemon does."""
+        self._tuner.tell(self._session.measure(self._tuner.ask(self._seed)))
+        self._tuner.recommend()
+        return self._tuner.known
+
+    def change(self) -> None:
+        """One of its limits moves."""
+        field = self._world.limits[self.limit](self.factor)
+        self._session.surface = replace(self._world.surface, field=field)
+
+    def advised(self) -> tuple[float, float]:
+        """Beside the fewest connections that reach 95 %."""
+        surface, setting = self._session.surface, self._tuner.recommend()
+        return log2(surface.connections(setting) / surface.optimum.n95), 1.0 - surface.regret(setting)
+
+
+class Queue:
+    """Deliveries through a queue of the choosing ones."""
+
+    def __init__(self, seed: int, index: int) -> None:
+        self._seed, self._number = 1000 * seed + index, 0
+        self._world, self._tuner = choosing_world(self._seed), Penstock(self._seed, keeps_advice=True)
+        self.limit, self.factor = "request seconds", _SLOWER[index % 2]
+        self._goodputs = self._measured(self._world)
+
+    def probe(self) -> Fit:
+        """As the daemon does."""
+        self._number += 1
+        setting = self._tuner.ask()
+        self._tuner.tell(
+            observe(self._world, setting, seed=31 * self._seed + self._number, number=self._number)
+        )
+        self._tuner.advice()
+        return self._tuner.known
+
+    def change(self) -> None:
+        """All that it does takes another time."""
+        queue = self._world.queue
+        slower = {
+            name: replace(action, request_seconds=self.factor * action.request_seconds)
+            for name, action in (("send", queue.send), ("receive", queue.receive), ("delete", queue.delete))
+        }
+        self._world = self._world.with_actions(**slower)
+        self._goodputs = self._measured(self._world)
+
+    def advised(self) -> tuple[float, float]:
+        """Beside the fewest senders of a ladder that reach 95 %."""
+        best, setting = max(self._goodputs.values()), self._tuner.advice()
+        needed = min(count for count, found in self._goodputs.items() if found >= 0.95 * best)
+        reached = _QUEUE.measured_value(observe(self._world, setting, seed=77))
+        return log2(setting.sender_thread_count / needed), reached / best
+
+    @staticmethod
+    def _measured(world: World) -> dict[int, float]:
+        counts = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+        return {n: _QUEUE.measured_value(observe(world, driven(n, 10), seed=n)) for n in counts}
+
+
+@dataclass(slots=True)
+class Met:
+    """One change, and what became of it."""
+
+    what: str
+    limit: str
+    factor: float
+    false_alarms: int = 0
+    false_suspicions: int = 0
+    suspected_after: float = inf  # probes
+    alarm_after: float = inf
+    wrong_way_octaves: float = 0.0
+    shares: list[float] = field(default_factory=list)  # of the new best, by probes since
+
+    @property
+    def is_felt(self) -> bool:
+        """Whether the advice that stood is no longer good."""
+        return self.shares[0] < 1.0 - GOOD
+
+    @property
+    def recovered_after(self) -> float:
+        """Probes until the advice stays good."""
+        bad = [count for count, share in enumerate(self.shares) if share < 1.0 - GOOD]
+        return 0 if not bad else bad[-1] + 1 if bad[-1] + 1 < len(self.shares) else inf
+
+
+def meet(job: tuple[str, int, int]) -> Met:
+    """Probe, change, probe."""
+    what, seed, index = job
+    place: Store | Queue = Store(seed, index) if what == "uploads" else Queue(seed, index)
+    met, known = Met(what, place.limit, place.factor), None
+    for _ in range(BEFORE):
+        fit = place.probe()
+        met.false_suspicions += fit.suspicion.is_raised
+        if is_newly_changed(fit, known):
+            met.false_alarms, known = met.false_alarms + 1, fit.newest_observation_at
+    place.change()
+    stood, share = place.advised()
+    met.shares.append(share)
+    for count in range(1, AFTER + 1):
+        fit = place.probe()
+        if is_newly_changed(fit, known):
+            met.alarm_after, known = min(met.alarm_after, count), fit.newest_observation_at
+        if fit.suspicion.is_raised or met.alarm_after <= count:
+            met.suspected_after = min(met.suspected_after, count)
+        octaves, share = place.advised()
+        met.shares.append(share)
+        met.wrong_way_octaves = max(met.wrong_way_octaves, abs(octaves) - max(abs(stood), 0.5))
+    return met
+
+
+def judge(seeds: Sequence[int]) -> dict[str, Any]:
+    """Every place of the seeds."""
+    print(f"fresh places of seeds {list(seeds)}")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    jobs = [("queues", seed, index) for seed in seeds for index in range(QUEUES)]
+    jobs += [
+        ("uploads", seed, index)
+        for seed in seeds
+        for index in range(sum(w.kind is not Kind.OFF_MODEL for w in fresh_worlds(seed)))
+    ]
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(meet, jobs))
+    return {"seeds": list(seeds), **{what: _verdict(what, found) for what in ("uploads", "queues")}}
+
+
+def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
+    chosen = [met for met in found if met.what == what]
+    felt = [met for met in chosen if met.is_felt]
+    probes = BEFORE * len(chosen)
+    figures = {
+        "probes_before": probes,
+        "false_alarms": sum(met.false_alarms for met in chosen),
+        "false_suspicion_fraction": sum(met.false_suspicions for met in chosen) / probes,
+        "felt": len(felt),
+        "suspected_by_the_next_probe": statistics.mean(met.suspected_after <= 1 for met in felt),
+        "suspected_by_the_second": statistics.mean(met.suspected_after <= 2 for met in felt),
+        "alarm_after_p50": statistics.median(met.alarm_after for met in felt),
+        "recovered_after_p50": statistics.median(met.recovered_after for met in felt),
+        "recovered_fraction": statistics.mean(met.recovered_after < inf for met in felt),
+        "wrong_way_over_an_octave": statistics.mean(met.wrong_way_octaves > 1.0 for met in felt),
+    }
+    print(f"\n{what}: {len(chosen)} places, {len(felt)} in which the advice that stood was no longer good")
+    print("\n".join(f"  {name:28s}{value:8.3g}" for name, value in figures.items()))
+    return figures
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """What the table of benchmarks calls."""
+    first = secrets.randbelow(10**6)
+    return judge([first + i for i in range(4 if long else 1)])
+
+
+if __name__ == "__main__":
+    judge([int(each) for each in sys.argv[1:]] or [secrets.randbelow(10**6)])

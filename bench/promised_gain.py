@@ -1,0 +1,218 @@
+"""Knows whether applications that were heard gain what they were promised: as they are, and then as advised.
+
+    python -m bench promised-gain
+
+Thirty links of random physics, in virtual time. On each, a few uploads teach the optimizer that the daemon uses; an
+application uploads with threads and parts of its own choosing, and tells of each attempt and call in the datagrams of
+an SDK; what is heard of it is held against the advice as the daemon does. Then the application does as advised. What it
+gained is the ratio of what it moved in some uploads each way, in turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import random
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bench import results
+from bench.penstock_tuner import PenstockTuner
+from bench.surfaces import Limits
+from penstock.daemon.hearing import Hearing
+from penstock.lab.link import LinkTruth
+from penstock.lab.s3 import S3Service
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.models.s3.upload import PART_SIZE_BYTES_MIN, S3UploadSetting
+from penstock.operations.heard import by_operation, verdict_on
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.comparison import gain
+from penstock.units import MiB
+from penstock.vocabulary import UNKNOWN, Context, Estimate, Observation, Place
+
+WITHIN_FRACTION_MIN = 0.85
+RUN_COUNT = {False: 30, True: 90}
+PROBE_COUNT = 8
+ROUND_COUNT = 6  # of uploads each way
+_SEED = 1902
+_PART_SIZE_BYTES = 8 * MiB  # boto3's
+_START = datetime(2026, 1, 5, tzinfo=UTC)
+_ROW = OPERATIONS["s3_upload"]
+_REGION = "eu-west-1"
+_CONTEXT = Context(
+    place=Place(operation=_ROW.name, region=_REGION, instance_type=UNKNOWN),
+    payload_size_bytes=_ROW.untold_payload_bytes,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One application on one link."""
+
+    thread_count: int
+    in_flight_count: float  # as heard
+    advised: S3UploadSetting
+    promised: Estimate
+    gained: float
+
+    @property
+    def is_within(self) -> bool:
+        """Whether it gained what it was promised."""
+        return self.promised.low <= self.gained <= self.promised.high
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """Play all links, print each, keep the figures under `results/`."""
+    kept = [one for number in range(RUN_COUNT[long]) if (one := played(number)) is not None]
+    within = sum(one.is_within for one in kept) / max(len(kept), 1)
+    is_met = within >= WITHIN_FRACTION_MIN and len(kept) == RUN_COUNT[long]
+    verdict = "met" if is_met else "missed"
+    print(
+        f"{len(kept)} applications, seed {_SEED}: {within:.0%} gained what they were promised "
+        f"(at least {WITHIN_FRACTION_MIN:.0%}): {verdict}"
+    )
+    found = {
+        "seed": _SEED,
+        "within_fraction": within,
+        "runs": [asdict(one) | {"is_within": one.is_within} for one in kept],
+        "verdict": verdict,
+    }
+    results.keep("promised_gain", found)
+    return found
+
+
+def played(number: int) -> Kept | None:
+    """One of the links; None where nothing is promised."""
+    chance = random.Random(f"{_SEED}/{number}")
+    found = run_virtually(lambda clock: _played(clock, _truth(chance), chance), start_at=_START)
+    if found is not None:
+        print(
+            f"{number:3d}: {found.thread_count:2d} threads, {found.in_flight_count:4.1f} heard in flight; promised "
+            f"{found.promised.expected:.2f} ({found.promised.low:.2f} to {found.promised.high:.2f}), gained "
+            f"{found.gained:.2f}{'' if found.is_within else '  outside'}",
+            flush=True,
+        )
+    return found
+
+
+def _truth(chance: random.Random) -> LinkTruth:
+    def around(low: float, high: float) -> float:
+        return math.exp(chance.uniform(math.log(low), math.log(high)))
+
+    connection_rate = around(4e6, 30e6)
+    return LinkTruth(
+        round_trip_seconds=around(0.001, 0.08),
+        connection_rate_bytes_per_second=connection_rate,
+        host_rate_bytes_per_second=connection_rate * around(3, 40),
+        service_latency_seconds_median=around(0.015, 0.06),
+        service_latency_sigma=0.3,
+    )
+
+
+async def _played(clock: VirtualClock, truth: LinkTruth, chance: random.Random) -> Kept | None:
+    service = S3Service(truth, clock=clock, seed=chance.randrange(2**31))
+    service.shelf.create_bucket("b")
+    application = _Application(service, clock)
+    advisor = PenstockTuner(
+        _CONTEXT,
+        Limits(
+            object_size_bytes=_CONTEXT.payload_size_bytes,
+            thread_count_max=64,
+            part_size_bytes_min=PART_SIZE_BYTES_MIN,
+            part_size_bytes_max=64 * MiB,
+        ),
+    )
+    for probe in range(PROBE_COUNT):
+        asked = advisor.ask(probe)
+        setting = S3UploadSetting(thread_count=asked.thread_count, part_size_bytes=asked.request_size_bytes)
+        advisor.tell(await application.probe(setting))
+    advice = advisor.advice()
+    fit = advisor.fit(application.probes)
+    own = S3UploadSetting(thread_count=chance.choice((2, 4, 10, 10, 20)), part_size_bytes=_PART_SIZE_BYTES)
+    hearing = Hearing(clock)
+    seconds: dict[S3UploadSetting, list[float]] = {own: [], advice.setting: []}
+    for _ in range(ROUND_COUNT):
+        seconds[own].append(await application.upload(own, hearing))
+        seconds[advice.setting].append(await application.upload(advice.setting))
+    apis = next(apis for row, _, apis in by_operation(hearing.series()) if row is _ROW)
+    verdict = verdict_on(
+        apis,
+        advice,
+        lambda heard: gain(_ROW.model, fit, _CONTEXT, advice.demand, setting=advice.setting, reference=heard),
+    )
+    if verdict is None or verdict.gain is None:
+        return None
+    return Kept(
+        thread_count=own.thread_count,
+        in_flight_count=apis["UploadPart"].in_flight_count_max,
+        advised=advice.setting,
+        promised=verdict.gain,
+        gained=sum(seconds[own]) / sum(seconds[advice.setting]),
+    )
+
+
+class _Application:
+    """Uploads one object after another, as a transfer manager does."""
+
+    def __init__(self, service: S3Service, clock: VirtualClock) -> None:
+        self._service = service
+        self._clock = clock
+        self.probes: list[Observation[Any]] = []
+
+    async def probe(self, setting: S3UploadSetting) -> Observation[Any]:
+        """An upload that teaches."""
+        started_at = self._clock.now()
+        seconds = await self.upload(setting)
+        self.probes.append(
+            Observation(
+                context=_CONTEXT,
+                setting=setting,
+                started_at=started_at,
+                duration_seconds=seconds,
+                transferred_bytes=_CONTEXT.payload_size_bytes,
+                request_count=2 + math.ceil(_CONTEXT.payload_size_bytes / setting.part_size_bytes),
+            )
+        )
+        return self.probes[-1]
+
+    async def upload(self, setting: S3UploadSetting, hearing: Hearing | None = None) -> float:
+        """How many seconds it took; each part is told of, where somebody hears."""
+        began_seconds = self._clock.monotonic_seconds()
+        await self._service.small_request("b")
+        upload_id = self._service.shelf.create_upload("b", "k")
+        size, part = _CONTEXT.payload_size_bytes, setting.part_size_bytes
+        sizes = [min(part, size - start) for start in range(0, size, part)]
+        waiting, etags = itertools.count(), dict[int, str]()
+
+        async def worker() -> None:
+            while (number := next(waiting)) < len(sizes):
+                part_began_seconds = self._clock.monotonic_seconds()
+                etags[number + 1] = await self._service.upload_part(
+                    "b", "k", upload_id, number + 1, sizes[number]
+                )
+                if hearing is not None:
+                    _tell(hearing, self._clock.monotonic_seconds() - part_began_seconds)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(setting.thread_count, len(sizes))):
+                tasks.create_task(worker())
+        await self._service.complete_upload("b", "k", upload_id, sorted(etags.items()))
+        return self._clock.monotonic_seconds() - began_seconds
+
+
+def _tell(hearing: Hearing, seconds: float) -> None:
+    said = {
+        "Version": 1,
+        "ClientId": "backup",
+        "Service": "S3",
+        "Api": "UploadPart",
+        "Region": _REGION,
+        "UserAgent": "Boto3/1.43.117",
+    }
+    attempt = {"Type": "ApiCallAttempt", "AttemptLatency": round(1000 * seconds), "HttpStatusCode": 200}
+    call = {"Type": "ApiCall", "Latency": round(1000 * seconds), "AttemptCount": 1}
+    for more in (attempt, call):
+        hearing.hear(json.dumps(said | more).encode())

@@ -1,0 +1,279 @@
+"""Knows how well small objects are tuned where a store admits so many requests a second, and so many at once.
+
+A store lets `depth` requests through before it counts, and `rate` a second from then on; what is more it refuses, and
+the client waits before it asks again, as boto3 does (five times, twice as long each time by chance, then it gives up
+and the whole trial fails) or as s5cmd does (eleven times, half a second at least). `penstock tune` makes twelve trials
+of the size that it makes for real clients, in virtual time. The advice is judged by long runs beside the best number
+of threads of a ladder, and once more by a client that keeps to the rate that was advised with it.
+
+`python -m bench.small_objects [SEED ...]`: without a seed one is drawn, and printed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import multiprocessing
+import os
+import random
+import secrets
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import exp, inf, log
+from typing import Any
+
+import numpy as np
+
+from penstock.clock import SystemClock
+from penstock.models.s3.ranges import UploadRanges
+from penstock.tuning.clients import small_object_count
+from penstock.tuning.command import Failure, Report
+from penstock.tuning.session import Task, advise, propose
+from penstock.tuning.state import Trial
+from penstock.units import KiB
+from penstock.vocabulary import Demand
+
+WORKERS = 2
+WORLDS = 12  # of each seed
+SEEN_AT = (6, 12)
+LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
+_FIRST_AT = datetime(2026, 1, 5, tzinfo=UTC)
+_LONG_SECONDS = 120.0  # of a run by which advice is judged
+_LONG_COUNT_MAX = 20_000
+_REFUSED_SOONER = 0.3  # of the time of a request that is admitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How a client waits after its k-th refusal in a row: `least` and a share of `chance` seconds, times 2^k."""
+
+    attempts: int
+    least_seconds: float
+    chance_seconds: float
+
+
+CLIENTS = {
+    "boto3": Patience(attempts=5, least_seconds=0.0, chance_seconds=1.0),
+    "s5cmd": Patience(attempts=11, least_seconds=0.5, chance_seconds=0.5),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """What is true of one store, and of who asks it."""
+
+    depth: float
+    rate_per_second: float
+    request_seconds: float
+    spread: float
+    size_bytes: int
+    client: str
+
+
+def fresh_store(seed: int, index: int) -> Store:
+    """A store that nobody has looked at."""
+    rng = random.Random(f"{seed} {index}")
+
+    def between(low: float, high: float) -> float:
+        return exp(rng.uniform(log(low), log(high)))
+
+    return Store(
+        depth=between(3, 100),
+        rate_per_second=between(20, 3500),
+        request_seconds=between(0.008, 0.08),
+        spread=rng.uniform(0.15, 0.4),
+        size_bytes=round(between(4, 256)) * KiB,
+        client=rng.choice(sorted(CLIENTS)),
+    )
+
+
+@dataclass(slots=True)
+class Ran:
+    """What came of a run."""
+
+    seconds: float = 0.0
+    moved_count: int = 0
+    refused_count: int = 0
+    has_failed: bool = False
+
+
+def run_client(
+    store: Store,
+    thread_count: int,
+    object_count: int,
+    seed: int,
+    *,
+    is_endless: bool = False,
+    rate_limit_per_second: float = inf,
+) -> Ran:
+    """Move so many objects with so many threads; where one is given up for good, all of it fails.
+
+    Without end nothing waits for the last ones, and what is given up for good is only lost.
+    """
+    rng, patience, found = random.Random(seed), CLIENTS[store.client], Ran()
+    level, counted_at, allowed_at, left = store.depth, 0.0, 0.0, object_count
+    # When each asks again, and how often it was refused.
+    free = [(0.0, thread, 0) for thread in range(thread_count)]
+    heapq.heapify(free)
+    while free:
+        at, thread, refusals = heapq.heappop(free)
+        if refusals == 0:
+            if left == 0 and is_endless:
+                found.seconds = at
+                return found
+            if left == 0:
+                continue
+            if at < allowed_at:
+                heapq.heappush(free, (allowed_at, thread, 0))
+                continue
+            left -= 1
+        allowed_at = max(allowed_at, at) + 1.0 / rate_limit_per_second
+        level, counted_at = min(store.depth, level + (at - counted_at) * store.rate_per_second), at
+        seconds = store.request_seconds * exp(rng.gauss(0.0, store.spread))
+        if level >= 1.0:
+            level -= 1.0
+            found.moved_count += 1
+            found.seconds = max(found.seconds, at + seconds)
+            heapq.heappush(free, (at + seconds, thread, 0))
+            continue
+        found.refused_count += 1
+        if refusals + 1 >= patience.attempts:
+            found.has_failed = True
+            if not is_endless:
+                return found
+            heapq.heappush(free, (at + seconds, thread, 0))
+            continue
+        pause = (patience.least_seconds + patience.chance_seconds * rng.random()) * 2.0**refusals
+        heapq.heappush(free, (at + _REFUSED_SOONER * seconds + pause, thread, refusals + 1))
+    return found
+
+
+def goodput(store: Store, thread_count: int, *, rate_limit_per_second: float = inf) -> float:
+    """Objects a second of long runs, past what is admitted at once; what is given up for good is no good."""
+    most = min(store.rate_per_second, thread_count / store.request_seconds, rate_limit_per_second)
+    count = int(min(_LONG_SECONDS * most + 10 * store.depth, _LONG_COUNT_MAX))
+    run = run_client(
+        store, thread_count, count, 17, is_endless=True, rate_limit_per_second=rate_limit_per_second
+    )
+    return run.moved_count / run.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The advice in one store after so many trials."""
+
+    store: Store
+    probes: int
+    thread_count: int
+    best_thread_count: int
+    fraction: float
+    fraction_within_rate: float
+    named: str
+    seconds: float  # of all trials so far, as the client spent them
+
+
+def judge_store(job: tuple[int, int]) -> list[Judged]:
+    """Twelve trials, looked at twice."""
+    seed, index = job
+    store, trials, found = fresh_store(seed, index), list[Trial](), list[Judged]()
+    known = {count: goodput(store, count) for count in LADDER}
+    task = Task(object_size_bytes=store.size_bytes, ranges=UploadRanges(), demand=Demand(), seed=seed)
+    for number in range(max(SEEN_AT)):
+        trials.append(_tried(store, task, trials, 1000 * index + number))
+        if number + 1 in SEEN_AT:
+            found.append(_judged(store, task, trials, known))
+    return found
+
+
+def _tried(store: Store, task: Task, trials: list[Trial], chance: int) -> Trial:
+    plan = propose(task, trials)
+    threads = plan.setting.thread_count
+    ran = run_client(store, threads, small_object_count(store.size_bytes, threads), chance)
+    report = Report(
+        transferred_bytes=max(ran.moved_count, 1) * store.size_bytes,
+        duration_seconds=max(ran.seconds, 1e-6),
+        throttled_count=ran.refused_count,
+    )
+    return Trial(
+        probe_index=len(trials),
+        setting=plan.setting,
+        reason=plan.reason.value,
+        started_at=_FIRST_AT + timedelta(seconds=30 * len(trials)),
+        report=None if ran.has_failed else report,
+        failure=Failure(reason="refused for good") if ran.has_failed else None,
+    )
+
+
+def _judged(store: Store, task: Task, trials: list[Trial], known: dict[int, float]) -> Judged:
+    best = max(known, key=lambda count: known[count])
+    spent = sum(trial.report.duration_seconds for trial in trials if trial.report)
+    if not any(trial.report for trial in trials):
+        return Judged(
+            store=store,
+            probes=len(trials),
+            thread_count=0,
+            best_thread_count=best,
+            fraction=0.0,
+            fraction_within_rate=0.0,
+            named="nothing worked",
+            seconds=spent,
+        )
+    advice = advise(task, trials, SystemClock())
+    threads = advice.setting.thread_count
+    limit = advice.derived.get("request_rate_limit_per_second", inf)
+    return Judged(
+        store=store,
+        probes=len(trials),
+        thread_count=threads,
+        best_thread_count=best,
+        fraction=goodput(store, threads) / known[best],
+        fraction_within_rate=goodput(store, threads, rate_limit_per_second=limit) / known[best],
+        named=advice.bottleneck,
+        seconds=spent,
+    )
+
+
+def judge(seeds: list[int]) -> dict[str, Any]:
+    """Every store of the seeds."""
+    print(f"fresh stores of seeds {seeds}")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    jobs = [(seed, index) for seed in seeds for index in range(WORLDS)]
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = [each for rows in pool.map(judge_store, jobs) for each in rows]
+    print("\n".join(_table(found)))
+    return {
+        "seeds": seeds,
+        **{
+            f"fraction_after_{count}": float(np.mean([row.fraction for row in found if row.probes == count]))
+            for count in SEEN_AT
+        },
+    }
+
+
+def _table(found: list[Judged]) -> list[str]:
+    lines = ["  depth rate/s    ms client  probes threads best fraction within rate  trials s  named"]
+    lines += [
+        f"{row.store.depth:7.0f} {row.store.rate_per_second:6.0f} {1e3 * row.store.request_seconds:5.0f} "
+        f"{row.store.client:8s} {row.probes:5d} {row.thread_count:7d} {row.best_thread_count:4d} "
+        f"{row.fraction:8.2f} {row.fraction_within_rate:11.2f} {row.seconds:9.0f}  {row.named}"
+        for row in sorted(found, key=lambda row: (row.probes, row.fraction))
+    ]
+    for count in SEEN_AT:
+        chosen = [row for row in found if row.probes == count]
+        lines.append(
+            f"after {count}: of the best {np.mean([row.fraction for row in chosen]):.3f}, "
+            f"worst {min(row.fraction for row in chosen):.2f}; kept to the rate that was advised "
+            f"{np.mean([row.fraction_within_rate for row in chosen]):.3f}"
+        )
+    return lines
+
+
+def run(*, long: bool = False) -> dict[str, Any]:
+    """What the table of benchmarks calls."""
+    first = secrets.randbelow(10**6)
+    return judge([first + i for i in range(4 if long else 1)])
+
+
+if __name__ == "__main__":
+    judge([int(each) for each in sys.argv[1:]] or [secrets.randbelow(10**6)])

@@ -1,0 +1,259 @@
+"""Knows the page of a fleet: what to use where, who is slow and why, what changed, what it cost; from small answers."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from statistics import median
+from typing import Any
+
+from penstock.analysis.schema import PLACE
+from penstock.operations.table import OPERATIONS
+from penstock.units import counted, format_bytes, quantity
+
+SLOW_FRACTION = 0.7  # of what hosts of the same place come to
+PEER_COUNT_MIN = 3  # hosts, without which nobody is slow
+CHANGE_RATIO = 1.3
+CHANGE_COUNT_MIN = 3  # measurements on each of the days that are compared
+DAYS_COMPARED = 7
+ROW_COUNT_MAX = 50  # of each table, the worst first
+_FULL_CPU_FRACTION = 0.85
+_REFUSED_FRACTION = 0.02
+_SLOWER_RATIO = 1.4
+
+Row = Mapping[str, Any]
+Page = dict[str, Any]
+
+
+def page(answers: Mapping[str, Sequence[Row]], source: str) -> Page:
+    """As JSON values; the same for the same answers, whoever gave them."""
+    spent = list(map(dict, answers["spent"]))
+    return {
+        "source": source,
+        "host_count": max((row["host_count"] for row in answers["places"]), default=0),
+        "observation_count": sum(row["observation_count"] for row in answers["places"]),
+        "usd": round(sum(row["usd"] for row in spent), 6),
+        "places": list(_places(answers["places"], answers["fits"])),
+        "slow_hosts": sorted(_slow(answers["hosts"]), key=lambda row: row["fraction"])[:ROW_COUNT_MAX],
+        "changes": sorted(_changes(answers["days"]), key=lambda row: -max(row["ratio"], 1 / row["ratio"]))[
+            :ROW_COUNT_MAX
+        ],
+        "spent": spent,
+    }
+
+
+def _places(places: Iterable[Row], fits: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    fit_of = {_key(row): row for row in fits}
+    for place in places:
+        fit = fit_of.get(_key(place), {})
+        yield {
+            **_rounded(place),
+            "payload_size_bytes": fit.get("payload_size_bytes"),
+            "setting": json.loads(fit["setting"]) if fit else None,
+            "value": _digits(fit["value"]) if fit else None,
+            "value_low": _digits(fit["value_low"]) if fit else None,
+            "value_high": _digits(fit["value_high"]) if fit else None,
+            "bottleneck": fit.get("bottleneck"),
+        }
+
+
+def _slow(hosts: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Hosts that come to much less than those of the same place do with the same size, and what is different there."""
+    context = itemgetter(*PLACE, "payload_size_bytes")
+    for _, group in groupby(sorted(hosts, key=context), key=context):
+        peers = list(group)
+        usual = median(row["value"] for row in peers)
+        if len(peers) < PEER_COUNT_MIN or usual <= 0:
+            continue
+        for row in peers:
+            fraction = row["value"] / usual
+            if fraction < SLOW_FRACTION:
+                yield {
+                    **{name: row[name] for name in (*PLACE, "payload_size_bytes", "host")},
+                    "value": _digits(row["value"]),
+                    "fraction": _digits(fraction),
+                    "why": _why(row, peers),
+                }
+
+
+def _why(row: Row, peers: Sequence[Row]) -> str:
+    refused, latency = (
+        median(peer[name] for peer in peers) for name in ("refused_fraction", "latency_seconds")
+    )
+    if row["refused_fraction"] > max(_REFUSED_FRACTION, 2 * refused):
+        return f"{row['refused_fraction']:.0%} of its requests are refused"
+    if row["client_cpu_fraction"] > _FULL_CPU_FRACTION:
+        return "its processor is full"
+    if latency > 0 and row["latency_seconds"] > _SLOWER_RATIO * latency:
+        return f"its requests take {row['latency_seconds'] / latency:.1f} times as long"
+    return "its requests take no longer: fewer are under way, or its network carries less"
+
+
+def _changes(days: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Of each context, the day that divides its days best: those before it against those from it on."""
+    context = itemgetter(*PLACE, "payload_size_bytes")
+    for _, group in groupby(sorted(days, key=lambda row: (*context(row), row["day"])), key=context):
+        known = [row for row in group if row["observation_count"] >= CHANGE_COUNT_MIN and row["value"] > 0]
+        if len(known) < 2:
+            continue
+        values = [math.log(row["value"]) for row in known]
+        at = min(range(1, len(known)), key=lambda i: _scatter(values[:i]) + _scatter(values[i:]))
+        ratio = math.exp(
+            median(values[at : at + DAYS_COMPARED]) - median(values[max(0, at - DAYS_COMPARED) : at])
+        )
+        row = known[at]
+        if max(ratio, 1 / ratio) >= CHANGE_RATIO:
+            named = {name: row[name] for name in (*PLACE, "payload_size_bytes", "day")}
+            yield {**named, "ratio": _digits(ratio)}
+
+
+def _scatter(values: Sequence[float]) -> float:
+    """Around their mean."""
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in PLACE)
+
+
+def _rounded(row: Row) -> dict[str, Any]:
+    return {name: _digits(value) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def _digits(value: float) -> float:
+    """Nine of them: the order in which many numbers are added shows in the last ones."""
+    return float(f"{value:.9g}")
+
+
+# --- For people
+
+
+def rendered(found: Page, form: str) -> str:
+    """As `json`, `markdown` or `html`."""
+    if form == "json":
+        return json.dumps(found, indent=2, default=str) + "\n"
+    tables = [(title, _head(rows), [list(row.values()) for row in rows]) for title, rows in _tables(found)]
+    lead = (
+        f"{counted(found['observation_count'], 'observation')} of {found['source']}; "
+        f"probes cost ${found['usd']:.4g} in the time that is there."
+    )
+    return (_markdown if form == "markdown" else _html)(lead, tables)
+
+
+Tables = Sequence[tuple[str, list[str], list[list[str]]]]
+
+
+def _tables(found: Page) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    yield "What to use where", [_place_words(row) for row in found["places"]]
+    yield (
+        "Who is slow, and why",
+        [
+            {**_where(row), "host": row["host"], "of the usual": f"{row['fraction']:.0%}", "why": row["why"]}
+            for row in found["slow_hosts"]
+        ],
+    )
+    yield (
+        "What changed, and where",
+        [{**_where(row), "since": row["day"], "to": f"{row['ratio']:.0%}"} for row in found["changes"]],
+    )
+    yield (
+        "What it cost",
+        [
+            {
+                "region": row["region"],
+                "instance type": row["instance_type"],
+                "operation": row["operation"],
+                "hosts": str(row["host_count"]),
+                "requests": f"{row['request_count']:,.0f}",
+                "moved": format_bytes(int(row["transferred_bytes"])),
+                "dollars": f"{row['usd']:.4g}",
+            }
+            for row in found["spent"]
+        ],
+    )
+
+
+def _where(row: Row) -> dict[str, str]:
+    named = {
+        "operation": str(row["operation"]),
+        "region": str(row["region"]),
+        "instance type": str(row["instance_type"]),
+    }
+    size = row.get("payload_size_bytes")
+    return named | ({"size": format_bytes(size)} if size else {})
+
+
+def _place_words(row: Row) -> dict[str, str]:
+    operation = OPERATIONS.get(row["operation"])
+    advised, expected = "-", "-"
+    if operation is not None and row["setting"] is not None:
+        metric: str = operation.model.value_metric
+        advised = operation.words.setting_in_full(row["setting"])
+        low, value, high = (quantity(metric, row[name]) for name in ("value_low", "value", "value_high"))
+        expected = f"{value} ({low} to {high})"
+    return {
+        **_where(row),
+        "hosts": str(row["host_count"]),
+        "observations": f"{row['observation_count']:,}",
+        "refused": f"{row['refused_fraction']:.2%}",
+        "set": advised,
+        "expects (90 %)": expected,
+        "limit": row["bottleneck"] or "-",
+    }
+
+
+def _head(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    return list(rows[0]) if rows else []
+
+
+def _markdown(lead: str, tables: Tables) -> str:
+    def lines() -> Iterator[str]:
+        yield f"# The fleet\n\n{lead}\n"
+        for title, head, rows in tables:
+            yield f"## {title}\n"
+            if not rows:
+                yield "Nothing.\n"
+                continue
+            yield "| " + " | ".join(head) + " |"
+            yield "|" + "---|" * len(head)
+            yield from ("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows)
+            yield ""
+
+    return "\n".join(lines())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
+    "table{border-collapse:collapse;display:block;overflow-x:auto}"
+    "td,th{padding:.25rem .75rem;text-align:left;border-bottom:1px solid #8884}"
+)
+
+
+def _html(lead: str, tables: Tables) -> str:
+    def parts(escape: Callable[[str], str] = html.escape) -> Iterator[str]:
+        yield '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>penstock: the fleet</title>'
+        yield f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><main>'
+        yield f"<h1>The fleet</h1><p>{escape(lead)}</p>"
+        for title, head, rows in tables:
+            yield f"<h2>{escape(title)}</h2>"
+            if not rows:
+                yield "<p>Nothing.</p>"
+                continue
+            yield "<table><thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+            yield "</tr></thead><tbody>"
+            yield from (
+                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+            )
+            yield "</tbody></table>"
+        yield "</main></body></html>\n"
+
+    return "\n".join(parts())

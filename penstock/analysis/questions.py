@@ -1,0 +1,133 @@
+"""Knows what is asked of all hosts' observations: SQL that DuckDB and Spark understand alike, and the fit of a place.
+
+`observations` and `spend` are tables, or views of files. Each answer is small, whatever the number of hosts; what is
+sampled of a place is enough to fit it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.analysis.schema import PLACE
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.recommendation import recommend
+from penstock.vocabulary import Demand, Observation, Place, setting_values
+
+SAMPLE_COUNT = 64  # of each place, the newest probes
+_PLACE = ", ".join(PLACE)
+_ON = " AND ".join(f"o.{name} = n.{name}" for name in PLACE)
+
+PLACES = f"""
+SELECT {_PLACE}, count(*) AS observation_count, count(DISTINCT host) AS host_count,
+  min(day) AS first_day, max(day) AS last_day, CAST(sum(transferred_bytes) AS DOUBLE) AS transferred_bytes,
+  CAST(sum(throttled_count) AS DOUBLE) / greatest(sum(request_count), 1) AS refused_fraction
+FROM observations GROUP BY {_PLACE} ORDER BY {_PLACE}"""
+
+# The upper quartile: hosts try other settings, and what they come to when they do well can be compared.
+HOSTS = f"""
+SELECT {_PLACE}, payload_size_bytes, host, count(*) AS observation_count,
+  percentile_cont(0.75) WITHIN GROUP (ORDER BY value) AS value,
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_seconds_p50) AS latency_seconds,
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY client_cpu_fraction) AS client_cpu_fraction,
+  CAST(sum(throttled_count) AS DOUBLE) / greatest(sum(request_count), 1) AS refused_fraction
+FROM observations WHERE origin = 'probe'
+GROUP BY {_PLACE}, payload_size_bytes, host ORDER BY {_PLACE}, payload_size_bytes, host"""
+
+DAYS = f"""
+SELECT {_PLACE}, payload_size_bytes, day, count(*) AS observation_count,
+  percentile_cont(0.75) WITHIN GROUP (ORDER BY value) AS value
+FROM observations WHERE origin = 'probe'
+GROUP BY {_PLACE}, payload_size_bytes, day ORDER BY {_PLACE}, payload_size_bytes, day"""
+
+SPENT = """
+SELECT region, instance_type, operation, count(DISTINCT host) AS host_count,
+  round(sum(usd), 6) AS usd, CAST(sum(request_count) AS DOUBLE) AS request_count,
+  CAST(sum(transferred_bytes) AS DOUBLE) AS transferred_bytes
+FROM spend GROUP BY region, instance_type, operation ORDER BY region, instance_type, operation"""
+
+# Ranked by narrow columns first: what is wide is read of the newest alone.
+SAMPLE = f"""
+SELECT o.operation, o.region, o.instance_type, o.service_class, o.host, o.document
+FROM observations o JOIN (
+  SELECT {_PLACE}, min(started_at) AS since FROM (
+    SELECT {_PLACE}, started_at, row_number() OVER (PARTITION BY {_PLACE} ORDER BY started_at DESC) AS age_rank
+    FROM observations WHERE origin = 'probe'
+  ) ranked WHERE age_rank <= {SAMPLE_COUNT} GROUP BY {_PLACE}
+) n ON {_ON} AND o.started_at >= n.since
+WHERE o.origin = 'probe'"""
+
+QUESTIONS: Mapping[str, str] = {"places": PLACES, "hosts": HOSTS, "days": DAYS, "spent": SPENT}
+FIT_COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(PLACE, "string"),
+    "payload_size_bytes": "bigint",
+    "observation_count": "bigint",
+    "setting": "string",
+    "value_low": "double",
+    "value": "double",
+    "value_high": "double",
+    "bottleneck": "string",
+}
+
+
+def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the newest measurements of one place, of whatever hosts, say should be used there: one row, or none.
+
+    The same rows give the same fit, in whatever order they come.
+    """
+    rows = list(sample)
+    if not rows or rows[0]["operation"] not in OPERATIONS:
+        return []
+    place = Place(**{name: str(rows[0][name]) for name in PLACE})
+    model = OPERATIONS[place.operation].model
+    by_age = sorted(
+        _readable(rows, model.setting_type),
+        key=lambda one: (one[0].started_at, one[1]["host"], one[1]["document"]),
+    )
+    observations = [observation for observation, _ in by_age[-SAMPLE_COUNT:]]
+    if not observations:
+        return []
+    fit = model.fit(place, observations, prior=None, seed=0)
+    newest = observations[-1]
+    advice = recommend(
+        model,
+        fit,
+        newest.context,
+        Demand(),
+        previous=None,
+        now=newest.started_at,
+        validity_seconds=3600.0,
+    )
+    expected = advice.prediction[model.value_metric]
+    return [
+        {
+            **{name: getattr(place, name) for name in PLACE},
+            "payload_size_bytes": newest.context.payload_size_bytes,
+            "observation_count": len(observations),
+            "setting": json.dumps({n: float(v) for n, v in setting_values(advice.setting).items()}),
+            "value_low": float(expected.low),
+            "value": float(expected.expected),
+            "value_high": float(expected.high),
+            "bottleneck": advice.bottleneck,
+        }
+    ]
+
+
+def _readable(
+    rows: Iterable[Mapping[str, Any]], setting_type: type
+) -> Iterator[tuple[Observation[Any], Mapping[str, Any]]]:
+    """Hosts may be of another version: what cannot be read is no evidence."""
+    decoder = msgspec.json.Decoder(Observation[setting_type])  # type: ignore[valid-type]
+    for row in rows:
+        try:
+            yield decoder.decode(row["document"]), row
+        except ValueError:
+            continue
+
+
+def in_order(fits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """By place."""
+    return sorted(map(dict, fits), key=lambda row: tuple(str(row[name]) for name in PLACE))

@@ -1,0 +1,38 @@
+"""Knows how DuckDB answers: embedded, in bounded memory, with what does not fit in it on the disk."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import duckdb
+
+from penstock.analysis import questions
+from penstock.analysis.files import dataset
+from penstock.analysis.schema import OBSERVATIONS, PLACE, SPEND
+
+MEMORY_LIMIT = "1GB"
+
+
+def answers(source: str, *, memory_limit: str = MEMORY_LIMIT) -> dict[str, list[dict[str, Any]]]:
+    """By the names of `questions.QUESTIONS`, and `fits`. Raises FilesError."""
+    with tempfile.TemporaryDirectory(prefix="penstock-duckdb-") as spilled, duckdb.connect() as connection:
+        connection.execute("SET memory_limit = ?", [memory_limit])
+        connection.execute("SET temp_directory = ?", [spilled])
+        connection.execute("SET preserve_insertion_order = false")
+        connection.execute("SET TimeZone = 'UTC'")
+        for table in (OBSERVATIONS, SPEND):
+            connection.register(table, dataset(source, table))
+        found = {name: _rows(connection, sql) for name, sql in questions.QUESTIONS.items()}
+        by_place = itemgetter(*PLACE)
+        sample = sorted(_rows(connection, questions.SAMPLE), key=by_place)
+    fits = [row for _, rows in groupby(sample, key=by_place) for row in questions.fit_of(rows)]
+    return {**found, "fits": questions.in_order(fits)}
+
+
+def _rows(connection: Any, sql: str) -> list[dict[str, Any]]:
+    cursor = connection.execute(sql)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -1,0 +1,141 @@
+"""Knows `penstock observations`: what this host measured, written as Parquet for all hosts to be looked at together."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.config import file_option, load_configuration
+from penstock.cli.examples import examples
+from penstock.cli.output import json_option, print_json
+from penstock.cli.quantities import SECONDS
+from penstock.cli.trouble import TroubleError, WrongUsageError
+from penstock.clock import SystemClock
+from penstock.units import counted
+
+if TYPE_CHECKING:
+    from penstock.daemon.store import Store
+    from penstock.vocabulary import Place
+
+NOT_INSTALLED = "it takes DuckDB and Arrow: pip install 'penstock[analysis]'"
+_DAY = timedelta(days=1)
+_DEFAULT_SECONDS = 86400.0
+
+
+@click.command(
+    epilog=examples(
+        "penstock observations --to s3://my-bucket/fleet     yesterday and today: once a day by a timer",
+        "penstock observations --to /tmp/fleet --since 90d",
+        "penstock observations --athena s3://my-bucket/fleet prints its tables for Athena",
+    )
+)
+@file_option
+@click.option("--to", "destination", metavar="PLACE", help="A folder, or s3://bucket/prefix.")
+@click.option("--athena", "athena", metavar="PLACE", help="Print what makes tables of PLACE in Athena.")
+@click.option(
+    "--database", "database_path", type=click.Path(path_type=Path), help="Without it, the daemon's."
+)
+@click.option("--host", "host", help="The word that tells this host apart; by default one that names nobody.")
+@click.option(
+    "--since",
+    "since_seconds",
+    type=SECONDS,
+    default=str(int(_DEFAULT_SECONDS)),
+    help="From that day on, such as 7d; by default yesterday.",
+)
+@json_option
+def observations(
+    *,
+    main_file: Path | None,
+    destination: str | None,
+    athena: str | None,
+    database_path: Path | None,
+    host: str | None,
+    since_seconds: float,
+    as_json: bool,
+) -> None:
+    """Write what this host measured where the fleet's report reads it.
+
+    One Parquet file for each day, in place of an older one. It reads the database, also beside a running daemon.
+    """
+    from penstock.analysis.schema import athena_ddl
+
+    if (athena is None) == (destination is None):
+        raise WrongUsageError("name either where to write (--to) or of what to print tables (--athena)")
+    if destination is None:
+        click.echo(athena_ddl(athena or ""))
+        return
+    try:
+        from penstock.analysis.files import FilesError
+    except ImportError as trouble:
+        raise TroubleError(f"nothing was written: {NOT_INSTALLED} ({trouble})") from trouble
+    from penstock.daemon.database import StoreError
+    from penstock.daemon.fleet import word_for
+    from penstock.daemon.host import host_name, machine_seed
+    from penstock.daemon.store import Store
+    from penstock.operations.table import setting_types
+
+    is_named_alone = database_path is not None and main_file is None
+    configuration = None if is_named_alone else load_configuration(main_file).configuration
+    path = database_path or (configuration.daemon.database_path if configuration else Path())
+    seed = (configuration.daemon.seed if configuration else 0) or machine_seed()
+    host = host or word_for(host_name(), seed)
+    since = SystemClock().now() - timedelta(seconds=min(since_seconds, 3650 * _DEFAULT_SECONDS))
+    try:
+        with closing(Store.open_read_only(path, setting_types())) as store:
+            written = write_days(store, destination, host, since)
+    except (StoreError, sqlite3.DatabaseError, FilesError) as trouble:
+        raise TroubleError(str(trouble)) from trouble
+    if as_json:
+        print_json({"destination": destination, "host": host, "days": written})
+        return
+    for day, count in written.items():
+        click.echo(f"{day}: {counted(count, 'observation')}")
+    if not written:
+        click.echo("nothing was measured since then")
+
+
+def write_days(store: Store, destination: str, host: str, since: datetime) -> dict[str, int]:
+    """The days from that of `since` on, and how many observations each has."""
+    from penstock.analysis.files import write
+    from penstock.analysis.schema import OBSERVATIONS, SPEND, file_path, spend_row
+
+    start = datetime.combine(since.astimezone(UTC).date(), datetime.min.time(), UTC)
+    places = sorted({summary.context.place for summary in store.summaries()}, key=str)
+    spends, written = store.spend(since=start), {}
+    home = places[0] if places else None
+    last = max([SystemClock().now(), *(spend.hour_at for spend in spends)])
+    for number in range((last - start).days + 1):
+        begin = start + number * _DAY
+        day = f"{begin:%Y-%m-%d}"
+        rows = _rows(store, places, begin)
+        if count := write(destination, file_path(OBSERVATIONS, day, host), OBSERVATIONS, rows):
+            written[day] = count
+        if home is not None:
+            costs = (
+                spend_row(home, s.operation, s.hour_at, s.cost)
+                for s in spends
+                if begin <= s.hour_at < begin + _DAY
+            )
+            write(destination, file_path(SPEND, day, host), SPEND, costs)
+    return written
+
+
+def _rows(store: Store, places: list[Place], begin: datetime) -> Iterator[dict[str, Any]]:
+    from penstock.analysis.schema import observation_row
+    from penstock.operations.table import OPERATIONS
+
+    for place in places:
+        if place.operation not in OPERATIONS:
+            continue
+        model = OPERATIONS[place.operation].model
+        for observation in store.each_observation(place, since=begin):
+            if observation.started_at >= begin + _DAY:
+                break  # they come by date
+            yield observation_row(observation, model)

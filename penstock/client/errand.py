@@ -1,0 +1,91 @@
+"""Knows what is to be moved by which client, and tells the daemon how it went: the same for threads and for tasks."""
+
+from __future__ import annotations
+
+from penstock.client.many_files import Summary
+from penstock.client.operations import S3_DOWNLOAD
+from penstock.client.sdk_client import advise_in, checksum_arguments, is_session, region_of
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from penstock.client.advice import Advice
+    from penstock.client.many_files import Batch, File
+    from penstock.client.observed import Observed
+    from penstock.client.operations import Operation
+    from penstock.client.reporting import Reporter
+
+LOOKING_COUNT = 32  # objects whose sizes are asked for at a time
+
+
+class Errand:
+    """Many files between this host and a bucket, by a client that was given, or by one that is made of a session."""
+
+    def __init__(
+        self,
+        given: Any,
+        bucket: str,
+        operation: Operation,
+        *,
+        client_arguments: Mapping[str, Any] | None,
+        advice: Advice | None,
+        extra_args: Mapping[str, Any] | None,
+        callback: Callable[[int], None] | None,
+        on_file: Callable[[File], object] | None,
+        reporter: Reporter | None,
+        demand: Mapping[str, Any],
+    ) -> None:
+        if client_arguments and not is_session(given):
+            raise TypeError(
+                "client_arguments are what a session makes its client of; here a client was given"
+            )
+        self.given, self.bucket, self.operation = given, bucket, operation
+        self.extra_args, self.callback = dict(extra_args or {}), callback
+        self.summary = Summary(on_file)
+        self._client_arguments = dict(client_arguments or {})
+        self._advice, self._reporter = advice, reporter
+        self._demand = {"sink": "file", **demand} if operation == S3_DOWNLOAD else demand
+        self._region = self._client_arguments.get("region_name") or region_of(given)
+
+    def ask(self, size_bytes: int, count: int) -> Advice:
+        """What is advised for objects of a size, so many of them, where the client works."""
+        demand = {**self._demand, "object_count": count}
+        return self._advice or advise_in(self._region, self.operation, size_bytes, demand)
+
+    def options(
+        self, config: type[Any], connection_count: int, batches: Sequence[Batch]
+    ) -> dict[str, Any] | None:
+        """What a session makes a client of that has so many connections; None where a client was given.
+
+        The caller's own configuration is kept in all but that.
+        """
+        if not is_session(self.given):
+            return None
+        checksums = checksum_arguments(batches[0].advice) if batches else {}
+        made = config(**checksums)
+        if "config" in self._client_arguments:
+            made = made.merge(self._client_arguments["config"])
+        made = made.merge(config(max_pool_connections=connection_count))
+        return {**self._client_arguments, "config": made}
+
+    def report(
+        self,
+        observed: Observed,
+        batch: Batch,
+        thread_count: int,
+        *,
+        client: str,
+        sink_bytes_per_second: float | None = None,
+    ) -> None:
+        """Tell the daemon how a batch went where that is evidence."""
+        if batch.is_evidence():
+            observed.report(
+                self._reporter,
+                batch.mean_bytes,
+                batch.setting(thread_count),
+                transferred_bytes=batch.size_bytes,
+                client=client,
+                sink_bytes_per_second=sink_bytes_per_second,
+            )

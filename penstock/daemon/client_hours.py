@@ -1,0 +1,59 @@
+"""Knows how what was heard of applications is kept for the report: by the hour of listening, in bounded rows."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from penstock.clock import Clock
+from penstock.daemon.hearing import Hearing
+from penstock.daemon.store import AsyncStore
+from penstock.listening.tally import Series
+from penstock.vocabulary import ClientHour
+
+HOUR_SECONDS = 3600.0
+WRITE_SECONDS = 600.0  # what a crash loses at the most
+
+
+async def keep_client_hours(hearing: Hearing, store: AsyncStore, clock: Clock) -> None:
+    """Until it is cancelled; then once more."""
+    began_at, began_seconds = clock.now(), clock.monotonic_seconds()
+    try:
+        while True:
+            await asyncio.sleep(WRITE_SECONDS)
+            is_over = clock.monotonic_seconds() - began_seconds >= HOUR_SECONDS
+            await _write(hearing.past(is_over=is_over), store, began_at, clock.now())
+            if is_over:
+                began_at, began_seconds = clock.now(), clock.monotonic_seconds()
+    finally:
+        await _write(hearing.past(is_over=False), store, began_at, clock.now())
+
+
+async def _write(heard: list[Series], store: AsyncStore, began_at: datetime, ended_at: datetime) -> None:
+    if heard:
+        hours = [_hour(series, began_at, ended_at) for series in heard]
+        await store.run(lambda s: s.put_client_hours(hours))
+
+
+def _hour(series: Series, began_at: datetime, ended_at: datetime) -> ClientHour:
+    key = series.key
+    return ClientHour(
+        began_at=began_at,
+        ended_at=ended_at,
+        name=key.application.name,
+        product=key.application.product,
+        version=key.application.version,
+        user_id=series.user_id,
+        service=key.service,
+        api=key.api,
+        region=key.region,
+        call_count=series.call_count,
+        attempt_count=series.attempt_count,
+        retry_count=series.retry_count,
+        refused_count=series.refused_count,
+        refused_fraction_max=series.refused_fraction_max,
+        failed_count=series.failed_count,
+        in_flight_count_mean=series.in_flight_count_mean,
+        in_flight_count_max=series.in_flight_count_max,
+        latencies=series.latencies,
+    )

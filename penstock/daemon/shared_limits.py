@@ -1,0 +1,362 @@
+"""Knows this host's part of the limits that it shares with others: a heartbeat in the bucket says what it wants.
+
+The conductor calls `visit` between two probes, once a minute or, in a large fleet, more rarely. A bucket that is gone,
+slow or refusing costs nothing but the sight of the others: then each host lowers and raises its part by what its own
+applications were refused, from what it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from penstock.api.leases import LeaseBook, endless
+from penstock.clock import Clock
+from penstock.daemon.board import Board
+from penstock.daemon.config import FleetSection
+from penstock.fleet import limit as limits
+from penstock.fleet.limit import FleetShare, Heartbeat, SharedLimit, Use
+from penstock.operations.operation import Outside
+from penstock.probes.outside import Listed, Missing, ObjectStore, RequestError
+from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Context, Cost, Observation, Place, Tariff
+
+PAUSE_SECONDS = 60.0  # between heartbeats
+PAUSE_SECONDS_PER_HOST = 2.0  # in a fleet of more than thirty: all read what each writes
+PAUSE_SECONDS_WITHOUT = 10.0  # between adaptations where the others are not seen
+PAUSE_SECONDS_MAX = 900.0  # between tries of a bucket that fails
+VISIT_SECONDS_MAX = 5.0  # no probe begins meanwhile
+READ_COUNT_AT_ONCE_MAX = 16
+HOST_COUNT_MAX = 1000  # that one listing tells of
+ALONE_FRACTION = 1 / 16  # of the limit, for a host that never saw the others
+_KEEP_RATIO = 1.02  # a part that grew by less is told as it was: applications would be told each minute
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What one other host said last; `age_seconds` when it was listed, at `listed_seconds` of our monotonic clock."""
+
+    etag: str
+    heartbeat: Heartbeat
+    age_seconds: float
+    listed_seconds: float
+
+
+@dataclass(slots=True)
+class _Held:
+    """One limit, and what this host has of it."""
+
+    limit: SharedLimit
+    written_per_second: float = 0.0  # what its last heartbeat said that it wants
+    told_per_second: float = 0.0  # what that of before said, which all others have read by now
+    wanted_per_second: float = 0.0
+    factor: float = 1.0  # of the limit that the fleet divides: less where it is refused all the same
+    alone_fraction: float | None = None  # of the limit, while the others are not seen
+    part_per_second: float = 0.0
+    host_count: int = 1
+    made: float = 0.0  # requests since the last heartbeat, as applications reported
+    refused: float = 0.0
+    rates: Use = field(default_factory=lambda: Use(wanted_per_second=0.0))
+
+
+class SharedLimits:
+    """One host's part in them."""
+
+    def __init__(
+        self,
+        section: FleetSection,
+        outside: Outside,
+        clock: Clock,
+        *,
+        region: str,
+        tariff: Tariff,
+        host: str,
+        wanted: Callable[[str], float],
+    ) -> None:
+        """`region` is the bucket's; `wanted` is what leases of an operation would make, in requests a second."""
+        self._section = section
+        self._outside = outside
+        self._clock = clock
+        self._region = region
+        self._tariff = tariff
+        self._host = host
+        self._wanted = wanted
+        self._chance = random.Random(f"limits {host}")
+        self._prefix = f"{section.key_prefix}limits/{limits.FORMAT}/"
+        self._held = [_Held(limits.parse(text)) for text in section.shared_limits]
+        self._known: dict[str, _Known] = {}  # by key
+        self._number = 0
+        self._is_seen = False  # what the others said, and by them what this one says
+        self._trouble: str | None = None
+        self._due_seconds = clock.monotonic_seconds()
+        self._since_seconds = clock.monotonic_seconds()
+        self._try_seconds = clock.monotonic_seconds()  # not before that, where the bucket failed
+        self._patience_seconds = PAUSE_SECONDS
+        self._pause_seconds = PAUSE_SECONDS
+        self._told: dict[str, FleetShare] = {}
+        self.used = Cost()  # by the visit that is on its way, or was the last
+        for held in self._held:
+            held.alone_fraction = ALONE_FRACTION
+            held.part_per_second = ALONE_FRACTION * held.limit.requests_per_second
+
+    @property
+    def due_in_seconds(self) -> float:
+        """When `visit` is to be called."""
+        return self._due_seconds - self._clock.monotonic_seconds()
+
+    @property
+    def cost_max(self) -> Cost:
+        """The most that a visit may cost."""
+        return self._cost(reads=self._read_count_max, writes=2, body_count=self._read_count_max + 1)
+
+    @property
+    def _read_count_max(self) -> int:
+        """A fleet that grows faster is heard of over several visits."""
+        return 2 * len(self._known) + 32
+
+    def share(self, operation: str) -> FleetShare | None:
+        """What this host may use of the tightest limit that the operation counts against."""
+        of_it = [self._told_share(held) for held in self._held if operation in held.limit.operations]
+        return min(of_it, key=lambda share: share.requests_per_second, default=None)
+
+    def note_reports(self, reports: Iterable[Observation[Any]]) -> None:
+        """Applications said what they asked for, and what of it was refused."""
+        for report in reports:
+            # Of a transfer that took longer than a heartbeat, what falls into one.
+            part = min(1.0, PAUSE_SECONDS / max(report.duration_seconds, 1e-9))
+            self.note(report.context.operation, part * report.request_count, part * report.throttled_count)
+
+    def note(self, operation: str, request_count: float, refused_count: float) -> None:
+        """So many requests were made since the last heartbeat, and so many of them refused."""
+        for held in self._held:
+            if operation in held.limit.operations:
+                held.made += request_count
+                held.refused += refused_count
+
+    def postpone(self, trouble: str) -> None:
+        """The visit that is due is not made, for this reason; later it may be."""
+        self._begin()
+        self._fail(trouble)
+
+    async def visit(self) -> bool:
+        """Say what this host wants, hear the others, and take a part. Whether it is another one than before."""
+        self.used = Cost()
+        before = dict(self._told)
+        self._begin()
+        if not self._section.may_write:
+            self._fail("fleet.may_write is false: the others would not hear of this host")
+        elif self._clock.monotonic_seconds() < self._try_seconds:
+            self._adapt()
+        else:
+            try:
+                async with asyncio.timeout(VISIT_SECONDS_MAX):
+                    await self._meet(await self._outside.object_store(self._region))
+            except TimeoutError:
+                self._fail(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
+            except RequestError as trouble:
+                self._fail(str(trouble))
+            else:
+                self._take_parts()
+        return {name: s.requests_per_second for name, s in before.items()} != {
+            held.limit.name: self._told_share(held).requests_per_second for held in self._held
+        }
+
+    def document(self) -> list[dict[str, Any]]:
+        """How it stands, as JSON values."""
+        return [
+            {
+                "limit": held.limit.name,
+                "operations": list(held.limit.operations),
+                "limit_requests_per_second": held.limit.requests_per_second,
+                "requests_per_second": share.requests_per_second,
+                "wanted_per_second": held.wanted_per_second,
+                "refused_per_second": held.rates.refused_per_second,
+                "host_count": share.host_count,
+                "is_alone": share.is_alone,
+                "trouble": self._trouble,
+                "sentence": share.sentence,
+            }
+            for held in self._held
+            for share in (self._told_share(held),)
+        ]
+
+    # --- One heartbeat
+
+    def _begin(self) -> None:
+        """What was made since the last one becomes a rate, and from it what is wanted."""
+        now_seconds = self._clock.monotonic_seconds()
+        passed_seconds = max(now_seconds - self._since_seconds, 1.0)
+        self._since_seconds = now_seconds
+        for held in self._held:
+            held.told_per_second = held.written_per_second
+            made, refused = held.made / passed_seconds, held.refused / passed_seconds
+            held.made = held.refused = 0.0
+            leased = sum(map(self._wanted, held.limit.operations))
+            held.wanted_per_second = limits.wanted(leased, made, held.part_per_second)
+            held.rates = Use(
+                wanted_per_second=held.wanted_per_second, made_per_second=made, refused_per_second=refused
+            )
+
+    async def _meet(self, store: ObjectStore) -> None:
+        self._number += 1
+        mine = Heartbeat(
+            host=self._host,
+            number=self._number,
+            pause_seconds=self._pause_seconds,
+            limits={held.limit.name: held.rates for held in self._held},
+        )
+        body, key = limits.written(mine), f"{self._prefix}{quote(self._host, safe='')}.json"
+        self.used += self._cost(writes=1, body_count=1)
+        await store.put_object(self._section.bucket, key, body)
+        for held in self._held:
+            held.written_per_second = held.wanted_per_second
+        self.used += self._cost(writes=1)
+        found = await store.list_shared(self._section.bucket, self._prefix)
+        await self._hear(store, [one for one in found if one.key != key])
+
+    async def _hear(self, store: ObjectStore, found: Sequence[Listed]) -> None:
+        """Read what is new; what is known keeps its age by our own clock."""
+        seconds, known = self._clock.monotonic_seconds(), self._known
+        fresh = [one for one in found if one.age_seconds <= 4.0 * self._pause_seconds]
+        same = [one for one in found if one.key in known and known[one.key].etag == one.etag]
+        self._known = {
+            one.key: _Known(one.etag, known[one.key].heartbeat, one.age_seconds, seconds) for one in same
+        }
+        news = [one for one in fresh if one.key not in self._known][: self._read_count_max]
+        for start in range(0, len(news), READ_COUNT_AT_ONCE_MAX):
+            some = news[start : start + READ_COUNT_AT_ONCE_MAX]
+            for one, heartbeat in zip(
+                some, await asyncio.gather(*(self._read(store, one) for one in some)), strict=True
+            ):
+                if heartbeat is not None:
+                    self._known[one.key] = _Known(one.etag, heartbeat, one.age_seconds, seconds)
+
+    async def _read(self, store: ObjectStore, one: Listed) -> Heartbeat | None:
+        self.used += self._cost(reads=1, body_count=1)
+        try:
+            found = await store.get_unless(
+                self._section.bucket, one.key, None, size_bytes_max=limits.DOCUMENT_BYTES_MAX
+            )
+        except Missing:
+            return None
+        return limits.read(found.body) if found else None
+
+    # --- What follows from it
+
+    def _take_parts(self) -> None:
+        if not self._is_seen:
+            _log.info("the other hosts that share %s are seen", ", ".join(h.limit.name for h in self._held))
+        self._is_seen, self._trouble, self._patience_seconds = True, None, PAUSE_SECONDS
+        others = self._others()
+        for held in self._held:
+            theirs = [one.limits[held.limit.name] for one in others if held.limit.name in one.limits]
+            made = held.rates.made_per_second + sum(use.made_per_second for use in theirs)
+            refused = held.rates.refused_per_second + sum(use.refused_per_second for use in theirs)
+            held.factor = limits.lowered(held.factor, made, refused)
+            held.host_count, held.alone_fraction = 1 + len(theirs), None
+        self._divide()
+        hosts = len(others) + 1
+        self._pause_seconds = max(PAUSE_SECONDS, PAUSE_SECONDS_PER_HOST * hosts)
+        self._be_due(self._pause_seconds)
+
+    def _divide(self) -> None:
+        others = self._others()
+        for held in self._held:
+            if held.alone_fraction is not None:
+                continue
+            name = held.limit.name
+            theirs = [one.limits[name].wanted_per_second for one in others if name in one.limits]
+            held.host_count = 1 + len(theirs)
+            held.part_per_second = limits.part(
+                held.factor * held.limit.requests_per_second,
+                held.wanted_per_second,
+                held.told_per_second,
+                theirs,
+            )
+
+    def _others(self) -> list[Heartbeat]:
+        seconds = self._clock.monotonic_seconds()
+        return [
+            one.heartbeat
+            for one in self._known.values()
+            if not limits.is_stale(one.heartbeat, one.age_seconds + seconds - one.listed_seconds)
+        ]
+
+    def _told_share(self, held: _Held) -> FleetShare:
+        """The part, as applications are told of it."""
+        self._divide()
+        name, part = held.limit.name, held.part_per_second
+        before = self._told.get(name)
+        if before is not None and before.requests_per_second <= part <= (
+            _KEEP_RATIO * before.requests_per_second
+        ):
+            part = before.requests_per_second
+        self._told[name] = FleetShare(
+            limit=name,
+            limit_requests_per_second=held.limit.requests_per_second,
+            requests_per_second=part,
+            wanted_per_second=held.wanted_per_second,
+            host_count=held.host_count,
+            is_alone=held.alone_fraction is not None,
+        )
+        return self._told[name]
+
+    def _fail(self, trouble: str) -> None:
+        """Go on from what there was, by what is refused here; look for the others later."""
+        if self._is_seen or self._trouble is None:
+            _log.warning("the other hosts that share a limit are not seen: %s", trouble)
+        self._trouble, self._is_seen = trouble, False
+        self._try_seconds = self._clock.monotonic_seconds() + self._patience_seconds
+        self._patience_seconds = min(2 * self._patience_seconds, PAUSE_SECONDS_MAX)
+        self._known = {}
+        self._adapt()
+
+    def _adapt(self) -> None:
+        """Without the others."""
+        for held in self._held:
+            most = held.limit.requests_per_second
+            fraction = held.part_per_second / most if held.alone_fraction is None else held.alone_fraction
+            made, refused = held.rates.made_per_second, held.rates.refused_per_second
+            held.alone_fraction = limits.adapted(fraction, made, refused)
+            held.part_per_second = held.alone_fraction * most
+            held.host_count = 1
+            held.told_per_second = held.written_per_second = 0.0
+        self._be_due(PAUSE_SECONDS_WITHOUT)
+
+    def _be_due(self, pause_seconds: float) -> None:
+        # Never later than was said: others take who is late for gone.
+        jitter = self._chance.uniform(0.94, 1.0)
+        self._due_seconds = self._clock.monotonic_seconds() + pause_seconds * jitter
+
+    def _cost(self, *, reads: int = 0, writes: int = 0, body_count: int = 0) -> Cost:
+        usd = self._tariff.usd(read_request_count=reads, write_request_count=writes)
+        moved_bytes = body_count * limits.DOCUMENT_BYTES_MAX + (reads + writes) * BESIDE_PAYLOAD_BYTES
+        return Cost(transferred_bytes=moved_bytes, request_count=reads + writes, usd=usd)
+
+
+def wanted_by_leases(board: Board, leases: LeaseBook, home: Place, operation: str, now: datetime) -> float:
+    """What all leases of the operation would make if no other host shared anything, in requests a second."""
+    made, most = 0.0, 0.0
+    for lease in leases.leases:
+        question = lease.claim.question
+        if question.operation != operation:
+            continue
+        place = replace(
+            home,
+            operation=operation,
+            region=question.region or home.region,
+            instance_type=question.instance_type or home.instance_type,
+            service_class=question.service_class,
+        )
+        context = Context(place=place, payload_size_bytes=question.payload_size_bytes)
+        made += board.request_rate_per_second(board.alone(context, question.demand, now))
+        boundless = board.alone(context, endless(question.demand), now)
+        most = max(most, board.request_rate_per_second(boundless))
+    return min(made, most)

@@ -1,0 +1,258 @@
+"""Knows all that was measured of a place as counts: bounded, whatever their number, and two of them add up.
+
+A report keeps the newest measurements as they are and everything else so. Where measurements are read one by one (the
+database of a host), `Tallying` counts them; where an engine reads columns (the files of a fleet), it groups by the same
+classes itself, and both come to the same `Tally`. Values and times fall into the classes of `Histogram`, moments into
+the hours since 1970.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.inference.histogram import CLASSES_PER_OCTAVE, added, merged, packed
+from penstock.vocabulary import Histogram, Observation, Pairs, is_stray
+
+HOUR_SECONDS = 3600
+_WAITING_COUNT_MAX = 2000  # to be counted together
+_CODES = 1 << 20  # more than there are classes
+_LEAST = 1e-9  # as in `class_of`
+
+IntArray: TypeAlias = NDArray[np.int64]
+Expected: TypeAlias = Callable[[int, Sequence[Any]], Sequence[float | None]]
+"""What is expected of settings (Any: of the operation's own type) at one size by now; None where nobody can say."""
+
+
+class Beat(NamedTuple):
+    """Measurements that went alike, one or those of an hour: either all were refused requests, or none was."""
+
+    first_at: float  # seconds since 1970
+    last_at: float
+    is_refused: bool
+    measured_count: int
+    request_count: int
+    refused_count: int
+    failed_count: int
+    # Requests a second: the least of those that were refused, the greatest of those that were not.
+    pace: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What there is of one place. Settings are of the operation's own type (Any)."""
+
+    # By hour, and whether they were refused.
+    beats: Mapping[tuple[int, bool], Beat] = field(default_factory=dict)
+    # Of values above zero, by size of the payload and setting.
+    levels: Mapping[tuple[int, Any], Histogram] = field(default_factory=dict)
+    # By hour: what went well over what is expected of its setting now.
+    course: Mapping[int, Histogram] = field(default_factory=dict)
+    times: Mapping[tuple[int, str], Histogram] = field(default_factory=dict)  # of requests, by size and name
+    pairs: Mapping[int, Pairs] = field(default_factory=dict)  # of successive requests, by size
+
+    @property
+    def measured_count(self) -> int:
+        """How many measurements these are."""
+        return sum(beat.measured_count for beat in self.beats.values())
+
+    def __add__(self, other: Tally) -> Tally:
+        """Of the same place, as another host or another file has it."""
+        return Tally(
+            beats=_joined(self.beats, other.beats, lambda *both: together(both)),
+            levels=_joined(self.levels, other.levels, lambda *both: merged(both)),
+            course=_joined(self.course, other.course, lambda *both: merged(both)),
+            times=_joined(self.times, other.times, lambda *both: merged(both)),
+            pairs=_joined(self.pairs, other.pairs, lambda *both: added(both)),
+        )
+
+
+def beat_of(observation: Observation[Any]) -> Beat:
+    """One measurement."""
+    at = observation.started_at.timestamp()
+    refused, requests = observation.throttled_count, observation.request_count
+    return Beat(
+        first_at=at,
+        last_at=at,
+        is_refused=refused > 0 and not is_stray(refused, requests),
+        measured_count=1,
+        request_count=max(requests, refused),
+        refused_count=refused,
+        failed_count=observation.failed_count,
+        pace=requests / max(observation.duration_seconds, 1e-9),
+    )
+
+
+def together(beats: Iterable[Beat]) -> Beat:
+    """Some that went alike as one."""
+    columns: Any = Beat._make(zip(*beats, strict=True))  # each a tuple of its values
+    is_refused = columns.is_refused[0]
+    return Beat(
+        first_at=min(columns.first_at),
+        last_at=max(columns.last_at),
+        is_refused=is_refused,
+        measured_count=sum(columns.measured_count),
+        request_count=sum(columns.request_count),
+        refused_count=sum(columns.refused_count),
+        failed_count=sum(columns.failed_count),
+        pace=(min if is_refused else max)(columns.pace),
+    )
+
+
+def tally_of(
+    observations: Iterable[Observation[Any]], value: Callable[[Observation[Any]], float], expected: Expected
+) -> Tally:
+    """These, counted. They may be more than memory holds."""
+    tallying = Tallying(value, expected)
+    for one in observations:
+        tallying.add(one)
+    return tallying.tally()
+
+
+class Tallying:
+    """Counts measurements of one place, as they come, some thousands at a time."""
+
+    def __init__(self, value: Callable[[Observation[Any]], float], expected: Expected) -> None:
+        self._value = value
+        self._expected = expected
+        self._waiting: list[Observation[Any]] = []
+        self._numbers: dict[tuple[int, Any], int] = {}  # of each size and setting
+        self._expectations = np.empty(0)  # by number; not a number where nothing is expected
+        self._beats: dict[tuple[int, bool], Beat] = {}
+        self._levels: dict[int, Counter[int]] = defaultdict(Counter)  # by number
+        self._course: dict[int, Counter[int]] = defaultdict(Counter)
+        self._times: dict[tuple[int, str], Histogram] = {}
+        self._pairs: dict[int, Pairs] = {}
+
+    def add(self, observation: Observation[Any]) -> None:
+        """One more."""
+        self._waiting.append(observation)
+        if len(self._waiting) >= _WAITING_COUNT_MAX:
+            self._count()
+
+    def tally(self) -> Tally:
+        """All so far."""
+        self._count()
+        return Tally(
+            beats=dict(self._beats),
+            levels={key: packed(self._levels[n]) for key, n in self._numbers.items() if n in self._levels},
+            course={hour: packed(counts) for hour, counts in self._course.items()},
+            times=dict(self._times),
+            pairs=dict(self._pairs),
+        )
+
+    def _count(self) -> None:
+        seen, self._waiting = self._waiting, []
+        if not seen:
+            return
+        at = np.array([one.started_at.timestamp() for one in seen])
+        hours = (at // HOUR_SECONDS).astype(np.int64)
+        self._count_beats(seen, hours)
+        self._count_values(seen, hours)
+        times: dict[tuple[int, str], list[Histogram]] = defaultdict(list)
+        pairs: dict[int, list[Pairs]] = defaultdict(list)
+        for one in seen:
+            size = one.context.payload_size_bytes
+            for name, histogram in one.histograms.items():
+                times[size, name].append(histogram)
+            if one.successive is not None:
+                pairs[size].append(one.successive)
+        for key, some in times.items():
+            self._times[key] = merged([self._times.get(key, Histogram()), *some])
+        for size, more in pairs.items():
+            self._pairs[size] = added([*([self._pairs[size]] if size in self._pairs else []), *more])
+
+    def _count_beats(self, seen: Sequence[Observation[Any]], hours: IntArray) -> None:
+        alike: dict[tuple[int, bool], list[Beat]] = defaultdict(list)
+        for hour, one in zip(hours.tolist(), seen, strict=True):
+            beat = beat_of(one)
+            alike[hour, beat.is_refused].append(beat)
+        for key, group in alike.items():
+            known = self._beats.get(key)
+            self._beats[key] = together(group if known is None else [known, *group])
+
+    def _count_values(self, seen: Sequence[Observation[Any]], hours: IntArray) -> None:
+        values = np.array([self._value(one) for one in seen])
+        numbers = np.array([self._number(one) for one in seen])
+        self._expect()
+        went_well = np.array([one.went_well for one in seen])
+        is_there = values > 0
+        _counted(self._levels, numbers[is_there], values[is_there])
+        expected = self._expectations[numbers]
+        is_told = is_there & went_well & (expected > 0)
+        _counted(self._course, hours[is_told], values[is_told] / expected[is_told])
+
+    def _number(self, one: Observation[Any]) -> int:
+        return self._numbers.setdefault((one.context.payload_size_bytes, one.setting), len(self._numbers))
+
+    def _expect(self) -> None:
+        """What is expected of settings that came for the first time."""
+        known = len(self._expectations)
+        by_size: dict[int, list[Any]] = defaultdict(list)
+        new = list(self._numbers)[known:]
+        for size, setting in new:
+            by_size[size].append(setting)
+        answers = {
+            (size, setting): answer
+            for size, settings in by_size.items()
+            for setting, answer in zip(settings, self._expected(size, settings), strict=True)
+        }
+        found = [np.nan if (answer := answers[key]) is None else answer for key in new]
+        self._expectations = np.append(self._expectations, found)
+
+
+def _counted(counters: dict[int, Counter[int]], keys: IntArray, values: NDArray[np.float64]) -> None:
+    """Count each value's class under its key."""
+    classes = np.floor(CLASSES_PER_OCTAVE * np.log2(np.maximum(values, _LEAST))).astype(np.int64)
+    codes, counts = np.unique(keys * _CODES + (classes + _CODES // 2), return_counts=True)
+    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+        key, number = divmod(code, _CODES)
+        counters[key][number - _CODES // 2] += count
+
+
+def detail_begins_at(tally: Tally, newest: Sequence[Observation[Any]]) -> float:
+    """Where hours end and single measurements begin: 0 where the newest are all, else on the hour."""
+    if tally.measured_count <= len(newest):
+        return 0.0
+    if not newest:
+        return float("inf")
+    return (newest[0].started_at.timestamp() // HOUR_SECONDS + 1) * HOUR_SECONDS
+
+
+def beats(tally: Tally, newest: Sequence[Observation[Any]]) -> list[Beat]:
+    """All measurements, oldest first: the newest one by one, those before them by the hour."""
+    begins_at = detail_begins_at(tally, newest)
+    older = [beat for (hour, _), beat in tally.beats.items() if hour * HOUR_SECONDS < begins_at]
+    single = [beat for beat in map(beat_of, newest) if beat.first_at >= begins_at]
+    return sorted([*older, *single])
+
+
+def middles(tally: Tally, *, before: float) -> list[tuple[float, float, int]]:
+    """Of each hour before a moment: its middle in seconds, the median of its ratios, and how many they are."""
+    hours = sorted(hour for hour in tally.course if hour * HOUR_SECONDS < before)
+    counted = [(hour, tally.course[hour]) for hour in hours]
+    return [((hour + 0.5) * HOUR_SECONDS, _median(h), sum(h.counts)) for hour, h in counted]
+
+
+def _median(histogram: Histogram) -> float:
+    """Within its class as if it were filled evenly."""
+    half, seen = sum(histogram.counts) / 2, 0
+    for number, count in enumerate(histogram.counts, start=histogram.first):
+        if count and seen + count >= half:
+            return float(2.0 ** ((number + (half - seen) / count) / CLASSES_PER_OCTAVE))
+        seen += count
+    return 0.0
+
+
+def _joined(
+    one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Any, Any], Any]
+) -> dict[Any, Any]:
+    both = dict(one)
+    for key, value in other.items():
+        both[key] = join(both[key], value) if key in both else value
+    return both

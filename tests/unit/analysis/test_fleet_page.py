@@ -1,0 +1,142 @@
+"""The page of a fleet: from files that hosts wrote, the same whichever engine reads them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.analysis.page import page, rendered
+from penstock.analysis.questions import fit_of
+from penstock.analysis.schema import athena_ddl, observation_row
+from penstock.cli.main import cli
+from penstock.daemon.store import Store
+from penstock.operations.table import OPERATIONS, setting_types
+from tests.factories import NOON, an_observation
+
+pytest.importorskip("pyarrow", reason="Arrow is not installed (penstock[analysis]): make test-analysis")
+pytest.importorskip("duckdb", reason="DuckDB is not installed (penstock[analysis]): make test-analysis")
+
+from penstock.analysis import with_duckdb
+from tests.fleet_files import CALM, CHANGED, HOSTS, SLOW, write_fleet
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Its folder, and what DuckDB answers."""
+    folder = tmp_path_factory.mktemp("fleet")
+    write_fleet(folder)
+    return folder, with_duckdb.answers(str(folder))
+
+
+def test_the_page_tells_who_is_slow_what_changed_and_what_it_cost(
+    found: tuple[Path, dict[str, Any]],
+) -> None:
+    """And what to use where, from the same models as a host's own."""
+    folder, answers = found
+    told = page(answers, str(folder))
+    assert told["observation_count"] == 6 * 4 * 2 * 6
+    assert told["usd"] == pytest.approx(24 * 0.001)
+    assert [(row["host"], row["region"]) for row in told["slow_hosts"]] == [(SLOW, CALM.region)]
+    assert "times as long" in told["slow_hosts"][0]["why"]
+    assert [(row["region"], row["day"]) for row in told["changes"]] == [(CHANGED.region, "2026-03-04")]
+    assert told["changes"][0]["ratio"] == pytest.approx(0.5, rel=0.2)
+    assert [row["host_count"] for row in told["places"]] == [len(HOSTS)] * 2
+    assert all(row["setting"]["thread_count"] >= 4 for row in told["places"])
+    for form in ("markdown", "html"):
+        text = rendered(told, form)
+        assert CHANGED.region in text
+        assert "times as long" in text
+    assert json.loads(rendered(told, "json"))["usd"] == told["usd"]
+
+
+def test_a_host_writes_its_days_and_the_report_reads_them(tmp_path: Path) -> None:
+    """From its database, by the two commands; written again, a day replaces itself."""
+    database = tmp_path / "penstock.db"
+    store = Store(database, setting_types())
+    store.add_observations([an_observation(started_at=NOON)])
+    store.close()
+    fleet, page_file = tmp_path / "fleet", tmp_path / "page.md"
+    run = CliRunner().invoke
+    for _ in range(2):
+        written = run(
+            cli,
+            [
+                "observations",
+                "--to",
+                str(fleet),
+                "--database",
+                str(database),
+                "--since",
+                "3000d",
+                "--host",
+                "h",
+            ],
+        )
+        assert written.exit_code == 0, written.output
+    assert f"{NOON:%Y-%m-%d}: 1 observation\n" in written.output
+    read = run(cli, ["report", "--from", str(fleet), "--format", "markdown", "--output", str(page_file)])
+    assert read.exit_code == 0, read.output
+    assert "1 observation of" in page_file.read_text("utf-8")
+
+
+def test_what_another_version_wrote_is_no_evidence() -> None:
+    """The rest of its place is fitted without it."""
+    model = OPERATIONS["s3_upload"].model
+    rows = [
+        {**observation_row(an_observation(started_at=NOON + timedelta(minutes=n)), model), "host": "h"}
+        for n in range(3)
+    ]
+    rows[1]["document"] = '{"of": "another version"}'
+    (told,) = fit_of(rows)
+    assert told["observation_count"] == 2
+    assert fit_of(rows[1:2]) == []
+
+
+def test_nothing_there_is_said(tmp_path: Path) -> None:
+    """With what would put something there."""
+    read = CliRunner().invoke(cli, ["report", "--from", str(tmp_path)], standalone_mode=False)
+    assert "penstock observations --to" in str(read.exception)
+
+
+def test_athena_is_told_every_column() -> None:
+    """And partitions by day and host."""
+    ddl = athena_ddl("s3://b/fleet/")
+    assert "LOCATION 's3://b/fleet/observations/'" in ddl
+    assert "PARTITIONED BY (day string, host string)" in ddl
+    assert "times array<struct<name:string" in ddl
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # pyspark's and pandas' own
+def test_spark_gives_the_same_fits_and_the_same_page(
+    found: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its local mode, from the same files."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed (penstock[spark])")
+    pytest.importorskip("pandas", reason="pandas is not installed (penstock[spark])")
+    from pyspark.sql import SparkSession
+
+    from penstock.analysis import with_spark
+
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    folder, answers = found
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    try:
+        sparks = with_spark.answers(spark, str(folder))
+    finally:
+        spark.stop()
+    assert sparks["fits"] == answers["fits"]
+    assert rendered(page(sparks, "x"), "html") == rendered(page(answers, "x"), "html")

@@ -1,0 +1,38 @@
+"""The report shows what applications were heard to do beside what they would gain, and what probes cost them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from penstock.report.markdown import render_markdown
+from penstock.report.page import render_html
+from tests.unit.daemon.test_client_hours import a_harm, an_hour
+from tests.unit.report.materials import a_report
+from tests.unit.report.test_page import HOSTILE, outline
+
+
+def test_an_application_is_one_row_for_a_call_over_all_hours() -> None:
+    """Counts add up, peaks are the greatest; what it would gain is by today's advice, with its interval."""
+    hours = [an_hour(), dataclasses.replace(an_hour(1), in_flight_count_max=2.0), an_hour(1, name="other")]
+    client, other = sorted(a_report(client_hours=hours).clients, key=lambda one: one.name)
+    (api,) = client.apis
+    assert (client.hour_count, api.call_count, api.retry_count) == (2, 7200, 100)
+    assert (api.calls_per_second, api.in_flight_count_max) == (1.0, 10.0)
+    (advice,) = client.advice
+    assert advice.gain is not None
+    assert advice.gain.low <= advice.gain.expected <= advice.gain.high
+    assert "10.0 parts in flight" in advice.sentence
+    assert "25% of the attempts of one minute were refused" in client.sentences[-1]
+    assert other.hour_count == 1
+
+
+def test_the_page_says_it_and_what_probes_cost() -> None:
+    """In HTML and Markdown alike; names are anybody's choice, and stay text."""
+    report = a_report(client_hours=[an_hour(), an_hour(name=HOSTILE)], harms=[a_harm()])
+    page, markdown = outline(render_html(report)).text, render_markdown(report, is_full=True)
+    for text in (page, markdown):
+        assert "What applications were heard to do" in text
+        assert "12.0 ms" in text
+    assert "<script>alert" not in markdown
+    assert "would bring" in render_markdown(report)
+    assert "applications were heard" not in outline(render_html(a_report())).text

@@ -42,6 +42,7 @@ from penstock.units import number, rounded
 from penstock.vocabulary import Demand, Estimate, setting_values
 
 MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
+_MESSAGE_SHARE_MAX = 0.95  # a request takes time itself, also where a busy machine measured that it takes none
 _DRAW_COUNT = 200
 _STATED_SPREAD = 0.03  # of a stated mean: what somebody wrote down is about right
 _LATENCY_SPREAD = 0.08
@@ -321,7 +322,7 @@ def _split(conditions: Conditions, action: str) -> tuple[float, float]:
     """Seconds for the request itself and for each message."""
     single = getattr(conditions, f"{action}_seconds")
     each = getattr(conditions, f"{action}_seconds_per_message")
-    each = MESSAGE_SHARE * single if each is None else each
+    each = MESSAGE_SHARE * single if each is None else min(each, _MESSAGE_SHARE_MAX * single)
     return single - each, each
 
 

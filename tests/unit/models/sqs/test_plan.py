@@ -59,6 +59,14 @@ def test_with_one_deleter_it_deletes_in_batches() -> None:
     assert found.goodput_messages_per_second.expected >= 49.0
 
 
+@pytest.mark.parametrize("action", ["send", "receive", "delete"])
+def test_where_messages_took_all_of_a_request_there_is_a_plan(action: str) -> None:
+    """A busy machine measures it so; a request that took no time itself would be divided by."""
+    seconds = {f"{action}_seconds_per_message": a_document()[f"{action}_seconds"]}
+    found = plan(read_conditions(a_document(deleter_count_max=1, **seconds)))
+    assert found.goodput_messages_per_second.expected > 25.0
+
+
 def test_what_cannot_be_carried_is_limited_and_said() -> None:
     """More than one deleter can do even in batches: the send rate limit protects the queue, and the plan says so."""
     found = plan(read_conditions(a_document(message_rate_per_second=500, deleter_count_max=1)))

@@ -45,9 +45,9 @@ class Reporter:
     and a thread of its own.
     """
 
-    def __init__(self, *, socket: str | None = None, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+    def __init__(self, *, socket: str | None = None, timeout_seconds: float | None = None) -> None:
         self._socket_path = socket or socket_path()
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = _TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         self.posted_count = self.refused_count = self.dropped_count = 0
         self._has_complained = False
         self._tokens, self._filled_seconds = REPORT_COUNT_BURST, time.monotonic()
@@ -110,14 +110,15 @@ class Reporter:
             self._changed.notify_all()
         return True
 
-    def flush(self, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> bool:
-        """Wait until all that was reported is posted; whether it was, in time."""
+    def flush(self, *, timeout_seconds: float | None = None) -> bool:
+        """Wait until all that was reported is posted, as long as for one answer; whether it was, in time."""
         self._notice_fork()
         with self._changed:
             self._is_hurried = True
             self._changed.notify_all()
             is_empty = self._changed.wait_for(
-                lambda: not self._waiting and not self._is_posting, timeout_seconds
+                lambda: not self._waiting and not self._is_posting,
+                self._timeout_seconds if timeout_seconds is None else timeout_seconds,
             )
             self._is_hurried = False
         return is_empty

@@ -386,7 +386,7 @@ class Served:
             self.advisor.generation += 1
             self.api.publish()
 
-        asyncio.run_coroutine_threadsafe(changed(), self.loop).result(10)
+        asyncio.run_coroutine_threadsafe(changed(), self.loop).result(60)
 
 
 @contextlib.asynccontextmanager
@@ -423,12 +423,12 @@ def served_in_thread(
     thread.start()
     server = served(folder, advisor, **options)
     try:
-        running = asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+        running = asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(60)
         try:
             yield running
         finally:
-            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(10)
+            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()

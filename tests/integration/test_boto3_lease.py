@@ -49,11 +49,11 @@ def test_no_more_are_let_through_than_the_share_has_threads() -> None:
     for thread in threads:
         thread.start()
     for _ in range(2):
-        assert let_through.acquire(timeout=10)
+        assert let_through.acquire(timeout=60)
     assert turns.held_count == 2
     share.become(4)
     for _ in range(2):
-        assert let_through.acquire(timeout=10)
+        assert let_through.acquire(timeout=60)
     assert turns.held_count == 4
     done.set()
     for thread in threads:

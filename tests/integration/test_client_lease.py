@@ -23,6 +23,7 @@ from penstock.client.asyncio_client import AsyncLease
 from penstock.client.lease import Lease
 from penstock.client.operations import SDK_DEFAULTS
 from penstock.units import GiB
+from tests.integration.conftest import PATIENCE_SECONDS
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 
 DEFAULT = SDK_DEFAULTS["s3_upload"]["setting"]
@@ -33,7 +34,7 @@ class Told(queue.Queue[Advice]):
 
     def waits_for(self, thread_count: int) -> None:
         """Until this share is told; the timeout is the other outcome."""
-        while self.get(timeout=10).setting["thread_count"] != thread_count:
+        while self.get(timeout=PATIENCE_SECONDS).setting["thread_count"] != thread_count:
             pass
 
 
@@ -193,7 +194,7 @@ def test_whatever_answers_the_transfer_goes_on(tmp_path: Path, spoken: bytes) ->
                 connection.recv(65536)
                 connection.sendall(spoken)
                 connection.shutdown(socket.SHUT_WR)
-                connection.settimeout(10)
+                connection.settimeout(PATIENCE_SECONDS)
                 with contextlib.suppress(ConnectionError):
                     assert connection.recv(1) == b""
             ended.set()
@@ -202,7 +203,7 @@ def test_whatever_answers_the_transfer_goes_on(tmp_path: Path, spoken: bytes) ->
         speaker.start()
         with a_lease(tmp_path) as lease:
             assert lease.setting == DEFAULT
-            assert ended.wait(10)
+            assert ended.wait(PATIENCE_SECONDS)
         speaker.join()
 
 

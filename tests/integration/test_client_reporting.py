@@ -19,6 +19,7 @@ from penstock.client import reporting
 from penstock.client.reporting import BATCH_COUNT_MAX, REPORT_COUNT_BURST, WAITING_COUNT_MAX, Reporter
 from penstock.units import MiB
 from penstock.vocabulary import Origin
+from tests.integration.conftest import PATIENCE_SECONDS
 from tests.integration.scripted_advisor import Served, served_in_thread
 
 Open = Callable[..., Reporter]
@@ -43,7 +44,7 @@ def open_reporter() -> Iterator[Open]:
     """Reporters that end with the test."""
     with contextlib.ExitStack() as ends:
 
-        def open_one(path: Path, *, timeout_seconds: float = 2.0) -> Reporter:
+        def open_one(path: Path, *, timeout_seconds: float | None = None) -> Reporter:
             reporter = Reporter(socket=str(path), timeout_seconds=timeout_seconds)
             ends.callback(reporter.close)
             return reporter
@@ -111,7 +112,7 @@ def test_without_a_daemon_reports_wait_and_the_oldest_go(
     assert not reporter.flush(timeout_seconds=0.1)
     assert 500 <= reporter.dropped_count <= 500 + BATCH_COUNT_MAX
     with served_in_thread(tmp_path) as server:
-        assert reporter.flush(timeout_seconds=10.0)
+        assert reporter.flush()
         newest = max(o.context.payload_size_bytes for o in server.advisor.recorded)
         assert len(server.advisor.recorded) == WAITING_COUNT_MAX + 500 - reporter.dropped_count
     assert newest == 64 * MiB + WAITING_COUNT_MAX + 499
@@ -124,20 +125,23 @@ def test_a_daemon_that_hangs_holds_nobody_up(tmp_path: Path, open_reporter: Open
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(path))
         hung.listen()
-        reporter = open_reporter(path, timeout_seconds=0.1)
+        reporter = open_reporter(path)
         began = time.monotonic()
         for _ in range(50):
             assert tell(reporter)
         assert not reporter.flush(timeout_seconds=0.3)
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < PATIENCE_SECONDS / 2  # not one answer was waited for
         assert reporter.posted_count == 0
 
 
-def test_a_process_that_moves_much_reports_a_share_of_it(server: Served, open_reporter: Open) -> None:
+def test_a_process_that_moves_much_reports_a_share_of_it(
+    server: Served, open_reporter: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the daemon would refuse from this user is not sent."""
+    monkeypatch.setattr(reporting, "REPORT_COUNT_PER_SECOND", 0.0)  # as long as this takes
     reporter = open_reporter(server.socket_path)
     told = [tell(reporter) for _ in range(1000)]
-    assert sum(told) == pytest.approx(REPORT_COUNT_BURST, abs=5)
+    assert sum(told) == REPORT_COUNT_BURST
     assert reporter.dropped_count == told.count(False)
 
 
@@ -161,7 +165,10 @@ def test_what_cannot_be_written_is_refused_and_harms_nothing(server: Served, ope
 
 _APPLICATION = """
 import os, sys
+from penstock.client import reporting
 from penstock.client.reporting import report
+if "patient" in sys.argv:
+    reporting._TIMEOUT_SECONDS = reporting._EXIT_SECONDS_MAX = 60.0
 def tell(size):
     report("s3_upload", size, {"thread_count": 8, "part_size_bytes": 8 << 20},
            duration_seconds=1.0, transferred_bytes=1 << 20, request_count=1)
@@ -174,11 +181,11 @@ if "fork" in sys.argv:
 """
 
 
-@pytest.mark.parametrize(("arguments", "sizes"), [([], {1}), (["fork"], {1, 2, 3})])
+@pytest.mark.parametrize(("arguments", "sizes"), [(["patient"], {1}), (["patient", "fork"], {1, 2, 3})])
 def test_what_is_left_at_the_end_is_posted(server: Served, arguments: list[str], sizes: set[int]) -> None:
     """Of the process, and of a child that it forked."""
     environment = {**os.environ, "PENSTOCK_SOCKET": str(server.socket_path)}
-    subprocess.run([sys.executable, "-c", _APPLICATION, *arguments], env=environment, check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", _APPLICATION, *arguments], env=environment, check=True, timeout=120)
     assert {o.context.payload_size_bytes for o in server.advisor.recorded} == sizes
     assert len(server.advisor.recorded) == len(sizes)
 
@@ -216,7 +223,7 @@ def test_a_forked_child_waits_for_no_report_of_its_parent(tmp_path: Path, open_r
 def test_an_end_without_a_daemon_takes_half_a_second_at_most(tmp_path: Path) -> None:
     """However much waits."""
     environment = {**os.environ, "PENSTOCK_SOCKET": str(tmp_path / "none")}
-    subprocess.run([sys.executable, "-c", _APPLICATION], env=environment, check=True, timeout=10)
+    subprocess.run([sys.executable, "-c", _APPLICATION], env=environment, check=True, timeout=60)
 
 
 def test_threads_share_a_reporter(server: Served, open_reporter: Open) -> None:

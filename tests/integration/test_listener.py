@@ -55,6 +55,21 @@ async def is_served(reader: asyncio.StreamReader) -> bool:
         return False
 
 
+class ClockOfLoop:
+    """Stands still, however busy the machine is, until it is put forward."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self._seconds = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: self._seconds)
+
+    async def put_forward(self, seconds: float) -> None:
+        """By so much; whose time is up by then is let go."""
+        self._seconds += seconds
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
 async def ends(reader: asyncio.StreamReader) -> bool:
     """Whether the daemon closes the connection; the test's own timeout is the other outcome."""
     try:
@@ -71,11 +86,15 @@ async def ends(reader: asyncio.StreamReader) -> bool:
         b"GET /v1/status HTTP/1.1\r\nHost: local",
     ],
 )
-async def test_half_a_request_is_given_up(tmp_path: Path, half: bytes) -> None:
+async def test_half_a_request_is_given_up(
+    tmp_path: Path, half: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who connects and does not finish asking is let go, and others are answered meanwhile."""
+    clock = ClockOfLoop(monkeypatch)
     async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (reader, writer):
         writer.write(half)
         assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+        await clock.put_forward(BRIEF.idle_seconds_max)
         assert await ends(reader)
 
 
@@ -86,13 +105,15 @@ async def test_half_a_body_is_given_up(tmp_path: Path) -> None:
         assert (await status_line(server.socket_path, request)).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_an_idle_connection_is_closed_after_its_answer(tmp_path: Path) -> None:
+async def test_an_idle_connection_is_closed_after_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Keeping a connection open without asking costs its holder the connection."""
+    clock = ClockOfLoop(monkeypatch)
     async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (reader, writer):
         writer.write(STATUS)
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        await reader.readexactly(length)
+        await answer(reader)
+        await clock.put_forward(BRIEF.idle_seconds_max)
         assert await ends(reader)
 
 
@@ -110,13 +131,16 @@ async def test_who_was_let_in_is_answered_by_a_server_that_closes(tmp_path: Path
             await closing
 
 
-async def test_a_watcher_may_wait_for_longer(tmp_path: Path) -> None:
+async def test_a_watcher_may_wait_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hearing nothing is what a watcher is there for: it outlives the time for idle connections."""
+    clock = ClockOfLoop(monkeypatch)
     async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (watching, writer):
         writer.write(b"GET /v1/watch HTTP/1.0\r\nHost: localhost\r\n\r\n")
         await watching.readuntil(b"\r\n\r\n")
         await watching.readline()
         async with connected(server.socket_path) as (idle, _):
+            assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"  # so the idle one is in
+            await clock.put_forward(BRIEF.idle_seconds_max)
             assert await ends(idle)  # connected later than the watcher and gone before it
         server.advisor.generation = 2
         server.api.publish()
@@ -256,13 +280,17 @@ async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, seed: 
     assert heard == [int(size[0]) for size in sizes]
 
 
-async def test_who_is_answered_at_the_gate_is_not_idle(tmp_path: Path) -> None:
+async def test_who_is_answered_at_the_gate_is_not_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its time begins anew with each answer, and ends like any other's."""
+    clock = ClockOfLoop(monkeypatch)
     async with served(tmp_path, limits=BRIEF) as server, connected(server.socket_path) as (reader, writer):
         for _ in range(4):
             writer.write(question("1GiB"))
             await answer(reader)
-            await asyncio.sleep(0.6 * BRIEF.idle_seconds_max)
+            await clock.put_forward(0.6 * BRIEF.idle_seconds_max)
+        await clock.put_forward(0.6 * BRIEF.idle_seconds_max)
         assert await ends(reader)
 
 

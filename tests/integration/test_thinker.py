@@ -45,7 +45,7 @@ def children_of(process_id: int) -> set[int]:
 
 async def until_gone(process_ids: set[int]) -> bool:
     """Whether they end by themselves within some seconds."""
-    for _ in range(200):
+    for _ in range(2000):
         if not process_ids & children_of(os.getpid()):
             return True
         await asyncio.sleep(0.05)
@@ -70,9 +70,12 @@ async def test_a_killed_child_is_told_and_replaced() -> None:
     before = children_of(os.getpid())
     thinker = SpawnedThinker()
     await thinker.deliberate(MODEL, CASE)
+    children = children_of(os.getpid()) - before
+    for child in children:
+        os.kill(child, signal.SIGSTOP)  # it must not be done before it is killed
     asking = asyncio.create_task(thinker.deliberate(MODEL, CASE))
     await asyncio.sleep(0)
-    for child in children_of(os.getpid()) - before:
+    for child in children:
         os.kill(child, signal.SIGKILL)
     with pytest.raises(ThinkerError, match="MemoryMax"):
         await asking

@@ -120,10 +120,10 @@ async def test_ranges_are_read_by_all_processes() -> None:
 
 async def test_what_is_not_wanted_any_more_is_broken_off() -> None:
     """A cancelled part must not arrive after its upload was aborted."""
-    async with two_workers(rate=0.2e6) as (workers, service):
+    async with two_workers(rate=1e3) as (workers, service):  # a part takes a quarter of an hour
         upload_id = service.shelf.create_upload("bucket", "key")
         part = asyncio.create_task(workers.upload_part("bucket", "key", upload_id, 1, bytes(MiB)))
-        await asyncio.sleep(0.3)
+        await is_under_way(service, 1)
         part.cancel()
         await asyncio.wait({part})
         assert part.cancelled()
@@ -134,15 +134,21 @@ async def test_what_is_not_wanted_any_more_is_broken_off() -> None:
     assert not worker_ids()
 
 
+async def is_under_way(service: S3Service, count: int) -> None:
+    """Until so many bodies are on the link."""
+    while service.uplink.stream_count < count:  # noqa: ASYNC110  # the link tells nobody
+        await asyncio.sleep(0.01)
+
+
 async def test_a_process_that_is_killed_keeps_nobody_waiting() -> None:
     """Its orders fail at once, those on their way and those to come."""
-    async with two_workers(rate=0.2e6) as (workers, service):
+    async with two_workers(rate=1e3) as (workers, service):
         upload_id = service.shelf.create_upload("bucket", "key")
         parts = [
             asyncio.create_task(workers.upload_part("bucket", "key", upload_id, n, bytes(MiB)))
             for n in (1, 2)
         ]
-        await asyncio.sleep(0.1)
+        await is_under_way(service, 2)
         for process_id in worker_ids():
             os.kill(process_id, 9)
         for part in parts:

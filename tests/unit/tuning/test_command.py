@@ -137,8 +137,11 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
     """All of the process group goes, also what ignores being asked."""
     pid_file = tmp_path / "pid"
     stubborn = f"trap '' TERM; (sleep 60) & echo $! > {shlex.quote(str(pid_file))}; sleep 60"
-    outcome = run_command(stubborn, REQUEST, timeout_seconds=1.5, grace_seconds=0.2)
-    assert outcome == Failure(reason="it took longer than 1.5 s", is_timeout=True)
+    for seconds in (1, 4, 16):  # a busy machine may need longer to begin
+        outcome = run_command(stubborn, REQUEST, timeout_seconds=seconds, grace_seconds=0.2)
+        assert outcome == Failure(reason=f"it took longer than {seconds} s", is_timeout=True)
+        if pid_file.exists() and pid_file.read_text():
+            break
     assert _ends(int(pid_file.read_text()))
 
 
@@ -175,13 +178,16 @@ def test_a_child_that_was_not_reaped_is_not_waited_for(tmp_path: Path) -> None:
         f"    open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
         "time.sleep(60)"
     )
-    started = time.monotonic()
-    outcome = run_command(python(program), REQUEST, timeout_seconds=1.0, grace_seconds=9.0)
-    elapsed_seconds = time.monotonic() - started
+    for seconds in (1.0, 4.0, 16.0):  # as above
+        started = time.monotonic()
+        outcome = run_command(python(program), REQUEST, timeout_seconds=seconds, grace_seconds=60.0)
+        elapsed_seconds = time.monotonic() - started
+        if pid_file.exists() and pid_file.read_text():
+            break
     os.kill(int(pid_file.read_text()), signal.SIGKILL)
     assert isinstance(outcome, Failure)
     assert outcome.is_timeout
-    assert elapsed_seconds < 6
+    assert elapsed_seconds < 60
 
 
 def test_ctrl_c_lets_the_command_clean_up_and_passes_on(tmp_path: Path) -> None:
@@ -224,14 +230,14 @@ def _interrupt_when(ready: Path) -> None:
 
 
 def _wait_for(file: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not file.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
 def _ends(pid: int) -> bool:
     """Gone soon, or waiting to be buried by whoever adopted it: a signal takes a moment to be carried out."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,0 +1,20 @@
+"""What holds for every test with a real socket: a machine that stops for seconds is not a daemon that hangs."""
+
+import pytest
+
+from penstock.cli import exec as exec_command
+from penstock.client import advice, lease, reporting
+
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second without an answer is no daemon to an application; here it is a busy machine.
+
+    Tests of what happens then say their own limit, or find nobody on the socket.
+    """
+    monkeypatch.setattr(advice, "_SOCKET_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(lease, "_CONNECT_SECONDS_MAX", PATIENCE_SECONDS)
+    monkeypatch.setattr(reporting, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(exec_command, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)

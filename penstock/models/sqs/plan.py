@@ -42,9 +42,8 @@ from penstock.units import number, rounded
 from penstock.vocabulary import Demand, Estimate, setting_values
 
 MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
-_MESSAGE_SHARE_MAX = (
-    0.95  # a request takes time itself, also where a busy machine measured that it takes none
-)
+# A request takes time itself, also where a busy machine measured that it takes none.
+_MESSAGE_SHARE_MAX = 0.95
 _DRAW_COUNT = 200
 _STATED_SPREAD = 0.03  # of a stated mean: what somebody wrote down is about right
 _LATENCY_SPREAD = 0.08

@@ -37,6 +37,7 @@ from penstock.daemon.host import HostIdentity
 from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
 from penstock.daemon.limits import thread_count_limits
 from penstock.daemon.outside_aws import AwsOutside
+from penstock.daemon.refusal_watch import RefusalWatch
 from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
 from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.sweeper import Sweeper
@@ -266,6 +267,8 @@ async def _live(
         )
         reload.trouble = lambda: app.store.trouble
         app.backlogs.heard_delete_rate = hearing.deleted_messages_per_second
+        refusal_watch = RefusalWatch(hearing, surroundings.clock, app.home, app.conductor.contexts)
+        app.board.caution, app.conductor.on_observed = refusal_watch.caution, refusal_watch.note
         api = _api(configuration, app, hearing, surroundings.clock, reload, harm_watch=harm_watch)
         api.publish()
         # Each life listens through a descriptor of its own; the socket itself outlives them all.
@@ -285,7 +288,7 @@ async def _live(
             watching = tasks.create_task(_watch(app, surroundings, configuration.watched_queue))
             listening = tasks.create_task(hearing.listen(configuration.listen, app.conductor.troubles))
             remembering = tasks.create_task(keep_client_hours(hearing, app.store, surroundings.clock))
-            telling = tasks.create_task(_tell_status(notifier, app, harm_watch))
+            telling = tasks.create_task(_tell_status(notifier, app, harm_watch, refusal_watch))
             keeping = tasks.create_task(keep_files(entrance, acceptor, api, app.conductor.troubles))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -322,9 +325,14 @@ async def _beat(notifier: Notifier) -> None:
         await asyncio.sleep((notifier.watchdog_seconds or 2 * _BEAT_SECONDS) / 2)
 
 
-async def _tell_status(notifier: Notifier, app: App, harm_watch: HarmWatch) -> None:
+async def _tell_status(
+    notifier: Notifier, app: App, harm_watch: HarmWatch, refusal_watch: RefusalWatch
+) -> None:
     while True:
         app.host_watch.look()
+        is_news, sooner = refusal_watch.look(app.conductor.probed_seconds)
+        if is_news:
+            app.conductor.heed(sooner)
         harm_watch.look()
         for harm in harm_watch.take_told():
             await app.store.run(partial(Store.add_harm, harm=harm))

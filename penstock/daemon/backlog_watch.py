@@ -3,8 +3,8 @@
 A watched queue is an application's own. It is asked for its URL and its attributes and for nothing else: nothing is
 sent to it, received from it or deleted in it. Attributes do not tell how old a message is; that follows from the
 messages not visible and the deletes a second, which the configuration states or applications report. Where neither
-does, it is what their SDKs are heard to delete, at the most: that any user of the host can send, and it warns only
-where nothing would.
+does, it is what their SDKs are heard to delete, at the most, and no more than they receive: that any user of the host
+can send, and it warns only where nothing would.
 
 What applications report of a queue (`measures` of `POST /v1/observations`), the first that is there:
 

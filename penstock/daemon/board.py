@@ -58,6 +58,8 @@ class Board:
         fleet_share: Callable[[str], FleetShare | None] = lambda _operation: None,
     ) -> None:
         self._fleet_share = fleet_share
+        # How much of an answer is left by refusals that applications met, and why; None where it is all.
+        self.caution: Callable[[Recommendation[Any]], tuple[float, str] | None] = lambda _advice: None
         self._stores = stores or {}
         self._thread_count_max = thread_count_max
         self._configured_contexts = tuple(configured_contexts)
@@ -118,16 +120,21 @@ class Board:
 
     def recommend(self, context: Context, demand: Demand, now: datetime) -> Recommendation[Any]:
         """The advice for this context and demand. Raises KeyError for an operation that is not in the table."""
-        alone, share = self.alone(context, demand, now), self._fleet_share(context.operation)
-        if share is None:
-            return alone
-        made = self.request_rate_per_second(alone)
-        if made <= share.requests_per_second:
-            return telling_of_fleet(alone, share)
-        model = OPERATIONS[context.operation].model
-        scaled_setting = scaled([alone.setting], [share.requests_per_second / made])[0]
-        within = self.assess(context, demand, model.legal(context, scaled_setting), now)
-        return telling_of_fleet(dataclasses.replace(within, bottleneck="request-rate"), share)
+        answer, share = self.alone(context, demand, now), self._fleet_share(context.operation)
+        if share is not None and (made := self.request_rate_per_second(answer)) > share.requests_per_second:
+            within = self._part(answer, share.requests_per_second / made, now)
+            answer = dataclasses.replace(within, bottleneck="request-rate")
+        if (caution := self.caution(answer)) is not None:
+            fraction, why = caution
+            held = self._part(answer, fraction, now)
+            answer = dataclasses.replace(held, explanation=f"{held.explanation} {why}")
+        return answer if share is None else telling_of_fleet(answer, share)
+
+    def _part(self, advice: Recommendation[Any], fraction: float, now: datetime) -> Recommendation[Any]:
+        """The advice with that much of all that is divided."""
+        setting = scaled([advice.setting], [fraction])[0]
+        legal = OPERATIONS[advice.context.operation].model.legal(advice.context, setting)
+        return self.assess(advice.context, advice.demand, legal, now)
 
     def request_rate_per_second(self, advice: Recommendation[Any]) -> float:
         """What follows from it, as expected; 0 where nothing is known."""

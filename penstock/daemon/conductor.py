@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -139,6 +140,8 @@ class Conductor:
         self._on_cycle = on_cycle
         self.fleet = fleet
         self.limits = limits
+        self.on_observed: Callable[[Sequence[Observation[Any]]], None] = lambda _observations: None
+        self.probed_seconds = -math.inf  # when a probe was in flight last, on the monotonic clock
         self._taught: dict[Place, Fit] = {}  # by what other hosts measured, and by nothing else
         self.standings = Standings(seed, clock.now())
         self._requested: deque[Context] = deque(maxlen=16)
@@ -187,8 +190,16 @@ class Conductor:
             "in 25 hours"
         )
 
+    def heed(self, sooner: Collection[tuple[str, str]]) -> None:
+        """Something speaks for other advice, or does no more; probe these operations and regions sooner."""
+        self.standings.hasten(sooner)
+        self._board.generation += 1
+        self._on_change()
+        self._news.set()
+
     def note_reports(self, observations: Sequence[Observation[Any]]) -> None:
         """Applications reported: learn from it soon, and probe less where it is believed."""
+        self.on_observed(observations)
         if self.limits is not None:
             self.limits.note_reports(observations)
         if not self._reported:
@@ -294,12 +305,15 @@ class Conductor:
         self.ledger = ledger  # not before it is written: what the disk refuses is not done and costs nothing
         self.standings.note_attempt(context, started_at)
         start_seconds = self._clock.monotonic_seconds()
+        self.probed_seconds = math.inf
         try:
             outcome = await watch.probe.run(plan)
         except asyncio.CancelledError:  # a stop or a reload: the next life may spend what this run did not
             used = costs.interrupted(plan, watch.probe.used)
             await self._settle(reserved, used, start_seconds)
             raise
+        finally:
+            self.probed_seconds = self._clock.monotonic_seconds()
         await self._settle(reserved, costs.used_by(plan, outcome, watch.probe.used), start_seconds)
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
@@ -310,6 +324,7 @@ class Conductor:
                 avoided.popleft()
             outcome = dataclasses.replace(outcome, reason=plan.reason, foreseen=foreseen)
             await self._store.add_observation(outcome)
+            self.on_observed([outcome])
         await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome
 

@@ -1,8 +1,8 @@
 """Knows how applications' own SDKs are heard: a socket on loopback that is read at a bounded rate.
 
 Any user of the host can send to it. So it is read in turns: after so many datagrams the kernel keeps what comes until
-the next turn, and drops and counts what it has no room for, which costs nothing here. What was read moves no advice: it
-is counted, and shown to people.
+the next turn, and drops and counts what it has no room for, which costs nothing here. What was read is counted and
+shown to people, and is one witness of two where requests are refused (`refusal_watch.py`).
 
 The kernel stamps what comes, so that it may wait for more to be read with it: to be woken is dearer than to read. It
 waits for as long as the kernel has room for all that would be read of it (`net.core.rmem_max` bounds the room). It is
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import struct
 from collections.abc import Mapping
@@ -37,7 +38,9 @@ _MEMINFO = struct.Struct("=9I")
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h: when it came, by the kernel's clock for dates
 _STAMP = struct.Struct("@ll")  # seconds and nanoseconds
 _STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
-_DELETED_MESSAGES_MAX = {("SQS", "DeleteMessage"): 1, ("SQS", "DeleteMessageBatch"): 10}  # by a call
+# By a call.
+_DELETED_MESSAGES_MAX = {("SQS", "DeleteMessage"): 1, ("SQS", "DeleteMessageBatch"): 10}
+_RECEIVED_MESSAGES_MAX = {("SQS", "ReceiveMessage"): 10}
 _NOTHING = bytes(DATAGRAM_BYTES_MAX + 1)
 
 log = logging.getLogger(__name__)
@@ -81,12 +84,17 @@ class Hearing:
         return self._tally.series(self._clock.monotonic_seconds())
 
     def deleted_messages_per_second(self, region: str) -> float:
-        """From queues of a region, at the most: a batch is taken for a full one."""
-        of_region = (series for series in self.series() if series.key.region == region)
-        return sum(
-            _DELETED_MESSAGES_MAX.get((series.key.service, series.key.api), 0) * series.calls_per_second
-            for series in of_region
-        )
+        """From queues of a region, at the most: a batch is taken for a full one, and no more than is received."""
+        of_region = [series for series in self.series() if series.key.region == region]
+
+        def most(by_call: Mapping[tuple[str, str], int]) -> float:
+            return sum(
+                by_call.get((series.key.service, series.key.api), 0) * series.calls_per_second
+                for series in of_region
+            )
+
+        # Whoever deletes may be heard where whoever receives is not.
+        return min(most(_DELETED_MESSAGES_MAX), most(_RECEIVED_MESSAGES_MAX) or math.inf)
 
     def past(self, *, is_over: bool) -> list[Series]:
         """What was heard since the last past was over; see `Tally.past`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -79,6 +79,12 @@ class Standings:
     def postpone(self, context: Context, until: datetime) -> None:
         """The budget or the host has no room for it before."""
         self._change(context, postponed_until=until)
+
+    def hasten(self, sooner: Collection[tuple[str, str]]) -> None:
+        """As if the last measurement of these operations and regions had been far from what was expected."""
+        for context in list(self._standings):
+            if (context.operation, context.place.region) in sooner:
+                self._change(context, is_suspect=True)
 
     def note_believed(self, place: Place, believed: Iterable[Believed]) -> None:
         """Reports that agree with what was measured stand in for probes of about the same size."""

@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,13 +22,15 @@ from penstock.client.advice import Advice, Adviser
 from penstock.client.connection import Connections, NoDaemonError, Stream
 from penstock.clock import SystemClock
 from penstock.daemon.audit import Audit
-from penstock.daemon.board import Board
 from penstock.daemon.config import ConfigError, all_keys, load
 from penstock.daemon.database import StoreError
 from penstock.daemon.hearing import Hearing
+from penstock.daemon.refusal_watch import RefusalWatch
 from penstock.daemon.store import Store
 from penstock.operations.table import setting_types
+from penstock.vocabulary import Demand
 from tests.factories import (
+    CONTEXT,
     NOON,
     PLACE,
     a_fit,
@@ -37,8 +40,10 @@ from tests.factories import (
     an_observation,
 )
 from tests.fuzz.mutation import BYTES, TOKENS, Mutator
+from tests.unit.daemon.test_board import a_board, a_learned_fit
 
 MiB = 1 << 20
+LONG = replace(CONTEXT, payload_size_bytes=1 << 40)
 
 
 class Reader(Protocol):
@@ -237,22 +242,29 @@ _LOOK_COUNT = 2000
 
 
 class DatagramReader:
-    """What any user of the host sends to the port of SDKs: it is read or counted as unreadable."""
+    """What one user of the host sends to the port of SDKs: it is read or counted as unreadable, and moves no advice."""
 
     def __init__(self, _folder: Path) -> None:
         self._hearing = Hearing(SystemClock())
-        board = Board([], thread_count_max={}, region="r", instance_type="i", validity_seconds=3600.0)
+        self._board = board = a_board()
+        board.restore([a_learned_fit()], [], NOON)
         self._audit = Audit(board, self._hearing, SystemClock(), PLACE)
+        self._watch = RefusalWatch(self._hearing, SystemClock(), PLACE, [LONG])
+        board.caution = self._watch.caution
+        self._advised = self._board.recommend(LONG, Demand(), NOON)
         self._count = 0
 
     def feed(self, mutator: Mutator) -> None:
         """A datagram, bent; now and then somebody looks."""
         whole = TOLD | (CALL if mutator.happens(0.3) else {})
         whole |= {"ClientId": str(mutator.chance.randrange(10**6))} if mutator.happens(0.5) else {}
-        self._hearing.hear(mutator.bent_json(whole))
+        whole |= {"HttpStatusCode": 503} if mutator.happens(0.3) else {}
+        self._hearing.hear(mutator.bent_json(whole), user_id=1001)
         self._count += 1
         if self._count % _LOOK_COUNT == 0:
             assert encode(self._audit.document())
+            self._watch.look(-math.inf)
+            assert self._board.recommend(LONG, Demand(), NOON) == self._advised
             assert self._hearing.heard_count + self._hearing.unreadable_count == self._count
 
 

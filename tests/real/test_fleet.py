@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test wai
 KEY = Credentials(
     access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
 )
-RACER_COUNT, ROUND_COUNT = 16, 100
+RACER_COUNT, ROUND_COUNT = 16, 1_000
 
 
 @pytest.fixture(params=["versitygw", "minio"])

@@ -230,6 +230,27 @@ def test_only_loopback_can_be_listened_on(tmp_path: Path) -> None:
         load(file, root=tmp_path)
 
 
+def test_no_more_is_deleted_than_is_received() -> None:
+    """Batches that look full are not where receives bring little, and the warning comes as much sooner."""
+
+    async def told(clock: VirtualClock) -> None:
+        hearing, queue = (
+            Hearing(clock),
+            {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1},
+        )
+        for number in range(60):
+            for _ in range(10):
+                hearing.hear(a_datagram(Api="DeleteMessageBatch", **queue))
+            for _ in range(2):
+                hearing.hear(a_datagram(Api="ReceiveMessage", **queue))
+            await asyncio.sleep(1.0)
+            if number == 29:
+                assert hearing.deleted_messages_per_second(PLACE.region) == pytest.approx(20.0, rel=0.05)
+        assert hearing.deleted_messages_per_second("elsewhere-1") == 0.0
+
+    run_virtually(told, start_at=NOON)
+
+
 def test_deletes_that_are_heard_warn_before_a_collapse_where_nothing_else_tells_of_them() -> None:
     """The age of what is not visible follows from them; a rate that the operator states comes first."""
 

@@ -150,7 +150,7 @@ class RefusalWatch:
                 )
                 if self._note(found):
                     new.add(way)
-                    log.warning("%s in %s: requests of %s are refused", *way, found.name)
+                    log.info("%s in %s: requests of %s are refused", *way, found.name)
         return new
 
     def _note(self, found: Refused) -> bool:

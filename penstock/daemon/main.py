@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+
+from penstock.processes import memory
 
 EXIT_FAILED = 1  # argparse ends with 2 when the command line is wrong; a configuration file is none
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -30,18 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(config_file: Path | None) -> int:
-    # Imported here: after the environment is set, and not for `--help`.
-    import uvloop
-
-    from penstock.api.listener import SocketPathError
-    from penstock.daemon import log
-    from penstock.daemon.app import serve
-    from penstock.daemon.conductor import ConductorError
-    from penstock.daemon.config import ConfigError, Configuration, load
-    from penstock.daemon.database import Lost, StoreError
-    from penstock.processes import memory
-
     memory.keep_little()
+    # Imported here: after the environment is set, and not for `--help`.
+    with memory.growing(), _without_certificates():
+        import uvloop
+
+        from penstock.api.listener import SocketPathError
+        from penstock.daemon import log
+        from penstock.daemon.app import serve
+        from penstock.daemon.conductor import ConductorError
+        from penstock.daemon.config import ConfigError, Configuration, load
+        from penstock.daemon.database import Lost, StoreError
 
     def read() -> Configuration:
         loaded = load(config_file)
@@ -59,6 +61,22 @@ def _run(config_file: Path | None) -> int:
         _complain(group)
         status = EXIT_FAILED
     return status
+
+
+@contextlib.contextmanager
+def _without_certificates() -> Iterator[None]:
+    """For aiohttp, which reads all that the machine has, twice, for connections that the daemon never opens.
+
+    To AWS botocore brings its own; the metadata service has none.
+    """
+    before = os.environ.get("SSL_CERT_FILE")
+    os.environ["SSL_CERT_FILE"] = os.devnull
+    try:
+        yield
+    finally:
+        del os.environ["SSL_CERT_FILE"]
+        if before is not None:
+            os.environ["SSL_CERT_FILE"] = before
 
 
 def _complain(group: BaseExceptionGroup[Exception]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.models.inference.draws import quantiles
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer import objective
 from penstock.units import counted
@@ -24,7 +25,7 @@ def gain(
     if setting == reference:
         return Estimate(1.0, 1.0, 1.0)
     drawn = model.log_gains(fit, context, [setting], reference, demand)[:, 0]
-    low, expected, high = np.quantile(drawn, 0.05), drawn.mean(), np.quantile(drawn, 0.95)
+    (low, high), expected = quantiles(drawn, [0.05, 0.95]), drawn.mean()
     return Estimate(*(float(np.exp(v)) for v in (min(low, expected), expected, max(high, expected))))
 
 

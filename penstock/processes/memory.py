@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +31,18 @@ def keep_little() -> None:
     if (library := _glibc()) is not None:
         library.mallopt(_ARENA_MAX, 1)
         library.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+@contextlib.contextmanager
+def growing() -> Iterator[None]:
+    """What is made here stays: it is looked through for garbage once, and never again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def go_first() -> None:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array, Fit
 from penstock.models.s3.directions import DOWNLOADS, Direction, in_flight_count
 from penstock.models.s3.law import CONNECTION_RATE, LATENCY, THREAD_COUNT_MAX
@@ -165,7 +166,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
         size = max(context.payload_size_bytes, 1)
         wave = in_flight_count(setting, size) * min(setting.range_size_bytes, size)
-        return wave / exp(float(np.quantile(logs, _SLOW_QUANTILE)))
+        return wave / exp(float(quantiles(logs, [_SLOW_QUANTILE])[0]))
 
     def payload_bytes(self, context: Context, demand: Demand) -> int:
         """The object; for a reader here and there, a range."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.models import burst
+from penstock.models.inference.draws import quantiles
 from penstock.models.model import Fit
 from penstock.models.s3.directions import BY_OPERATION
 from penstock.models.s3.evidence import object_seconds
@@ -44,7 +45,7 @@ def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Itera
     draws = Posterior.from_state(fit.state).draws
     counts = [parts for parts, _, _ in seen]
     parts = np.unique(np.round(np.geomspace(1.0, max(2.0 * max(counts), 16.0), _PART_POINT_COUNT)))
-    low, middle, high = np.quantile(np.exp(log_object_seconds(draws, parts)), _QUANTILES, axis=0)
+    low, middle, high = quantiles(np.exp(log_object_seconds(draws, parts)), _QUANTILES)
     shares = [seconds / o.duration_seconds for _, seconds, o in seen if o.duration_seconds > 0]
     merges = [o.measures["complete_seconds"] for _, _, o in seen]
     yield Study(

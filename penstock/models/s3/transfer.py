@@ -15,6 +15,7 @@ from typing import Any, Generic
 import numpy as np
 
 from penstock.models import burst
+from penstock.models.inference.draws import quantiles
 from penstock.models.model import Appraisal, Array, Fit
 from penstock.models.s3 import remarks
 from penstock.models.s3.directions import (
@@ -476,7 +477,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             return 0
         steady = self._steady(context, setting, Demand(regime=Regime.BURST))
         logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
-        rate = exp(float(np.quantile(logs, _BURST_QUANTILE)))
+        rate = exp(float(quantiles(logs, [_BURST_QUANTILE])[0]))
         return ceil(limits.credits_spent(transferred_bytes, seconds=transferred_bytes / rate))
 
     def _transfers(self, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Transfers:
@@ -539,7 +540,7 @@ def _single(transfers: Transfers) -> Transfers:
 
 
 def _parameters(draws: Array, direction: Direction) -> dict[str, Estimate]:
-    low, middle, high = np.exp(np.quantile(draws, [0.05, 0.5, 0.95], axis=0))
+    low, middle, high = np.exp(quantiles(draws, [0.05, 0.5, 0.95]))
     return {
         name: Estimate(float(low[i]), float(middle[i]), float(high[i]))
         for i, name in enumerate(PARAMETERS)
@@ -621,7 +622,7 @@ _LIMIT_QUANTILE = 0.25  # of the draws: a limit that is guessed too high is met 
 
 def _request_rate_limit(posterior: Posterior) -> float:
     """How many requests a second to make at the most, where more would be refused; no less than went through."""
-    drawn = exp(float(np.quantile(posterior.draws[:, PREFIX_RATE], _LIMIT_QUANTILE)))
+    drawn = exp(float(quantiles(posterior.draws[:, PREFIX_RATE], [_LIMIT_QUANTILE])[0]))
     return max(drawn, posterior.evidence.carried_rate_per_second)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models.inference import drift
+from penstock.models.inference.draws import quantiles
 from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, Array, Fit, Suspicion
 from penstock.models.sqs.physics import (
     ACTIONS,
@@ -569,7 +570,7 @@ def _scatter(misfits: Array, usual: float) -> float:
 
 
 def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:
-    low, high = np.exp(np.quantile(draws, [0.05, 0.95], axis=0))
+    low, high = np.exp(quantiles(draws, [0.05, 0.95]))
     parameters = {
         name: Estimate(float(low[i]), float(math.exp(mode[i])), float(high[i]))
         for i, name in enumerate(_NAMES)

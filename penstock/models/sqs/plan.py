@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array
 from penstock.models.sqs.delivery import (
     BATCH_MESSAGE_COUNT_MAX,
@@ -328,7 +329,7 @@ def _split(conditions: Conditions, action: str) -> tuple[float, float]:
 
 
 def _estimate(drawn: Array) -> Estimate:
-    low, high = np.quantile(drawn, [0.05, 0.95])
+    low, high = quantiles(drawn, [0.05, 0.95])
     return Estimate(float(low), float(drawn.mean()), float(high))
 
 

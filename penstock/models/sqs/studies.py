@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array
 from penstock.models.sqs.duplicate_loop import DeleteLoop
 from penstock.models.sqs.physics import Forecast
@@ -104,7 +105,7 @@ def _way_to_collapse(queue: Queue, arrivals: float, deletes: Array) -> Study:
         for load in loads:
             seconds = [
                 min(ask(_loop(queue, load * capacity, float(rate))), 1e6)
-                for rate in np.quantile(deletes, (0.05, 0.95))
+                for rate in quantiles(deletes, (0.05, 0.95))
             ]
             middle = min(ask(_loop(queue, load * capacity, capacity)), 1e6)
             found.append(Estimate(max(min(*seconds, middle), 0.1), middle, max(*seconds, middle)))

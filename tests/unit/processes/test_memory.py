@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
@@ -38,3 +39,15 @@ def test_without_glibc_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_glibc", lambda: None)
     memory.keep_little()
     memory.give_back()
+
+
+def test_what_grew_is_not_looked_through_again() -> None:
+    """The collector works on, on what is made afterwards."""
+    before = gc.get_freeze_count()
+    try:
+        with memory.growing():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()

@@ -91,6 +91,7 @@ class Fit:
     # What was measured at which setting, or reported where nothing was: advice stays near it.
     cells: tuple[Cell, ...] = ()
     corroborated_cells: tuple[Cell, ...] = ()  # of what was reported, what at least two users did
+    told_thread_count: float = 0.0  # the most that went well where other hosts measured this very place
     is_from_reports: bool = False  # nothing was measured here: all that is known was reported
     # What is known without these reports: advice stays near what follows from it.
     unreported: Fit | None = None

@@ -204,7 +204,8 @@ def _fit(
     """The fit, with what counts as measured: advice stays near it, so reports must not say where that is."""
     prior = handed_on(case.prior) if case.prior else None
     learned = model.fit(case.place, history, prior=prior, seed=case.seed)
-    return evidence.attach(learned, model, measured, corroborated)
+    told = prior.cells if prior and prior.place == case.place else ()
+    return evidence.attach(learned, model, measured, corroborated, told)
 
 
 def _alone(

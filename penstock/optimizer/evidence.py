@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
-from penstock.models.model import Cell, Fit, PerformanceModel
+from penstock.models.model import Array, Cell, Fit, PerformanceModel
+from penstock.optimizer import objective
 from penstock.vocabulary import Context, Observation, setting_values
 
 STEP_RATIO_MAX = 4.0  # connections of what is tried next over the most that went well
@@ -40,9 +42,25 @@ def attach(
     model: PerformanceModel[Any],
     observations: Sequence[Observation[Any]],
     corroborated: Sequence[Observation[Any]] = (),
+    told: Sequence[Cell] = (),
 ) -> Fit:
-    """The fit with the cells of its observations, and of those that more than one user reported."""
-    return replace(fit, cells=_cells(model, observations), corroborated_cells=_cells(model, corroborated))
+    """The fit with the cells of its observations, and of those that more than one user reported.
+
+    `told` is what other hosts of the same place measured.
+    """
+    return replace(
+        fit,
+        cells=_cells(model, observations),
+        corroborated_cells=_cells(model, corroborated),
+        told_thread_count=float(
+            thread_counts(model, [c for c in told if not c.had_trouble]).max(initial=0.0)
+        ),
+    )
+
+
+def thread_counts(model: PerformanceModel[Any], cells: Sequence[Cell]) -> Array:
+    """All threads of each cell."""
+    return objective.thread_counts(model.setting_type, [SimpleNamespace(**cell.setting) for cell in cells])
 
 
 def _cells(model: PerformanceModel[Any], observations: Sequence[Observation[Any]]) -> tuple[Cell, ...]:

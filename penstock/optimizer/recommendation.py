@@ -7,7 +7,7 @@ and takes as many connections, the SDK's own setting is advised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.models.model import Appraisal, Array, Cell, Fit, PerformanceModel, is_current
+from penstock.models.model import Appraisal, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.optimizer.comparison import comparison_words, gain, sdks_own
 from penstock.units import quantity, rounded
@@ -319,10 +319,10 @@ def within_reach(
         return _near_unreported(model, fit, context, demand, settings)
     known = [cell.setting for cell in fit.cells if evidence.is_about(cell, context)]
     if len(known) < _TRUST_CELL_COUNT:
-        return _dared(model, fit, settings)
+        return _dared(model, fit, context, settings)
     reach = _REACH_OCTAVES_OFF_MODEL if fit.is_off_model else _REACH_OCTAVES
     tried = [SimpleNamespace(**values) for values in known]
-    return _near(model, settings, tried, reach, in_limits=False) or _dared(model, fit, settings)
+    return _near(model, settings, tried, reach, in_limits=False) or _dared(model, fit, context, settings)
 
 
 def _near(
@@ -374,13 +374,19 @@ def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand:
     """The demand with no more threads than are near the SDK's default, where nothing was measured."""
     if fit.observation_count > 0:
         return demand
-    sdks = objective.thread_counts(model.setting_type, [model.default_setting(context)])[0]
-    most = _UNMEASURED_OVER_DEFAULT * int(sdks)
+    most = _most_unmeasured(model, context)
     return replace(demand, thread_count_max=min(demand.thread_count_max or most, most))
 
 
-def _dared(model: PerformanceModel[Any], fit: Fit, settings: list[Any]) -> list[Any]:
+def _most_unmeasured(model: PerformanceModel[Any], context: Context) -> int:
+    sdks = objective.thread_counts(model.setting_type, [model.default_setting(context)])[0]
+    return _UNMEASURED_OVER_DEFAULT * int(sdks)
+
+
+def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any]) -> list[Any]:
     """Where little was measured, no more than twice the threads that went well: whether more are borne is not known.
+
+    Or what other hosts of the place bore, as far as is dared where nothing was measured, until it goes badly here.
 
     Or fewer than the least with which requests were refused or failed: between the two both ends were measured.
     The next probe dares more. Where all was measured below a ceiling, as with objects of few parts, nothing else keeps
@@ -389,17 +395,14 @@ def _dared(model: PerformanceModel[Any], fit: Fit, settings: list[Any]) -> list[
     quiet = [cell for cell in fit.cells if not cell.had_trouble] or fit.cells
     if not quiet:
         return settings
-    borne = _thread_counts(model, quiet).max()
-    troubled = _thread_counts(model, [cell for cell in fit.cells if cell.had_trouble])
+    borne = evidence.thread_counts(model, quiet).max()
+    troubled = evidence.thread_counts(model, [cell for cell in fit.cells if cell.had_trouble])
     more = troubled[troubled > borne]
     below = more.min() if len(more) else 0.0
     threads = objective.thread_counts(model.setting_type, settings)
-    is_dared = (threads <= _STEP_RATIO_MAX * borne) | (threads < below)
+    told = min(fit.told_thread_count, _most_unmeasured(model, context)) if not len(troubled) else 0.0
+    is_dared = (threads <= max(_STEP_RATIO_MAX * borne, told)) | (threads < below)
     return [setting for setting, is_one in zip(settings, is_dared, strict=True) if is_one] or settings
-
-
-def _thread_counts(model: PerformanceModel[Any], cells: Sequence[Cell]) -> Array:
-    return objective.thread_counts(model.setting_type, [SimpleNamespace(**cell.setting) for cell in cells])
 
 
 def _standing(previous: Recommendation[Any] | None, context: Context, demand: Demand) -> Any:

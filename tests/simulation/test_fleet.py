@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -48,6 +50,31 @@ def test_a_new_host_begins_where_an_older_one_has_come_to(tmp_path: Path) -> Non
             assert min(reached) >= 0.97
             assert new.observations[0].setting.thread_count > 4  # what another one bore needs no ramp
             assert app.conductor.ledger.spent(clock.now(), "fleet").usd > 0
+
+    fleetwise(told)
+
+
+def test_a_new_instance_type_takes_four_probes_of_the_whole_fleet(tmp_path: Path) -> None:
+    """Of three hosts that begin together one measures for all, and who measured once himself is no worse off for it."""
+    probing = FleetSection(bucket=SHARED, may_write=True, prober_count=1)
+
+    async def told(clock: VirtualClock) -> None:
+        shared = Shared(clock)
+        hosts = [Host(tmp_path, clock, shared, LINK, seed=100 + n, fleet=probing) for n in range(3)]
+        async with contextlib.AsyncExitStack() as opened:
+            apps = [await opened.enter_async_context(host.opened()) for host in hosts]
+            living = [asyncio.create_task(host.live(app)) for host, app in zip(hosts, apps, strict=True)]
+            fractions = [0.0]
+            while min(fractions) < 0.97 and sum(len(host.observations) for host in hosts) <= 4:
+                await asyncio.sleep(500.0)
+                fractions = [host.fraction_of_best(app) for host, app in zip(hosts, apps, strict=True)]
+            counts = [len(host.observations) for host in hosts]
+            for task in living:
+                task.cancel()
+            await asyncio.gather(*living, return_exceptions=True)
+        assert min(fractions) >= 0.97, (counts, fractions)
+        assert sum(counts) <= 4
+        assert sum(count > 0 for count in counts) == 2  # both before the seat was taken
 
     fleetwise(told)
 

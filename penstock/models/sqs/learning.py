@@ -319,8 +319,10 @@ def _ceilings(
     quota = min(request_rate_max_per_second(place.service_class, place.region), _UNLIMITED)
     request_rate = float(standing.get("request_rate_max_per_second", quota))
     refused = [_carried_rate(o) for o in observations if _is_throttled(o)]
+    admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
+    if not refused and max(admitted, default=0.0) > request_rate:
+        request_rate = quota  # a neighbour's limit that is none here
     if refused:
-        admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
         # The most that ever went on being admitted: whoever keeps to the advice stays below it, also when refused.
         request_rate = max([*refused, *admitted])
     spent = [

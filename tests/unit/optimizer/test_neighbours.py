@@ -17,7 +17,9 @@ from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.upload import S3UploadModel
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
+from penstock.optimizer.recommendation import recommend
 from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place, Reason
+from tests.factories import NOON
 from tests.unit.models.s3 import download_world
 from tests.unit.models.s3.download_world import DownloadWorld
 from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_place, a_setting, history
@@ -101,6 +103,42 @@ def test_an_inherited_limit_of_refusals_is_not_handed_back() -> None:
     limit = "request_rate_max_per_second"
     assert other.state[limit] < concluded(there, away).fit.state[limit]
     assert concluded(here, home, prior=other).fit.state[limit] == concluded(here, home).fit.state[limit]
+
+
+def test_a_limit_that_is_none_here_is_not_inherited() -> None:
+    """One measurement that went beyond it unrefused is enough: a poisoned prior would hold a queue back for long."""
+    home, away = two_places("sqs_delivery")
+    here, there = home[0].context.place, away[0].context.place
+    poison = [
+        replace(o, throttled_count=o.request_count, duration_seconds=1e3, measures={"sent_count": 1e3})
+        for o in away
+    ]
+    told = concluded(there, poison).fit
+    limit = "request_rate_max_per_second"
+    assert concluded(here, (), prior=told).fit.state[limit] == told.state[limit]
+    assert concluded(here, home[:1], prior=told).fit.state[limit] == concluded(here, ()).fit.state[limit]
+
+
+def test_what_other_hosts_of_the_place_bore_is_advised_after_one_own_measurement() -> None:
+    """As where there was none; not what another place bore, and not once it went badly here."""
+    few = [HOME.observe(a_setting(4), 0)]
+    told, elsewhere = (
+        concluded(HOME.place, history(HOME, 12, seed=7)),
+        concluded(AWAY.place, history(AWAY, 12)),
+    )
+
+    def advised(prior: Fit, *, throttled_count: int = 0) -> int:
+        own = [replace(o, throttled_count=throttled_count) for o in few]
+        fit = concluded(HOME.place, own, prior=prior).fit
+        advice = recommend(
+            MODELS["s3_upload"], fit, HOME.context, Demand(), previous=None, now=NOON, validity_seconds=3600.0
+        )
+        count: int = advice.setting.thread_count
+        return count
+
+    near, sdks = advised(elsewhere.fit), 10
+    assert near <= sdks < advised(told.fit)
+    assert advised(told.fit, throttled_count=50) <= near
 
 
 def test_reports_do_not_reach_a_neighbour_beside_measurements() -> None:

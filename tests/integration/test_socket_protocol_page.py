@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from bench.shared_limit import Outside, host_limits
 from penstock.api import wire
+from penstock.lab.virtual_time import VirtualClock
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import Served, served_in_thread
+from tests.unit.daemon.test_fleet import a_fleet, measured
+from tests.unit.probes.fakes import MemoryStore, virtually
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "socket-protocol.md").read_text(encoding="utf-8")
@@ -141,6 +145,23 @@ def test_leases_keep_to_the_interface(server: Served) -> None:
     agree(json.loads(listed), schemas["Leases"], "Leases")
     assert len(json.loads(listed)["leases"]) == 1
     assert set(schemas["Claim"]["properties"]) == {*wire.QUESTION_PARAMETERS, *wire.CLAIM_KEYS}
+
+
+def test_what_the_fleet_has_to_do_with_it_keeps_to_the_interface() -> None:
+    """As a host tells it that read what another one wrote, and shares a limit."""
+
+    async def told(clock: VirtualClock) -> tuple[Any, Any]:
+        store, limits = MemoryStore(), host_limits(1, clock, Outside(clock), 1000.0, lambda _: 900.0)
+        writer, reader = a_fleet(clock, store), a_fleet(clock, store, name="z", may_write=False)
+        await writer.visit(measured(writer, clock, 3))
+        await reader.visit(measured(reader, clock, 0))
+        return reader.document(), limits.document()
+
+    fleet, limits = (json.loads(wire.encode(document)) for document in virtually(told))
+    schemas = OPENAPI["components"]["schemas"]
+    agree(fleet, schemas["Fleet"], "Fleet")
+    agree(limits[0], schemas["SharedLimit"], "SharedLimit")
+    assert fleet["places"][0]["observation_count"] == 3
 
 
 def agree(value: Any, schema: dict[str, Any], where: str) -> None:

@@ -1,10 +1,12 @@
 """Knows how a change of the place is met: how soon it is suspected, what the advice does meanwhile, and false alarms.
 
 Sixteen probes of a place that does not change, and twelve after it did: each connection carries a quarter, the path
-half, requests of a queue take three times as long, or the other way round. It is counted after how many probes the
-change is suspected (the next probe then comes within a quarter of the mean interval) and an alarm is raised, how far
-the advice goes the wrong way meanwhile, in octaves of threads beside the advice that stood, and when it comes, to stay,
-within 5 % of the new best. What is raised before the change is a false alarm.
+half, or the other way round; of a queue requests take three times or a third as long, or sends, deletes or deliveries
+alone take longer. It is counted after how many probes the change is suspected (the next probe then comes within a
+quarter of the mean interval) and an alarm is raised, how far the advice goes the wrong way meanwhile, in octaves of
+threads beside the advice that stood, and when it comes, to stay, within 5 % of the new best. For a queue that is what
+is advised to whoever has seen twelve probes of the new place and nothing else: the best of a ladder is the luckiest of
+its measurements. What is raised before the change is a false alarm.
 
 `python -m bench.change [SEED ...]`: without a seed one is drawn, and printed.
 """
@@ -27,6 +29,7 @@ from bench.penstock_tuner import PenstockTuner
 from bench.sqs_choosing import Penstock, choosing_world, driven
 from bench.sqs_world import observe
 from bench.surfaces import Session
+from penstock.lab.sqs import ActionTruth
 from penstock.models.model import Fit, is_newly_changed
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.trial.simulated_host import World
@@ -35,8 +38,17 @@ WORKERS = 2
 BEFORE, AFTER = 16, 12
 GOOD = 0.05  # of the new best: who is so near has recovered
 QUEUES = 6  # of each seed
+SETTLED = 12  # probes
 _CHANGES = {"connections": (0.25, 4.0), "host-ceiling": (0.5, 2.5)}  # how much of a limit is left
-_SLOWER = (3.0, 1 / 3)
+# What of a queue takes so many times as long.
+_SLOWER: tuple[tuple[str, tuple[str, ...], float], ...] = (
+    ("requests", ("send", "receive", "delete"), 3.0),
+    ("deletes", ("delete",), 4.0),
+    ("requests", ("send", "receive", "delete"), 1 / 3),
+    ("deletes", ("delete",), 2.0),
+    ("sends", ("send",), 2.0),
+    ("deliveries", (), 4.0),
+)
 _QUEUE = SqsDeliveryModel()
 
 
@@ -90,8 +102,8 @@ class Queue:
     def __init__(self, seed: int, index: int) -> None:
         self._seed, self._number = 1000 * seed + index, 0
         self._world, self._tuner = choosing_world(self._seed), Penstock(self._seed, keeps_advice=True)
-        self.limit, self.factor = "request seconds", _SLOWER[index % 2]
-        self._goodputs = self._measured(self._world)
+        self.limit, self._actions, self.factor = _SLOWER[index % len(_SLOWER)]
+        self._goodputs, self._best = self._measured(self._world), 0.0
 
     def probe(self) -> Fit:
         """As the daemon does."""
@@ -104,21 +116,35 @@ class Queue:
         return self._tuner.known
 
     def change(self) -> None:
-        """All that it does takes another time."""
+        """Some of what it does takes another time."""
         queue = self._world.queue
-        slower = {
-            name: replace(action, request_seconds=self.factor * action.request_seconds)
-            for name, action in (("send", queue.send), ("receive", queue.receive), ("delete", queue.delete))
-        }
-        self._world = self._world.with_actions(**slower)
-        self._goodputs = self._measured(self._world)
+        if not self._actions:
+            queue = replace(queue, spread_seconds_median=self.factor * queue.spread_seconds_median)
+        for name in self._actions:
+            action: ActionTruth = getattr(queue, name)
+            slower = replace(
+                action,
+                request_seconds=self.factor * action.request_seconds,
+                message_seconds=self.factor * action.message_seconds,
+            )
+            queue = replace(queue, **{name: slower})  # type: ignore[arg-type]
+        self._world = replace(self._world, queue=queue)
+        self._goodputs, self._best = self._measured(self._world), self._settled()
 
     def advised(self) -> tuple[float, float]:
         """Beside the fewest senders of a ladder that reach 95 %."""
         best, setting = max(self._goodputs.values()), self._tuner.advice()
         needed = min(count for count, found in self._goodputs.items() if found >= 0.95 * best)
         reached = _QUEUE.measured_value(observe(self._world, setting, seed=77))
-        return log2(setting.sender_thread_count / needed), reached / best
+        return log2(setting.sender_thread_count / needed), reached / self._best
+
+    def _settled(self) -> float:
+        """What the advice comes to that knows nothing but this place."""
+        newcomer = Penstock(self._seed + 1, keeps_advice=True)
+        for number in range(1, SETTLED + 1):
+            newcomer.tell(observe(self._world, newcomer.ask(), seed=37 * self._seed + number, number=number))
+            advised = newcomer.advice()
+        return _QUEUE.measured_value(observe(self._world, advised, seed=77))
 
     @staticmethod
     def _measured(world: World) -> dict[int, float]:
@@ -200,6 +226,9 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
         "probes_before": probes,
         "false_alarms": sum(met.false_alarms for met in chosen),
         "false_suspicion_fraction": sum(met.false_suspicions for met in chosen) / probes,
+        "changed": len(chosen),
+        "of_all_suspected_by_the_next_probe": statistics.mean(met.suspected_after <= 1 for met in chosen),
+        "of_all_alarm_after_p50": statistics.median(met.alarm_after for met in chosen),
         "felt": len(felt),
         "suspected_by_the_next_probe": statistics.mean(met.suspected_after <= 1 for met in felt),
         "suspected_by_the_second": statistics.mean(met.suspected_after <= 2 for met in felt),
@@ -208,6 +237,12 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
         "recovered_fraction": statistics.mean(met.recovered_after < inf for met in felt),
         "wrong_way_over_an_octave": statistics.mean(met.wrong_way_octaves > 1.0 for met in felt),
     }
+    for met in chosen:
+        print(
+            f"{what} {met.limit} x {met.factor:.2g}: suspected after {met.suspected_after}, alarm {met.alarm_after},"
+            f" good {met.recovered_after}, false alarms {met.false_alarms}, suspicions {met.false_suspicions};"
+            f" shares {' '.join(f'{share:.2f}' for share in met.shares)}"
+        )
     print(f"\n{what}: {len(chosen)} places, {len(felt)} in which the advice that stood was no longer good")
     print("\n".join(f"  {name:28s}{value:8.3g}" for name, value in figures.items()))
     return figures

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from penstock.models.model import Array
+
 ALLOWANCE = 0.5  # in standard deviations: what is forgiven each time
 ALARM = 5.0  # by normal noise alone it is raised about once in 500 measurements
 _CLIP = 3.0  # a single dip must not raise the alarm by itself
@@ -44,25 +48,96 @@ class Cusum:
         return self.low_run if self.low >= self.high else self.high_run
 
 
-def run(surprises: Sequence[float]) -> Cusum:
-    """The sums after all of them."""
-    state = Cusum()
-    for surprise in surprises:
-        state = state.after(surprise)
-    return state
-
-
 def changed_count(surprises: Sequence[float]) -> int:
     """How many of the last measurements came after the change: those whose sum stands out most; at least one.
 
     The sums begin where chance has begun to lean to one side, which is often some measurements too early.
     """
-    total, best, count = 0.0, -1.0, 1
-    for number, surprise in enumerate(reversed(surprises), start=1):
-        total += max(-_STRIKING, min(_STRIKING, surprise))
-        if abs(total) / number**0.5 > best:
-            best, count = abs(total) / number**0.5, number
-    return count
+    return max(range(1, len(surprises) + 1), key=lambda count: _stands_out(surprises[-count:]))
+
+
+def _stands_out(surprises: Sequence[float]) -> float:
+    """How far their mean is from nothing, in standard deviations."""
+    return float(abs(np.clip(surprises, -_STRIKING, _STRIKING).sum()) / len(surprises) ** 0.5)
 
 
 _STRIKING = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What became of a place: where it changed, and what speaks for another change since."""
+
+    begins: tuple[int, ...] = ()  # the first measurement after each change
+    level: float = 0.0  # of the sums since then, over what raises the alarm
+    surprise: float = 0.0  # of the newest measurement, in standard deviations: of what it surprises by most
+
+
+def watch(values: Array, deviations: Array) -> Watched:
+    """Follow several quantities through the same measurements, (quantities, measurements); inf where one is not seen.
+
+    Each is held against the mean of those before it in the same place, so that an expectation that is off by the same
+    everywhere is no matter. How far stated deviations are off is told by the steps from one to the next.
+    """
+    deviations = deviations * np.array([[_excess(*row)] for row in zip(values, deviations, strict=True)])
+    begins: list[int] = []
+    while True:
+        since = begins[-1] if begins else 0
+        surprises = [_beside_earlier(v[since:], d[since:]) for v, d in zip(values, deviations, strict=True)]
+        followed = [_follow(row) for row in surprises]
+        alarms = [alarm for alarm, _ in followed if alarm is not None]
+        if not alarms:
+            break
+        at, count = min(alarms, key=lambda alarm: alarm[0])
+        begins.append(since + at + 1 - count)
+    level = max(level for _, level in followed) / ALARM
+    return Watched(tuple(begins), level, max((row[-1] for row in surprises), key=abs))
+
+
+def _follow(surprises: Sequence[float]) -> tuple[tuple[int, int] | None, float]:
+    """The first alarm that is no chance: at which measurement, and how many have changed by then; and the sums' end."""
+    state = Cusum()
+    for at, surprise in enumerate(surprises):
+        state = state.after(surprise)
+        seen = surprises[: at + 1]
+        count = changed_count(seen[-state.run :]) if state.is_alarm else 0
+        if count >= _CHANGED_MIN and _stands_out(seen[-count:]) >= _STANDS_OUT_MIN:
+            return (at, count), state.level
+    return None, state.level
+
+
+# Of a logarithm: hours that are alike, and do not average out. Where they are so different (and correlate by .9), a
+# change was seen once in 280 simulated measurements of four quantities; once in 63 when they were left out.
+_WEATHER = 0.1
+_EXCESS_MIN = 0.75  # of the deviations that are stated: fewer steps tell no better
+_EARLIER_MIN = 3  # measurements, from which the next is expected
+_CHANGED_MIN = 2  # measurements: one may be a dip
+# Deviations of the mean of those that changed. In 14 queues that did not, at 15 moments each, chance came to 3.7.
+_STANDS_OUT_MIN = 5.0
+
+
+def _beside_earlier(values: Array, deviations: Array) -> list[float]:
+    """How far each lies from the mean of those before it, in standard deviations; 0 while these are few.
+
+    A stray moves that mean by no more than what is just surprising would.
+    """
+    surprises, count, precision, mean = list[float](), 0, 0.0, 0.0
+    for value, deviation in zip(values, deviations, strict=True):
+        if not np.isfinite(deviation):
+            surprises.append(0.0)
+            continue
+        away = value - mean if count else 0.0
+        scale = (deviation**2 + 1.0 / precision + _WEATHER**2) ** 0.5 if count else 1.0
+        surprises.append(float(away / scale) if count >= _EARLIER_MIN else 0.0)
+        count, precision = count + 1, precision + deviation**-2.0
+        heard = max(-_CLIP * scale, min(_CLIP * scale, away)) if count > 1 else value
+        mean += heard * deviation**-2.0 / precision
+    return surprises
+
+
+def _excess(values: Array, deviations: Array) -> float:
+    """How much larger steps are than their deviations say, by their median: a change is one step and counts little."""
+    is_seen = np.isfinite(deviations)
+    value, deviation = values[is_seen], deviations[is_seen]
+    steps = np.abs(np.diff(value)) / np.hypot(deviation[1:], deviation[:-1])
+    return max(_EXCESS_MIN, 1.4826 * float(np.median(steps))) if steps.size else 1.0

@@ -40,8 +40,7 @@ _IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a log
 _WAITING_SCATTER = 3.0
 _SLOPE_STEP = 1e-4  # of logarithms
 _USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
-_STEP_DEVIATION_MIN = 0.06  # of logarithms
-_SINCE_CHANGE_MIN = 4  # observations; fewer may be chance
+_LAW_SPREAD = 0.1  # of a logarithm: what the law may be off by under load, at settings not seen yet
 _CHANGE_WIDTH = 0.4  # of the tables' width: how far costs move when a place changes
 _THROTTLED_FRACTION = 0.002  # of requests
 _GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
@@ -114,15 +113,14 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
     )
     centre, width = _prior(prior)
     learned = _learn_all(place, usable, prior, centre, width)
-    drift_count, changed_at = 0, None
     own = [o for o in usable if o.origin is Origin.PROBE] or usable
-    surprises = _surprises(learned, own)
-    change, suspicion = drift.run(surprises), _suspicion(learned, own, surprises)
-    if change.is_alarm and _SINCE_CHANGE_MIN <= change.run < len(own):
+    watched = drift.watch(*_shifts(learned, own)) if own else drift.Watched()
+    changed_at, suspicion = None, _suspicion(learned, own, watched)
+    if watched.begins:
+        changed_at = own[watched.begins[-1]].started_at
         widened = np.sqrt(np.diag(learned.covariance) + (_CHANGE_WIDTH * width) ** 2)
-        since = [o for o in usable if o.started_at >= own[-change.run].started_at]
+        since = [o for o in usable if o.started_at >= changed_at]
         learned = _learn_all(place, since, prior, learned.mode, np.minimum(widened, width))
-        drift_count, changed_at, suspicion = 1, own[-change.run].started_at, Suspicion()
     draws = np.random.default_rng(seed).multivariate_normal(
         learned.mode, learned.covariance, size=_DRAW_COUNT, method="eigh"
     )
@@ -133,7 +131,7 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
         newest_observation_at=usable[-1].started_at if usable else None,
         residual_fraction_p50=learned.residual_fraction_p50,
         is_off_model=len(usable) >= 6 and learned.residual_fraction_p50 > 0.3,
-        drift_count=drift_count,
+        drift_count=len(watched.begins),
         changed_at=changed_at,
         suspicion=suspicion,
         state=_state(learned, draws),
@@ -173,31 +171,43 @@ def _learn_all(
     )
 
 
-def _surprises(learned: _Learned, observations: Sequence[Observation[Any]]) -> list[float]:
-    """How much longer than expected the requests of each of these observations took, oldest first, in deviations.
+def _shifts(learned: _Learned, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:
+    """How much longer than expected the requests of each action took, and one message over a cold connection.
 
-    The deviation is that of steps from one observation to the next: a change of the place is one large step, and
-    does not widen it.
+    Logarithms and their standard deviations, (actions and one, observations), inf where an observation does not say.
+    What requests took one after another says it at any setting; under load they also wait for the client's CPU,
+    however fast the service is.
     """
-    if not observations:
-        return []
-    misfits = _misfits(learned.mode[None, :], _evidence(observations, learned.caps))
-    longer = np.nan_to_num(np.stack(list(misfits.seconds.values())), nan=0.0).mean(axis=0)[0]
-    steps = np.abs(np.diff(longer))
-    deviation = float(np.median(steps)) * 1.4826 / math.sqrt(2.0) if steps.size else 0.0
-    return [float(value) for value in longer / max(deviation, _STEP_DEVIATION_MIN)]
+    misfits, count = _misfits(learned.mode[None, :], _evidence(observations, learned.caps)), len(observations)
+    under_load = learned.spread.seconds**2 + _LAW_SPREAD**2
+    shifts, deviations = [], []
+    for action in ACTIONS:
+        idle = misfits.idle_seconds.get(action, np.empty((1, 0))).reshape(-1, count)
+        slopes = np.vstack([misfits.own_share[action], np.ones_like(idle)])
+        weights = slopes / np.array([under_load] + [_IDLE_SPREAD**2] * len(idle))[:, None]
+        values = np.vstack([misfits.seconds[action], idle])
+        weights = np.where(np.isfinite(values), weights, 0.0)
+        precision = np.maximum((weights * slopes).sum(axis=0), _PRECISION_MIN)
+        shifts.append((weights * np.nan_to_num(values, nan=0.0)).sum(axis=0) / precision)
+        deviations.append(np.where(precision > _PRECISION_MIN, precision**-0.5, np.inf))
+    cold = np.array([o.measures.get("cold_delivery_seconds", 0.0) for o in observations])
+    shifts.append(np.log(np.where(cold > 0, cold, 1.0)))
+    deviations.append(np.where(cold > 0, _IDLE_SPREAD, np.inf))
+    return np.array(shifts), np.array(deviations)
+
+
+_PRECISION_MIN = 1e-2  # of a logarithm: that an action took any time, and no more
 
 
 def _suspicion(
-    learned: _Learned, observations: Sequence[Observation[Any]], surprises: Sequence[float]
+    learned: _Learned, observations: Sequence[Observation[Any]], watched: drift.Watched
 ) -> Suspicion:
-    """What the newest of these observations says of a change; nothing while few were seen."""
-    if len(observations) <= SURPRISE_AFTER:
+    """What the newest of these observations says of a change; nothing while few were seen, or just after one."""
+    if len(observations) - (watched.begins or (0,))[-1] <= SURPRISE_AFTER:
         return Suspicion()
     misfits = _misfits(learned.mode[None, :], _evidence(observations[-1:], learned.caps))
     more = float(np.nan_to_num(misfits.goodput, nan=0.0)[0, 0])
-    level = drift.run(surprises).level / drift.ALARM
-    return Suspicion(level=level, surprise=-surprises[-1], value_ratio=math.exp(more))
+    return Suspicion(level=watched.level, surprise=-watched.surprise, value_ratio=math.exp(more))
 
 
 def _state(learned: _Learned, draws: Array) -> dict[str, Any]:
@@ -489,6 +499,9 @@ class _Misfits:
     """
 
     seconds: dict[str, Array]
+    own_share: dict[
+        str, Array
+    ]  # of these seconds: what is no wait for the client's CPU; 0 where that is full
     idle_seconds: dict[str, Array]  # (thetas, batches of all observations)
     goodput: Array
     latency: Array
@@ -499,8 +512,9 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
     costs = _costs_of(thetas, evidence.request_rate_max, evidence.client_request_rate_max)
     drive = evidence.drive
     outcome = forecast(costs, drive)
-    client_wait = _client_wait(costs, evidence, outcome)
-    seconds = {}
+    is_full = evidence.request_rate >= _FULL_CLIENT * costs.client_request_rate_max_per_second
+    client_wait = _client_wait(costs, evidence, outcome, is_full)
+    seconds, own_share = {}, {}
     for action, observed in evidence.seconds.items():
         undisturbed = request_seconds(
             costs, action, evidence.filled[action], drive.payload_size_bytes, drive.thread_count
@@ -509,6 +523,7 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
         if action == "receive":
             expected = np.where(evidence.has_idle_receives, _with_idle_wait(expected, evidence), expected)
         seconds[action] = np.log(observed / expected)
+        own_share[action] = np.where(is_full, 0.0, undisturbed / expected)
     batches = np.repeat(np.array(IDLE_BATCHES, dtype=float), len(evidence.goodput))
     sizes = np.tile(np.asarray(drive.payload_size_bytes), len(IDLE_BATCHES))
     alone = np.ones_like(batches)
@@ -522,6 +537,7 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
     waiting = latency_scale(outcome.waiting_fraction)
     return _Misfits(
         seconds=seconds,
+        own_share=own_share,
         idle_seconds=idle_seconds,
         goodput=goodput / goodput_scale(outcome.paced_fraction),
         latency=latency / waiting,
@@ -529,10 +545,11 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
     )
 
 
-def _client_wait(costs: QueueCosts, evidence: _Evidence, outcome: Forecast) -> Array:
+def _client_wait(
+    costs: QueueCosts, evidence: _Evidence, outcome: Forecast, is_full: NDArray[np.bool_]
+) -> Array:
     """What the measured request rate means; where it fills the CPU it no longer tells, and the threads do."""
     measured = client_wait_seconds(costs, evidence.request_rate, evidence.drive.thread_count)
-    is_full = evidence.request_rate >= _FULL_CLIENT * costs.client_request_rate_max_per_second
     return np.where(is_full, outcome.client_wait_seconds, measured)
 
 

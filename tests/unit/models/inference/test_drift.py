@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from penstock.models.inference.drift import Cusum, changed_count, run
+from penstock.models.inference.drift import Cusum, Watched, changed_count, watch
+
+
+def run(surprises: Sequence[float]) -> Cusum:
+    """The sums after all of them."""
+    state = Cusum()
+    for surprise in surprises:
+        state = state.after(surprise)
+    return state
 
 
 def test_lasting_shift_raises_the_alarm_in_a_few() -> None:
@@ -59,3 +69,46 @@ def test_the_change_is_where_the_sum_stands_out() -> None:
 def test_at_least_the_last_has_changed() -> None:
     """An alarm is about something."""
     assert changed_count([0.0]) == 1
+
+
+def watched(*steps: tuple[int, float], noise: float = 0.1, count: int = 40, seed: int = 4) -> Watched:
+    """Two quantities, the second of which steps up at these measurements."""
+    values = noise * np.random.default_rng(seed).standard_normal((2, count))
+    for at, height in steps:
+        values[1, at:] += height
+    return watch(values, np.full(values.shape, noise))
+
+
+def test_each_change_of_a_place_is_found_where_it_was() -> None:
+    """Also an older one, when more was measured since than before."""
+    assert watched((8, 1.1), (30, -0.8)).begins == (8, 30)
+
+
+def test_a_change_is_seen_after_two_measurements() -> None:
+    """The first is a surprise, the second makes it certain."""
+    assert watched((20, 1.1), count=21).surprise > 2.6
+    assert watched((20, 1.1), count=21).begins == ()
+    assert watched((20, 1.1), count=22).begins == (20,)
+
+
+def test_a_single_stray_is_no_change() -> None:
+    """However far it lies."""
+    assert watched((20, 9.0), (21, -9.0)).begins == ()
+
+
+def test_a_place_that_does_not_change_is_hardly_ever_said_to() -> None:
+    """Once in 200 measurements at most, also where deviations were stated too small by half."""
+    values = 0.1 * np.random.default_rng(5).standard_normal((20, 3, 60))
+    for stated in (0.1, 0.05):
+        found = [watch(row, np.full(row.shape, stated)).begins for row in values]
+        assert sum(map(len, found)) <= 6
+
+
+def test_what_was_not_seen_says_nothing() -> None:
+    """Neither of a change nor against one."""
+    values = np.zeros((1, 16))
+    values[:, 8:] = 2.0
+    deviations = np.full(values.shape, np.inf)
+    assert watch(values, deviations) == Watched()
+    deviations[:, ::2] = 0.1
+    assert watch(values, deviations).begins == (8,)

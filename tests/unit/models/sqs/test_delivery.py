@@ -187,14 +187,10 @@ def test_advice_beyond_what_was_tried_says_so() -> None:
 
 
 def test_one_slow_measurement_is_a_suspicion_and_no_change_yet() -> None:
-    """Requests three times as long, once: it may be a stray, and it is looked at again."""
+    """Deletes alone three times as long, once: it may be a stray, and it is looked at again."""
     settings = [*MODEL.ramp(CONTEXT), *(a_setting(seed) for seed in range(8))]
     calm = [observe(WORLD, s, seed=i, number=i) for i, s in enumerate(settings)]
-    slow = WORLD.with_actions(
-        send=ActionTruth(request_seconds=0.051, message_seconds=0.003),
-        receive=ActionTruth(request_seconds=0.045, message_seconds=0.003),
-        delete=ActionTruth(request_seconds=0.0564, message_seconds=0.003),
-    )
+    slow = WORLD.with_actions(delete=ActionTruth(request_seconds=0.0564, message_seconds=0.003))
     surprising = observe(slow, settings[-1], seed=90, number=90)
     assert not MODEL.fit(PLACE, calm, prior=None, seed=1).suspicion.is_raised
     case = Case(

@@ -499,9 +499,8 @@ class _Misfits:
     """
 
     seconds: dict[str, Array]
-    own_share: dict[
-        str, Array
-    ]  # of these seconds: what is no wait for the client's CPU; 0 where that is full
+    # Of these seconds: what is no wait for the client's CPU; 0 where that is full.
+    own_share: dict[str, Array]
     idle_seconds: dict[str, Array]  # (thetas, batches of all observations)
     goodput: Array
     latency: Array

@@ -154,6 +154,13 @@ def _cost_sentence(cost: Cost) -> str:
 @click.option("--dry-run", "is_dry", is_flag=True, help="Say what it would cost, and end.")
 @click.option("--short", "is_short", is_flag=True, help="A minute of it, scaled down.")
 @click.option(
+    "--far",
+    "far_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Another configuration, with a state directory of its own, for the far end of sqs-zones and threads-by-size: "
+    "its regions, buckets or endpoints.",
+)
+@click.option(
     "--usd-max",
     type=click.FloatRange(0),
     default=1.0,
@@ -186,7 +193,7 @@ def run_experiment(
     experiment = _experiment(name)
     form = Form.SHORT if is_short else Form.LAB if is_lab else Form.FULL
     if is_dry:
-        cost = experiment.cost(form)
+        cost = experiment.cost(form, with_far=given["far_file"] is not None)
         if as_json:
             print_json({"name": name, "form": form.value, **_cost_document(cost)})
         else:
@@ -212,7 +219,12 @@ def _run_for_real(
         raise TroubleError(f"{experiment.summary}")
     configuration = load_configuration(given["main_file"]).configuration
     kept = directory or beside(configuration.daemon.database_path)
-    archive = Archive(kept, experiment, form, place=place_of(experiment, configuration))
+    far = None
+    if given["far_file"] is not None:
+        if not any(step.is_far for step in experiment.steps(form)):
+            raise WrongUsageError(f"{experiment.name} has one end alone: leave out --far")
+        far = load_configuration(given["far_file"]).configuration
+    archive = Archive(kept, experiment, form, place=place_of(experiment, configuration, far))
     allowance = Allowance(usd=given["usd_max"], transferred_bytes=given["bytes_max"])
 
     def tell(record: Record) -> None:
@@ -221,7 +233,7 @@ def _run_for_real(
 
     async def measured() -> bool:
         """Whether it came to its end."""
-        working = asyncio.create_task(run_for_real(archive, configuration, allowance, tell))
+        working = asyncio.create_task(run_for_real(archive, configuration, allowance, tell, far=far))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
                 asyncio.get_running_loop().add_signal_handler(number, working.cancel)
@@ -272,7 +284,7 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
 
     real = here or Records([])
     rows = compare(experiment, experiment.quantities(lab), experiment.quantities(real) if len(real) else {})
-    answers = experiment.answer(real if len(real) else lab)
+    answers = experiment.answers(real if len(real) else lab)
     if as_json:
         print_json(
             {

@@ -23,6 +23,7 @@ S3_TARIFF, SQS_TARIFF = (  # within a region, by an endpoint that is not billed
     tariff(service, "standard", NetworkPath.GATEWAY_ENDPOINT, home=_REGION, region=_REGION)
     for service in ("s3", "sqs")
 )
+CONDITION = "condition_"  # before the names of those that a queue was planned for
 CONNECTION_RATE_MIN = 0.25e6  # bytes a second; who is slower does not come to the end of a step
 
 
@@ -46,7 +47,8 @@ class Step:
     cost_max: Cost
     body_count: int | None = None
     wait_seconds: float = 0.0  # before it
-    is_plain: bool = False  # without TLS, where the endpoint allows it
+    is_plain: bool | None = None  # without TLS, or with it; None: as the endpoint is spoken to
+    is_far: bool = False  # at the other end, where one is named
     copy_count: int = 1  # so many of them at the same time
     client: str = ""  # a ready-made one of `penstock tune`, in the place of the probe
     # That make the requests of each copy on real services, as hosts of their own; 0: the probe's own process.
@@ -105,9 +107,10 @@ class Address:
 
 
 class Records:
-    """What a run has so far, by label."""
+    """What a run has so far, by label; `is_here` tells what was measured on real services from the lab's."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[Record], *, is_here: bool = False) -> None:
+        self.is_here = is_here
         self._by_label = {record.label: record for record in records if record.reason is None}
 
     def __len__(self) -> int:
@@ -154,11 +157,17 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     is_line: bool = True
+    is_published: bool = False  # as the text of the study gives it: its drawings are not at hand
 
 
-def level(name: str, value: float, until: float) -> Series:
+def level(name: str, value: float, until: float, since: float = 0.0) -> Series:
     """What a study published as one number, over all that is drawn."""
-    return Series(name=f"published, {name}", x=[0.0, until], y=[value, value])
+    return published(name, [since, until], [value, value], is_line=True)
+
+
+def published(name: str, x: Sequence[float], y: Sequence[float], *, is_line: bool = False) -> Series:
+    """What a study says of this figure."""
+    return Series(name=f"published, {name}", x=x, y=y, is_line=is_line, is_published=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +181,8 @@ class Plot:
     is_log_x: bool = False
     is_log_y: bool = False
 
+
+TOO_LITTLE = "This run measured too little to answer what the study left open."
 
 Quantities = Mapping[str, float]
 """Figures by the name that they have in `facts.csv`; what was not measured is absent."""
@@ -191,10 +202,17 @@ class Experiment:
     plots: Callable[[Records], Sequence[Plot]]
     answer: Callable[[Records], Sequence[str]]  # to what the study only conjectures: a sentence each
 
-    def cost(self, form: Form) -> Cost:
-        """The most that it takes on real services."""
+    def answers(self, records: Records) -> Sequence[str]:
+        """The sentences; of real services those that this run measured enough for, or that it did not."""
+        found = self.answer(records)
+        return found if found or not records.is_here else [TOO_LITTLE]
+
+    def cost(self, form: Form, *, with_far: bool = True) -> Cost:
+        """The most that it takes on real services, at both ends or at this one."""
         total = Cost()
         for step in self.steps(form):
+            if step.is_far and not with_far:
+                continue
             total += step.cost_of_all
             total += Cost(duration_seconds=step.wait_seconds)
         return total

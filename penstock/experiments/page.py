@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -70,10 +70,10 @@ def _percent(fact: Fact, value: float | None) -> str:
     return "-" if difference is None else f"{100 * difference:+.1f} %"
 
 
-def svg_of(plot: Plot) -> str:
-    """The plot, drawn."""
-    xs = [x for series in plot.series for x in series.x]
-    ys = [y for series in plot.series for y in series.y]
+def svg_of(plot: Plot, like: Sequence[Plot] = ()) -> str:
+    """The plot, drawn; with axes that hold those beside it, too."""
+    every = [series for one in (plot, *like) for series in one.series]
+    xs, ys = [x for series in every for x in series.x], [y for series in every for y in series.y]
     x, y = _axis(plot.x_title, xs, is_log=plot.is_log_x), _axis(plot.y_title, ys, is_log=plot.is_log_y)
     layers: list[Layer] = []
     for index, series in enumerate(plot.series):
@@ -111,35 +111,48 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
         _table_html(compare(experiment, experiment.quantities(lab), experiment.quantities(here))),
         '<div class="figures">',
     ]
-    for name, records in (("lab", lab), ("here", here)):
-        parts += [_figure_html(plot, name) for plot in _plots(experiment, records)]
+    parts += _figures_html(experiment, {"lab": lab, "here": here})
     parts.append("</div>")
     parts.append(_addresses_html(here))
-    answers = experiment.answer(here if len(here) else lab)
+    answers = experiment.answers(here if len(here) else lab)
     if answers:
-        parts.append("<h3>What the models say</h3><ul>")
+        parts.append(f"<h3>{'What was measured here says' if len(here) else 'What the models say'}</h3><ul>")
         parts += [f"<li>{escape(sentence)}</li>" for sentence in answers]
         parts.append("</ul>")
     return "".join([*parts, "</section>"])
 
 
-def _plots(experiment: Experiment, records: Records) -> Sequence[Plot]:
-    return (
-        [plot for plot in experiment.plots(records) if any(s.x for s in plot.series)] if len(records) else []
-    )
+def _figures_html(experiment: Experiment, runs: Mapping[str, Records]) -> list[str]:
+    """Each figure as the study's text gives it, and beside it, on the same axes, that of the lab and of here."""
+    beside: dict[str, list[tuple[str, Plot]]] = {}
+    for name, records in runs.items():
+        for plot in experiment.plots(records) if len(records) else ():
+            if any(series.x for series in plot.series if not series.is_published):
+                beside.setdefault(plot.title, []).append((name, plot))
+    found = []
+    for drawn in beside.values():
+        alone = [(name, _only(plot, is_published=False)) for name, plot in drawn]
+        study = _only(drawn[0][1], is_published=True)
+        row = [("the study", study), *alone] if study.series else alone
+        found += [_figure_html(plot, name, [plot for _, plot in row]) for name, plot in row]
+    return found
+
+
+def _only(plot: Plot, *, is_published: bool) -> Plot:
+    return replace(plot, series=[series for series in plot.series if series.is_published is is_published])
 
 
 def _source(experiment: Experiment) -> str:
     return f"{STUDIES[experiment.study]}: {experiment.section}."
 
 
-def _figure_html(plot: Plot, name: str) -> str:
+def _figure_html(plot: Plot, name: str, like: Sequence[Plot]) -> str:
     keys = "".join(
         f'<li><span class="key c{index % _COLOUR_COUNT}"></span>{escape(series.name)}</li>'
         for index, series in enumerate(plot.series)
     )
     caption = f'<figcaption><ul class="keys">{keys}</ul></figcaption>'
-    return f"<figure><h4>{escape(plot.title)} ({name})</h4>{svg_of(plot)}{caption}</figure>"
+    return f"<figure><h4>{escape(plot.title)} ({name})</h4>{svg_of(plot, like)}{caption}</figure>"
 
 
 def _table_html(rows: Sequence[Comparison]) -> str:
@@ -212,5 +225,5 @@ def section_markdown(experiment: Experiment, lab: Records) -> str:
                 f"| `{name}` | {published} | {value} | {difference} | {kind} | {verdict} | {remark} |"
             )
         lines.append("")
-    answers = experiment.answer(lab)
+    answers = experiment.answers(lab)
     return "\n".join([*lines, *(f"- {sentence}" for sentence in answers), ""])

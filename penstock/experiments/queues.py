@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 from penstock.experiments.experiment import (
+    CONDITION,
     Experiment,
     Form,
     Plot,
@@ -16,6 +20,7 @@ from penstock.experiments.experiment import (
     Step,
     level,
     mean,
+    published,
     quantile,
     queue_step,
 )
@@ -69,7 +74,9 @@ def _blast_steps(form: Form) -> Sequence[Step]:
 
 
 def _blast_quantities(records: Records) -> Quantities:
-    values: dict[str, float] = {"message.bytes": BODY_BYTES, "queue.timeout": TIMEOUT_SECONDS}
+    values: dict[str, float] = {"message.bytes": BODY_BYTES}
+    if not records.is_here:  # the short form is given another
+        values["queue.timeout"] = TIMEOUT_SECONDS
     if blast := records.get("blast"):
         calm = [s for s in blast.samples if s["at_seconds"] <= CALM_SECONDS]
         settled = calm[60:900]
@@ -99,12 +106,9 @@ def running_means(samples: Sequence[Mapping[str, float]], seconds: int = RUNNING
     return found
 
 
-def _course_plots(
-    record: Record, name: str, published: Mapping[str, tuple[float, float]] | None = None
-) -> list[Plot]:
-    """`published`: by what was measured the seed's latency in ms and its throughput."""
+def _course_plots(record: Record, name: str, seeds: Sequence[Series], rates: Sequence[Series]) -> list[Plot]:
+    """`seeds` and `rates`: what the study says of latencies in ms and of messages a second."""
     samples = record.samples
-    known = (published or {}).get(name)
     step = max(1, len(samples) // _POINT_COUNT_MAX)
     minutes = [s["at_seconds"] / MINUTE for s in samples]
     running = [1e3 * seconds for seconds in running_means(samples)]
@@ -120,7 +124,7 @@ def _course_plots(
                 is_line=False,
             ),
             Series(name="mean of ten seconds", x=minutes[RUNNING_SECONDS - 1 :: step], y=running[::step]),
-            *([level("latency", known[0], min(minutes[-1], CALM_SECONDS / MINUTE))] if known else []),
+            *seeds,
         ],
         is_log_y=True,
     )
@@ -133,7 +137,7 @@ def _course_plots(
             Series(name=title, x=minutes[step - 1 :: step], y=_thinned([s[key] for s in samples], step))
             for title, key in counts.items()
         ]
-        + ([level("throughput", known[1], min(minutes[-1], CALM_SECONDS / MINUTE))] if known else []),
+        + list(rates),
     )
     return [latency, throughput]
 
@@ -143,32 +147,57 @@ def _thinned(values: Sequence[float], step: int) -> list[float]:
 
 
 def _blast_plots(records: Records) -> Sequence[Plot]:
-    return [
-        plot
-        for label in ("blast", "rescued")
-        if (record := records.get(label)) and record.samples
-        for plot in _course_plots(record, label, {"blast": (100.0, 50.0)})
+    calm, end = CALM_SECONDS / MINUTE, 95.0
+    latencies = [
+        level("mostly below", 1000.0, calm),
+        level("ten-second mean mostly below", 100.0, calm),
+        published("unresponsive after", [end, end], [100.0, 1e5], is_line=True),
     ]
+    plots: list[Plot] = []
+    if (blast := records.get("blast")) and blast.samples:
+        plots += _course_plots(blast, "blast", latencies, [level("throughput", 50.0, calm)])
+    if (rescued := records.get("rescued")) and rescued.samples:
+        plots += _course_plots(rescued, "rescued", [], [])
+    return plots
 
 
 def _blast_answer(records: Records) -> Sequence[str]:
-    found = [
-        (
-            "The collapse needs a deleter that is slower than the sender, by as little as 1.4 % here: the delete "
-            "queue grows by the difference until its oldest message is as old as the visibility timeout."
-        ),
-        (
+    found = []
+    blast, rescued = records.get("blast"), records.get("rescued")
+    if blast and blast.samples:
+        until = blast.values.get("collapsed_after_seconds", blast.values["duration_seconds"])
+        before = [s for s in blast.samples if s["at_seconds"] <= until]
+        sent, deleted = (math.fsum(s[name] for s in before) for name in ("sent_count", "deleted_count"))
+        came = (
+            f"after {until / MINUTE:.1f} minutes" if "collapsed_after_seconds" in blast.values else "not yet"
+        )
+        found.append(
+            "The collapse needs no more than a deleter that is slower than the sender: until its oldest message was as "
+            f"old as the visibility timeout ({came}), {100 * (1 - deleted / max(sent, 1.0)):.1f} % of {sent:.0f} sent "
+            "messages were not deleted. The delete queue grows by that difference."
+        )
+    if not records.is_here:
+        found.append(
             "Figure 2 and figure 4 cannot show the same hour: a window of ten costs a tenth of the throughput at "
             "153 ms (by Erlang's formula 44.6 of 50 messages a second) and nearly nothing at 100 ms (49.1). With "
             "the latency that figure 7 gives for the East, ten-second means are mostly below 100 ms, as in figure "
             "2; with that of figure 4 they are not (their median is 153 ms)."
-        ),
-    ]
-    rescued = records.get("rescued")
+        )
+    elif (east := records.get("blast-east")) and len(east.samples) >= RUNNING_SECONDS:
+        seconds = quantile(running_means(east.samples), 0.5)
+        rate = east.values["sent_count"] / east.values["duration_seconds"]
+        found.append(
+            f"Half of the ten-second means here are below {1e3 * seconds:.0f} ms. By Erlang's formula a window of ten "
+            f"would carry {rate * (1 - erlang_b(10, rate * seconds)):.1f} of the {rate:.1f} messages a second then."
+        )
     if rescued and "recovered_after_seconds" in rescued.values:
         found.append(
             f"A collapsed queue is rescued while the sender goes on: {rescued.values['recovered_after_seconds']:.0f} "
             "s after a window on what is received and not deleted was set, no copy came any more."
+        )
+    elif rescued and records.is_here:
+        found.append(
+            "The queue that was to be rescued did not collapse and recover within the time of this run."
         )
     return found
 
@@ -204,12 +233,13 @@ def _rules_quantities(records: Records) -> Quantities:
 
 
 def _rules_plots(records: Records) -> Sequence[Plot]:
-    return [
-        plot
-        for label in ("rules", "advised")
-        if (record := records.get(label)) and record.samples
-        for plot in _course_plots(record, label, {"rules": (153.0, 45.0)})
-    ]
+    plots: list[Plot] = []
+    for label in ("rules", "advised"):
+        if (record := records.get(label)) and record.samples:
+            minutes = record.samples[-1]["at_seconds"] / MINUTE
+            seeds = [level("by the rules", 153.0, minutes)], [level("by the rules", 45.0, minutes)]
+            plots += _course_plots(record, label, *seeds)
+    return plots
 
 
 PUBLISHED_CONDITIONS = Conditions(
@@ -225,28 +255,59 @@ PUBLISHED_CONDITIONS = Conditions(
 
 
 def _rules_answer(records: Records) -> Sequence[str]:
-    found = plan(PUBLISHED_CONDITIONS)
-    limit_ms = 1e3 * (0.020 / 2 + 0.047 + 0.020 / 2 + 0.004)
-    sentences = [
-        (
-            "Refined rate control takes nothing back: penstock plans "
-            f"{found.goodput_messages_per_second.expected:.1f} messages a second of 50 for these conditions, with "
-            f"{found.setting.deleter_thread_count} deleters, at most {found.setting.receive_window_message_count} "
-            "messages received and not deleted, and long polls."
-        ),
-        (
-            f"The physical limit is {limit_ms:.0f} ms: half a send, the 47 ms in which a message spreads, half a "
-            "receive and the message's own share of it. What lies between are polls that look into a part of the "
-            "servers only (short polls: 82 ms), and waiting for the receive before it to end."
-        ),
-    ]
-    if advised := records.get("advised"):
-        rate = advised.values["received_count"] / advised.values["duration_seconds"]
-        sentences.append(
-            f"As planned, the queue carried {rate:.1f} messages a second at "
-            f"{1e3 * advised.values['latency_seconds_mean']:.0f} ms, {advised.values['duplicate_count']:.0f} copies."
-        )
+    advised, rules = records.get("advised"), records.get("rules")
+    sentences = []
+    conditions = _conditions_here(advised) if advised else None
+    if conditions is not None and records.is_here and conditions.delivery_latency_seconds:
+        sentences += [
+            _planned_sentence(conditions, "what was measured here first"),
+            (
+                f"One message alone took {1e3 * conditions.delivery_latency_seconds:.0f} ms from its send to its "
+                "receive: "
+                "what lies above that is waiting."
+            ),
+        ]
+    elif not records.is_here:
+        limit_ms = 1e3 * (0.020 / 2 + 0.047 + 0.020 / 2 + 0.004)
+        sentences += [
+            _planned_sentence(PUBLISHED_CONDITIONS, "these conditions"),
+            (
+                f"The physical limit is {limit_ms:.0f} ms: half a send, the 47 ms in which a message spreads, half a "
+                "receive and the message's own share of it. What lies between are polls that look into a part of the "
+                "servers only (short polls: 82 ms), and waiting for the receive before it to end."
+            ),
+        ]
+    for record, name in ((rules, "By the rules"), (advised, "As planned")):
+        if record is not None and (records.is_here or record is advised):
+            rate = record.values["received_count"] / record.values["duration_seconds"]
+            sentences.append(
+                f"{name}, the queue carried {rate:.1f} messages a second at "
+                f"{1e3 * record.values['latency_seconds_mean']:.0f} ms, {record.values['duplicate_count']:.0f} copies."
+            )
     return sentences
+
+
+def _conditions_here(record: Record) -> Conditions | None:
+    """Those that its plan was made for; None of a run that measured none."""
+    names = {name.removeprefix(CONDITION) for name in record.values if name.startswith(CONDITION)}
+    if "send_seconds" not in names:
+        return None
+    known: dict[str, Any] = {name: record.values[CONDITION + name] for name in names}  # Any: of several types
+    for name in ("deleter_count_max", "payload_size_bytes", "message_group_count"):
+        if name in known:
+            known[name] = round(known[name])
+    return Conditions(**known)
+
+
+def _planned_sentence(conditions: Conditions, words: str) -> str:
+    found = plan(conditions)
+    return (
+        "Refined rate control takes nothing back: penstock plans "
+        f"{found.goodput_messages_per_second.expected:.1f} messages a second of "
+        f"{conditions.message_rate_per_second:.0f} for {words}, with "
+        f"{found.setting.deleter_thread_count} deleters, at most {found.setting.receive_window_message_count} "
+        "messages received and not deleted, and long polls."
+    )
 
 
 # Zones
@@ -256,17 +317,19 @@ def _zones_steps(form: Form) -> Sequence[Step]:
     seconds = {Form.SHORT: _SHORT_SECONDS, Form.LAB: 5 * MINUTE, Form.FULL: HOUR}[form]
     rules = drive_of("rate-controlled", visibility_timeout_seconds=TIMEOUT_SECONDS)
     return [
-        queue_step(f"zone/{zone}", f"queue-{zone}", rules, seconds=seconds, rate=_RATE)
-        for zone in (("east", "west") if form is Form.LAB else ("here",))
+        queue_step(f"zone/{zone}", f"queue-{zone}", rules, seconds=seconds, rate=_RATE, is_far=zone == "far")
+        for zone in (("east", "west") if form is Form.LAB else ("near", "far"))
     ]
 
 
 def _zones_quantities(records: Records) -> Quantities:
-    return {
-        f"zones.{zone}": 1e3 * record.values["latency_seconds_mean"]
-        for zone in ("east", "west")
-        if (record := records.get(f"zone/{zone}"))
-    }
+    """On real services near and far stand for the East and the West, and one of them alone for neither."""
+    labels = ("zone/near", "zone/far") if records.is_here else ("zone/east", "zone/west")
+    found = [record for label in labels if (record := records.get(label))]
+    if len(found) < 2:
+        return {}
+    east, west = (1e3 * record.values["latency_seconds_mean"] for record in found)
+    return {"zones.east": east, "zones.west": west}
 
 
 def _zones_plots(records: Records) -> Sequence[Plot]:
@@ -286,28 +349,20 @@ def _zones_plots(records: Records) -> Sequence[Plot]:
 
 
 def _zones_answer(records: Records) -> Sequence[str]:
-    rates = {
-        record.label.rsplit("/", 1)[-1]: record.values["received_count"] / record.values["duration_seconds"]
+    found = [
+        f"{record.values['received_count'] / record.values['duration_seconds']:.0f} messages a second "
+        f"({record.label.removeprefix('zone/')}, {1e3 * record.values['latency_seconds_mean']:.0f} ms)"
         for record in records.below("zone/")
-    }
-    if "here" in rates:
-        (record,) = records.below("zone/")
+    ]
+    if len(found) > 1:
         return [
             (
-                f"The window of ten carries {rates['here']:.0f} messages a second here, at "
-                f"{1e3 * record.values['latency_seconds_mean']:.0f} ms. For the other zone, run it with a queue of "
-                "another region in the configuration, or on a host there; its records are kept apart."
+                f"The same window of ten carries {' and '.join(found)}: distance costs latency, and a fixed window "
+                "turns "
+                "latency into lost throughput. A window of a second's messages does not."
             )
         ]
-    if len(rates) < 2:
-        return []
-    return [
-        (
-            f"The same window of ten carries {rates['east']:.0f} messages a second in the East and "
-            f"{rates['west']:.0f} in the West: distance costs latency, and a fixed window turns latency into lost "
-            "throughput. A window of a second's messages does not."
-        )
-    ]
+    return [f"The window of ten carries {each}; name the other end with --far." for each in found]
 
 
 def _window_steps(form: Form) -> Sequence[Step]:
@@ -330,25 +385,35 @@ def _window_steps(form: Form) -> Sequence[Step]:
 
 
 def _window_plots(records: Records) -> Sequence[Plot]:
-    found = records.below("window/")
-    windows = [float(record.label.rsplit("/", 1)[-1]) for record in found]
-    rates = [record.values["received_count"] / record.values["duration_seconds"] for record in found]
+    rates, offered, seconds = _window_rates(records)
     return [
         Plot(
             title="What a window carries",
             x_title="messages in the server at most",
             y_title="messages/s",
             series=[
-                Series(name="measured", x=windows, y=rates),
+                Series(name="measured", x=list(rates), y=list(rates.values())),
                 Series(
-                    name="Erlang B at 153 ms",
-                    x=windows,
-                    y=[50.0 * (1.0 - erlang_b(round(w), 7.65)) for w in windows],
+                    name=f"Erlang B at {1e3 * seconds:.0f} ms",
+                    x=list(rates),
+                    y=[offered * (1.0 - erlang_b(round(w), offered * seconds)) for w in rates],
                 ),
-                Series(name="published", x=[10.0], y=[45.0], is_line=False),
+                published("by the rules", [10.0], [45.0]),
             ],
         )
     ]
+
+
+def _window_rates(records: Records) -> tuple[dict[float, float], float, float]:
+    """Messages a second by window; and what the widest one carries, with its latency in seconds."""
+    found = {float(record.label.rsplit("/", 1)[-1]): record for record in records.below("window/")}
+    rates = {w: r.values["received_count"] / r.values["duration_seconds"] for w, r in found.items()}
+    widest = found[max(found)] if found else None
+    return (
+        rates,
+        rates[max(rates)] if rates else 0.0,
+        widest.values["latency_seconds_mean"] if widest else 0.0,
+    )
 
 
 def erlang_b(server_count: int, load: float) -> float:
@@ -360,12 +425,18 @@ def erlang_b(server_count: int, load: float) -> float:
 
 
 def _window_answer(records: Records) -> Sequence[str]:
-    del records
+    rates, offered, seconds = _window_rates(records)
+    if len(rates) < 2 or 10.0 not in rates:
+        return []
+    load = offered * seconds
     return [
         (
-            "Ten was arbitrary, and cheap to mend: at 153 ms a window of 10 carries "
-            f"{50 * (1 - erlang_b(10, 7.65)):.0f} of 50 messages a second, one of 20 carries "
-            f"{50 * (1 - erlang_b(20, 7.65)):.1f}. What has to be bounded is what is received and not deleted."
+            f"Ten was arbitrary, and cheap to mend: at {1e3 * seconds:.0f} ms a window of 10 carries "
+            f"{rates[10.0]:.0f} of "
+            f"{offered:.0f} messages a second (by Erlang's formula {offered * (1 - erlang_b(10, load)):.0f}), "
+            "one of 20 "
+            f"would carry {offered * (1 - erlang_b(20, load)):.1f}. What has to be bounded is what is received and not "
+            "deleted."
         )
     ]
 
@@ -427,17 +498,23 @@ def _ten_thousand_plots(records: Records) -> Sequence[Plot]:
 
 def _ten_thousand_answer(records: Records) -> Sequence[str]:
     values = _ten_thousand_quantities(records)
-    sentences = [
-        (
+    sentences = []
+    if {"ten-thousand.receive-one", "ten-thousand.receive-256"} <= values.keys():
+        one, batch = values["ten-thousand.receive-one"], values["ten-thousand.receive-256"]
+        sentences.append(
             "Receiving and deleting one by one takes two requests for each message, in batches hardly more than "
-            "one: half the time, as published. With deletes in batches of ten, too, ten thousand messages take two "
-            "thousand requests."
+            f"one: {100 * batch / one:.0f} % of the time (published: 50 %). With deletes in batches of ten, too, ten "
+            "thousand messages take two thousand requests."
         )
-    ]
     if "ten-thousand.send-1" in values:
         sentences.append(
-            f"Ten senders instead of one take a tenth of the {values['ten-thousand.send-1']:.0f} s: nothing but the "
-            "time of a request limited the study."
+            f"Ten senders instead of one would take a tenth of the {values['ten-thousand.send-1']:.0f} s, as long as "
+            "nothing but the time of a request limits them."
+        )
+    if (record := records.get("received/one")) and len(record.arrivals) > 1:
+        later = [float(b > a) for a, b in pairwise(record.arrivals)]
+        sentences.append(
+            f"{100 * mean(later):.0f} % of the messages came after one that was sent before them."
         )
     return sentences
 
@@ -484,7 +561,7 @@ _GUIDE_FACTS = {"one-host": "single.one", "two-hosts": "single.two", "batch": "b
 
 
 def _guide_quantities(records: Records) -> Quantities:
-    values = {"request.latency": 20.0}
+    values = {} if records.is_here else {"request.latency": 20.0}
     for name, fact in _GUIDE_FACTS.items():
         if record := records.get(f"guide/{name}"):
             settled = list(record.samples)[2:]
@@ -492,6 +569,8 @@ def _guide_quantities(records: Records) -> Quantities:
                 values[fact] = mean([s["deleted_count"] for s in settled])
     if alone := records.get("guide/one-thread"):
         values["one-thread.operations"] = alone.values["sent_count"] / alone.values["duration_seconds"]
+        if records.is_here and alone.values["sent_count"]:
+            values["request.latency"] = 1e3 / values["one-thread.operations"]
     return values
 
 
@@ -513,13 +592,24 @@ def _guide_plots(records: Records) -> Sequence[Plot]:
 
 
 def _guide_answer(records: Records) -> Sequence[str]:
-    del records
+    """A request and each message in it take their time: two throughputs tell both."""
+    values = _guide_quantities(records)
+    one, batch = values.get("single.one", 0.0), values.get("batch.one", 0.0)
+    if not 0.0 < one < batch:
+        return []
+    threads, size = _GUIDE_HOST.sender_count, RECEIVE_MESSAGE_COUNT_MAX
+    single_ms, batch_ms = 1e3 * threads / one, 1e3 * threads * size / batch
+    message_ms = max(0.0, (batch_ms - single_ms) / (size - 1))
+    request_ms = single_ms - message_ms
+    where = "two processes that share them" if records.is_here else "twice the threads"
     return [
         (
-            "Two numbers say it all: 16 ms for a request and 4 ms for each message in it. So fourteen threads carry "
-            "700 messages a second one by one and 2,500 in batches of ten, and the eleventh message of a larger "
-            "batch would still be worth it: by this law batches of ten reach 71 % of what batches without a bound "
-            "would. In the lab two hosts are twice the threads; on real services, two processes that share them."
+            f"Two numbers say it all: {request_ms:.0f} ms for a request and {message_ms:.0f} ms for each "
+            "message in it. "
+            f"So {threads} threads carry {one:,.0f} messages a second one by one and {batch:,.0f} in batches of "
+            f"{size}; "
+            f"by this law batches of {size} reach {100 * size * message_ms / batch_ms:.0f} % of what batches without a "
+            f"bound would. Two hosts are {where} here."
         ),
     ]
 

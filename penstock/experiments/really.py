@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -35,7 +36,7 @@ from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workers import hired
 from penstock.probes.sqs.queue_application import JOURNALLED_AS, QueueApplicationProbe
 from penstock.tuning.clients import Target, command_line, noting, what_is_missing
-from penstock.tuning.command import Failure, run_command
+from penstock.tuning.command import Failure, Report, run_command
 from penstock.tuning.remains import remove_noted
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, Tariff
@@ -59,8 +60,25 @@ class Allowance:
     transferred_bytes: int
 
 
-def place_of(experiment: Experiment, configuration: Configuration) -> str:
+def steps_here(
+    steps: Sequence[Step], configuration: Configuration, far: Configuration | None = None
+) -> list[Step]:
+    """Those that can be run: at an end that is named, in a way that an endpoint of one's own is spoken to."""
+
+    def is_possible(step: Step) -> bool:
+        end = far if step.is_far else configuration
+        if end is None:
+            return False
+        url = end.aws.s3_endpoint_url
+        return not url or step.is_plain is None or step.is_plain is (urlsplit(url).scheme == "http")
+
+    return [step for step in steps if is_possible(step)]
+
+
+def place_of(experiment: Experiment, configuration: Configuration, far: Configuration | None = None) -> str:
     """Which services the records are of, as a part of a file's name."""
+    if far is not None:
+        return f"{place_of(experiment, configuration)}--{place_of(experiment, far)}"
     aws = configuration.aws
     is_queue = any(step.operation == QUEUE for step in experiment.steps(Form.SHORT))
     url = aws.sqs_endpoint_url if is_queue else aws.s3_endpoint_url
@@ -72,23 +90,55 @@ def place_of(experiment: Experiment, configuration: Configuration) -> str:
 
 
 async def run_for_real(
-    archive: Archive, configuration: Configuration, allowance: Allowance, tell: Tell = lambda _: None
+    archive: Archive,
+    configuration: Configuration,
+    allowance: Allowance,
+    tell: Tell = lambda _: None,
+    *,
+    far: Configuration | None = None,
 ) -> None:
-    """What is left of the archive's experiment. Raises NotAllowedError, ArchiveError, StoreError, RequestError."""
+    """What is left of the archive's experiment, also at the far end where one is named.
+
+    Raises NotAllowedError, ArchiveError, StoreError, RequestError.
+    """
     done = {record.label for record in archive.read() if record.reason is None}
-    left = [step for step in archive.experiment.steps(archive.form) if step.label not in done]
+    possible = steps_here(archive.experiment.steps(archive.form), configuration, far)
+    left = [step for step in possible if step.label not in done]
     if not left:
         return
-    async with workbench(configuration) as bench, _site(bench, configuration, left) as site:
-        site.refuse_more_than(allowance, left)
-        await bench.sweep()  # what a run that was killed left outside
+    if far is not None and far.daemon.database_path == configuration.daemon.database_path:
+        raise NotAllowedError("the far end needs a daemon.state_directory of its own in its configuration")
+    async with contextlib.AsyncExitStack() as resources:
+        sites: dict[bool, _Site] = {}
+        for is_far in dict.fromkeys(step.is_far for step in left):
+            end = far if is_far and far is not None else configuration
+            bench = await resources.enter_async_context(workbench(end))
+            mine = [step for step in left if step.is_far is is_far]
+            sites[is_far] = await resources.enter_async_context(_site(bench, end, mine))
+        _refuse_more_than(allowance, [sites[step.is_far].cost(step) for step in left])
         notes = archive.path.parent / "notes"
+        for site in sites.values():
+            await site.bench.sweep()  # what a run that was killed left outside
         await asyncio.to_thread(remove_noted, notes)  # the same of a client
-        for step in left:
-            await asyncio.sleep(step.wait_seconds)
-            record = await (site.client_record(step, notes) if step.client else site.record(step))
-            archive.append(record)
-            tell(record)
+        try:
+            for step in left:
+                await asyncio.sleep(step.wait_seconds)
+                site = sites[step.is_far]
+                record = await (site.client_record(step, notes) if step.client else site.record(step))
+                archive.append(record)
+                tell(record)
+        finally:  # of a client that was ended, a request may have come after its own removal
+            await asyncio.to_thread(remove_noted, notes)
+
+
+def _refuse_more_than(allowance: Allowance, costs: Sequence[Cost]) -> None:
+    """Before anything is spent."""
+    total = sum(costs, Cost())
+    if total.usd > allowance.usd or total.transferred_bytes > allowance.transferred_bytes:
+        raise NotAllowedError(
+            f"what is left of it may cost ${total.usd:.2f} and move {format_bytes(total.transferred_bytes)}: allow "
+            f"that with --usd-max and --bytes-max, or try --short"
+        )
 
 
 @contextlib.asynccontextmanager
@@ -132,18 +182,14 @@ class _Site:
         self.stores: dict[
             tuple[str, bool], AwsObjectStore
         ] = {}  # by operation, and whether it is without TLS
-        self._bench = bench
+        self.bench = bench
         self._configuration = configuration
         self._regions = regions
 
-    def refuse_more_than(self, allowance: Allowance, steps: Sequence[Step]) -> None:
-        """Before anything is spent."""
-        total = sum((replace(step.cost_of_all, usd=self._usd(step)) for step in steps), Cost())
-        if total.usd > allowance.usd or total.transferred_bytes > allowance.transferred_bytes:
-            raise NotAllowedError(
-                f"what is left of it may cost ${total.usd:.2f} and move {format_bytes(total.transferred_bytes)}: allow "
-                f"that with --usd-max and --bytes-max, or try --short"
-            )
+    def cost(self, step: Step) -> Cost:
+        """The most that it takes, by the prices of the way there."""
+        usd = step.copy_count * step.usd(self._tariff(_row(step)))
+        return replace(step.cost_of_all, usd=usd)
 
     def bucket(self, operation: str) -> str:
         """Where objects are put."""
@@ -155,8 +201,8 @@ class _Site:
     async def record(self, step: Step) -> Record:
         """Run all copies at the same time; what they cost is in the book before."""
         row = _row(step)
-        await self._book(row, replace(step.cost_of_all, usd=self._usd(step)))
-        plan = plan_of(step, self._bench.tariffs.place(row, self._regions[row.name]), self._tariff(row))
+        await self._book(row, self.cost(step))
+        plan = plan_of(step, self.bench.tariffs.place(row, self._regions[row.name]), self._tariff(row))
         addresses: Counter[str] = Counter()
         hearing = ANSWERED_BY.set(addresses)
         try:
@@ -170,10 +216,10 @@ class _Site:
 
     async def client_record(self, step: Step, notes: Path) -> Record:
         """What a client does that somebody else wrote; what it may leave is noted in that folder."""
-        row, started_at = _row(step), self._bench.clock.now().isoformat(timespec="seconds")
+        row, started_at = _row(step), self.bench.clock.now().isoformat(timespec="seconds")
         if (missing := what_is_missing(step.client)) is not None:
             return Record(label=step.label, started_at=started_at, reason=missing)
-        await self._book(row, replace(step.cost_of_all, usd=self._usd(step)))
+        await self._book(row, self.cost(step))
         target = Target(
             bucket=self.bucket(row.name),
             endpoint_url=self._configuration.aws.s3_endpoint_url or None,
@@ -185,12 +231,8 @@ class _Site:
             "thread_count": setting.thread_count,
             "part_size_bytes": setting.part_size_bytes,
         }
-        report = await asyncio.to_thread(
-            run_command,
-            f"{command_line(step.client, target)} {noting(notes)}",
-            wanted,
-            timeout_seconds=step.cost_max.duration_seconds,
-        )
+        command = f"{command_line(step.client, target)} {noting(notes)}"
+        report = await _followed(command, wanted, step.cost_max.duration_seconds)
         if isinstance(report, Failure):
             return Record(label=step.label, started_at=started_at, reason=report.reason)
         values = {
@@ -209,18 +251,15 @@ class _Site:
             return
         for outcome in outcomes:
             if isinstance(outcome, Observation):
-                await self._bench.store.add_observation(outcome)
+                await self.bench.store.add_observation(outcome)
 
     async def _book(self, row: Operation[Any, Any], cost: Cost) -> None:
-        now: datetime = self._bench.clock.now()
+        now: datetime = self.bench.clock.now()
         spend = Spend(hour_at=now.replace(minute=0, second=0, microsecond=0), operation=row.name, cost=cost)
-        await self._bench.store.run(lambda store: store.add_spend(spend))
+        await self.bench.store.run(lambda store: store.add_spend(spend))
 
     def _tariff(self, row: Operation[Any, Any]) -> Tariff:
-        return self._bench.tariffs.of(row, self._regions[row.name])
-
-    def _usd(self, step: Step) -> float:
-        return step.copy_count * step.usd(self._tariff(_row(step)))
+        return self.bench.tariffs.of(row, self._regions[row.name])
 
     async def _probe(self, step: Step, operation: str, ending: contextlib.AsyncExitStack) -> Probe[Any]:
         """One copy, which is closed with `ending`, and the processes of its own. Raises RequestError."""
@@ -231,15 +270,15 @@ class _Site:
             if step.process_count:
                 hosts = queue_hosts(step.process_count, queues, self.queue_access)
                 queues = await ending.enter_async_context(hosts)
-            probe: Probe[Any] = QueueApplicationProbe(queues, self._bench.clock, self._bench.store)
+            probe: Probe[Any] = QueueApplicationProbe(queues, self.bench.clock, self.bench.store)
         else:
             probe = self._transfer_probe(step, operation)
         ending.push_async_callback(probe.close)
         return probe
 
     def _transfer_probe(self, step: Step, operation: str) -> Probe[Any]:
-        clock, journal = self._bench.clock, self._bench.store
-        store = self.stores.get((operation, step.is_plain)) or self.stores[operation, False]
+        clock, journal = self.bench.clock, self.bench.store
+        store = self.stores.get((operation, step.is_plain is True)) or self.stores[operation, False]
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
         bucket, prefix = self.bucket(operation), section.key_prefix
         if step.operation == DOWNLOAD:
@@ -256,6 +295,25 @@ class _Site:
             )
         assert step.operation == UPLOAD
         return S3UploadProbe(store, clock, journal, bucket=bucket, key_prefix=prefix, is_verified=True)
+
+
+async def _followed(command: str, request: Mapping[str, int], seconds_max: float) -> Report | Failure:
+    """Run it beside the loop; whoever is cancelled ends it first, and waits until it has removed what it sent."""
+    stop = os.eventfd(0)
+    try:
+        running = asyncio.create_task(
+            asyncio.to_thread(run_command, command, request, timeout_seconds=seconds_max, stop=stop)
+        )
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            os.eventfd_write(stop, 1)
+            while not running.done():  # however often it is cancelled
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait({running})
+            raise
+    finally:
+        os.close(stop)
 
 
 def _row(step: Step) -> Operation[Any, Any]:

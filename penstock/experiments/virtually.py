@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.experiments.calibrations import ADDRESS_COUNT, WORLDS
-from penstock.experiments.experiment import DOWNLOAD, QUEUE, Record, Step
+from penstock.experiments.experiment import CONDITION, DOWNLOAD, QUEUE, Record, Step
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.probes.outside import Reading
@@ -201,6 +201,8 @@ def record_of(
     if course is None:
         return Record(label=step.label, started_at=started_at, values=values, addresses=dict(addresses))
     document = course.document()
+    conditions = document["conditions"] or {}  # that a plan was made for
+    values |= {f"{CONDITION}{k}": float(v) for k, v in conditions.items() if isinstance(v, (int, float))}
     return Record(
         label=step.label,
         started_at=started_at,

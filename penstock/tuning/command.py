@@ -73,14 +73,22 @@ def doubt(report: Report, object_size_bytes: int, unsplit_bytes: int = PART_SIZE
 
 
 def run_command(
-    command: str, request: Mapping[str, int], *, timeout_seconds: float, grace_seconds: float = _GRACE_SECONDS
+    command: str,
+    request: Mapping[str, int],
+    *,
+    timeout_seconds: float,
+    grace_seconds: float = _GRACE_SECONDS,
+    stop: int | None = None,
 ) -> Report | Failure:
-    """Run it once. However this ends, also with KeyboardInterrupt, nothing of its process group is left."""
+    """Run it once. However this ends, also with KeyboardInterrupt, nothing of its process group is left.
+
+    It is ended in order as soon as the descriptor `stop` can be read: for whoever waits in another thread.
+    """
     line = json.dumps(request).encode() + b"\n"
     watched = None
     try:
         with held_off():
-            watched = _Watched(command, line)
+            watched = _Watched(command, line, stop)
         has_ended = watched.follow(timeout_seconds)
         if not has_ended:
             watched.end_in_order(grace_seconds)
@@ -98,7 +106,7 @@ def run_command(
 class _Watched:
     """A running command: its output is drained, and its end is seen without reaping it."""
 
-    def __init__(self, command: str, line: bytes) -> None:
+    def __init__(self, command: str, line: bytes, stop: int | None) -> None:
         self._watch = Watch()
         self._process = process = subprocess.Popen(  # noqa: S602  # the caller's own, and meant for the shell
             command,
@@ -120,18 +128,23 @@ class _Watched:
             os.set_blocking(stream.fileno(), False)
             self._selector.register(stream.fileno(), selectors.EVENT_READ, name)
         self._selector.register(self._pidfd, selectors.EVENT_READ, "end")
+        self._stop = stop
+        if stop is not None:
+            self._selector.register(stop, selectors.EVENT_READ, "stop")
         with contextlib.suppress(BrokenPipeError):  # it may not want to know
             process.stdin.write(line)  # shorter than any pipe
             process.stdin.close()
 
     def follow(self, seconds: float) -> bool:
-        """Drain its output until it ends; False when it did not in so many seconds."""
+        """Drain its output until it ends; False when it did not in so many seconds, or is to stop."""
         deadline = time.monotonic() + seconds
         while (left_seconds := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(min(left_seconds, 3600.0)):
                 if key.data == "end":
                     self._drain_rest()
                     return True
+                if key.data == "stop":
+                    return False
                 self._drain(key.fd, key.data)
         return False
 
@@ -141,6 +154,9 @@ class _Watched:
         A shell ends at once where the client that it runs is still removing what it uploaded.
         """
         deadline = time.monotonic() + grace_seconds
+        if self._stop is not None:  # once is enough
+            self._selector.unregister(self._stop)
+            self._stop = None
         with contextlib.suppress(ProcessLookupError, KeyboardInterrupt):
             os.killpg(self._process.pid, signal.SIGTERM)
             if self.follow(grace_seconds):
@@ -191,7 +207,7 @@ class _Watched:
 
     def _drain_rest(self) -> None:
         """What is in the pipes when it has ended; a child that goes on writing is not waited for."""
-        for key in [key for key in self._selector.get_map().values() if key.data != "end"]:
+        for key in [key for key in self._selector.get_map().values() if key.data in self._tails]:
             reads = 0
             while reads < _REST_READ_COUNT_MAX and self._drain(key.fd, key.data):
                 reads += 1

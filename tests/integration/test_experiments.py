@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.lab.worlds import REGIONAL
+from penstock.lab.worlds import CROSS_REGION, REGIONAL
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
@@ -84,15 +85,16 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     ran = house.run("parallel-curls", "--short", "--json")
     assert ran.exit_code == 0, ran.output
     here = {fact["name"]: fact["here"] for fact in json.loads(ran.stdout)["facts"]}
-    assert here["down.plain.2"] > 0 < here["up.ssl.2"]
+    assert here["down.plain.2"] > 0
+    assert here["down.ssl.2"] is None  # this endpoint has no TLS
     (address,) = json.loads(ran.stdout)["addresses"]
     assert address["address"] == "127.0.0.1"
-    assert address["request_count"] >= 9  # those with a body, and those around them
+    assert address["request_count"] >= 6  # those with a body, and those around them
     assert house.left() == []
     with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
         (observations,) = database.execute("SELECT count(*) FROM observations").fetchone()
         (spent,) = database.execute("SELECT count(*) FROM spend").fetchone()
-    assert observations == 6
+    assert observations == 4
     assert spent > 0
     page = house.directory / "page.html"
     words = ("--config", str(house.directory / "penstock.toml"), "--output", str(page))
@@ -102,6 +104,30 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     again = house.run("parallel-curls", "--short", "--json")
     assert again.stdout == ran.stdout
     assert again.stderr == ""
+
+
+def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
+    """What is near and what is far by its own configuration, compared; both buckets are empty afterwards."""
+    far = tmp_path / "far"
+    with lab_endpoint("s3", CROSS_REGION, tmp_path) as far_url:
+        s3: Any = boto3.client("s3", region_name="lab-1", endpoint_url=far_url)
+        s3.create_bucket(Bucket="measured")
+        far.mkdir()
+        text = CONFIGURATION.format(directory=far, s3_url=far_url, sqs_url=far_url)
+        (far / "far.toml").write_text(text)
+        words = ("threads-by-size", "--short", "--json", "--far", str(far / "far.toml"))
+        ran = house.run(*words)
+        assert ran.exit_code == 0, ran.output
+        assert not s3.list_objects_v2(Bucket="measured").get("Contents")
+        s3.close()
+    assert house.left() == []
+    answers = " ".join(json.loads(ran.stdout)["answers"])
+    assert "Distance, without TLS: one request of 1 KB takes" in answers
+    assert "too few to name the best one" in answers
+    with sqlite3.connect(far / "state" / "penstock.db") as database:
+        assert database.execute("SELECT count(*) FROM observations").fetchone() == (4,)
+    assert "far end needs" in house.run(*words[:-1], str(house.directory / "penstock.toml")).stderr
+    assert house.run("surge", *words[1:]).exit_code == 2
 
 
 def test_no_more_is_begun_than_is_allowed(house: House) -> None:
@@ -152,6 +178,28 @@ def test_an_interrupted_run_says_where_it_goes_on(house: House) -> None:
         rest = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert "goes on from" in rest
+    assert house.left() == []
+
+
+@pytest.mark.long
+def test_an_interrupted_client_is_ended_and_removes_what_it_sent(house: House) -> None:
+    """Ctrl-C while a real client uploads: it ends at once, not when it is done; 130, and nothing is left."""
+    with subprocess.Popen(
+        [*PENSTOCK, *house.words("upload-clients", "--bytes-max", "100GiB", "--usd-max", "100")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ},
+    ) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("client/transfer-manager/128"):
+            pass
+        while not any(left.startswith("penstock-tune/") for left in house.left()):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert rest.startswith("Interrupted")
     assert house.left() == []
 
 

@@ -14,7 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import cli
+from penstock.daemon.config import load
 from penstock.experiments.experiment import Form
+from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS
 from penstock.trial.stage import CREDENTIALS
 from penstock.tuning.clients import what_is_missing
@@ -62,10 +64,17 @@ def test_an_experiment_survives_a_kill_and_ends(
         (tmp_path / "penstock.toml").write_text(text)
         words = ["measure", "run", name, "--short", "--config", str(tmp_path / "penstock.toml")]
         words += ["--directory", str(tmp_path / "kept")]
+        near = load(tmp_path / "penstock.toml").configuration
+        far = None
+        if any(step.is_far for step in EXPERIMENTS[name].steps(Form.SHORT)):
+            text = text.replace(str(tmp_path), str(tmp_path / "far")).replace(far_url, s3_url)
+            (tmp_path / "far.toml").write_text(text)
+            words += ["--far", str(tmp_path / "far.toml")]
+            far = load(tmp_path / "far.toml").configuration
         killed = killed_after_its_first_step(words)
         steps = {
             step.label: step
-            for step in EXPERIMENTS[name].steps(Form.SHORT)
+            for step in steps_here(EXPERIMENTS[name].steps(Form.SHORT), near, far)
             if not step.client or what_is_missing(step.client) is None
         }
         for _ in range(TRY_COUNT_MAX):  # what a busy machine has spoilt is measured by the next run

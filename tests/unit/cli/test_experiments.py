@@ -42,7 +42,7 @@ def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:
     report = measure("report", "parallel-curls", "--output", str(page), *kept)
     assert report.stdout == ran.stdout
     assert "in the lab" not in report.stderr
-    assert page.read_text().count("<svg") == 2
+    assert page.read_text().count("<svg") == 8  # four figures, each as published and of the lab
     document = json.loads(measure("report", "parallel-curls", "--json", *kept).stdout)
     assert {fact["verdict"] for fact in document["facts"]} == {"reproduced", "missed"}
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
+import random
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from penstock.daemon.config import AwsSection, Configuration
 from penstock.experiments.archive import Archive, newest_measured
 from penstock.experiments.experiment import Form, Record, Records
 from penstock.experiments.page import page_html, section_html
+from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS
-from penstock.experiments.transfers import correlation, welch_t
+from penstock.experiments.transfers import correlation, peak_count, welch_t
 from penstock.experiments.virtually import run_in_lab
 
 DEFERRED = {"locations", "host-to-host"}
+
+
+@cache
+def in_the_lab(name: str) -> list[Record]:
+    """All records, once."""
+    return run_in_lab(EXPERIMENTS[name].steps(Form.LAB))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -39,11 +50,61 @@ def test_a_plan_says_what_it_costs_before_it_is_run(name: str, form: Form) -> No
 def test_a_page_has_the_figures_the_table_and_an_answer(name: str) -> None:
     """Published points beside the lab's, drawn; and what the models say, with numbers."""
     experiment = EXPERIMENTS[name]
-    lab = Records(run_in_lab(experiment.steps(Form.LAB)))
+    lab = Records(in_the_lab(name))
     page = page_html({name: section_html(experiment, lab, Records([]))})
-    assert page.count("<svg") == len(experiment.plots(lab))
-    assert any("published" in series.name for plot in experiment.plots(lab) for series in plot.series)
+    published = [any(series.is_published for series in plot.series) for plot in experiment.plots(lab)]
+    assert any(published)
+    assert page.count("<svg") == len(published) + sum(published)
     assert any(character.isdigit() for sentence in experiment.answer(lab) for character in sentence)
+
+
+@pytest.mark.parametrize("name", ["surge", "bottlenecks"])
+def test_real_services_are_answered_for_by_what_was_measured(name: str) -> None:
+    """Twice as fast is another answer in each sentence; and the lab's own are not among them."""
+    experiment, found = EXPERIMENTS[name], in_the_lab(name)
+    here = experiment.answers(Records(found, is_here=True))
+    there = experiment.answers(Records([twice_as_fast(record) for record in found], is_here=True))
+    assert here
+    assert set(here).isdisjoint(there)
+    assert "250 Mbit/s" not in " ".join(here)
+
+
+def twice_as_fast(record: Record) -> Record:
+    """The same step."""
+    name = "throughput_bytes_per_second"
+    values = {**record.values, name: 2.0 * record.values[name], "duration_seconds": 0.4}
+    return replace(record, values=values)
+
+
+def test_a_run_that_measured_too_little_says_so() -> None:
+    """Every experiment that can be run here has a sentence, whatever came of it."""
+    for name, experiment in EXPERIMENTS.items():
+        sentences = experiment.answers(Records([], is_here=True))
+        assert sentences, name
+        assert "250 Mbit/s" not in " ".join(sentences)
+
+
+def test_heaps_of_a_histogram_are_counted() -> None:
+    """Five distances make five; one cloud is one."""
+    chance = random.Random(15)
+    five = [chance.gauss(middle, 0.1) for middle in (6.0, 8.0, 11.0, 13.0, 16.0) for _ in range(100)]
+    assert peak_count(five) == 5
+    assert peak_count([chance.gauss(10.0, 1.0) for _ in range(500)]) == 1
+
+
+def test_what_cannot_be_run_is_left_out() -> None:
+    """An endpoint without TLS has no steps with it; without a far end there is none of it."""
+    plain = Configuration(aws=AwsSection(s3_endpoint_url="http://store.example"))
+    steps = EXPERIMENTS["threads-by-size"].steps(Form.SHORT)
+    assert {step.label.split("/")[1] for step in steps_here(steps, plain)} == {"near-plain"}
+    assert {step.label.split("/")[1] for step in steps_here(steps, plain, plain)} == {
+        "near-plain",
+        "far-plain",
+    }
+    assert {step.label.split("/")[1] for step in steps_here(steps, Configuration())} == {
+        "near-plain",
+        "near-tls",
+    }
 
 
 def test_every_experiment_bears_to_have_measured_nothing() -> None:

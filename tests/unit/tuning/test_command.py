@@ -206,6 +206,19 @@ def test_ctrl_c_lets_the_command_clean_up_and_passes_on(tmp_path: Path) -> None:
     assert cleaned.exists()
 
 
+def test_another_thread_may_end_it(tmp_path: Path) -> None:
+    """As soon as the descriptor can be read: in order, and long before its time is over."""
+    ready, cleaned = tmp_path / "ready", tmp_path / "cleaned"
+    stop = os.eventfd(0)
+    ender = threading.Thread(target=lambda: (_wait_for(ready), os.eventfd_write(stop, 1)))
+    ender.start()
+    command = f"trap 'touch {cleaned}; exit' TERM; touch {ready}; while :; do sleep 0.05; done"
+    assert isinstance(run_command(command, REQUEST, timeout_seconds=LONG_SECONDS, stop=stop), Failure)
+    ender.join()
+    os.close(stop)
+    assert cleaned.exists()
+
+
 @pytest.mark.parametrize(
     ("transferred", "size", "is_strange"),
     [

@@ -210,7 +210,12 @@ def test_another_thread_may_end_it(tmp_path: Path) -> None:
     """As soon as the descriptor can be read: in order, and long before its time is over."""
     ready, cleaned = tmp_path / "ready", tmp_path / "cleaned"
     stop = os.eventfd(0)
-    ender = threading.Thread(target=lambda: (_wait_for(ready), os.eventfd_write(stop, 1)))
+
+    def end() -> None:
+        _wait_for(ready)
+        os.eventfd_write(stop, 1)
+
+    ender = threading.Thread(target=end)
     ender.start()
     command = f"trap 'touch {cleaned}; exit' TERM; touch {ready}; while :; do sleep 0.05; done"
     assert isinstance(run_command(command, REQUEST, timeout_seconds=LONG_SECONDS, stop=stop), Failure)

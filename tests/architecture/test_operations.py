@@ -24,6 +24,7 @@ NAMED = re.compile(rf"(?<![\w-])({'|'.join(NAMES)})(?![\w-])")
 MAY_NAME = {
     "client/operations.py": "the table of those who import nothing of the daemon's",
     "cli/systemd/penstock.toml": "an example for operators, who name what they have probed",
+    "experiments/experiments.md": "the manual, with the configuration of a far end",
 }
 
 

@@ -2,7 +2,7 @@
 
 Nothing of this machine changes: what is written goes to memory, the network is a loopback of its own, and process 1
 in there knows only what is in there. Python and what is installed beside it are bound to /opt, because the unit hides
-home folders.
+home folders; or packages lie in /srv, and bring all of that with them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2]
@@ -35,11 +35,16 @@ mkdir -p {_CGROUP}/payload; echo $$ > {_CGROUP}/cgroup.procs
 mount -t tmpfs tmpfs /run
 mkdir -p /run/o/upper /run/o/work /run/o/tree
 mount -t overlay overlay -o lowerdir=/,upperdir=/run/o/upper,workdir=/run/o/work /run/o/tree
-mkdir -p /run/o/tree/opt/penstock/source/penstock /run/o/tree/opt/penstock/site /run/o/tree/opt/python
-cp -r "$1" /run/o/tree/opt/penstock/bin
-chmod -R go+rX /run/o/tree/opt/penstock
-exec systemd-nspawn -q --register=no --keep-unit -D /run/o/tree --machine={_NAME} --private-network \\
-  --bind-ro="$2:/opt/python" --bind-ro="$3:/opt/penstock/site" --bind-ro="$4:/opt/penstock/source/penstock" \\
+if [ $# = 1 ]; then
+  cp "$1"/* /run/o/tree/srv/
+  set --
+else
+  mkdir -p /run/o/tree/opt/penstock/source/penstock /run/o/tree/opt/penstock/site /run/o/tree/opt/python
+  cp -r "$1" /run/o/tree/opt/penstock/bin
+  chmod -R go+rX /run/o/tree/opt/penstock
+  set -- --bind-ro="$2:/opt/python" --bind-ro="$3:/opt/penstock/site" --bind-ro="$4:/opt/penstock/source/penstock"
+fi
+exec systemd-nspawn -q --register=no --keep-unit -D /run/o/tree --machine={_NAME} --private-network "$@" \\
   --console=pipe --boot systemd.unit=multi-user.target
 """
 _COMMAND = """#!/bin/sh
@@ -94,17 +99,26 @@ class Machine:
         return self.do("systemctl", "show", "penstock.service", "-P", name).strip()
 
 
+def until(holds: Callable[[], bool]) -> None:
+    """It comes to pass within two minutes."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 @contextlib.contextmanager
-def booted() -> Iterator[Machine]:
-    """One that has come up. Raises RuntimeError, with what it said, when it does not."""
+def booted(packages: Mapping[str, Path] | None = None) -> Iterator[Machine]:
+    """One that has come up, with this code in /opt/penstock, or with packages in /srv by the names that are given.
+
+    Raises RuntimeError, with what it said, when it does not come up.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        arguments = [
-            str(_commands(folder / "bin")),
-            sys.base_prefix,
-            sysconfig.get_path("purelib"),
-            str(SOURCE / "penstock"),
-        ]
+        for there, package in (packages or {}).items():
+            (folder / "srv").mkdir(exist_ok=True)
+            shutil.copy(package, folder / "srv" / there)
+        arguments = [str(folder / "srv")] if packages else _this_code(folder)
         with (folder / "log").open("w+", encoding="utf-8") as log:
             child = subprocess.Popen(
                 ["unshare", "-m", "bash", "-c", _BOOT, "boot", *arguments],
@@ -146,6 +160,16 @@ def _power_off(child: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+
+
+def _this_code(folder: Path) -> list[str]:
+    """Commands, Python, what is installed beside it, and the package, where they are on this machine."""
+    return [
+        str(_commands(folder / "bin")),
+        sys.base_prefix,
+        sysconfig.get_path("purelib"),
+        str(SOURCE / "penstock"),
+    ]
 
 
 def _commands(folder: Path) -> Path:

@@ -75,9 +75,9 @@ class Machine:
         inside = ("nsenter", "-t", str(self._init), "-m", "-p", "-n", "-u", "-i", "-C", "--", *command)
         return subprocess.run(inside, capture_output=True, text=True, timeout=seconds, check=False)
 
-    def do(self, *command: str) -> str:
+    def do(self, *command: str, seconds: float = _WAIT_SECONDS) -> str:
         """What it says; a failure of it is one of the test."""
-        done = self.run(*command)
+        done = self.run(*command, seconds=seconds)
         if done.returncode:
             said = self.run("journalctl", "-u", "penstock.service", "-n", "20", "--no-pager").stdout
             raise AssertionError(

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.systemd, pytest.mark.timeout(3600)]
 
 PREVIOUS = "fa6b2f4"  # its database lacks two steps of today's
 PYTHON = "/usr/bin/python3"
+UNPACKING_SECONDS_MAX = 900.0
 LAB = "/opt/penstock/bin/penstock lab --world near --json > /run/lab.json"
 CONFIGURATION = """\
 # mine
@@ -84,7 +85,7 @@ def measured(machine: Machine) -> int:
 
 def test_an_upgrade_keeps_what_was_learned_and_what_was_said(machine: Machine) -> None:
     """What runs is replaced and runs again; database, budget and configuration are those from before."""
-    machine.do("dpkg", "--force-depends", "-i", "/srv/before.deb")
+    machine.do("dpkg", "--force-depends", "-i", "/srv/before.deb", seconds=UNPACKING_SECONDS_MAX)
     machine.do("systemd-run", "--unit=lab", "sh", "-c", LAB)
     until(lambda: machine.run("test", "-s", "/run/lab.json").returncode == 0)
     lab = json.loads(machine.do("cat", "/run/lab.json"))["environment"]
@@ -95,7 +96,7 @@ def test_an_upgrade_keeps_what_was_learned_and_what_was_said(machine: Machine) -
     machine.do("systemctl", "enable", "--now", "penstock.socket", "penstock.service")
     until(lambda: measured(machine) >= 2)
     before, process = status(machine), machine.shown("MainPID")
-    machine.do("dpkg", "--force-depends", "-i", "/srv/after.deb")
+    machine.do("dpkg", "--force-depends", "-i", "/srv/after.deb", seconds=UNPACKING_SECONDS_MAX)
     until(lambda: bool(status(machine)))
     assert machine.shown("MainPID") not in {process, "0"}
     after = status(machine)

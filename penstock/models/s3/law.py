@@ -218,13 +218,13 @@ class Transfers:
 
     def what_matters(self, theta: Array) -> dict[str, Array]:
         """By how much throughput follows each limit alone: logarithm over logarithm, (draws, settings)."""
-        found = {}
-        for name, moves in _LIMITS.items():
-            step = np.zeros(theta.shape[1])
+        steps = np.zeros((2, len(_LIMITS), theta.shape[1]))
+        for step, moves in zip(steps[0], _LIMITS.values(), strict=True):
             step[list(moves)] = [_LIMIT_STEP * sign for sign in moves.values()]
-            raised, lowered = (self.log_throughput(moved) for moved in (theta + step, theta - step))
-            found[name] = (raised - lowered) / (2.0 * _LIMIT_STEP)
-        return found
+        steps[1] = -steps[0]
+        moved = (theta + steps[:, :, None]).reshape(-1, theta.shape[1])
+        raised, lowered = self.log_throughput(moved).reshape(2, len(_LIMITS), len(theta), -1)
+        return dict(zip(_LIMITS, (raised - lowered) / (2.0 * _LIMIT_STEP), strict=True))
 
     def refused_fraction(self, theta: Array) -> Array:
         """How much of what the connections demand, as far as the host carries it, is more than S3 admits."""

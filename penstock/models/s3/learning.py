@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property, lru_cache
 from math import exp, inf, log
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock.models import burst
 from penstock.models.inference import drift, shapeless
 from penstock.models.inference.regression import (
     Gaussian,
+    Measurements,
     Misfit,
     Peak,
     Problem,
@@ -65,9 +67,12 @@ from penstock.vocabulary import UNKNOWN, Place
 FIT_STATE_VERSION = 6  # of what follows; fits that were stored under another are not read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Posterior:
-    """Draws of the parameters, and the evidence around them: enough to predict."""
+    """Draws of the parameters, and the evidence around them: enough to predict.
+
+    What is the same for every question is worked out with the first.
+    """
 
     draws: Array
     sigma: float
@@ -92,44 +97,51 @@ class Posterior:
             "credit_bytes": self.credit_bytes,
         }
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Posterior:
-        first, second = state["misfit_length_octaves"]
-        return cls(
-            draws=np.array(state["draws"], dtype=np.float64),
-            sigma=state["sigma"],
-            misfit=Misfit(
-                amplitude=state["misfit_amplitude"],
-                doubt=state["misfit_doubt"],
-                weather=state["misfit_weather"],
-                length_octaves=(first, second),
-            ),
-            evidence=Evidence(rows=tuple(tuple(row) for row in state["rows"])),
-            weights=np.array(state["weights"], dtype=np.float64),
-            shapes=None if state["shapes"] is None else np.array(state["shapes"], dtype=np.float64),
-            credit_bytes=state["credit_bytes"],
-        )
+    @staticmethod
+    def from_state(state: Mapping[str, Any]) -> Posterior:
+        """What it was made of; nobody changes a state."""
+        return _read(_Same(state))
+
+    @cached_property
+    def _sightings(self) -> shapeless.Sightings:
+        return self.evidence.sightings(self.weights)
+
+    @cached_property
+    def _data(self) -> Measurements:
+        return self.evidence.measurements()
+
+    @cached_property
+    def _residual(self) -> Array:
+        """Of the evidence, by draws."""
+        return self._data.log_values - self.evidence.law()(self.draws)
+
+    @cached_property
+    def _noise(self) -> Array:
+        return noise_covariance(self._data, self.misfit, self.sigma, self.weights)
+
+    @cached_property
+    def _doubtful(self) -> Posterior:
+        """The same, where the law is off by as much as it may be."""
+        return replace(self, misfit=replace(self.misfit, amplitude=self.misfit.doubt))
 
     def log_throughput(self, transfers: Transfers) -> Array:
         """Draws of the logarithm, (draws, settings)."""
         if self.shapes is not None:
-            return shapeless.means(self.evidence.sightings(self.weights), self.shapes, _points(transfers))
+            return shapeless.means(self._sightings, self.shapes, _points(transfers))
         values = transfers.log_throughput(self.draws)
         if self.misfit.amplitude == 0 or not self.evidence.rows:
             return values
-        return np.asarray(values + self._misfit_at(transfers, self.misfit)[0], dtype=np.float64)
+        return np.asarray(values + self.misfit_at(transfers)[0], dtype=np.float64)
 
     def misfit_variance(self, transfers: Transfers) -> Array:
         """How much the law may be off at each setting, as a variance (settings,)."""
         if self.shapes is not None:
-            sightings = self.evidence.sightings(self.weights)
-            return shapeless.variance(sightings, self.shapes, _points(transfers))
-        doubted = replace(self.misfit, amplitude=self.misfit.doubt)
+            return shapeless.variance(self._sightings, self.shapes, _points(transfers))
         known = np.zeros(len(transfers.n))
         if self.evidence.rows:
-            _, gain, reach = self._misfit_at(transfers, doubted)
+            _, gain, reach = self._doubtful.misfit_at(transfers)
             known = np.einsum("sn,ns->s", reach, gain)
-        return np.maximum(doubted.amplitude**2 - known, 0.0)
+        return np.maximum(self.misfit.doubt**2 - known, 0.0)
 
     def sampled(self, transfers: Transfers) -> Array:
         """Draws of the logarithm with the misfit drawn as well, so that settings far from any measurement differ."""
@@ -147,8 +159,8 @@ class Posterior:
         if self.shapes is None:
             values, covariance = self._doubted(transfers)
         else:
-            sightings = self.evidence.sightings(self.weights)
-            values, covariance = centre, shapeless.covariance(sightings, self.shapes, _points(transfers))
+            values = centre
+            covariance = shapeless.covariance(self._sightings, self.shapes, _points(transfers))
         variances, axes = np.linalg.eigh(covariance)  # of settings that do the same it has no inverse
         drawn = values + _wiggles(axes * np.sqrt(np.maximum(variances, 0.0)), len(values))
         return np.asarray(drawn - drawn.mean(axis=0) + centre.mean(axis=0), dtype=np.float64)
@@ -156,22 +168,52 @@ class Posterior:
     def _doubted(self, transfers: Transfers) -> tuple[Array, Array]:
         """What the law and the evidence say of the logarithm by draws, and how far the law may be off, together."""
         values = transfers.log_throughput(self.draws)
-        here, doubted = _coordinates(transfers), replace(self.misfit, amplitude=self.misfit.doubt)
-        covariance = doubted.amplitude**2 * matern(here, here, doubted.length_octaves)
+        here = _coordinates(transfers)
+        covariance = self.misfit.doubt**2 * matern(here, here, self.misfit.length_octaves)
         if self.evidence.rows:
-            shift, gain, reach = self._misfit_at(transfers, doubted)
+            shift, gain, reach = self._doubtful.misfit_at(transfers)
             values, covariance = values + shift, covariance - reach @ gain
         return values, np.asarray(covariance, dtype=np.float64)
 
-    def _misfit_at(self, transfers: Transfers, misfit: Misfit) -> tuple[Array, Array, Array]:
+    def misfit_at(self, transfers: Transfers) -> tuple[Array, Array, Array]:
         """What the Gaussian process adds to each draw, the gain that does it, and the covariance with the evidence."""
-        data = self.evidence.measurements()
-        reach = matern(_coordinates(transfers), data.coordinates, misfit.length_octaves)
-        reach = np.asarray(misfit.amplitude**2 * reach * data.has_misfit, dtype=np.float64)
-        residual = data.log_values - self.evidence.law()(self.draws)
-        noise = noise_covariance(data, misfit, self.sigma, self.weights)
-        gain = np.asarray(np.linalg.solve(noise, reach.T), dtype=np.float64)
-        return np.asarray(residual @ gain, dtype=np.float64), gain, reach
+        reach = matern(_coordinates(transfers), self._data.coordinates, self.misfit.length_octaves)
+        reach = np.asarray(self.misfit.amplitude**2 * reach * self._data.has_misfit, dtype=np.float64)
+        gain = np.asarray(np.linalg.solve(self._noise, reach.T), dtype=np.float64)
+        return np.asarray(self._residual @ gain, dtype=np.float64), gain, reach
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A state by which it is, not by what it says: what was read of it is kept as long as it."""
+
+    state: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.state is self.state
+
+    def __hash__(self) -> int:
+        return id(self.state)
+
+
+@lru_cache(maxsize=4)
+def _read(same: _Same) -> Posterior:
+    state = same.state
+    first, second = state["misfit_length_octaves"]
+    return Posterior(
+        draws=np.array(state["draws"], dtype=np.float64),
+        sigma=state["sigma"],
+        misfit=Misfit(
+            amplitude=state["misfit_amplitude"],
+            doubt=state["misfit_doubt"],
+            weather=state["misfit_weather"],
+            length_octaves=(first, second),
+        ),
+        evidence=Evidence(rows=tuple(tuple(row) for row in state["rows"])),
+        weights=np.array(state["weights"], dtype=np.float64),
+        shapes=None if state["shapes"] is None else np.array(state["shapes"], dtype=np.float64),
+        credit_bytes=state["credit_bytes"],
+    )
 
 
 def _wiggles(factor: Array, count: int) -> Array:

@@ -24,6 +24,7 @@ BENCHMARKS = {
     "sockets": "bench.sockets",
     "hearing": "bench.hearing",
     "promised-gain": "bench.promised_gain",
+    "promised-gain-real": "bench.promised_gain_real",
     "leases": "bench.leases",
     "shared-limit": "bench.shared_limit",
     "fleet-page": "bench.fleet_page",

@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,12 +27,14 @@ from penstock.daemon.hearing import Hearing
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.listening.tally import Series
+from penstock.models.model import Fit
 from penstock.models.s3.upload import PART_SIZE_BYTES_MIN, S3UploadSetting
 from penstock.operations.heard import by_operation, verdict_on
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.comparison import gain
 from penstock.units import MiB
-from penstock.vocabulary import UNKNOWN, Context, Estimate, Observation, Place
+from penstock.vocabulary import UNKNOWN, Context, Estimate, Observation, Place, Recommendation
 
 WITHIN_FRACTION_MIN = 0.85
 RUN_COUNT = {False: 30, True: 90}
@@ -39,12 +42,12 @@ PROBE_COUNT = 8
 ROUND_COUNT = 6  # of uploads each way
 _SEED = 1902
 _PART_SIZE_BYTES = 8 * MiB  # boto3's
-_START = datetime(2026, 1, 5, tzinfo=UTC)
-_ROW = OPERATIONS["s3_upload"]
+START_AT = datetime(2026, 1, 5, tzinfo=UTC)
+ROW = OPERATIONS["s3_upload"]
 _REGION = "eu-west-1"
-_CONTEXT = Context(
-    place=Place(operation=_ROW.name, region=_REGION, instance_type=UNKNOWN),
-    payload_size_bytes=_ROW.untold_payload_bytes,
+CONTEXT = Context(
+    place=Place(operation=ROW.name, region=_REGION, instance_type=UNKNOWN),
+    payload_size_bytes=ROW.untold_payload_bytes,
 )
 
 
@@ -87,15 +90,19 @@ def run(*, long: bool = False) -> dict[str, Any]:
 def played(number: int) -> Kept | None:
     """One of the links; None where nothing is promised."""
     chance = random.Random(f"{_SEED}/{number}")
-    found = run_virtually(lambda clock: _played(clock, _truth(chance), chance), start_at=_START)
+    found = run_virtually(lambda clock: _played(clock, _truth(chance), chance), start_at=START_AT)
     if found is not None:
-        print(
-            f"{number:3d}: {found.thread_count:2d} threads, {found.in_flight_count:4.1f} heard in flight; promised "
-            f"{found.promised.expected:.2f} ({found.promised.low:.2f} to {found.promised.high:.2f}), gained "
-            f"{found.gained:.2f}{'' if found.is_within else '  outside'}",
-            flush=True,
-        )
+        print(line(number, found), flush=True)
     return found
+
+
+def line(number: int, found: Kept) -> str:
+    """For people."""
+    return (
+        f"{number:3d}: {found.thread_count:2d} threads, {found.in_flight_count:4.1f} heard in flight; promised "
+        f"{found.promised.expected:.2f} ({found.promised.low:.2f} to {found.promised.high:.2f}), gained "
+        f"{found.gained:.2f}{'' if found.is_within else '  outside'}"
+    )
 
 
 def _truth(chance: random.Random) -> LinkTruth:
@@ -114,12 +121,33 @@ def _truth(chance: random.Random) -> LinkTruth:
 
 async def _played(clock: VirtualClock, truth: LinkTruth, chance: random.Random) -> Kept | None:
     service = S3Service(truth, clock=clock, seed=chance.randrange(2**31))
+    known = await learned(service, clock)
+    application, advised = _Application(service, clock), known.advice.setting
+    own, hearing = own_setting(chance, (2, 4, 10, 10, 20)), Hearing(clock)
+    seconds: dict[S3UploadSetting, list[float]] = {own: [], advised: []}
+    for _ in range(ROUND_COUNT):
+        seconds[own].append(await application.upload(own, hearing))
+        seconds[advised].append(await application.upload(advised))
+    apis = next(apis for row, _, apis in by_operation(hearing.series()) if row is ROW)
+    return kept(known, apis, own, sum(seconds[own]) / sum(seconds[advised]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What some uploads taught the optimizer that the daemon uses."""
+
+    advice: Recommendation[S3UploadSetting]
+    fit: Fit
+
+
+async def learned(service: S3Service, clock: VirtualClock) -> Learned:
+    """Of this service, in virtual time; it gets its bucket here."""
     service.shelf.create_bucket("b")
     application = _Application(service, clock)
     advisor = PenstockTuner(
-        _CONTEXT,
+        CONTEXT,
         Limits(
-            object_size_bytes=_CONTEXT.payload_size_bytes,
+            object_size_bytes=CONTEXT.payload_size_bytes,
             thread_count_max=64,
             part_size_bytes_min=PART_SIZE_BYTES_MIN,
             part_size_bytes_max=64 * MiB,
@@ -129,19 +157,23 @@ async def _played(clock: VirtualClock, truth: LinkTruth, chance: random.Random) 
         asked = advisor.ask(probe)
         setting = S3UploadSetting(thread_count=asked.thread_count, part_size_bytes=asked.request_size_bytes)
         advisor.tell(await application.probe(setting))
-    advice = advisor.advice()
-    fit = advisor.fit(application.probes)
-    own = S3UploadSetting(thread_count=chance.choice((2, 4, 10, 10, 20)), part_size_bytes=_PART_SIZE_BYTES)
-    hearing = Hearing(clock)
-    seconds: dict[S3UploadSetting, list[float]] = {own: [], advice.setting: []}
-    for _ in range(ROUND_COUNT):
-        seconds[own].append(await application.upload(own, hearing))
-        seconds[advice.setting].append(await application.upload(advice.setting))
-    apis = next(apis for row, _, apis in by_operation(hearing.series()) if row is _ROW)
+    return Learned(advice=advisor.advice(), fit=advisor.fit(application.probes))
+
+
+def own_setting(chance: random.Random, thread_counts: Sequence[int]) -> S3UploadSetting:
+    """What an application does by itself, with boto3's parts."""
+    return S3UploadSetting(thread_count=chance.choice(thread_counts), part_size_bytes=_PART_SIZE_BYTES)
+
+
+def kept(known: Learned, apis: Mapping[str, Series], own: S3UploadSetting, gained: float) -> Kept | None:
+    """What was gained, beside what is promised to who is heard so; None where nothing is."""
+    advice = known.advice
     verdict = verdict_on(
         apis,
         advice,
-        lambda heard: gain(_ROW.model, fit, _CONTEXT, advice.demand, setting=advice.setting, reference=heard),
+        lambda heard: gain(
+            ROW.model, known.fit, CONTEXT, advice.demand, setting=advice.setting, reference=heard
+        ),
     )
     if verdict is None or verdict.gain is None:
         return None
@@ -150,7 +182,7 @@ async def _played(clock: VirtualClock, truth: LinkTruth, chance: random.Random) 
         in_flight_count=apis["UploadPart"].in_flight_count_max,
         advised=advice.setting,
         promised=verdict.gain,
-        gained=sum(seconds[own]) / sum(seconds[advice.setting]),
+        gained=gained,
     )
 
 
@@ -168,12 +200,12 @@ class _Application:
         seconds = await self.upload(setting)
         self.probes.append(
             Observation(
-                context=_CONTEXT,
+                context=CONTEXT,
                 setting=setting,
                 started_at=started_at,
                 duration_seconds=seconds,
-                transferred_bytes=_CONTEXT.payload_size_bytes,
-                request_count=2 + math.ceil(_CONTEXT.payload_size_bytes / setting.part_size_bytes),
+                transferred_bytes=CONTEXT.payload_size_bytes,
+                request_count=2 + math.ceil(CONTEXT.payload_size_bytes / setting.part_size_bytes),
             )
         )
         return self.probes[-1]
@@ -183,7 +215,7 @@ class _Application:
         began_seconds = self._clock.monotonic_seconds()
         await self._service.small_request("b")
         upload_id = self._service.shelf.create_upload("b", "k")
-        size, part = _CONTEXT.payload_size_bytes, setting.part_size_bytes
+        size, part = CONTEXT.payload_size_bytes, setting.part_size_bytes
         sizes = [min(part, size - start) for start in range(0, size, part)]
         waiting, etags = itertools.count(), dict[int, str]()
 

@@ -118,7 +118,7 @@ def a_day(host_count: int, *, dies_after_seconds: float = DAY_SECONDS) -> list[H
 
 
 @pytest.mark.parametrize(
-    "host_count", [8, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+    "host_count", [4, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )
 def test_a_fleet_measures_as_much_as_one_host(host_count: int) -> None:
     """And nobody else does, once the first has a seat."""
@@ -129,7 +129,7 @@ def test_a_fleet_measures_as_much_as_one_host(host_count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "host_count", [8, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+    "host_count", [4, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )
 def test_the_seat_of_a_host_that_died_is_taken_once(host_count: int) -> None:
     """By the clocks of the others, whatever its date said, and by one of them."""

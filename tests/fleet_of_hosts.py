@@ -21,7 +21,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.operations.s3.upload import UPLOAD
-from penstock.probes.outside import MessageQueues, ObjectStore, RequestError, Tagged
+from penstock.probes.outside import Listed, MessageQueues, ObjectStore, RequestError, Tagged
 from penstock.trial.faces.table import FACES
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
@@ -90,6 +90,14 @@ class _Store(SimulatedObjectStore):
         if self._shared.trouble is not None:
             raise self._shared.trouble
         return await self._shared.store.put_if(bucket, key, body, etag)
+
+    async def put_object(self, bucket: str, key: str, body: bytes) -> str:
+        if bucket == SHARED:
+            return await self._shared.store.put_object(bucket, key, body)
+        return await super().put_object(bucket, key, body)
+
+    async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
+        return await self._shared.store.list_shared(bucket, prefix)
 
 
 class Host:

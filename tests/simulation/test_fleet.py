@@ -8,14 +8,19 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from penstock.api.leases import appetite
+from penstock.api.wire import Claim, Question
+from penstock.daemon.app import App
 from penstock.daemon.config import FleetSection
 from penstock.fleet import prior
 from penstock.lab import worlds
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.s3.upload import UPLOAD
 from penstock.probes.outside import NoBucket
-from penstock.vocabulary import Place
-from tests.fleet_of_hosts import REGION, SHARED, SIZE, Host, Shared, fleetwise
+from penstock.vocabulary import Context, Demand, Place
+from tests.fleet_of_hosts import REGION, SHARED, SIZE, Host, Shared, all_of, fleetwise
 from tests.unit.models.s3.upload_world import UploadWorld, history
 
 LINK = worlds.CROSS_REGION.link
@@ -75,6 +80,63 @@ def test_a_new_instance_type_takes_four_probes_of_the_whole_fleet(tmp_path: Path
         assert min(fractions) >= 0.97, (counts, fractions)
         assert sum(counts) <= 4
         assert sum(count > 0 for count in counts) == 2  # both before the seat was taken
+
+    fleetwise(told)
+
+
+def test_what_leases_want_is_what_hosts_divide(tmp_path: Path) -> None:
+    """Of two daemons one has most while nobody holds a lease at the other, and half afterwards; advice follows."""
+    limit = 8.0
+    sharing = FleetSection(
+        bucket=SHARED, may_write=True, shared_limits=(f"uploads: s3_upload at {limit:.0f}/s",)
+    )
+    context = Context(place=HERE, payload_size_bytes=SIZE)
+
+    async def told(clock: VirtualClock) -> None:
+        shared = Shared(clock)
+        hosts = [Host(tmp_path, clock, shared, LINK, seed=200 + n, fleet=sharing) for n in range(2)]
+        async with contextlib.AsyncExitStack() as opened:
+            apps = [await opened.enter_async_context(host.opened()) for host in hosts]
+            await all_of(
+                [
+                    host.live(app, until=lambda host=host: len(host.observations) >= 2)  # type: ignore[misc]
+                    for host, app in zip(hosts, apps, strict=True)
+                ]
+            )
+            rates = [
+                app.board.request_rate_per_second(app.board.alone(context, Demand(), clock.now()))
+                for app in apps
+            ]
+            assert min(rates) > limit / 2
+
+            async def parts(*holders: App) -> list[float]:
+                for app in holders:
+                    alone = app.board.alone(context, Demand(), clock.now())
+                    question = Question(
+                        operation=UPLOAD.name,
+                        payload_size_bytes=SIZE,
+                        region=None,
+                        instance_type=None,
+                        service_class=HERE.service_class,
+                        demand=Demand(),
+                    )
+                    app.leases.grant(
+                        Claim(question=question),
+                        appetite(alone, alone),
+                        process_id=1,
+                        uid=1001,
+                        now=clock.now(),
+                    )
+                await all_of([host.live(app, hours=0.1) for host, app in zip(hosts, apps, strict=True)])
+                advice = [app.board.recommend(context, Demand(), clock.now()) for app in apps]
+                return [one.derived["fleet_request_rate_per_second"] for one in advice]
+
+            one, none = await parts(apps[0])
+            assert apps[0].conductor.limits is not None
+            wanted = apps[0].conductor.limits.document()[0]["wanted_per_second"]
+            assert wanted > limit / 2  # and what nobody wants is for both
+            assert [one, none] == pytest.approx([(limit + wanted) / 2, (limit - wanted) / 2], rel=0.1)
+            assert await parts(apps[1]) == pytest.approx([limit / 2] * 2, rel=0.1)
 
     fleetwise(told)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import sqlite3
 import stat
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -36,7 +37,11 @@ if TYPE_CHECKING:
     from penstock.report.tally import Tally
     from penstock.vocabulary import Change, Context, Cost, Demand, Observation, Place, Recommendation
 
+    _Read: TypeAlias = tuple[list[Observation[Any]], Tally | None]
+
 OBSERVATION_COUNT_MAX = 2000  # of each place, the newest: one by one; all others are counted
+OBSERVATION_COUNT_OF_ONE_PROCESS = 100_000  # more are worth starting others
+PROCESS_COUNT_MAX = 4
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 500, 200
 INCONCLUSIVE_COUNT_MAX = 1000
 _GENERATED_AT = re.compile(r'<meta name="penstock-generated-at" content="([^"]+)">')
@@ -209,7 +214,7 @@ def read_material(
     from penstock.daemon.store import Store
     from penstock.operations.table import setting_types
 
-    def read(store: Store, damage: Sequence[str] = ()) -> Material:
+    def read(store: Store, damage: Sequence[str] | None = None) -> Material:
         with closing(store):
             return _read(store, path, configuration, now=now, since=since, damage=damage)
 
@@ -235,7 +240,7 @@ def _read(
     *,
     now: datetime,
     since: datetime | None,
-    damage: Sequence[str],
+    damage: Sequence[str] | None,  # None: the file is read as it is
 ) -> Material:
     from penstock.client.targets.unadvised import unadvised_settings
     from penstock.daemon.limits import usd_limits
@@ -249,11 +254,12 @@ def _read(
         for fit in store.fits()
         if fit.place.operation not in OPERATIONS or is_current(fit, OPERATIONS[fit.place.operation].model)
     ]
-    places = {summary.context.place for summary in store.summaries()} | set(store.reported_places())
+    counts = Counter(dict.fromkeys(store.reported_places(), 0))
+    for summary in store.summaries():
+        counts[summary.context.place] += summary.observation_count
     contexts = {recommendation.context for recommendation in recommendations}
     histories = {c: store.recommendation_history(c, count_max=HISTORY_COUNT_MAX) for c in contexts}
-    with _without_collections():
-        read = {place: _observations(store, place, since, fits) for place in places}
+    read, unreadable_count = _read_places(store, path if damage is None else None, counts, since, fits)
     instance_types = {fit.place.instance_type for fit in fits}
     return Material(
         source=str(path),
@@ -281,8 +287,8 @@ def _read(
         client_hours=store.client_hours(count_max=CLIENT_HOUR_COUNT_MAX, since=since),
         harms=store.harms(count_max=HARM_COUNT_MAX, since=since),
         leftover_count=len(store.open_leftovers()),
-        unreadable_count=store.unreadable_count,
-        damage=damage,
+        unreadable_count=store.unreadable_count + unreadable_count,
+        damage=damage or (),
         backlogs=store.backlogs(since=since),
         tallies={place: tally for place, (_, tally) in read.items() if tally is not None},
     )
@@ -342,9 +348,42 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _observations(
-    store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]
-) -> tuple[list[Observation[Any]], Tally | None]:
+def _read_places(
+    store: Store, path: Path | None, counts: Counter[Place], since: datetime | None, fits: Sequence[Fit]
+) -> tuple[dict[Place, _Read], int]:
+    """What there is of each place, and how many rows nobody understood, of those that `store` has not counted itself.
+
+    Several large places of a file are read by processes side by side; each counts its own, so that what comes of it is
+    the same.
+    """
+    places = [place for place, _ in counts.most_common()]
+    worker_count = min(len(places), len(os.sched_getaffinity(0)), PROCESS_COUNT_MAX)
+    if path is None or worker_count < 2 or counts.total() < OBSERVATION_COUNT_OF_ONE_PROCESS:
+        return {place: _observations(store, place, since, fits) for place in places}, 0
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from functools import partial
+
+    from penstock.processes.parent import end_with_parent
+
+    begin = partial(end_with_parent, os.getpid(), signal.SIGKILL)
+    with ProcessPoolExecutor(worker_count, multiprocessing.get_context("spawn"), begin) as pool:
+        read = list(pool.map(partial(_read_alone, path, since=since, fits=fits), places))
+    return {place: found for place, (found, _) in zip(places, read, strict=True)}, sum(n for _, n in read)
+
+
+def _read_alone(
+    path: Path, place: Place, *, since: datetime | None, fits: Sequence[Fit]
+) -> tuple[_Read, int]:
+    """One place, in a process of its own; and how many of its rows nobody understood."""
+    from penstock.daemon.store import Store
+    from penstock.operations.table import setting_types
+
+    with closing(Store.open_read_only(path, setting_types())) as store:
+        return _observations(store, place, since, fits), store.unreadable_count
+
+
+def _observations(store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]) -> _Read:
     """The newest that was measured and was reported, oldest first; and all that was measured, counted as it is read."""
     from penstock.operations.table import OPERATIONS
     from penstock.report.findings import Expectations
@@ -364,7 +403,8 @@ def _observations(
             newest.append(one)
             yield one
 
-    tally = tally_of(passing(), model.measured_value, expectations.means)
+    with _without_collections():
+        tally = tally_of(passing(), model.measured_value, expectations.means)
     return sorted([*newest, *reported], key=lambda o: o.started_at), tally
 
 

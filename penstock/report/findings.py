@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -408,7 +409,12 @@ def _by_the_hour(tally: Tally, until: float) -> list[Sample]:
 
 
 def _setting_of(observation: Observation[Any]) -> str:
-    return f"{format_bytes(observation.context.payload_size_bytes)} with {setting_words(observation.setting)}"
+    return _size_and_setting(observation.context.payload_size_bytes, observation.setting)
+
+
+@lru_cache(maxsize=4096)
+def _size_and_setting(size_bytes: int, setting: Any) -> str:  # of the operation's own type
+    return f"{format_bytes(size_bytes)} with {setting_words(setting)}"
 
 
 def _with_verdict(material: Material, findings: PlaceFindings, evidence: _Evidence) -> PlaceFindings:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
+from typing import Any
 
 from penstock.optimizer.verdict import signed_percent
 from penstock.report.difference import welch
@@ -41,6 +42,10 @@ class Sample:
     setting: str
     log_ratio: float
     count: int = 1
+
+    def less(self, level: float) -> Sample:
+        """The same around another level."""
+        return Sample(self.at, self.setting, self.log_ratio - level, self.count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +75,9 @@ def rhythms(samples: Sequence[Sample]) -> list[Rhythm]:
     levelled = _by_setting(samples)
     found = []
     if len({s.at.date() for s in samples}) >= DAY_COUNT_MIN:
-        found.append(_of_hours(_less(levelled, lambda s: s.at.date().isoformat())))
+        found.append(_of_hours(_less(levelled, lambda s: s.at.date())))
     if (samples[-1].at - samples[0].at).days >= 7 * WEEK_COUNT_MIN:
-        found.append(_of_weekdays(_less(levelled, lambda s: "{}-{}".format(*s.at.isocalendar()[:2]))))
+        found.append(_of_weekdays(_less(levelled, lambda s: s.at.isocalendar()[:2])))
     return [each for each in found if each is not None]
 
 
@@ -108,24 +113,16 @@ def _by_setting(samples: Sequence[Sample]) -> list[Sample]:
     for one in samples:
         groups[one.setting].append(one.log_ratio)
     middles = {s: median(values) for s, values in groups.items() if len(values) >= _SETTING_COUNT_MIN}
-    return [
-        replace(one, log_ratio=one.log_ratio - middles[one.setting])
-        for one in samples
-        if one.setting in middles
-    ]
+    return [one.less(middles[one.setting]) for one in samples if one.setting in middles]
 
 
-def _less(samples: Sequence[Sample], period: Callable[[Sample], str]) -> list[Sample]:
+def _less(samples: Sequence[Sample], period: Callable[[Sample], Any]) -> list[Sample]:
     """Each around the mean of its own day or week."""
-    groups: dict[str, list[float]] = defaultdict(list)
+    groups: dict[Any, list[Sample]] = defaultdict(list)
     for one in samples:
-        groups[period(one)].append(one.log_ratio)
-    means = {name: sum(values) / len(values) for name, values in groups.items()}
-    return [
-        replace(one, log_ratio=one.log_ratio - means[period(one)])
-        for one in samples
-        if len(groups[period(one)]) > 1
-    ]
+        groups[period(one)].append(one)
+    means = {key: sum(one.log_ratio for one in group) / len(group) for key, group in groups.items()}
+    return [one.less(means[key]) for key, group in groups.items() if len(group) > 1 for one in group]
 
 
 def _of_hours(samples: Sequence[Sample]) -> Rhythm | None:

@@ -327,7 +327,7 @@ def _copies(advice: Recommendation[Any]) -> list[Copy]:
 
     document = recommendation_document(advice, generation=0)
     targets = [target for target in TARGETS.values() if target.operation == advice.context.operation]
-    targets.sort(key=lambda target: target.name not in _MOST_USED)
+    targets.sort(key=lambda target: target.name.removesuffix("-download") not in _MOST_USED)
     said = [
         Copy(target.name, "\n".join(next(iter(target.writers.values()))(translate(target, document))))
         for target in targets

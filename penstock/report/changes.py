@@ -167,10 +167,10 @@ def _is_near(one: Any, other: Any) -> bool:
 
 
 def _moved_words(change: Change[Any]) -> tuple[str, ...]:
-    """What of the physics moved for certain, what moved farthest first."""
+    """What of the physics moved for certain, what moved farthest first; what has no unit tells readers nothing."""
     moved = []
     for name, one in change.parameters.items():
-        if min(one.before.low, one.after.low) <= 0:
+        if min(one.before.low, one.after.low) <= 0 or "_second" not in name:
             continue
         ratio = math.log(one.after.expected / one.before.expected)
         spread = math.hypot(_deviation(one.before), _deviation(one.after))

@@ -55,8 +55,8 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     layers.append(chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal"))
     layers += [counted_grid(density)] if density is not None and is_dense else _dots(place, changed_at)
     layers += [
-        chart.Mark(x=change.changed_at.timestamp(), text="changed", css="advised", row=n % 2)
-        for n, change in enumerate(place.changes)
+        chart.Mark(x=at, text="changed" if is_apart else "", css="advised", row=0)
+        for at, is_apart in _apart([c.changed_at.timestamp() for c in place.changes], (x.high - x.low) / 8)
     ]
     title = f"What was measured over time, {label(place.value_metric)} beside what is expected now"
     words = [episode_sentence(e) for e in place.episodes] + [
@@ -79,6 +79,16 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         keys=tuple(keys),
         table=_by_day(place.course),
     )
+
+
+def _apart(moments: Sequence[float], least: float) -> list[tuple[float, bool]]:
+    """Each with whether it is at least so far behind the last one of which that was said."""
+    found: list[tuple[float, bool]] = []
+    told = -math.inf
+    for at in sorted(moments):
+        found.append((at, at - told >= least))
+        told = at if at - told >= least else told
+    return found
 
 
 def _ratio(sample: Sample) -> float:

@@ -86,7 +86,9 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
         sentence=verdict.sentence,
         setting=verdict.setting_words,
         gain=f"{number(verdict.gains[0].gain.expected)} x" if verdict.gains else "-",
-        limit=LIMITS.get(made.bottleneck, made.bottleneck),
+        limit=LIMITS.get(made.bottleneck, "not known")
+        .removesuffix(" is the limit")
+        .removesuffix(" are the limit"),
         fresh=age_words(made.newest_observation_at, now),
         cost=_cost(verdict),
         copies=verdict.copies[:COPY_COUNT_SHOWN],
@@ -160,7 +162,8 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
     if is_in_vain and name == "connections":
         return [("What limits", f"{_capital(words)}, and there is no work here for more of them")]
     if more is not None:
-        words += f"; twice the threads bring {percent(max(more, 0.0))} more"
+        much = f"{percent(more)} more" if more >= ALIKE_WITHIN / 2 else "no more"
+        words += f"; twice the threads bring {much}"
     helping = [("What would help", _capital(HELP[name]))] if name in HELP else []
     return [("What limits", _capital(words)), *helping]
 

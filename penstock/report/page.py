@@ -15,7 +15,9 @@ from penstock.report.judgement_figures import hearsay_table
 from penstock.report.remarks import cost_words
 from penstock.report.retries import retries_sentence
 from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
-from penstock.units import format_bytes, label, number
+from penstock.units import counted, format_bytes, label, number
+
+PAPER_ROW_COUNT_MAX = 25  # of a table
 
 
 def render_html(report: Report) -> str:
@@ -31,9 +33,11 @@ def render_html(report: Report) -> str:
     environment.filters.update(
         age=lambda moment: wording.age_words(moment, report.generated_at),
         bytes=format_bytes,
+        counted=counted,
         date=wording.date_words,
         number=number,
         percent=wording.percent,
+        tied=wording.tied,
     )
     return environment.get_template("report.html").render(
         report=report,
@@ -42,6 +46,7 @@ def render_html(report: Report) -> str:
         comparison_table=comparison_table,
         screens=first_screens(report),
         card_count_max=CARD_COUNT_MAX,
+        paper_row_count_max=PAPER_ROW_COUNT_MAX,
         places=[_place(place, report) for place in report.places],
         backlog_figures=backlog_figures(report.backlogs),
         spend_figures=figures.spend_figures(report),

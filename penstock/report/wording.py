@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 
 from penstock.units import format_seconds, label, quantity
 from penstock.vocabulary import Demand, Estimate, Place, Setting, knobs, setting_values
+
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[A-Z]|[^\s\d]{1,4}(?:[\s;,.)]|$))")
 
 
 def interval(name: str, estimate: Estimate) -> str:
@@ -69,6 +72,11 @@ def percent(fraction: float) -> str:
     """``93 %``, ``1.2 %``."""
     size = abs(100 * fraction)
     return f"{100 * fraction:.{0 if size >= 10 or size == 0 else 1}f} %"
+
+
+def tied(text: str) -> str:
+    """The same, where no line breaks between a number and its unit."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def _stated(name: str, value: object) -> str:

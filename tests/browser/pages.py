@@ -45,6 +45,11 @@ def many(place_count: int = PLACE_COUNT) -> str:
     )
 
 
+def fleet() -> str:
+    """More places than anybody reads on paper."""
+    return many(40)
+
+
 def empty() -> str:
     """A daemon that has just begun."""
     return render_html(
@@ -60,4 +65,10 @@ def empty() -> str:
     )
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"full": full, "pair": pair, "many": many, "empty": empty}
+PAGES: Mapping[str, Callable[[], str]] = {
+    "full": full,
+    "pair": pair,
+    "many": many,
+    "fleet": fleet,
+    "empty": empty,
+}

@@ -86,7 +86,7 @@ def test_the_verdict_is_on_the_first_screen(browser: Any, files: dict[str, Path]
                 assert box["y"] + min(box["height"], 300) < 900, (width, selector)
 
 
-@pytest.mark.parametrize("name", ["full", "pair", "empty"])
+@pytest.mark.parametrize("name", ["full", "pair", "many", "fleet", "empty"])
 def test_it_prints_on_a_few_pages(browser: Any, files: dict[str, Path], name: str) -> None:
     """On paper with details closed, drawings as they were, not those of the script."""
     with opened(browser, files[name]) as page:

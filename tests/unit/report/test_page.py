@@ -257,7 +257,7 @@ def test_the_first_screen_says_what_to_set_and_what_it_brings() -> None:
     screen = outline(html[html.index("<article") : html.index("</article>") + len("</article>")]).text
     verdict = a_report().places[0].verdict
     assert verdict is not None
-    assert verdict.sentence in screen
+    assert verdict.sentence in screen.replace("\N{NO-BREAK SPACE}", " ")
     assert "TransferConfig(max_concurrency=8)" in screen
     assert [each.client for each in verdict.gains] == ["boto3", "slowpoke"]
     assert verdict.gains[1].gain.low > 2.0

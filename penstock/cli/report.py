@@ -282,7 +282,7 @@ def _read(
         changes=[change for change in store.changes(count_max=CHANGE_COUNT_MAX) if _is_since(change, since)],
         setting_words={name: row.words.setting_in_full for name, row in OPERATIONS.items()},
         unadvised=lambda context: unadvised_settings(context.operation, context.payload_size_bytes),
-        copies=_copies,
+        copies=copies_of,
         usd_limits=usd_limits(configuration) if configuration else {},
         client_hours=store.client_hours(count_max=CLIENT_HOUR_COUNT_MAX, since=since),
         harms=store.harms(count_max=HARM_COUNT_MAX, since=since),
@@ -317,7 +317,7 @@ def _is_since(change: Change[Any], since: datetime | None) -> bool:
     return since is None or change.changed_at >= since
 
 
-def _copies(advice: Recommendation[Any]) -> list[Copy]:
+def copies_of(advice: Recommendation[Any]) -> list[Copy]:
     """The advice as `penstock export` prints it, for each client; where there is none, its bare values."""
     from penstock.api.wire import recommendation_document
     from penstock.client.targets.table import TARGETS

@@ -24,6 +24,7 @@ from penstock.report.findings import (
     PlaceFindings,
     Report,
     is_on_curve,
+    is_since_change,
 )
 from penstock.report.judgement_figures import foreseen_figure, regret_figure
 from penstock.report.live import live
@@ -255,7 +256,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         chart.Point(
             x=fitted.expected,
             y=m.value,
-            css=colours[_who(m)].css,
+            css=colours[_who(m)].css + ("" if is_since_change(m, place.fit) else " aside"),
             title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)}, predicted "
             f"{interval(metric, fitted)} for {setting_words(m.setting)}{_trouble(m)}",
             is_cross=_has_trouble(m),
@@ -264,9 +265,11 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     ]
     title = f"Measured against predicted {label(metric)}"
     fitted, promised = place.fitted_coverage, place.promised_coverage
+    has_aside = not all(is_since_change(m, place.fit) for m in judged)
+    since = " since the place changed" if has_aside else ""
     description = (
-        f"On the diagonal a prediction is exact. {fitted.within_count} of {fitted.count} measurements lie within "
-        "the 90 % interval of the newest fit, which has learned from them"
+        f"On the diagonal a prediction is exact. {fitted.within_count} of {fitted.count} measurements{since} lie "
+        "within the 90 % interval of the newest fit, which has learned from them"
     )
     if promised.count:
         description += (
@@ -275,6 +278,8 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         )
     keys = [Key("diagonal", "exact"), Key("whisker", "90 % interval")]
     keys += _shown_colours(judged, colours)
+    if has_aside:
+        keys.append(Key("c0 aside", "before the place changed"))
     if any(map(_has_trouble, judged)):
         keys.append(Key("cross", "throttled or failed requests"))
     return Figure(
@@ -395,9 +400,8 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
     ]
     size = format_bytes(history.context.payload_size_bytes)
     title = f"How the advised {label(name)} changed, {place.payload_noun}s of {size}"
-    description = (
-        f"{len(steps) - 1} changes of setting, basis or bottleneck since {date_words(steps[0].issued_at)}."
-    )
+    count = counted(len(steps) - 1, "change")
+    description = f"{count} of setting, basis or bottleneck since {date_words(steps[0].issued_at)}."
     return Figure(
         title=title,
         description=description,

@@ -322,7 +322,7 @@ def _study_place(material: Material, place: Place, evidence: _Evidence) -> Place
         measured=measured,
         records=_records(measured),
         histories=_histories(material, place),
-        fitted_coverage=_coverage((m.value, m.fitted) for m in measured),
+        fitted_coverage=_coverage((m.value, m.fitted) for m in measured if is_since_change(m, fit)),
         promised_coverage=_coverage((m.value, m.promised) for m in measured),
         inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
     )
@@ -582,6 +582,11 @@ def _measured(
         )
         for o in observations[-JUDGED_COUNT_MAX:]
     )
+
+
+def is_since_change(measured: Measured, fit: Fit | None) -> bool:
+    """Whether the place of the newest fit is the one that was measured then."""
+    return fit is None or fit.changed_at is None or measured.started_at >= fit.changed_at
 
 
 def _promised(

@@ -12,11 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from penstock.cli.report import copies_of
 from penstock.client.targets.unadvised import unadvised_settings
 from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.optimizer.recommendation import recommend
-from penstock.report.material import Copy, Expense
+from penstock.report.material import Expense
 from penstock.report.page import render_html
 from penstock.units import MiB
 from penstock.vocabulary import AdviceMoved, Context, Cost, Demand, Estimate, Moved, Observation
@@ -48,7 +49,7 @@ def a_week() -> list[Observation[Any]]:
             an_observation(
                 context=context,
                 setting=S3UploadSetting(thread_count=threads, part_size_bytes=part),
-                started_at=NOON + n * timedelta(hours=2.3 + chance.random() / 5),
+                started_at=NOON + timedelta(hours=2.3 * n + chance.random()),
                 duration_seconds=SIZE_BYTES / rate + 0.1,
                 transferred_bytes=SIZE_BYTES,
                 request_count=len(seconds) + 3,
@@ -66,7 +67,7 @@ def a_week() -> list[Observation[Any]]:
                 successive=pairs_of([seconds]),
             )
         )
-    return sorted(found, key=lambda o: o.started_at)
+    return found
 
 
 def page() -> str:
@@ -74,15 +75,13 @@ def page() -> str:
     week = a_week()
     now = week[-1].started_at + timedelta(hours=1)
     before = UPLOAD.fit(HOST, week[:CHANGED_AFTER], prior=None, seed=1)
-    fit = UPLOAD.fit(HOST, week[CHANGED_AFTER:], prior=None, seed=1)
+    fit = dataclasses.replace(
+        UPLOAD.fit(HOST, week[CHANGED_AFTER:], prior=None, seed=1), changed_at=week[CHANGED_AFTER].started_at
+    )
     context = week[0].context
     advice, advised = (
-        recommend(UPLOAD, each, context, Demand(), previous=None, now=now, validity_seconds=21600.0)
-        for each in (fit, before)
-    )
-    copy = (
-        f"TransferConfig(max_concurrency={advice.setting.thread_count},\n"
-        f"    multipart_chunksize={advice.setting.part_size_bytes})"
+        recommend(UPLOAD, each, context, Demand(), previous=None, now=at, validity_seconds=21600.0)
+        for each, at in ((fit, now), (before, week[len(THREADS)].started_at))
     )
     change = a_change(
         place=HOST,
@@ -115,7 +114,7 @@ def page() -> str:
             changes=[change],
             expenses=expenses,
             unadvised=lambda at: unadvised_settings(at.operation, at.payload_size_bytes),
-            copies=lambda _advice: [Copy("boto3", copy)],
+            copies=copies_of,
         )
     )
 

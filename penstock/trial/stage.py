@@ -20,8 +20,9 @@ from penstock.lab.server import truth_json
 from penstock.lab.worlds import World
 from penstock.processes.interruption import held_off
 
-START_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 10.0
+START_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 60.0
+_ANSWER_SECONDS_MAX = 30.0  # it takes milliseconds, but for a machine that stops
 _POLL_SECONDS = 0.1
 _LOG_LINE_COUNT = 40
 
@@ -149,7 +150,7 @@ def daemon(configuration_file: Path, socket_path: Path) -> Iterator[Process]:
 def status_of(socket_path: Path) -> dict[str, Any] | None:
     """What the daemon says of itself; None while nobody answers (Any: JSON)."""
     try:
-        answer = ask(str(socket_path), "GET", "/v1/status", timeout_seconds=2.0)
+        answer = ask(str(socket_path), "GET", "/v1/status", timeout_seconds=_ANSWER_SECONDS_MAX)
     except NoDaemonError:
         return None
     document: dict[str, Any] = json.loads(answer.body)

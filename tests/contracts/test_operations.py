@@ -41,7 +41,7 @@ AMPLE = Cost(
     transferred_bytes=2**40, request_count=10**6, usd=100.0, credit_bytes=2**40, duration_seconds=3600.0
 )
 WORLD = worlds.NEAR
-pytestmark = pytest.mark.timeout(600)  # hours of the daemon's life, on a machine that may be busy
+pytestmark = pytest.mark.timeout(1800)  # hours of the daemon's life, on a machine that may be busy
 
 
 @pytest.fixture(params=NAMES)

@@ -4,6 +4,7 @@ import pytest
 
 from penstock.cli import exec as exec_command
 from penstock.client import advice, lease, reporting
+from penstock.probes.measurement import Effort
 
 PATIENCE_SECONDS = 60.0
 
@@ -12,9 +13,11 @@ PATIENCE_SECONDS = 60.0
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second without an answer is no daemon to an application; here it is a busy machine.
 
-    Tests of what happens then say their own limit, or find nobody on the socket.
+    Tests of what happens then say their own limit, or find nobody on the socket. Nor does a probe in the test's own
+    process refuse to measure on a host that is too busy to be measured.
     """
     monkeypatch.setattr(advice, "_SOCKET_TIMEOUT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(lease, "_CONNECT_SECONDS_MAX", PATIENCE_SECONDS)
     monkeypatch.setattr(reporting, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(exec_command, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(Effort, "disturbance", lambda *_, **__: None)

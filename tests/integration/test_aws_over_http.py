@@ -121,22 +121,21 @@ def xml(code: str, more: str = "") -> str:
     return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>why</Message>{more}</Error>"
 
 
-def store_at(url: str) -> AbstractAsyncContextManager[AwsObjectStore]:
-    """A client of its own, which does not wait for long."""
+def store_at(url: str, *, read_timeout_seconds: float = 60.0) -> AbstractAsyncContextManager[AwsObjectStore]:
+    """A client of its own."""
     return open_object_store(
         Access(
             region=REGION,
             endpoint_url=url,
             credentials=CREDENTIALS,
-            connect_timeout_seconds=0.5,
-            read_timeout_seconds=1.0,
+            read_timeout_seconds=read_timeout_seconds,
         )
     )
 
 
-async def put_at(url: str, body: bytes = b"x") -> None:
+async def put_at(url: str, body: bytes = b"x", *, read_timeout_seconds: float = 60.0) -> None:
     """Put one object with a client of its own."""
-    async with store_at(url) as store:
+    async with store_at(url, read_timeout_seconds=read_timeout_seconds) as store:
         await store.put_object("bucket", "key", body)
 
 
@@ -257,11 +256,16 @@ async def test_silence_and_a_closed_connection() -> None:
         await writer.wait_closed()
         done.set()
 
-    for manner, says in ((stay_silent, "no answer in time"), (hang_up, "before the answer")):
+    for manner, says, seconds in (
+        (stay_silent, "no answer in time", 1.0),
+        (hang_up, "before the answer", 60.0),
+    ):
         done.clear()
         async with await asyncio.start_server(manner, "127.0.0.1", 0) as server:
             with pytest.raises(Unreachable, match=says) as caught:
-                await put_at(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+                await put_at(
+                    f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", read_timeout_seconds=seconds
+                )
             assert type(caught.value) is Unreachable  # it was sent: it may be carried out
             await done.wait()
 

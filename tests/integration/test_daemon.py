@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from penstock.lab import worlds
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import World
 from penstock.trial.stage import CREDENTIALS, lab_endpoint, process, status_of
-from tests.daemon_house import DaemonHouse, has_measured
+from tests.daemon_house import DaemonHouse
 
 WAIT_SECONDS_MAX = 120.0
 BUCKET = "test-bucket"
@@ -118,7 +118,7 @@ def test_it_learns_advises_and_leaves_nothing_behind(stage: DaemonHouse) -> None
     """From the first probe over HTTP to an answer over the socket; after SIGTERM all is gone but the database."""
     with stage.daemon():
         assert stage.advice("s3_upload", "6MiB")["basis"] in {"default", "prior"}
-        stage.wait_for(has_measured(3))
+        stage.wait_for(has_measured_s3(3))
         advice = stage.advice("s3_upload", "6MiB")
         snapshot = json.loads((stage.directory / "run/recommendations.json").read_text())
 
@@ -130,7 +130,10 @@ def test_it_learns_advises_and_leaves_nothing_behind(stage: DaemonHouse) -> None
 
 def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> None:
     """What an application leaves undeleted is dated in status, explain and metrics; the queue stays as it was."""
-    url = stage.sqs.create_queue(QueueName="orders")["QueueUrl"]
+    lasting = {
+        "VisibilityTimeout": "3600"
+    }  # what is received stays so, however long the daemon takes to start
+    url = stage.sqs.create_queue(QueueName="orders", Attributes=lasting)["QueueUrl"]
     for _ in range(13):
         entries = [{"Id": str(index), "MessageBody": "x"} for index in range(10)]
         stage.sqs.send_message_batch(QueueUrl=url, Entries=entries)
@@ -139,9 +142,7 @@ def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> Non
         answer = stage.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
         received += len(answer.get("Messages", []))
     configured = stage.configuration_file.read_text().replace("is_enabled = true", "is_enabled = false")
-    watched = (
-        '[watched_queue]\nname = "orders"\ninterval_seconds = "1s"\ndelete_rate_messages_per_second = 10\n'
-    )
+    watched = '[watched_queue]\nname = "orders"\ninterval_seconds = "1s"\ndelete_rate_messages_per_second = 0.0833333\n'
     stage.configuration_file.write_text(configured + watched)
     with stage.daemon():
         (queue,) = stage.wait_for(lambda status: bool(status["queues"][0]["seen_at"]))["queues"]
@@ -149,7 +150,7 @@ def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> Non
         metrics = ask(str(stage.socket_path), "GET", "/metrics").body.decode()
         shown = CliRunner().invoke(cli, ["status", "--socket", str(stage.socket_path)])
     assert queue["alarm"] == "warn"
-    assert queue["oldest_undeleted_seconds"] == pytest.approx(received / 10, abs=0.1)
+    assert queue["oldest_undeleted_seconds"] == pytest.approx(12 * received, rel=1e-3)
     assert queue["not_visible_message_count"] == received
     assert explained[0]["name"] == "orders"
     assert 'penstock_queue_alarm{queue="orders",region="lab-1",source="attributes"} 1.0' in metrics
@@ -162,7 +163,7 @@ def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> Non
 def test_a_killed_daemon_advises_at_once_and_sweeps(stage: DaemonHouse) -> None:
     """After `kill -9` in the middle of its work the next life gives the same advice and removes what was left."""
     with stage.daemon() as running:
-        stage.wait_for(has_measured(2))
+        stage.wait_for(has_measured_s3(2))
         while True:
             stage.wait_for(is_probing_s3)
             os.kill(lab_process_id("s3"), signal.SIGSTOP)  # so that no probe ends between advice and death
@@ -177,6 +178,20 @@ def test_a_killed_daemon_advises_at_once_and_sweeps(stage: DaemonHouse) -> None:
     again = stage.swept_by_next_life("s3_upload", "6MiB")
     assert again["setting"] == advice["setting"]
     assert again["basis"] == advice["basis"]
+
+
+def has_measured_s3(count: int) -> Callable[[dict[str, Any]], bool]:
+    """Of a status: S3 was measured so often, and the queue, which a busy host is rightly not measured by, was tried."""
+
+    def holds(status: dict[str, Any]) -> bool:
+        contexts = {context["operation"]: context for context in status["contexts"]}
+        return (
+            contexts.keys() == {"s3_upload", "sqs_delivery"}
+            and contexts["s3_upload"]["observation_count"] >= count
+            and contexts["sqs_delivery"]["attempt_count"] >= count
+        )
+
+    return holds
 
 
 def is_probing_s3(status: dict[str, Any]) -> bool:
@@ -301,7 +316,10 @@ def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
-    assert all(cycle["is_conclusive"] for cycle in document["cycles"]), ended.stdout
+    for cycle in document[
+        "cycles"
+    ]:  # a busy host is rightly not measured by the time of its requests to a queue
+        assert cycle["is_conclusive"] or cycle["operation"] == "sqs_delivery", cycle["sentence"]
     assert stage.leftovers() == []
 
 

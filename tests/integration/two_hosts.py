@@ -31,8 +31,8 @@ from penstock.trial.stage import daemon, status_of
 
 NEAR, FAR, S3_PORT, SINK_PORT = "10.77.0.1", "10.77.0.2", 9000, 9001
 IN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
-LINK = "200mbit"
-OTHERS_BYTES_PER_SECOND = 10e6  # of the 25e6 that the link carries
+LINK = "80mbit"  # which a busy machine fills, too
+OTHERS_BYTES_PER_SECOND = 4e6  # of the 10e6 that the link carries
 WAIT_SECONDS_MAX = 80.0
 _ENDPOINT = f"http://{FAR}:{S3_PORT}"
 _CONFIGURATION = f"""
@@ -48,7 +48,7 @@ s3_endpoint_url = "{_ENDPOINT}"
 [probes.s3_upload]
 is_enabled = true
 bucket = "test-bucket"
-object_size_bytes = ["256MiB"]
+object_size_bytes = ["64MiB"]
 mean_interval_seconds = "0.5s"
 duration_seconds_max = "10s"
 worker_count_max = 1

@@ -16,7 +16,6 @@ import os
 from contextlib import asynccontextmanager
 from functools import partial
 
-from penstock.client.advice import Advice
 from penstock.client.asyncio_client import in_thread
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
@@ -54,9 +53,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from penstock.client.demand import CommonDemand
+    from penstock.client.demand import FilesOptions
     from penstock.client.many_files import Batch, Files, Objects, Path
-    from penstock.client.reporting import Reporter
 
     T = TypeVar("T")
 
@@ -74,37 +72,14 @@ _PART_ARGUMENTS = frozenset(
 """What each part takes of what an upload was begun with, and its completion does but for the algorithm."""
 
 
-async def upload_files(
-    s3_client: Any,
-    files: Files,
-    bucket: str,
-    *,
-    advice: Advice | None = None,
-    client_arguments: Mapping[str, Any] | None = None,
-    extra_args: Mapping[str, Any] | None = None,
-    callback: Callable[[int], None] | None = None,
-    on_file: Callable[[File], object] | None = None,
-    reporter: Reporter | None = None,
-    **demand: Unpack[CommonDemand],
-) -> Summary:
+async def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
     """Upload many files at a time as advised for their number and sizes, and report what happened.
 
     It is `penstock.client.boto3_transfers.upload_files` for a client or a session of aiobotocore; `callback` is called
     with the bytes of each part when it has arrived. When it is cancelled, it stops what is under way, and removes
     unfinished uploads.
     """
-    errand = Errand(
-        s3_client,
-        bucket,
-        S3_UPLOAD,
-        client_arguments=client_arguments,
-        advice=advice,
-        extra_args=extra_args,
-        callback=callback,
-        on_file=on_file,
-        reporter=reporter,
-        demand=demand,
-    )
+    errand = Errand(s3_client, bucket, S3_UPLOAD, **options)
     plans = planned(files, errand.ask)
     while (plan := await in_thread(partial(next, plans, None))) is not None:
         await _move(errand, plan, _Uploads)
@@ -116,61 +91,24 @@ async def download_file(
     bucket: str,
     key: str,
     path: Path,
-    *,
-    advice: Advice | None = None,
-    client_arguments: Mapping[str, Any] | None = None,
-    extra_args: Mapping[str, Any] | None = None,
-    callback: Callable[[int], None] | None = None,
-    reporter: Reporter | None = None,
-    **demand: Unpack[CommonDemand],
+    **options: Unpack[FilesOptions],
 ) -> None:
     """Download one object as advised for its size, and report what happened. Raises what aiobotocore raises."""
-    summary = await download_files(
-        s3_client,
-        {key: path},
-        bucket,
-        advice=advice,
-        client_arguments=client_arguments,
-        extra_args=extra_args,
-        callback=callback,
-        reporter=reporter,
-        **demand,
-    )
+    summary = await download_files(s3_client, {key: path}, bucket, **options)
     for file in summary.failed:
         assert file.error is not None
         raise file.error
 
 
 async def download_files(
-    s3_client: Any,
-    objects: Objects,
-    bucket: str,
-    *,
-    advice: Advice | None = None,
-    client_arguments: Mapping[str, Any] | None = None,
-    extra_args: Mapping[str, Any] | None = None,
-    callback: Callable[[int], None] | None = None,
-    on_file: Callable[[File], object] | None = None,
-    reporter: Reporter | None = None,
-    **demand: Unpack[CommonDemand],
+    s3_client: Any, objects: Objects, bucket: str, **options: Unpack[FilesOptions]
 ) -> Summary:
     """Download many objects at a time as advised for their number and sizes, and report what happened.
 
     It is `penstock.client.boto3_transfers.download_files` for a client or a session of aiobotocore. What fails or is
     cancelled leaves no file; where there was one, it stays.
     """
-    errand = Errand(
-        s3_client,
-        bucket,
-        S3_DOWNLOAD,
-        client_arguments=client_arguments,
-        advice=advice,
-        extra_args=extra_args,
-        callback=callback,
-        on_file=on_file,
-        reporter=reporter,
-        demand=demand,
-    )
+    errand = Errand(s3_client, bucket, S3_DOWNLOAD, **options)
     for window in wanted(objects):
         async with _client_for(errand, LOOKING_COUNT) as client:
             await _look(client, bucket, window, errand.extra_args)

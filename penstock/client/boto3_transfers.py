@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from boto3.s3.transfer import TransferConfig
     from typing_extensions import Unpack
 
-    from penstock.client.demand import CommonDemand, TransferDemand
+    from penstock.client.demand import FilesOptions, TransferDemand
     from penstock.client.many_files import Batch, Files, Objects, Path
     from penstock.client.operations import Operation
 
@@ -128,19 +128,7 @@ def download_file(
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
 
 
-def upload_files(
-    s3_client: Any,
-    files: Files,
-    bucket: str,
-    *,
-    advice: Advice | None = None,
-    client_arguments: Mapping[str, Any] | None = None,
-    extra_args: Mapping[str, Any] | None = None,
-    callback: Callable[[int], None] | None = None,
-    on_file: Callable[[File], object] | None = None,
-    reporter: Reporter | None = None,
-    **demand: Unpack[CommonDemand],
-) -> Summary:
+def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
     """Upload many files at a time as advised for their number and sizes, and report what happened.
 
     `files` are paths with their keys, as pairs or in a mapping (`files_below` has those of a folder). `s3_client` is a
@@ -149,57 +137,24 @@ def upload_files(
     `client_arguments` where there are any: `endpoint_url`, `config` and what else `Session.client` takes.
 
     Nothing is raised for a file that fails: the `Summary` has it with its reason, and `summary.raise_for_failed()`
-    raises one exception for all. `callback` is boto3's, called with bytes by many threads; `on_file` is called in this
-    one with each file when it has ended, `file.error` being None or why it failed. An exception of `on_file`, and
-    KeyboardInterrupt, stop what is under way, remove unfinished uploads, and are raised.
+    raises one exception for all. `advice` replaces asking, for which the other `options` are stated; `extra_args` are
+    boto3's. `callback` is boto3's, called with bytes by many threads; `on_file` is called in this one with each file
+    when it has ended, `file.error` being None or why it failed. An exception of `on_file`, and KeyboardInterrupt, stop
+    what is under way, remove unfinished uploads, and are raised.
     """
-    errand = Errand(
-        s3_client,
-        bucket,
-        S3_UPLOAD,
-        client_arguments=client_arguments,
-        advice=advice,
-        extra_args=extra_args,
-        callback=callback,
-        on_file=on_file,
-        reporter=reporter,
-        demand=demand,
-    )
+    errand = Errand(s3_client, bucket, S3_UPLOAD, **options)
     for plan in planned(files, errand.ask):
         _move(errand, plan)
     return errand.summary
 
 
-def download_files(
-    s3_client: Any,
-    objects: Objects,
-    bucket: str,
-    *,
-    advice: Advice | None = None,
-    client_arguments: Mapping[str, Any] | None = None,
-    extra_args: Mapping[str, Any] | None = None,
-    callback: Callable[[int], None] | None = None,
-    on_file: Callable[[File], object] | None = None,
-    reporter: Reporter | None = None,
-    **demand: Unpack[CommonDemand],
-) -> Summary:
+def download_files(s3_client: Any, objects: Objects, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
     """Download many objects at a time as advised for their number and sizes, and report what happened.
 
     `objects` are keys with the paths where they go, as pairs or in a mapping, whose sizes are asked for; or those of a
     listing (`objects_below`), which has them. Folders are made where there are none. All else is as in `upload_files`.
     """
-    errand = Errand(
-        s3_client,
-        bucket,
-        S3_DOWNLOAD,
-        client_arguments=client_arguments,
-        advice=advice,
-        extra_args=extra_args,
-        callback=callback,
-        on_file=on_file,
-        reporter=reporter,
-        demand=demand,
-    )
+    errand = Errand(s3_client, bucket, S3_DOWNLOAD, **options)
     for window in wanted(objects):
         with _client_for(errand, LOOKING_COUNT) as client:
             _look(client, bucket, window, errand.extra_args)

@@ -6,7 +6,14 @@ refuses it, and the application gets the SDK's defaults and a line in its log: w
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.client.advice import Advice
+    from penstock.client.many_files import File
+    from penstock.client.reporting import Reporter
 
 _Size = Union[int, str, None]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
 _Number = Union[float, str, None]  # noqa: UP007
@@ -23,6 +30,17 @@ class CommonDemand(TypedDict, total=False):
     region: str | None
     instance_type: str | None
     service_class: Literal["standard", "express", "fifo", "fifo-high-throughput"]
+
+
+class FilesOptions(CommonDemand, total=False):
+    """How many files are moved, which `upload_files` of `penstock.client.boto3_transfers` explains."""
+
+    advice: Advice | None
+    client_arguments: Mapping[str, Any] | None
+    extra_args: Mapping[str, Any] | None
+    callback: Callable[[int], None] | None
+    on_file: Callable[[File], object] | None
+    reporter: Reporter | None
 
 
 class TransferDemand(CommonDemand, total=False):

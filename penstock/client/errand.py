@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from typing_extensions import Unpack
+
     from penstock.client.advice import Advice
+    from penstock.client.demand import CommonDemand
     from penstock.client.many_files import Batch, File
     from penstock.client.observed import Observed
     from penstock.client.operations import Operation
@@ -29,13 +32,13 @@ class Errand:
         bucket: str,
         operation: Operation,
         *,
-        client_arguments: Mapping[str, Any] | None,
-        advice: Advice | None,
-        extra_args: Mapping[str, Any] | None,
-        callback: Callable[[int], None] | None,
-        on_file: Callable[[File], object] | None,
-        reporter: Reporter | None,
-        demand: Mapping[str, Any],
+        client_arguments: Mapping[str, Any] | None = None,
+        advice: Advice | None = None,
+        extra_args: Mapping[str, Any] | None = None,
+        callback: Callable[[int], None] | None = None,
+        on_file: Callable[[File], object] | None = None,
+        reporter: Reporter | None = None,
+        **demand: Unpack[CommonDemand],
     ) -> None:
         if client_arguments and not is_session(given):
             raise TypeError(
@@ -46,7 +49,7 @@ class Errand:
         self.summary = Summary(on_file)
         self._client_arguments = dict(client_arguments or {})
         self._advice, self._reporter = advice, reporter
-        self._demand = {"sink": "file", **demand} if operation == S3_DOWNLOAD else demand
+        self._demand = {"sink": "file", **demand} if operation == S3_DOWNLOAD else {**demand}
         self._region = self._client_arguments.get("region_name") or region_of(given)
 
     def ask(self, size_bytes: int, count: int) -> Advice:

@@ -46,7 +46,7 @@ def exposition(
         *_heard_families(audit),
         _trouble_family(troubles, conductor.contexts),
         *_queue_families(backlogs),
-        *_usd_families(_usd_by_operation(conductor.ledger, OPERATIONS, now)),
+        *_usd_families(conductor.ledger, now),
         *_advice_families(recommendations, now),
         *_lease_families(leases),
     ]
@@ -65,70 +65,82 @@ class _Scrape(Collector):
         return self._families
 
 
+_Samples = Iterable[tuple[Sequence[str], float]]
+"""Values of labels, and the value."""
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) -> Metric:
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), samples)
+
+
+def _counter(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), samples)
+
+
 def _life_families(conductor: Conductor, report_counts: Mapping[str, int]) -> list[Metric]:
-    info = GaugeMetricFamily("penstock_build_info", "The version that runs.", labels=["version"])
-    info.add_metric([version("penstock")], 1)
-    cycles = CounterMetricFamily("penstock_cycles", "Cycles done since the start.")
-    cycles.add_metric([], conductor.cycle_count)
-    reports = CounterMetricFamily("penstock_reports", "Reports since the start.", labels=["outcome"])
-    for outcome, count in report_counts.items():
-        reports.add_metric([outcome], count)
-    return [info, cycles, reports]
+    reports = [([outcome], count) for outcome, count in report_counts.items()]
+    return [
+        _gauge("penstock_build_info", "The version that runs.", ["version"], [([version("penstock")], 1)]),
+        _counter("penstock_cycles", "Cycles done since the start.", [], [([], conductor.cycle_count)]),
+        _counter("penstock_reports", "Reports since the start.", ["outcome"], reports),
+    ]
 
 
 def _heard_families(audit: Audit) -> list[Metric]:
     """How much was heard. Names of applications are anybody's choice, and are no labels."""
-    family = CounterMetricFamily("penstock_datagrams", "What SDKs sent, since the start.", labels=["outcome"])
-    for name, count in audit.counts().items():
-        family.add_metric([name.removesuffix("_count")], count)
-    known = GaugeMetricFamily("penstock_clients", "Applications that were heard in the last minutes.")
-    known.add_metric([], audit.application_count)
-    return [family, known]
-
-
-def _advice_families(recommendations: Iterable[Recommendation[Any]], now: datetime) -> list[Metric]:
-    advised = GaugeMetricFamily(
-        "penstock_recommended_setting", "Each knob of the standing advice.", labels=[*_LABELS, "knob"]
-    )
-    expected = GaugeMetricFamily(
-        "penstock_predicted_value", "What the advice is expected to reach.", labels=[*_LABELS, "metric"]
-    )
-    gain = GaugeMetricFamily(
-        "penstock_gain_over_default",
-        "How many times as well as the SDK's default the advice is expected to do.",
-        labels=_LABELS,
-    )
-    age = GaugeMetricFamily(
-        "penstock_newest_observation_age_seconds", "How old the newest evidence is.", labels=_LABELS
-    )
-    for recommendation in recommendations:
-        labels = _labels(recommendation.context)
-        for knob, value in setting_values(recommendation.setting).items():
-            advised.add_metric([*labels, knob], value)
-        for metric, estimate in recommendation.prediction.items():
-            expected.add_metric([*labels, metric], estimate.expected)
-        if recommendation.gain_over_default is not None:
-            gain.add_metric(labels, recommendation.gain_over_default.expected)
-        if recommendation.newest_observation_at is not None:
-            age_seconds = (now - recommendation.newest_observation_at).total_seconds()
-            age.add_metric(labels, max(0.0, age_seconds))  # a clock that stepped back knows no better
-    return [advised, expected, gain, age]
-
-
-def _labels(context: Context) -> list[str]:
+    heard = [([name.removesuffix("_count")], count) for name, count in audit.counts().items()]
     return [
-        context.operation,
-        context.place.region,
-        context.place.instance_type,
-        str(context.payload_size_bytes),
+        _counter("penstock_datagrams", "What SDKs sent, since the start.", ["outcome"], heard),
+        _gauge(
+            "penstock_clients",
+            "Applications that were heard in the last minutes.",
+            [],
+            [([], audit.application_count)],
+        ),
     ]
 
 
+def _advice_families(recommendations: Iterable[Recommendation[Any]], now: datetime) -> list[Metric]:
+    advised, expected, gains, ages = [], [], [], []
+    for recommendation in recommendations:
+        labels = _labels(recommendation.context)
+        for knob, value in setting_values(recommendation.setting).items():
+            advised.append(([*labels, knob], value))
+        for metric, estimate in recommendation.prediction.items():
+            expected.append(([*labels, metric], estimate.expected))
+        if recommendation.gain_over_default is not None:
+            gains.append((labels, recommendation.gain_over_default.expected))
+        if recommendation.newest_observation_at is not None:
+            age_seconds = (now - recommendation.newest_observation_at).total_seconds()
+            ages.append((labels, max(0.0, age_seconds)))  # a clock that stepped back knows no better
+    gain = "How many times as well as the SDK's default the advice is expected to do."
+    return [
+        _gauge(
+            "penstock_recommended_setting", "Each knob of the standing advice.", [*_LABELS, "knob"], advised
+        ),
+        _gauge(
+            "penstock_predicted_value",
+            "What the advice is expected to reach.",
+            [*_LABELS, "metric"],
+            expected,
+        ),
+        _gauge("penstock_gain_over_default", gain, _LABELS, gains),
+        _gauge("penstock_newest_observation_age_seconds", "How old the newest evidence is.", _LABELS, ages),
+    ]
+
+
+def _labels(context: Context) -> list[str]:
+    place = context.place
+    return [context.operation, place.region, place.instance_type, str(context.payload_size_bytes)]
+
+
 def _lease_families(book: LeaseBook) -> list[Metric]:
-    count = GaugeMetricFamily("penstock_leases", "Leases that are held.", labels=["operation"])
-    held = GaugeMetricFamily(
-        "penstock_leased_setting", "The sum of a knob over all leases.", labels=["operation", "knob"]
-    )
     counts: Counter[str] = Counter()
     sums: Counter[tuple[str, str]] = Counter()
     for lease in book.leases:
@@ -137,68 +149,47 @@ def _lease_families(book: LeaseBook) -> list[Metric]:
         for name, knob in knobs(setting).items():
             if knob.is_divided:
                 sums[operation, name] += getattr(setting, name)
-    for operation, number in counts.items():
-        count.add_metric([operation], number)
-    for (operation, name), value in sums.items():
-        held.add_metric([operation, name], value)
-    return [count, held]
+    held = [([operation], number) for operation, number in counts.items()]
+    return [
+        _gauge("penstock_leases", "Leases that are held.", ["operation"], held),
+        _gauge(
+            "penstock_leased_setting",
+            "The sum of a knob over all leases.",
+            ["operation", "knob"],
+            sums.items(),
+        ),
+    ]
 
 
 def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
-    families: list[Metric] = []
-    for name, cost, text in (
-        ("penstock_spent_per_day", spent, "What probes cost in the last 24 hours."),
-        ("penstock_budget_per_day", limit, "What probes may cost in any 24 hours."),
-    ):
-        family = GaugeMetricFamily(name, text, labels=["resource"])
-        for resource, value in dataclasses.asdict(cost).items():
-            family.add_metric([resource], value)
-        families.append(family)
-    return families
+    return [
+        _gauge(name, text, ["resource"], [([n], value) for n, value in dataclasses.asdict(cost).items()])
+        for name, cost, text in (
+            ("penstock_spent_per_day", spent, "What probes cost in the last 24 hours."),
+            ("penstock_budget_per_day", limit, "What probes may cost in any 24 hours."),
+        )
+    ]
 
 
 def _leftover_families(sweeper: Sweeper) -> list[Metric]:
-    count = GaugeMetricFamily("penstock_leftovers", "Things that probes left outside and nobody uses.")
-    count.add_metric([], sweeper.count)
-    age = GaugeMetricFamily("penstock_leftover_oldest_age_seconds", "How old the oldest is; 0 without any.")
-    age.add_metric([], sweeper.oldest_age_seconds or 0.0)
-    return [count, age]
+    age, text = sweeper.oldest_age_seconds or 0.0, "How old the oldest is; 0 without any."
+    left = "Things that probes left outside and nobody uses."
+    return [
+        _gauge("penstock_leftovers", left, [], [([], sweeper.count)]),
+        _gauge("penstock_leftover_oldest_age_seconds", text, [], [([], age)]),
+    ]
 
 
 def _trouble_family(troubles: Iterable[Trouble], contexts: Iterable[Context]) -> Metric:
     """1 where something is wrong, 0 for each operation that is probed and well."""
-    family = GaugeMetricFamily(
-        "penstock_trouble",
-        "Whether something keeps this operation from being measured, or ails the daemon itself.",
-        labels=["name", "region"],
-    )
+    text = "Whether something keeps this operation from being measured, or ails the daemon itself."
     well = {(context.operation, context.place.region): 0 for context in contexts}
     ill = {(trouble.name, trouble.region): 1 for trouble in troubles}
-    for (name, region), value in (well | ill).items():
-        family.add_metric([name, region], value)
-    return family
+    return _gauge("penstock_trouble", text, ["name", "region"], (well | ill).items())
 
 
 def _queue_families(backlogs: Sequence[Backlog]) -> list[Metric]:
-    labels = ["queue", "source", "region"]
-    messages = GaugeMetricFamily(
-        "penstock_queue_messages", "Messages of a queue, by state.", labels=[*labels, "state"]
-    )
-    age = GaugeMetricFamily(
-        "penstock_queue_oldest_undeleted_seconds",
-        "Age of the oldest message received and not deleted.",
-        labels=labels,
-    )
-    alarm = GaugeMetricFamily(
-        "penstock_queue_alarm",
-        "How near the duplicate loop is: 0 calm, 1 warn, 2 act, 3 collapsed.",
-        labels=labels,
-    )
-    due = GaugeMetricFamily(
-        "penstock_queue_reaches_timeout_timestamp_seconds",
-        "When the backlog reaches the visibility timeout at this rate.",
-        labels=labels,
-    )
+    messages, ages, alarms, dues = [], [], [], []
     for backlog in backlogs:
         values = [backlog.name, backlog.source, backlog.region]
         for state, count in (
@@ -206,36 +197,30 @@ def _queue_families(backlogs: Sequence[Backlog]) -> list[Metric]:
             ("not_visible", backlog.not_visible_message_count),
         ):
             if count is not None:
-                messages.add_metric([*values, state], count)
+                messages.append(([*values, state], count))
         if backlog.warning is not None:
-            age.add_metric(values, backlog.warning.oldest_undeleted_seconds)
-            alarm.add_metric(values, list(Alarm).index(backlog.warning.alarm))
+            ages.append((values, backlog.warning.oldest_undeleted_seconds))
+            alarms.append((values, list(Alarm).index(backlog.warning.alarm)))
             if backlog.warning.reaches_timeout_at is not None:
-                due.add_metric(values, backlog.warning.reaches_timeout_at.timestamp())
-    return [messages, age, alarm, due]
+                dues.append((values, backlog.warning.reaches_timeout_at.timestamp()))
+    labels = ["queue", "source", "region"]
+    oldest = "Age of the oldest message received and not deleted."
+    alarm = "How near the duplicate loop is: 0 calm, 1 warn, 2 act, 3 collapsed."
+    due = "When the backlog reaches the visibility timeout at this rate."
+    return [
+        _gauge("penstock_queue_messages", "Messages of a queue, by state.", [*labels, "state"], messages),
+        _gauge("penstock_queue_oldest_undeleted_seconds", oldest, labels, ages),
+        _gauge("penstock_queue_alarm", alarm, labels, alarms),
+        _gauge("penstock_queue_reaches_timeout_timestamp_seconds", due, labels, dues),
+    ]
 
 
-def _usd_by_operation(
-    ledger: Ledger, operations: Iterable[str], now: datetime
-) -> dict[str, dict[str, float]]:
+def _usd_families(ledger: Ledger, now: datetime) -> list[Metric]:
     """Dollars of the last 24 hours at list price, and what each operation may spend."""
-    return {
-        operation: {
-            "spent": ledger.spent(now, operation).usd,
-            "budget": ledger.usd_limits.get(operation, ledger.limit.usd),
-        }
-        for operation in operations
-    }
-
-
-def _usd_families(usd: Mapping[str, Mapping[str, float]]) -> list[Metric]:
-    families: list[Metric] = []
-    for name, text in (
-        ("spent", "What probes of an operation cost in the last 24 hours, at list price."),
-        ("budget", "What they may cost in any 24 hours."),
-    ):
-        family = GaugeMetricFamily(f"penstock_usd_{name}_per_day", text, labels=["operation"])
-        for operation, amounts in usd.items():
-            family.add_metric([operation], amounts[name])
-        families.append(family)
-    return families
+    spent = [([name], ledger.spent(now, name).usd) for name in OPERATIONS]
+    budget = [([name], ledger.usd_limits.get(name, ledger.limit.usd)) for name in OPERATIONS]
+    text = "What probes of an operation cost in the last 24 hours, at list price."
+    return [
+        _gauge("penstock_usd_spent_per_day", text, ["operation"], spent),
+        _gauge("penstock_usd_budget_per_day", "What they may cost in any 24 hours.", ["operation"], budget),
+    ]

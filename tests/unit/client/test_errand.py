@@ -23,18 +23,7 @@ SESSION = boto3.Session(region_name="eu-west-1", **credentials())
 
 
 def an_errand(given: Any, client_arguments: Mapping[str, Any] | None = None) -> Errand:
-    return Errand(
-        given,
-        "bucket",
-        "s3_upload",
-        client_arguments=client_arguments,
-        advice=None,
-        extra_args=None,
-        callback=None,
-        on_file=None,
-        reporter=None,
-        demand={},
-    )
+    return Errand(given, "bucket", "s3_upload", client_arguments=client_arguments)
 
 
 def a_batch(store: str | None) -> Batch:

@@ -130,9 +130,8 @@ def test_it_learns_advises_and_leaves_nothing_behind(stage: DaemonHouse) -> None
 
 def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> None:
     """What an application leaves undeleted is dated in status, explain and metrics; the queue stays as it was."""
-    lasting = {
-        "VisibilityTimeout": "3600"
-    }  # what is received stays so, however long the daemon takes to start
+    # What is received stays so, however long the daemon takes to start.
+    lasting = {"VisibilityTimeout": "3600"}
     url = stage.sqs.create_queue(QueueName="orders", Attributes=lasting)["QueueUrl"]
     for _ in range(13):
         entries = [{"Id": str(index), "MessageBody": "x"} for index in range(10)]

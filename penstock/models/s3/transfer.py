@@ -618,12 +618,16 @@ def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> s
 
 
 _LIMIT_QUANTILE = 0.25  # of the draws: a limit that is guessed too high is met by refusals
+# Over what is so known: what is asked too little is lost whole, and what is asked too much is refused a few times. Of
+# clients of small objects (bench `small-objects`, seeds 31 and 771) .912 and .926 of the best were .947 and .956 with
+# it, and of all requests .016 and .001 refused were .019 and .004.
+_LIMIT_ROOM = 1.15
 
 
 def _request_rate_limit(posterior: Posterior) -> float:
-    """How many requests a second to make at the most, where more would be refused; no less than went through."""
+    """How many requests a second to make at the most, where more would be refused; a little more than went through."""
     drawn = exp(float(quantiles(posterior.draws[:, PREFIX_RATE], [_LIMIT_QUANTILE])[0]))
-    return max(drawn, posterior.evidence.carried_rate_per_second)
+    return _LIMIT_ROOM * max(drawn, posterior.evidence.carried_rate_per_second)
 
 
 _MEMORY_FULL = 0.85  # of what is allowed

@@ -35,6 +35,7 @@ CALM_SECONDS = 35 * MINUTE  # the part of the blast before its collapse
 TIMEOUT_SECONDS = 30  # of a queue that is created without one
 _SHORT_SECONDS = 12.0
 _SHORT_TIMEOUT_SECONDS = 3
+_APART = 1.1  # times as late: then distance tells
 _RATE = 60.0  # messages a second that a plan pays for
 _POINT_COUNT_MAX = 300  # of a line
 
@@ -355,13 +356,14 @@ def _zones_answer(records: Records) -> Sequence[str]:
         for record in records.below("zone/")
     ]
     if len(found) > 1:
-        return [
-            (
-                f"The same window of ten carries {' and '.join(found)}: distance costs latency, and a fixed window "
-                "turns "
-                "latency into lost throughput. A window of a second's messages does not."
-            )
-        ]
+        latencies = [record.values["latency_seconds_mean"] for record in records.below("zone/")]
+        verdict = (
+            "distance costs latency, and a fixed window turns latency into lost throughput. A window of a second's "
+            "messages does not."
+            if max(latencies) > _APART * min(latencies)
+            else "the two are as good as equally far."
+        )
+        return [f"The same window of ten carries {' and '.join(found)}: {verdict}"]
     return [f"The window of ten carries {each}; name the other end with --far." for each in found]
 
 

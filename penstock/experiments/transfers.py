@@ -708,9 +708,9 @@ def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
             "Two requests at once, and the first answer taken: the 99th percentile falls from "
             f"{1e3 * quantile(single, 0.99):.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. "
             f"A second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
-            f"{1e3 * quantile(hedged, 0.99):.0f} ms for {100 * share:.0f} % more requests, ${share * usd:.2f} a "
-            "million "
-            f"reads instead of ${usd:.2f}: that is the one worth sending."
+            f"{1e3 * quantile(hedged, 0.99):.0f} ms for {100 * share:.0f} % more requests, "
+            f"${share * usd:.2f} more for a million reads where the other way takes ${usd:.2f} more: that is the one "
+            "worth sending."
         ),
     ]
 

@@ -108,11 +108,11 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
         f"<p>{escape(experiment.summary)} {escape(_source(experiment))}</p>",
-        _table_html(compare(experiment, experiment.quantities(lab), experiment.quantities(here))),
-        '<div class="figures">',
+        _table_html(
+            compare(experiment, *(experiment.quantities(run) if len(run) else {} for run in (lab, here)))
+        ),
+        *_figures_html(experiment, {"lab": lab, "here": here}),
     ]
-    parts += _figures_html(experiment, {"lab": lab, "here": here})
-    parts.append("</div>")
     parts.append(_addresses_html(here))
     answers = experiment.answers(here if len(here) else lab)
     if answers:
@@ -134,7 +134,8 @@ def _figures_html(experiment: Experiment, runs: Mapping[str, Records]) -> list[s
         alone = [(name, _only(plot, is_published=False)) for name, plot in drawn]
         study = _only(drawn[0][1], is_published=True)
         row = [("the study", study), *alone] if study.series else alone
-        found += [_figure_html(plot, name, [plot for _, plot in row]) for name, plot in row]
+        figures = "".join(_figure_html(plot, name, [plot for _, plot in row]) for name, plot in row)
+        found.append(f'<div class="figures">{figures}</div>')
     return found
 
 

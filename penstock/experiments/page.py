@@ -135,7 +135,7 @@ def _figures_html(experiment: Experiment, runs: Mapping[str, Records]) -> list[s
         study = _only(drawn[0][1], is_published=True)
         row = [("the study", study), *alone] if study.series else alone
         figures = "".join(_figure_html(plot, name, [plot for _, plot in row]) for name, plot in row)
-        found.append(f'<div class="figures">{figures}</div>')
+        found.append(f'<div class="figures beside">{figures}</div>')
     return found
 
 

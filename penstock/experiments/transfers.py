@@ -752,8 +752,8 @@ def _surge_quantities(records: Records) -> Quantities:
 
 def _surge_plots(records: Records) -> Sequence[Plot]:
     each = [
-        Series(name=series.name, x=series.x, y=[rate / n for n, rate in zip(series.x, series.y, strict=True)])
-        for series in _curve_plot(records, "", "surge", ("1", "2")).series
+        replace(one, y=[rate / n / int(one.name) for n, rate in zip(one.x, one.y, strict=True)])
+        for one in _curve_plot(records, "", "surge", ("1", "2")).series
     ]
     return [
         Plot(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from statistics import median
@@ -13,6 +12,9 @@ from typing import Any
 
 from penstock.analysis.schema import PLACE
 from penstock.operations.table import OPERATIONS
+from penstock.report.figure import Table
+from penstock.report.markdown import markdown_tables
+from penstock.report.page import render_tables
 from penstock.units import counted, format_bytes, quantity
 
 SLOW_FRACTION = 0.7  # of what hosts of the same place come to
@@ -137,18 +139,19 @@ def rendered(found: Page, form: str) -> str:
     """As `json`, `markdown` or `html`."""
     if form == "json":
         return json.dumps(found, indent=2, default=str) + "\n"
-    tables = [(title, _head(rows), [list(row.values()) for row in rows]) for title, rows in _tables(found)]
     lead = (
         f"{counted(found['observation_count'], 'observation')} of {found['source']}; "
         f"probes cost ${found['usd']:.4g} in the time that is there."
     )
-    return (_markdown if form == "markdown" else _html)(lead, tables)
+    return (markdown_tables if form == "markdown" else render_tables)("The fleet", lead, list(_tables(found)))
 
 
-Tables = Sequence[tuple[str, list[str], list[list[str]]]]
+def _tables(found: Page) -> Iterator[tuple[str, Table]]:
+    for title, rows in _rows(found):
+        yield title, Table(tuple(rows[0]) if rows else (), tuple(tuple(row.values()) for row in rows))
 
 
-def _tables(found: Page) -> Iterator[tuple[str, list[dict[str, str]]]]:
+def _rows(found: Page) -> Iterator[tuple[str, list[dict[str, str]]]]:
     yield "What to use where", [_place_words(row) for row in found["places"]]
     yield (
         "Who is slow, and why",
@@ -205,55 +208,3 @@ def _place_words(row: Row) -> dict[str, str]:
         "expects (90 %)": expected,
         "limit": row["bottleneck"] or "-",
     }
-
-
-def _head(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    return list(rows[0]) if rows else []
-
-
-def _markdown(lead: str, tables: Tables) -> str:
-    def lines() -> Iterator[str]:
-        yield f"# The fleet\n\n{lead}\n"
-        for title, head, rows in tables:
-            yield f"## {title}\n"
-            if not rows:
-                yield "Nothing.\n"
-                continue
-            yield "| " + " | ".join(head) + " |"
-            yield "|" + "---|" * len(head)
-            yield from ("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows)
-            yield ""
-
-    return "\n".join(lines())
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
-    "table{border-collapse:collapse;display:block;overflow-x:auto}"
-    "td,th{padding:.25rem .75rem;text-align:left;border-bottom:1px solid #8884}"
-)
-
-
-def _html(lead: str, tables: Tables) -> str:
-    def parts(escape: Callable[[str], str] = html.escape) -> Iterator[str]:
-        yield '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>penstock: the fleet</title>'
-        yield f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><main>'
-        yield f"<h1>The fleet</h1><p>{escape(lead)}</p>"
-        for title, head, rows in tables:
-            yield f"<h2>{escape(title)}</h2>"
-            if not rows:
-                yield "<p>Nothing.</p>"
-                continue
-            yield "<table><thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-            yield "</tr></thead><tbody>"
-            yield from (
-                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-            )
-            yield "</tbody></table>"
-        yield "</main></body></html>\n"
-
-    return "\n".join(parts())

@@ -25,6 +25,14 @@ def render_markdown(report: Report, *, is_full: bool = False) -> str:
     return "\n".join(_lines(report) if is_full else _page(report)) + "\n"
 
 
+def markdown_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) -> str:
+    """Tables alone, each with its name."""
+    lines = [f"# {title}", "", escape(lead)]
+    for name, table in tables:
+        lines += ["", f"## {name}", *(_table(table.headings, table.rows) if table.rows else ("", "Nothing."))]
+    return "\n".join(lines) + "\n"
+
+
 def escape(text: str) -> str:
     """Text as it stands, in one line: nothing in it is a mark, a link or a cell."""
     return " ".join(text.split()).translate(_SPECIAL)

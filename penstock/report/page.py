@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jinja2
@@ -9,6 +10,7 @@ import jinja2
 from penstock.report import anchors, figures, live, wording
 from penstock.report.backlog_figures import backlog_figures
 from penstock.report.clients import clients_table, harms_table
+from penstock.report.figure import Table
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
 from penstock.report.judgement_figures import hearsay_table
@@ -22,14 +24,7 @@ PAPER_ROW_COUNT_MAX = 25  # of a table
 
 def render_html(report: Report) -> str:
     """The page."""
-    # Whatever comes from the database is escaped; only figures, which escape by themselves, are marked as safe.
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("penstock.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = _environment()
     environment.filters.update(
         age=lambda moment: wording.age_words(moment, report.generated_at),
         bytes=format_bytes,
@@ -53,6 +48,22 @@ def render_html(report: Report) -> str:
         spend_totals=_spend_totals(report),
         clients_table=clients_table(report.clients),
         harms_table=harms_table(report.harms),
+    )
+
+
+def render_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) -> str:
+    """A page of tables alone, each with its name."""
+    return _environment().get_template("tables.html").render(title=title, lead=lead, tables=tables)
+
+
+def _environment() -> jinja2.Environment:
+    """Whatever comes from the database is escaped; only figures, which escape by themselves, are marked as safe."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("penstock.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 

@@ -260,6 +260,28 @@ def test_the_same_database_and_date_make_the_same_bytes(
     assert "SOURCE_DATE_EPOCH is 'soon'" in capsys.readouterr().err
 
 
+def test_places_that_are_read_side_by_side_say_the_same(
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many processes read a large database changes nothing; what none of them understands is counted once."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772400000")
+    away = dataclasses.replace(PLACE, region="eu-west-3")
+    elsewhere = [
+        dataclasses.replace(o, context=dataclasses.replace(o.context, place=away))
+        for o in some_observations()
+    ]
+    with closing(Store(database, SETTING_TYPES)) as store:
+        store.add_observations(elsewhere)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE observations SET document = '{}' WHERE observation_id = 3")
+        connection.commit()
+    alone = written(database, capsys, "--json")
+    assert json.loads(alone)["unreadable_count"] == 1
+    monkeypatch.setattr("penstock.cli.report.OBSERVATION_COUNT_OF_ONE_PROCESS", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _process_id: {0, 1})
+    assert written(database, capsys, "--json") == alone
+
+
 def test_the_json_keeps_to_its_schema(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The schema is in the manual, its number in the document; whoever reads it can hold one against the other."""
     text = written(database, capsys, "--json")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.daemon import thinker
 from penstock.daemon.thinker import InlineThinker, SpawnedThinker, ThinkerError
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case
@@ -110,3 +111,16 @@ async def test_the_child_leaves_sigterm_to_its_parent() -> None:
     assert children_of(os.getpid()) - before == {child}
     thinker.rest()
     assert await until_gone({child})
+
+
+def test_it_thinks_where_its_priority_is_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unit's filter of system calls refuses a change; it is nice by itself."""
+    asked: list[int] = []
+
+    def refuse(increment: int) -> int:
+        asked.append(increment)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "nice", refuse)
+    thinker._give_way()
+    assert asked

@@ -99,9 +99,9 @@ class Machine:
         return self.do("systemctl", "show", "penstock.service", "-P", name).strip()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """It comes to pass within two minutes."""
-    deadline = time.monotonic() + _WAIT_SECONDS
+def until(holds: Callable[[], bool], seconds: float = _WAIT_SECONDS) -> None:
+    """It comes to pass in time."""
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.systemd import probing
 from tests.systemd.machine import Machine, booted, missing, until
 
 pytestmark = [pytest.mark.systemd, pytest.mark.timeout(600)]
@@ -108,6 +109,18 @@ def test_a_question_starts_what_was_stopped(machine: Machine) -> None:
     machine.do("touch", "/run/enough")
     machine.do(PYTHON, "-c", ASKING)
     assert machine.shown("ActiveState") == "active"
+
+
+def test_it_measures_and_learns_within_its_bounds(machine: Machine) -> None:
+    """The unit forbids much, and nothing that probes and fits need."""
+    before = machine.do("cat", FILE)
+    probing.begin(machine, FILE)
+    machine.do("systemctl", "restart", "penstock.service")
+    process = machine.shown("MainPID")
+    until(lambda: probing.measured(machine) >= 2, probing.SECONDS_MAX)
+    assert machine.shown("MainPID") == process
+    machine.write(FILE, before)
+    machine.do("systemctl", "reload", "penstock.service")
 
 
 def test_a_daemon_that_hangs_is_replaced(machine: Machine) -> None:

@@ -23,6 +23,7 @@ from penstock.lab.worlds import CROSS_REGION, REGIONAL
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
+TRY_COUNT_MAX = 4
 CONFIGURATION = """
 [daemon]
 state_directory = "{directory}/state"
@@ -56,6 +57,14 @@ class House:
         """To its end."""
         return CliRunner().invoke(cli, self.words(*words))
 
+    def run_all_of(self, *words: str) -> Result:
+        """Until every step was measured: what a busy machine has spoilt is measured by the next run."""
+        for _ in range(TRY_COUNT_MAX):
+            ran = self.run(*words)
+            if all(line.endswith(" s") for line in ran.stderr.splitlines()):
+                break
+        return ran
+
     def left(self) -> list[str]:
         """Whatever is outside."""
         objects = self.s3.list_objects_v2(Bucket="measured").get("Contents", [])
@@ -82,7 +91,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
 
 def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     """Records, observations for the models, what it cost in the book; nothing in the bucket, nothing left to do."""
-    ran = house.run("parallel-curls", "--short", "--json")
+    ran = house.run_all_of("parallel-curls", "--short", "--json")
     assert ran.exit_code == 0, ran.output
     here = {fact["name"]: fact["here"] for fact in json.loads(ran.stdout)["facts"]}
     assert here["down.plain.2"] > 0
@@ -116,7 +125,7 @@ def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
         text = CONFIGURATION.format(directory=far, s3_url=far_url, sqs_url=far_url)
         (far / "far.toml").write_text(text)
         words = ("threads-by-size", "--short", "--json", "--far", str(far / "far.toml"))
-        ran = house.run(*words)
+        ran = house.run_all_of(*words)
         assert ran.exit_code == 0, ran.output
         assert not s3.list_objects_v2(Bucket="measured").get("Contents")
         s3.close()

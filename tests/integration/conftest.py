@@ -5,6 +5,7 @@ import pytest
 from penstock.cli import exec as exec_command
 from penstock.client import advice, lease, reporting
 from penstock.probes.measurement import Effort
+from penstock.probes.s3 import workers
 
 PATIENCE_SECONDS = 60.0
 
@@ -20,4 +21,5 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "_CONNECT_SECONDS_MAX", PATIENCE_SECONDS)
     monkeypatch.setattr(reporting, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(exec_command, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(workers, "START_SECONDS_MAX", PATIENCE_SECONDS)
     monkeypatch.setattr(Effort, "disturbance", lambda *_, **__: None)

@@ -109,15 +109,19 @@ def test_what_has_expired_is_the_default(tmp_path: Path, monkeypatch: pytest.Mon
         assert lease.basis == "default"
 
 
-def test_a_share_that_expires_while_it_is_held_is_the_default(tmp_path: Path) -> None:
+def test_a_share_that_expires_while_it_is_held_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The daemon lives and has nothing new to say: the lease is kept, and the SDK decides until it has."""
-    told, soon = Told(), datetime.now(UTC) + timedelta(seconds=0.2)
-    advisor = ScriptedAdvisor(recommendations=[a_recommendation(expires_at=soon)])
-    with served_in_thread(tmp_path, advisor) as server, a_lease(tmp_path, told) as lease:
-        told.waits_for(10)
-        assert (lease.setting, lease.basis, held(server)) == (DEFAULT, "default", 1)
-        assert "the advice has expired" in lease.advice.explanation
-        advisor.recommendations = [a_recommendation()]
+    monkeypatch.setattr(lease_module, "_LOOK_SECONDS", 0.01)
+    told = Told()
+    with served_in_thread(tmp_path) as server, a_lease(tmp_path, told) as lease:
+        assert lease.basis == "measured"
+        with monkeypatch.context() as later:
+            later.setattr(Advice, "has_expired", lambda _: True)
+            told.waits_for(10)
+            assert (lease.setting, lease.basis, held(server)) == (DEFAULT, "default", 1)
+            assert "the advice has expired" in lease.advice.explanation
         server.publish()
         told.waits_for(32)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
@@ -23,7 +23,6 @@ from penstock.vocabulary import (
     Access,
     Context,
     Demand,
-    Estimate,
     Objective,
     Observation,
     Origin,
@@ -101,6 +100,7 @@ def encode(document: Mapping[str, Any]) -> bytes:
 def recommendation_document(recommendation: Recommendation[Any], *, generation: int) -> dict[str, Any]:
     """The flat document of one recommendation."""
     context, place = recommendation.context, recommendation.context.place
+    gain = recommendation.gain_over_default
     return {
         "schema": SCHEMA,
         "generation": generation,
@@ -112,12 +112,8 @@ def recommendation_document(recommendation: Recommendation[Any], *, generation: 
         "payload_size_bytes": context.payload_size_bytes,
         "setting": setting_values(recommendation.setting),
         "derived": {name: _counted(name, value) for name, value in recommendation.derived.items()},
-        "prediction": {name: _estimate_document(value) for name, value in recommendation.prediction.items()},
-        "gain_over_default": (
-            None
-            if recommendation.gain_over_default is None
-            else _estimate_document(recommendation.gain_over_default)
-        ),
+        "prediction": {name: asdict(value) for name, value in recommendation.prediction.items()},
+        "gain_over_default": None if gain is None else asdict(gain),
         "basis": recommendation.basis,
         "bottleneck": recommendation.bottleneck,
         "explanation": recommendation.explanation,
@@ -241,7 +237,7 @@ def reports_document(count: int, refused: Mapping[int, Sequence[Mistake]]) -> di
 
 def mistakes_document(mistakes: Iterable[Mistake]) -> list[dict[str, str]]:
     """What is wrong, each with its place."""
-    return [{"where": mistake.where, "detail": mistake.detail} for mistake in mistakes]
+    return [asdict(mistake) for mistake in mistakes]
 
 
 def read_probe_request(body: bytes) -> tuple[str, int]:
@@ -465,42 +461,24 @@ def _illegal_knobs(values: Mapping[str, float], setting_type: type[Setting]) -> 
 
 
 def _observation(report: _Report, region: str, instance_type: str) -> Observation[Any]:
+    said = msgspec.structs.asdict(report)
     setting_type = OPERATIONS[report.operation].setting_type
     values = {
         name: int(value) if _is_whole(setting_type, name) else float(value)
-        for name, value in report.setting.items()
+        for name, value in said.pop("setting").items()
     }
     place = Place(
-        operation=report.operation,
-        region=report.region or region,
+        operation=said.pop("operation"),
+        region=said.pop("region") or region,
         instance_type=instance_type,  # a report is about the host that it was made on
-        service_class=report.service_class,
+        service_class=said.pop("service_class"),
     )
-    return Observation(
-        context=Context(place=place, payload_size_bytes=report.payload_size_bytes),
-        setting=setting_type(**values),
-        started_at=report.started_at,
-        duration_seconds=report.duration_seconds,
-        transferred_bytes=report.transferred_bytes,
-        request_count=report.request_count,
-        throttled_count=report.throttled_count,
-        failed_count=report.failed_count,
-        latency_seconds_mean=report.latency_seconds_mean,
-        latency_seconds_p50=report.latency_seconds_p50,
-        latency_seconds_p99=report.latency_seconds_p99,
-        client_cpu_fraction=report.client_cpu_fraction,
-        origin=Origin.APPLICATION,
-        client=report.client,
-        measures=dict(report.measures),
-    )
+    context = Context(place=place, payload_size_bytes=said.pop("payload_size_bytes"))
+    return Observation(context=context, setting=setting_type(**values), origin=Origin.APPLICATION, **said)
 
 
 def _is_whole(setting_type: type[Setting], name: str) -> bool:
     return next(f.type for f in fields(setting_type) if f.name == name) in (int, "int")
-
-
-def _estimate_document(estimate: Estimate) -> dict[str, float]:
-    return {"low": estimate.low, "expected": estimate.expected, "high": estimate.high}
 
 
 def _age_seconds_when_issued(recommendation: Recommendation[Any]) -> float | None:

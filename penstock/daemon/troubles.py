@@ -12,7 +12,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -49,15 +49,7 @@ class Trouble:
 
     def document(self) -> dict[str, Any]:
         """As JSON values and dates."""
-        return {
-            "name": self.name,
-            "subject": self.subject,
-            "operation": self.operation,
-            "region": self.region,
-            "payload_size_bytes": self.payload_size_bytes,
-            "since_at": self.since_at,
-            "sentence": self.sentence,
-        }
+        return {"name": self.name, "subject": self.subject, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

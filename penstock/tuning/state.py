@@ -49,37 +49,30 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return f"tune-{hashlib.sha256(told_apart).hexdigest()[:16]}.jsonl"
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the command, and what came of it, whatever its setting was."""
+
+    probe_index: int
+    reason: str
+    started_at: datetime
+    report: Report | None = None
+    failure: Failure | None = None
+
+
+class Trial(_Run, frozen=True, kw_only=True):
     """One run of the command, and what came of it."""
 
-    probe_index: int
     setting: TransferSetting
-    reason: str
-    started_at: datetime
-    report: Report | None = None
-    failure: Failure | None = None
 
 
-class _Written(msgspec.Struct, frozen=True, kw_only=True):
+class _Written(_Run, frozen=True, kw_only=True):
     """A trial as it stands in the file: what its numbers are called says what they are a setting of."""
 
-    probe_index: int
     setting: dict[str, int]
-    reason: str
-    started_at: datetime
-    report: Report | None = None
-    failure: Failure | None = None
 
     def trial(self, setting_type: type[TransferSetting]) -> Trial:
         """Raises TypeError where it is no such setting."""
-        return Trial(
-            probe_index=self.probe_index,
-            setting=setting_type(**self.setting),
-            reason=self.reason,
-            started_at=self.started_at,
-            report=self.report,
-            failure=self.failure,
-        )
+        return Trial(**msgspec.structs.asdict(self) | {"setting": setting_type(**self.setting)})
 
 
 def default_path(subject: Subject, environment: Mapping[str, str]) -> Path:

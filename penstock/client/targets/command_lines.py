@@ -18,6 +18,7 @@ from penstock.client.targets.target import (
     Option,
     Target,
     assignments,
+    carried,
     environment,
     flags,
 )
@@ -115,9 +116,7 @@ def _aws_cli_download(advised: Download) -> Iterator[Option]:
 def _aws_cli_transfer(advised: Upload | Download, chunk: Option) -> Iterator[Option]:
     yield Option("s3", "max_concurrent_requests", advised.thread_count, ("thread_count",))
     yield chunk
-    yield Option(
-        "s3", "multipart_threshold", advised.multipart_threshold_bytes, ("multipart_threshold_bytes",)
-    )
+    yield from carried(advised, "s3", {"multipart_threshold": "multipart_threshold_bytes"})
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{max(1, advised.rate_limit_bytes_per_second // 1024)}KB/s"  # its KB has 1,024 bytes
         yield Option("s3", "max_bandwidth", limit, ("rate_limit_bytes_per_second",))
@@ -155,18 +154,15 @@ def _mountpoint_target(thread_count: int) -> Iterator[Option]:
 def _wal_g(advised: Upload) -> Iterator[Option]:
     yield Option("", "WALG_UPLOAD_CONCURRENCY", advised.thread_count, ("thread_count",))
     yield Option("", "WALG_S3_MAX_PART_SIZE", advised.part_size_bytes, ("part_size_bytes",))
-    yield from _wal_g_limit(advised)
+    yield from carried(advised, "", _WAL_G_LIMIT)
 
 
 def _wal_g_download(advised: Download) -> Iterator[Option]:
     yield Option("", "WALG_DOWNLOAD_CONCURRENCY", advised.thread_count, ("thread_count",))
-    yield from _wal_g_limit(advised)
+    yield from carried(advised, "", _WAL_G_LIMIT)
 
 
-def _wal_g_limit(advised: Upload | Download) -> Iterator[Option]:
-    if advised.rate_limit_bytes_per_second is not None:
-        limit = advised.rate_limit_bytes_per_second
-        yield Option("", "WALG_NETWORK_RATE_LIMIT", limit, ("rate_limit_bytes_per_second",))
+_WAL_G_LIMIT = {"WALG_NETWORK_RATE_LIMIT": "rate_limit_bytes_per_second"}
 
 
 _S5CMD_REASONS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.targets.advised import PART_COUNT_MAX
-from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, environment
+from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, carried, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +43,7 @@ def _duckdb_download(advised: Download) -> Iterator[Option]:
     yield Option("", "http_client_pool_capacity", advised.connection_pool_count, ("connection_pool_count",))
     block = max(DUCKDB_READ_BLOCK_BYTES_MIN, 1 << (advised.range_size_bytes.bit_length() - 1))
     yield Option("", "external_file_cache_remote_max_block_size", block, ("range_size_bytes",))
-    if advised.coalesced_gap_bytes is not None:
-        gap = advised.coalesced_gap_bytes
-        yield Option("", "parquet_prefetch_column_gap", gap, ("coalesced_gap_bytes",))
+    yield from carried(advised, "", {"parquet_prefetch_column_gap": "coalesced_gap_bytes"})
 
 
 def _sql(translation: Translation) -> list[str]:
@@ -66,14 +64,12 @@ def _pyarrow(advised: Upload) -> Iterator[Option]:
 def _pyarrow_download(advised: Download) -> Iterator[Option]:
     yield Option("", "io_thread_count", advised.thread_count, ("thread_count", "connection_pool_count"))
     cache = "CacheOptions"  # of ParquetFragmentScanOptions(cache_options=...)
-    gap = advised.coalesced_gap_bytes
-    if gap is not None:
-        yield Option(cache, "hole_size_limit", gap, ("coalesced_gap_bytes",))
-    yield Option(cache, "range_size_limit", max(advised.range_size_bytes, gap or 0), ("range_size_bytes",))
+    yield from carried(advised, cache, {"hole_size_limit": "coalesced_gap_bytes"})
+    limit = max(advised.range_size_bytes, advised.coalesced_gap_bytes or 0)
+    yield Option(cache, "range_size_limit", limit, ("range_size_bytes",))
     if advised.read_ahead_bytes is not None:
         yield Option(cache, "prefetch_limit", advised.range_concurrency, ("read_ahead_bytes",))
-    if advised.block_size_bytes is not None:
-        yield Option("open_input_stream", "buffer_size", advised.block_size_bytes, ("block_size_bytes",))
+    yield from carried(advised, "open_input_stream", {"buffer_size": "block_size_bytes"})
     if advised.object_concurrency > 1:
         # A dataset reads four files at a time, whatever the threads: twice as fast with the advice.
         yield Option("to_table", "fragment_readahead", advised.object_concurrency, ("thread_count",))

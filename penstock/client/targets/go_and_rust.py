@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target
+from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 def _go(advised: Upload) -> Iterator[Option]:
     manager, older, http = "transfermanager.Options", "manager.Uploader", "http.Transport"
     yield Option(manager, "Concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option(manager, "PartSizeBytes", advised.part_size_bytes, ("part_size_bytes",))
-    yield Option(
-        manager,
-        "MultipartUploadThreshold",
-        advised.multipart_threshold_bytes,
-        ("multipart_threshold_bytes",),
-    )
+    sizes = {"PartSizeBytes": "part_size_bytes", "MultipartUploadThreshold": "multipart_threshold_bytes"}
+    yield from carried(advised, manager, sizes)
     yield Option(older, "Concurrency", advised.part_concurrency, ("thread_count",))
     yield Option(older, "PartSize", advised.part_size_bytes, ("part_size_bytes",))
     # The SDK's own transport keeps ten connections to a host.
@@ -39,8 +34,7 @@ def _go_download(advised: Download) -> Iterator[Option]:
     yield Option(manager, "PartSizeBytes", advised.range_size_bytes, ("range_size_bytes",))
     # Otherwise it reads an object in the parts that it was uploaded in.
     yield Option(manager, "GetObjectType", "types.GetObjectRanges", ("range_size_bytes",))
-    if advised.read_ahead_bytes is not None:
-        yield Option(manager, "GetObjectBufferSize", advised.read_ahead_bytes, ("read_ahead_bytes",))
+    yield from carried(advised, manager, {"GetObjectBufferSize": "read_ahead_bytes"})
     yield Option(older, "Concurrency", advised.range_concurrency, ("thread_count",))
     yield Option(older, "PartSize", advised.range_size_bytes, ("range_size_bytes",))
     yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
@@ -59,12 +53,7 @@ def _rust(advised: Upload) -> Iterator[Option]:
     yield Option("BufWriter", "with_max_concurrency", advised.part_concurrency, ("thread_count",))
     yield Option("WriteMultipart", "wait_for_capacity", advised.part_concurrency, ("thread_count",))
     yield Option("WriteMultipart", "new_with_chunk_size", advised.part_size_bytes, ("part_size_bytes",))
-    yield Option(
-        "ClientOptions",
-        "with_pool_max_idle_per_host",
-        advised.connection_pool_count,
-        ("connection_pool_count",),
-    )
+    yield from carried(advised, "ClientOptions", {"with_pool_max_idle_per_host": "connection_pool_count"})
     yield Option("obstore.put", "max_concurrency", advised.part_concurrency, ("thread_count",))
     yield Option("obstore.put", "chunk_size", advised.part_size_bytes, ("part_size_bytes",))
 
@@ -73,13 +62,9 @@ def _rust_download(advised: Download) -> Iterator[Option]:
     # It has no ranged reading of a whole object: the loop over ranges is the application's, within this limit.
     yield Option("LimitStore", "max_requests", advised.thread_count, ("thread_count",))
     yield Option("get_range", "range_size_bytes", advised.range_size_bytes, ("range_size_bytes",))
-    idle = advised.connection_pool_count
-    yield Option("ClientOptions", "with_pool_max_idle_per_host", idle, ("connection_pool_count",))
-    if advised.block_size_bytes is not None:
-        yield Option("BufReader", "with_capacity", advised.block_size_bytes, ("block_size_bytes",))
-    if advised.coalesced_gap_bytes is not None:
-        gap = advised.coalesced_gap_bytes
-        yield Option("coalesce_ranges", "coalesce", gap, ("coalesced_gap_bytes",))
+    yield from carried(advised, "ClientOptions", {"with_pool_max_idle_per_host": "connection_pool_count"})
+    yield from carried(advised, "BufReader", {"with_capacity": "block_size_bytes"})
+    yield from carried(advised, "coalesce_ranges", {"coalesce": "coalesced_gap_bytes"})
 
 
 def _rust_download_source(translation: Translation) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, assignments
+from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, assignments, carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +35,8 @@ def _s3a_download(advised: Download) -> Iterator[Option]:
     yield Option("", "fs.s3a.threads.max", advised.thread_count, ("thread_count",))
     yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
     yield from _s3a_ranges(advised) if advised.is_random else _s3a_blocks(advised)
-    if advised.coalesced_gap_bytes is not None:
-        # What a seek forward reads through on the connection that is open.
-        yield Option("", "fs.s3a.readahead.range", advised.coalesced_gap_bytes, ("coalesced_gap_bytes",))
+    # What a seek forward reads through on the connection that is open.
+    yield from carried(advised, "", {"fs.s3a.readahead.range": "coalesced_gap_bytes"})
 
 
 def _s3a_ranges(advised: Download) -> Iterator[Option]:
@@ -74,8 +73,7 @@ def _flink(advised: Upload) -> Iterator[Option]:
 
 def _flink_download(advised: Download) -> Iterator[Option]:
     yield from _flink_connections(advised)
-    if advised.coalesced_gap_bytes is not None:
-        yield Option("", "s3.readahead.range", advised.coalesced_gap_bytes, ("coalesced_gap_bytes",))
+    yield from carried(advised, "", {"s3.readahead.range": "coalesced_gap_bytes"})
 
 
 def _flink_connections(advised: Upload | Download) -> Iterator[Option]:
@@ -121,8 +119,7 @@ def _java_sdk_download(advised: Download) -> Iterator[Option]:
     crt, http = "S3CrtAsyncClientBuilder", "NettyNioAsyncHttpClient"
     yield Option(crt, "maxConcurrency", advised.thread_count, ("thread_count", "connection_pool_count"))
     yield Option(crt, "minimumPartSizeInBytes", advised.range_size_bytes, ("range_size_bytes",))
-    if advised.read_ahead_bytes is not None:
-        yield Option(crt, "initialReadBufferSizeInBytes", advised.read_ahead_bytes, ("read_ahead_bytes",))
+    yield from carried(advised, crt, {"initialReadBufferSizeInBytes": "read_ahead_bytes"})
     # Without the CRT, an object is read in the parts that it was uploaded in.
     active = advised.range_concurrency
     yield Option("ParallelConfiguration", "maxInFlightParts", active, ("thread_count",))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.targets.target import APPLICATION, NO_HEDGE, Option, Target
+from penstock.client.targets.target import APPLICATION, NO_HEDGE, Option, Target, carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,10 +39,7 @@ def _node(advised: Download) -> Iterator[Option]:
     yield Option(_HANDLER, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
     yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
     yield Option(APPLICATION, "rangeConcurrency", advised.range_concurrency, ("thread_count",))
-    for name, field in _OWN_READS.items():
-        value = getattr(advised, field)
-        if value is not None:
-            yield Option(APPLICATION, name, value, (field,))
+    yield from carried(advised, APPLICATION, _OWN_READS)
 
 
 def _source(translation: Translation) -> list[str]:

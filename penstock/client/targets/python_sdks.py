@@ -16,6 +16,7 @@ from penstock.client.targets.target import (
     WHOLE_OBJECTS,
     Option,
     Target,
+    carried,
     python_calls,
 )
 
@@ -33,15 +34,18 @@ _CRT_NO_LIMIT = "throughput_target_gbps is a target, which sets connections; not
 _NO_HEDGE = "it has no hedged requests: it waits for a slow request until its read time-out"
 _NO_LIMIT = "it has no limit on bandwidth: pace the calls in the application"
 
-_OWN_READS = (
-    "range_size_bytes",
-    "multipart_threshold_bytes",
-    "read_ahead_bytes",
-    "block_size_bytes",
-    "coalesced_gap_bytes",
-    "io_chunk_bytes",
-    "hedge_timeout_seconds",
-)
+_OWN_READS = {
+    name: name
+    for name in (
+        "range_size_bytes",
+        "multipart_threshold_bytes",
+        "read_ahead_bytes",
+        "block_size_bytes",
+        "coalesced_gap_bytes",
+        "io_chunk_bytes",
+        "hedge_timeout_seconds",
+    )
+}
 """What an application that reads ranges by itself does itself."""
 
 
@@ -52,8 +56,7 @@ def _boto3(advised: Upload) -> Iterator[Option]:
 
 def _boto3_download(advised: Download) -> Iterator[Option]:
     yield Option("TransferConfig", "multipart_chunksize", advised.range_size_bytes, ("range_size_bytes",))
-    if advised.io_chunk_bytes is not None:
-        yield Option("TransferConfig", "io_chunksize", advised.io_chunk_bytes, ("io_chunk_bytes",))
+    yield from carried(advised, "TransferConfig", {"io_chunksize": "io_chunk_bytes"})
     yield from _boto3_transfer(advised, advised.range_concurrency)
 
 
@@ -61,12 +64,7 @@ def _boto3_transfer(advised: Upload | Download, part_concurrency: int) -> Iterat
     # Each transfer has threads of its own, so what is for all objects is shared out; a whole object needs one.
     threads = advised.thread_count if advised.is_whole else part_concurrency
     yield Option("TransferConfig", "max_concurrency", threads, ("thread_count",))
-    yield Option(
-        "TransferConfig",
-        "multipart_threshold",
-        advised.multipart_threshold_bytes,
-        ("multipart_threshold_bytes",),
-    )
+    yield from carried(advised, "TransferConfig", {"multipart_threshold": "multipart_threshold_bytes"})
     if advised.rate_limit_bytes_per_second is not None:
         share = max(1, advised.rate_limit_bytes_per_second // advised.object_concurrency)
         yield Option("TransferConfig", "max_bandwidth", share, ("rate_limit_bytes_per_second",))
@@ -77,41 +75,24 @@ def _boto3_transfer(advised: Upload | Download, part_concurrency: int) -> Iterat
 
 
 def _aiobotocore(advised: Upload) -> Iterator[Option]:
-    yield Option(
-        "AioConfig", "max_pool_connections", advised.connection_pool_count, ("connection_pool_count",)
-    )
+    yield from carried(advised, "AioConfig", {"max_pool_connections": "connection_pool_count"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
     yield Option(APPLICATION, "part_concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option(APPLICATION, "part_size_bytes", advised.part_size_bytes, ("part_size_bytes",))
-    yield Option(
-        APPLICATION,
-        "multipart_threshold_bytes",
-        advised.multipart_threshold_bytes,
-        ("multipart_threshold_bytes",),
-    )
+    for own in ("part_size_bytes", "multipart_threshold_bytes"):
+        yield from carried(advised, APPLICATION, {own: own})
 
 
 def _aiobotocore_download(advised: Download) -> Iterator[Option]:
-    yield Option(
-        "AioConfig", "max_pool_connections", advised.connection_pool_count, ("connection_pool_count",)
-    )
+    yield from carried(advised, "AioConfig", {"max_pool_connections": "connection_pool_count"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
     yield Option(APPLICATION, "range_concurrency", advised.range_concurrency, ("thread_count",))
-    for field in _OWN_READS:
-        value = getattr(advised, field)
-        if value is not None:
-            yield Option(APPLICATION, field, value, (field,))
+    yield from carried(advised, APPLICATION, _OWN_READS)
 
 
 def _awscrt(advised: Upload) -> Iterator[Option]:
     yield from _crt_connections(advised.thread_count)
-    yield Option("S3Client", "part_size", advised.part_size_bytes, ("part_size_bytes",))
-    yield Option(
-        "S3Client",
-        "multipart_upload_threshold",
-        advised.multipart_threshold_bytes,
-        ("multipart_threshold_bytes",),
-    )
+    sizes = {"part_size": "part_size_bytes", "multipart_upload_threshold": "multipart_threshold_bytes"}
+    yield from carried(advised, "S3Client", sizes)
 
 
 def _awscrt_download(advised: Download) -> Iterator[Option]:
@@ -149,8 +130,7 @@ def _s3fs_download(advised: Download) -> Iterator[Option]:
     yield Option("S3FileSystem", "max_concurrency", advised.range_concurrency, ("thread_count",))
     # What reads here and there wants no block around each of its ranges.
     yield Option("S3FileSystem", "default_cache_type", "none" if advised.is_random else "readahead", ())
-    if advised.block_size_bytes is not None:
-        yield Option("S3FileSystem", "default_block_size", advised.block_size_bytes, ("block_size_bytes",))
+    yield from carried(advised, "S3FileSystem", {"default_block_size": "block_size_bytes"})
     yield Option(
         "S3FileSystem",
         "config_kwargs",
@@ -164,18 +144,15 @@ def _s3fs_download(advised: Download) -> Iterator[Option]:
 
 
 def _fsspec(advised: Download) -> Iterator[Option]:
-    if advised.block_size_bytes is not None:
-        yield Option("open", "block_size", advised.block_size_bytes, ("block_size_bytes",))
+    yield from carried(advised, "open", {"block_size": "block_size_bytes"})
     yield Option("open", "cache_type", "none" if advised.is_random else "readahead", ())
     yield Option("get", "batch_size", advised.object_concurrency, ("thread_count",))
     yield from _fsspec_ranges(advised)
 
 
 def _fsspec_ranges(advised: Download) -> Iterator[Option]:
-    if advised.coalesced_gap_bytes is not None:
-        # Of fsspec.utils, before cat_ranges, whose own argument of that name is refused.
-        gap = advised.coalesced_gap_bytes
-        yield Option("merge_offset_ranges", "max_gap", gap, ("coalesced_gap_bytes",))
+    # Of fsspec.utils, before cat_ranges, whose own argument of that name is refused.
+    yield from carried(advised, "merge_offset_ranges", {"max_gap": "coalesced_gap_bytes"})
     yield Option("cat_ranges", "batch_size", advised.thread_count, ("thread_count",))
 
 
@@ -188,9 +165,7 @@ def _pytorch_download(advised: Download) -> Iterator[Option]:
     if advised.is_random and advised.block_size_bytes is not None:
         block = min(advised.block_size_bytes, advised.range_size_bytes)
         yield Option("S3ReaderConstructor.range_based", "buffer_size", block, ("block_size_bytes",))
-    if advised.coalesced_gap_bytes is not None:
-        gap = advised.coalesced_gap_bytes
-        yield Option("S3ReaderConstructor.dcp_optimized", "max_gap_size", gap, ("coalesced_gap_bytes",))
+    yield from carried(advised, "S3ReaderConstructor.dcp_optimized", {"max_gap_size": "coalesced_gap_bytes"})
 
 
 def _pytorch_client(thread_count: int, part_size_bytes: int, field: str) -> Iterator[Option]:

@@ -13,6 +13,7 @@ from penstock.client.targets.target import (
     Option,
     Target,
     assignments,
+    carried,
     environment,
     flags,
     python_calls,
@@ -24,39 +25,35 @@ if TYPE_CHECKING:
     from penstock.client.targets.advised import Delivery
     from penstock.client.targets.target import Translation
 
-_OWN_LOOP = (
-    "sender_thread_count",
-    "receiver_thread_count",
-    "deleter_thread_count",
-    "send_rate_limit_messages_per_second",
-    "send_window_message_count",
-    "receive_window_message_count",
-    "batch_linger_seconds",
-    "receive_pause_at_oldest_undeleted_seconds",
-)
+_RECEIVE = {
+    "MaxNumberOfMessages": "batch_message_count",
+    "WaitTimeSeconds": "wait_time_seconds",
+    "VisibilityTimeout": "visibility_timeout_seconds",
+}
+_OWN_LOOP = {
+    name: name
+    for name in (
+        "sender_thread_count",
+        "receiver_thread_count",
+        "deleter_thread_count",
+        "send_rate_limit_messages_per_second",
+        "send_window_message_count",
+        "receive_window_message_count",
+        "batch_linger_seconds",
+        "receive_pause_at_oldest_undeleted_seconds",
+    )
+}
 
 
 def _pollers(config: str) -> Callable[[Delivery], Iterator[Option]]:
     """Loops that the application writes: the calls' arguments, and numbers for the loops themselves."""
 
     def say(advised: Delivery) -> Iterator[Option]:
-        yield Option(
-            config, "max_pool_connections", advised.connection_pool_count, ("connection_pool_count",)
-        )
-        receive = {
-            "MaxNumberOfMessages": ("batch_message_count", advised.batch_message_count),
-            "WaitTimeSeconds": ("wait_time_seconds", advised.wait_time_seconds),
-            "VisibilityTimeout": ("visibility_timeout_seconds", advised.visibility_timeout_seconds),
-        }
-        for name, (field, value) in receive.items():
-            if value is not None:
-                yield Option("receive_message", name, value, (field,))
+        yield from carried(advised, config, {"max_pool_connections": "connection_pool_count"})
+        yield from carried(advised, "receive_message", _RECEIVE)
         # Of send_message_batch and delete_message_batch.
         yield Option(APPLICATION, "entries_per_batch", advised.batch_message_count, ("batch_message_count",))
-        for field in _OWN_LOOP:
-            value = getattr(advised, field)
-            if value is not None:
-                yield Option(APPLICATION, field, value, (field,))
+        yield from carried(advised, APPLICATION, _OWN_LOOP)
 
     return say
 
@@ -72,11 +69,8 @@ def _celery(advised: Delivery) -> Iterator[Option]:
         ("receive_window_message_count", "batch_message_count"),
     )
     transport = "broker_transport_options"
-    if advised.visibility_timeout_seconds is not None:
-        timeout = advised.visibility_timeout_seconds
-        yield Option(transport, "visibility_timeout", timeout, ("visibility_timeout_seconds",))
-    if advised.wait_time_seconds is not None:
-        yield Option(transport, "wait_time_seconds", advised.wait_time_seconds, ("wait_time_seconds",))
+    yield from carried(advised, transport, {"visibility_timeout": "visibility_timeout_seconds"})
+    yield from carried(advised, transport, {"wait_time_seconds": "wait_time_seconds"})
     if advised.wait_time_seconds:
         yield Option(transport, "polling_interval", 0, ("wait_time_seconds",))  # a long poll waits by itself
     yield Option(
@@ -93,9 +87,7 @@ def _celery_source(translation: Translation) -> list[str]:
 
 def _spring(advised: Delivery) -> Iterator[Option]:
     listener = "spring.cloud.aws.sqs.listener"
-    yield Option(
-        "", f"{listener}.max-messages-per-poll", advised.batch_message_count, ("batch_message_count",)
-    )
+    yield from carried(advised, "", {f"{listener}.max-messages-per-poll": "batch_message_count"})
     yield Option(
         "",
         f"{listener}.max-concurrent-messages",
@@ -120,11 +112,8 @@ def _sqs_consumer(advised: Delivery) -> Iterator[Option]:
     )
     consumer = "Consumer.create"
     yield Option(consumer, "batchSize", batch, ("batch_message_count",))
-    if advised.wait_time_seconds is not None:
-        yield Option(consumer, "waitTimeSeconds", advised.wait_time_seconds, ("wait_time_seconds",))
-    if advised.visibility_timeout_seconds is not None:
-        timeout = advised.visibility_timeout_seconds
-        yield Option(consumer, "visibilityTimeout", timeout, ("visibility_timeout_seconds",))
+    yield from carried(advised, consumer, {"waitTimeSeconds": "wait_time_seconds"})
+    yield from carried(advised, consumer, {"visibilityTimeout": "visibility_timeout_seconds"})
 
 
 def _javascript(translation: Translation) -> list[str]:

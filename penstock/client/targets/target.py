@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.client.targets.advised import READERS, stated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
 APPLICATION = "application"
@@ -26,6 +26,14 @@ class Option(NamedTuple):
     name: str
     value: Any  # text, a number, or for a nested option a document
     fields: tuple[str, ...]
+
+
+def carried(advised: Any, group: str, fields: Mapping[str, str]) -> Iterator[Option]:
+    """Options by their names, each for the field that it carries as it is; none for what is not advised."""
+    for name, field in fields.items():
+        value = getattr(advised, field)
+        if value is not None:
+            yield Option(group, name, value, (field,))
 
 
 NO_HEDGE = "it has no hedged requests"

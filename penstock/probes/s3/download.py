@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from penstock.clock import Clock
@@ -143,8 +142,8 @@ class S3DownloadProbe:
     ) -> Outcome[S3DownloadSetting]:
         started_at = self._clock.now()
         download = _Download(
-            plan,
-            allotment,
+            plan=plan,
+            allotment=allotment,
             reader=duty.workers or self._store,
             clock=self._clock,
             bucket=self._bucket,
@@ -213,35 +212,29 @@ def _refusal(left: Cost, range_bytes: int, affordable: int) -> str | None:
     return None
 
 
+@dataclass(kw_only=True)
 class _Download:
     """One run: who reads what."""
 
-    def __init__(
-        self,
-        plan: ProbePlan[S3DownloadSetting],
-        allotment: Allotment,
-        *,
-        reader: RangeReader,
-        clock: Clock,
-        bucket: str,
-        source: ReadObject,
-        read_before_bytes: int,
-    ) -> None:
-        self._plan = plan
-        self._allotment = allotment
-        self._reader = reader
-        self._bucket = bucket
-        self._source = source
-        self._read_before_bytes = read_before_bytes
-        self._first_slot = read_before_bytes // allotment.range_bytes
-        self._first_byte_seconds: list[float] = []
+    plan: ProbePlan[S3DownloadSetting]
+    allotment: Allotment
+    reader: RangeReader
+    clock: Clock
+    bucket: str
+    source: ReadObject
+    read_before_bytes: int
+    first_byte_seconds: list[float] = field(default_factory=list)
+    crew: Crew = field(init=False)
+
+    def __post_init__(self) -> None:
+        cost_max = self.allotment.cost_max
         self.crew = Crew(
-            clock=clock,
-            thread_count=plan.setting.thread_count,
-            duration_seconds_max=allotment.cost_max.duration_seconds,
-            attempt_count_max=allotment.cost_max.request_count,
-            attempted_bytes_max=allotment.cost_max.transferred_bytes,
-            size_bytes=allotment.size_bytes,
+            clock=self.clock,
+            thread_count=self.plan.setting.thread_count,
+            duration_seconds_max=cost_max.duration_seconds,
+            attempt_count_max=cost_max.request_count,
+            attempted_bytes_max=cost_max.transferred_bytes,
+            size_bytes=self.allotment.size_bytes,
             move=self._read,
         )
 
@@ -251,7 +244,7 @@ class _Download:
         return Cost(
             transferred_bytes=self.crew.attempted_bytes,
             request_count=self.crew.attempt_count,
-            usd=self._plan.tariff.usd(
+            usd=self.plan.tariff.usd(
                 read_request_count=self.crew.attempt_count, received_bytes=self.crew.attempted_bytes
             ),
         )
@@ -259,7 +252,7 @@ class _Download:
     @property
     def read_bytes(self) -> int:
         """Of the object, by all runs so far."""
-        return self._read_before_bytes + self._downloaded_bytes
+        return self.read_before_bytes + self._downloaded_bytes
 
     @property
     def _downloaded_bytes(self) -> int:
@@ -269,51 +262,49 @@ class _Download:
         """All that is measured, within the time that is left."""
         self.crew.begin()
         try:
-            async with asyncio.timeout(self._allotment.cost_max.duration_seconds):
-                await self.crew.work(self._numbers())
+            async with asyncio.timeout(self.allotment.cost_max.duration_seconds):
+                await self.crew.work(range(self.allotment.range_count))
         except TimeoutError:
             pass  # what has ended until now is what was measured
 
-    def _numbers(self) -> Sequence[int]:
-        return range(self._allotment.range_count)
-
     async def _read(self, thread: int, number: int) -> None:
         del thread
-        slot = (self._first_slot + number) % self._allotment.slot_count
-        start = slot * self._allotment.range_bytes
-        reading = await self._reader.read_range(
-            self._bucket,
-            self._source.key,
+        first_slot = self.read_before_bytes // self.allotment.range_bytes
+        slot = (first_slot + number) % self.allotment.slot_count
+        start = slot * self.allotment.range_bytes
+        reading = await self.reader.read_range(
+            self.bucket,
+            self.source.key,
             start,
-            start + self._allotment.size_bytes(number),
-            object_size_bytes=self._source.size_bytes,
+            start + self.allotment.size_bytes(number),
+            object_size_bytes=self.source.size_bytes,
         )
-        self._first_byte_seconds.append(reading.first_byte_seconds)
+        self.first_byte_seconds.append(reading.first_byte_seconds)
 
     def outcome(
         self, started_at: datetime, effort: Effort, worker_count: int, *, used: Cost
     ) -> Outcome[S3DownloadSetting]:
         """What the run amounts to."""
         return self.crew.outcome(
-            self._plan,
+            self.plan,
             started_at,
             effort,
             noun="range",
             used=used,
             worker_count=worker_count,
             measures=self._measures(used),
-            first_byte_seconds=self._first_byte_seconds,
-            why_nothing=f"no range of {format_bytes(self._allotment.range_bytes)} came within "
-            f"{self._allotment.cost_max.duration_seconds:g} s: allow more time, or probe smaller ranges",
+            first_byte_seconds=self.first_byte_seconds,
+            why_nothing=f"no range of {format_bytes(self.allotment.range_bytes)} came within "
+            f"{self.allotment.cost_max.duration_seconds:g} s: allow more time, or probe smaller ranges",
         )
 
     def _measures(self, used: Cost) -> dict[str, float]:
-        first_bytes = summarize(self._first_byte_seconds)
-        again_bytes = self.read_bytes - max(self._source.size_bytes, self._read_before_bytes)
+        first_bytes = summarize(self.first_byte_seconds)
+        again_bytes = self.read_bytes - max(self.source.size_bytes, self.read_before_bytes)
         return {
-            "object_range_count": self._allotment.object_range_count,
-            "range_size_bytes_read": self._allotment.range_bytes,
-            "read_object_bytes": self._source.size_bytes,
+            "object_range_count": self.allotment.object_range_count,
+            "range_size_bytes_read": self.allotment.range_bytes,
+            "read_object_bytes": self.source.size_bytes,
             "first_byte_seconds_mean": first_bytes.mean_seconds,
             "first_byte_seconds_p50": first_bytes.p50_seconds,
             "first_byte_seconds_p90": first_bytes.p90_seconds,

@@ -22,7 +22,7 @@ import logging
 import math
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import md5
 from typing import Any, TypeVar
@@ -109,8 +109,8 @@ class S3UploadProbe:
     ) -> Outcome[S3UploadSetting]:
         key_prefix = self._key_prefix + run_name(started_at, uuid.uuid4().hex)
         upload = _Upload(
-            plan,
-            allotment,
+            plan=plan,
+            allotment=allotment,
             store=self._store,
             sender=duty.workers or self._store,
             removal=Removal(self._store, self._bucket),
@@ -213,49 +213,42 @@ def _refusal(cost_max: Cost, body_bytes: int, part_count: int) -> str | None:
     return None
 
 
+@dataclass(kw_only=True)
 class _Upload:
     """One run: what is outside because of it, and what is still to be removed."""
 
-    def __init__(
-        self,
-        plan: ProbePlan[S3UploadSetting],
-        allotment: Allotment,
-        *,
-        store: ObjectStore,
-        sender: BodySender,
-        removal: Removal,
-        clock: Clock,
-        bucket: str,
-        key_prefix: str,
-        body: bytes,
-    ) -> None:
-        self._plan = plan
-        self._allotment = allotment
-        self._store = store
-        self._sender = sender
-        self._removal = removal
-        self._bucket = bucket
-        self._key_prefix = key_prefix
-        self._body = body
+    plan: ProbePlan[S3UploadSetting]
+    allotment: Allotment
+    store: ObjectStore
+    sender: BodySender
+    removal: Removal
+    clock: Clock
+    bucket: str
+    key_prefix: str
+    body: bytes
+    crew: Crew = field(init=False)
+    create_seconds: float | None = None
+    complete_seconds: float | None = None
+    request_count: int = 0  # besides those with a body
+    upload_id: str | None = None
+    may_be_unfinished: bool = False
+    etags: dict[int, str] = field(default_factory=dict)
+    # Of each body that was sent: its size, and the ETag.
+    told: list[tuple[int, str]] = field(default_factory=list)
+    checked: dict[str, float] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    unanswered: set[asyncio.Task[Any]] = field(default_factory=set)  # requests that create something
+
+    def __post_init__(self) -> None:
         self.crew = Crew(
-            clock=clock,
-            thread_count=plan.setting.thread_count,
-            duration_seconds_max=plan.cost_max.duration_seconds,
-            attempt_count_max=allotment.attempt_count_max,
-            attempted_bytes_max=allotment.transferred_bytes_max,
+            clock=self.clock,
+            thread_count=self.plan.setting.thread_count,
+            duration_seconds_max=self.plan.cost_max.duration_seconds,
+            attempt_count_max=self.allotment.attempt_count_max,
+            attempted_bytes_max=self.allotment.transferred_bytes_max,
             size_bytes=self._size_bytes,
             move=self._send,
         )
-        self._create_seconds: float | None = None
-        self._complete_seconds: float | None = None
-        self._request_count = 0  # besides those with a body
-        self._upload_id: str | None = None
-        self._may_be_unfinished = False
-        self._etags: dict[int, str] = {}
-        self._told: list[tuple[int, str]] = []  # of each body that was sent: its size, and the ETag
-        self._checked: dict[str, float] = {}
-        self._keys: set[str] = set()
-        self._unanswered: set[asyncio.Task[Any]] = set()  # requests that create something
 
     @property
     def may_arrive_later(self) -> bool:
@@ -266,8 +259,8 @@ class _Upload:
         """All that is measured, within the plan's time."""
         self.crew.begin()
         try:
-            async with asyncio.timeout(self._plan.cost_max.duration_seconds):
-                if self._allotment.is_multipart:
+            async with asyncio.timeout(self.plan.cost_max.duration_seconds):
+                if self.allotment.is_multipart:
                     await self._transfer_multipart()
                 else:
                     await self._work()
@@ -279,80 +272,80 @@ class _Upload:
     async def _transfer_multipart(self) -> None:
         started_seconds = self.crew.elapsed_seconds()
         await self._create()
-        self._create_seconds = self.crew.elapsed_seconds() - started_seconds
-        self.crew.reserve_seconds = 2 * self._create_seconds  # for the completion
+        self.create_seconds = self.crew.elapsed_seconds() - started_seconds
+        self.crew.reserve_seconds = 2 * self.create_seconds  # for the completion
         await self._work()
         if etags := self._consecutive_etags():
             started_seconds = self.crew.elapsed_seconds()
             await self._complete(etags)
-            self._complete_seconds = self.crew.elapsed_seconds() - started_seconds
+            self.complete_seconds = self.crew.elapsed_seconds() - started_seconds
 
     async def _work(self) -> None:
-        await self.crew.work(range(1, self._allotment.part_count + 1))
+        await self.crew.work(range(1, self.allotment.part_count + 1))
 
     async def _create(self) -> None:
-        self._may_be_unfinished = True  # before the request: its answer may be lost
-        self._request_count += 1
+        self.may_be_unfinished = True  # before the request: its answer may be lost
+        self.request_count += 1
         try:
             await self._answered(self._create_known())
         except _NOT_DONE:
-            self._may_be_unfinished = False
+            self.may_be_unfinished = False
             raise
 
     async def _create_known(self) -> None:
-        self._upload_id = await self._store.create_multipart_upload(self._bucket, self._object_key)
+        self.upload_id = await self.store.create_multipart_upload(self.bucket, self._object_key)
 
     async def _complete(self, etags: Sequence[str]) -> None:
-        assert self._upload_id is not None
-        self._keys.add(self._object_key)
-        self._request_count += 1
-        await self._answered(self._complete_known(self._upload_id, etags))
+        assert self.upload_id is not None
+        self.keys.add(self._object_key)
+        self.request_count += 1
+        await self._answered(self._complete_known(self.upload_id, etags))
 
     async def _complete_known(self, upload_id: str, etags: Sequence[str]) -> None:
-        await self._store.complete_multipart_upload(self._bucket, self._object_key, upload_id, etags)
-        self._may_be_unfinished = False
+        await self.store.complete_multipart_upload(self.bucket, self._object_key, upload_id, etags)
+        self.may_be_unfinished = False
 
     @property
     def _object_key(self) -> str:
-        return self._key_prefix + MULTIPART_NAME
+        return self.key_prefix + MULTIPART_NAME
 
     def _consecutive_etags(self) -> list[str]:
         """From part 1 up to the first that is missing: an object may be completed with fewer parts."""
-        numbers = itertools.takewhile(self._etags.__contains__, itertools.count(1))
-        return [self._etags[number] for number in numbers]
+        numbers = itertools.takewhile(self.etags.__contains__, itertools.count(1))
+        return [self.etags[number] for number in numbers]
 
     async def _send(self, thread: int, part_number: int) -> None:
         size_bytes = self._size_bytes(part_number)
-        body = self._body if size_bytes == len(self._body) else self._body[:size_bytes]
-        if self._upload_id is not None:
-            etag = await self._sender.upload_part(
-                self._bucket, self._object_key, self._upload_id, part_number, body
+        body = self.body if size_bytes == len(self.body) else self.body[:size_bytes]
+        if self.upload_id is not None:
+            etag = await self.sender.upload_part(
+                self.bucket, self._object_key, self.upload_id, part_number, body
             )
-            self._etags[part_number] = etag
-            self._told.append((size_bytes, etag))
+            self.etags[part_number] = etag
+            self.told.append((size_bytes, etag))
             return
-        key = f"{self._key_prefix}{thread:04d}"  # a thread overwrites its own: fewer objects to remove
-        is_new = key not in self._keys
-        self._keys.add(key)  # before the request: its answer may be lost
+        key = f"{self.key_prefix}{thread:04d}"  # a thread overwrites its own: fewer objects to remove
+        is_new = key not in self.keys
+        self.keys.add(key)  # before the request: its answer may be lost
         try:
-            etag = await self._answered(self._sender.put_object(self._bucket, key, body))
-            self._told.append((size_bytes, etag))
+            etag = await self._answered(self.sender.put_object(self.bucket, key, body))
+            self.told.append((size_bytes, etag))
         except _NOT_DONE:
             if is_new:
-                self._keys.discard(key)
+                self.keys.discard(key)
             raise
 
     def verify(self) -> None:
         """Count the bodies that arrived as they were sent: S3 says the MD5 of each, and others an ETag of their own."""
-        sums = {size: md5(self._body[:size], usedforsecurity=False).hexdigest() for size, _ in self._told}
-        right_count = sum(etag.strip('"') == sums[size] for size, etag in self._told)
-        self._checked = {
+        sums = {size: md5(self.body[:size], usedforsecurity=False).hexdigest() for size, _ in self.told}
+        right_count = sum(etag.strip('"') == sums[size] for size, etag in self.told)
+        self.checked = {
             "checksum_right_count": right_count,
-            "checksum_wrong_count": len(self._told) - right_count,
+            "checksum_wrong_count": len(self.told) - right_count,
         }
 
     def _size_bytes(self, part_number: int) -> int:
-        allotment = self._allotment
+        allotment = self.allotment
         is_tail = allotment.is_multipart and part_number == allotment.object_part_count
         return allotment.tail_bytes if is_tail else allotment.body_bytes
 
@@ -362,13 +355,13 @@ class _Upload:
         Its bytes may be in the buffers of a socket: the service would carry it out after the deletion that follows.
         """
         task = asyncio.create_task(request)
-        self._unanswered.add(task)
-        task.add_done_callback(self._unanswered.discard)
+        self.unanswered.add(task)
+        task.add_done_callback(self.unanswered.discard)
         return await asyncio.shield(task)
 
     async def _await_answers(self) -> None:
         """Only what has been answered can be removed for certain; who waits too long is cancelled, and so are they."""
-        unanswered = set(self._unanswered)
+        unanswered = set(self.unanswered)
         try:
             if unanswered:
                 await asyncio.wait(unanswered)
@@ -379,26 +372,26 @@ class _Upload:
     async def remove(self) -> None:
         """Abort what is unfinished, delete what was put. Raises RequestError when something may be left."""
         await self._await_answers()
-        await all_tried(self._abort(), self._removal.delete(self._keys))
+        await all_tried(self._abort(), self.removal.delete(self.keys))
 
     async def _abort(self) -> None:
         """Abort; look again when a part that was on its way may outlive that, or when no id is known."""
-        if self._may_be_unfinished:
-            if self._upload_id is not None:
-                await self._removal.abort(self._object_key, self._upload_id)
-            if self._object_key not in self._keys:  # else it was to be completed: nothing was on its way
-                await self._removal.abort_uploads(self._object_key)
+        if self.may_be_unfinished:
+            if self.upload_id is not None:
+                await self.removal.abort(self._object_key, self.upload_id)
+            if self._object_key not in self.keys:  # else it was to be completed: nothing was on its way
+                await self.removal.abort_uploads(self._object_key)
 
     @property
     def used(self) -> Cost:
         """Bytes and requests so far."""
-        writing = self.crew.attempt_count + self._request_count
+        writing = self.crew.attempt_count + self.request_count
         return Cost(
             transferred_bytes=self.crew.attempted_bytes,
-            request_count=writing + self._removal.request_count,
-            usd=self._plan.tariff.usd(
-                write_request_count=writing + self._removal.listing_count,
-                free_request_count=self._removal.request_count - self._removal.listing_count,
+            request_count=writing + self.removal.request_count,
+            usd=self.plan.tariff.usd(
+                write_request_count=writing + self.removal.listing_count,
+                free_request_count=self.removal.request_count - self.removal.listing_count,
                 sent_bytes=self.crew.attempted_bytes,
             ),
         )
@@ -406,27 +399,27 @@ class _Upload:
     def outcome(self, started_at: datetime, effort: Effort, worker_count: int) -> Outcome[S3UploadSetting]:
         """What the run amounts to."""
         return self.crew.outcome(
-            self._plan,
+            self.plan,
             started_at,
             effort,
             noun="part",
             used=self.used,
             worker_count=worker_count,
             measures=self._measures(),
-            why_nothing=f"no request of {format_bytes(self._allotment.body_bytes)} ended within "
-            f"{self._plan.cost_max.duration_seconds:g} s: allow more time, or probe smaller parts",
+            why_nothing=f"no request of {format_bytes(self.allotment.body_bytes)} ended within "
+            f"{self.plan.cost_max.duration_seconds:g} s: allow more time, or probe smaller parts",
         )
 
     def _measures(self) -> dict[str, float]:
         measures: dict[str, float] = {
-            "object_part_count": self._allotment.object_part_count,
-            "part_size_bytes_sent": self._allotment.body_bytes,
+            "object_part_count": self.allotment.object_part_count,
+            "part_size_bytes_sent": self.allotment.body_bytes,
             "uploaded_bytes": sum(sample.size_bytes for sample in self.crew.samples),
             "attempted_bytes": self.crew.attempted_bytes,
-            **self._checked,
+            **self.checked,
         }
-        if self._create_seconds is not None:
-            measures["create_seconds"] = self._create_seconds
-        if self._complete_seconds is not None:
-            measures["complete_seconds"] = self._complete_seconds
+        if self.create_seconds is not None:
+            measures["create_seconds"] = self.create_seconds
+        if self.complete_seconds is not None:
+            measures["complete_seconds"] = self.complete_seconds
         return measures

@@ -23,7 +23,7 @@ from penstock.lab.worlds import CROSS_REGION, REGIONAL
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
-TRY_COUNT_MAX = 4
+TRY_COUNT_MAX = 12  # a busy machine spoils what takes a fifth of a second
 CONFIGURATION = """
 [daemon]
 state_directory = "{directory}/state"

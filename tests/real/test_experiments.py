@@ -27,7 +27,7 @@ from tests.real.test_daemon_on_real_servers import A_REGION_AWAY
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
-TRY_COUNT_MAX = 4
+TRY_COUNT_MAX = 12  # a busy machine spoils what takes a fifth of a second
 NAMES = [name for name, row in EXPERIMENTS.items() if row.steps(Form.SHORT)]
 
 

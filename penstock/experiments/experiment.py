@@ -23,6 +23,8 @@ S3_TARIFF, SQS_TARIFF = (  # within a region, by an endpoint that is not billed
     tariff(service, "standard", NetworkPath.GATEWAY_ENDPOINT, home=_REGION, region=_REGION)
     for service in ("s3", "sqs")
 )
+MB = 1_000_000
+GB = 1_000 * MB
 CONDITION = "condition_"  # before the names of those that a queue was planned for
 CONNECTION_RATE_MIN = 0.25e6  # bytes a second; who is slower does not come to the end of a step
 
@@ -170,6 +172,11 @@ def published(name: str, x: Sequence[float], y: Sequence[float], *, is_line: boo
     return Series(name=f"published, {name}", x=x, y=y, is_line=is_line, is_published=True)
 
 
+def published_points(name: str, points: Mapping[float, float]) -> Series:
+    """The same, from a table."""
+    return published(name, list(points), list(points.values()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     """A figure as numbers: the seed's points beside today's."""
@@ -197,9 +204,9 @@ class Experiment:
     study: str  # "000" to "004"
     section: str
     summary: str
-    steps: Callable[[Form], Sequence[Step]]
-    quantities: Callable[[Records], Quantities]
-    plots: Callable[[Records], Sequence[Plot]]
+    steps: Callable[[Form], Sequence[Step]] = lambda _: ()
+    quantities: Callable[[Records], Quantities] = lambda _: {}
+    plots: Callable[[Records], Sequence[Plot]] = lambda _: ()
     answer: Callable[[Records], Sequence[str]]  # to what the study only conjectures: a sentence each
 
     def answers(self, records: Records) -> Sequence[str]:
@@ -307,3 +314,15 @@ def quantile(values: Sequence[float], fraction: float) -> float:
     """The smallest value that so many do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+
+
+def curve_plot(
+    records: Records, title: str, prefix: str, names: Sequence[str], seeds: Sequence[Series] = ()
+) -> Plot:
+    """MB/s over threads, a curve for each name that was run, beside the study's."""
+    series = [
+        Series(name=name, x=list(curve), y=list(curve.values()))
+        for name in names
+        if (curve := records.curve(f"{prefix}/{name}/"))
+    ]
+    return Plot(title=title, x_title="threads", y_title="MB/s", series=[*series, *seeds])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.experiments import queues, transfers
+from penstock.experiments import parallel_transfers, queues, random_times, threads_by_size, uploads
 from penstock.experiments.experiment import Experiment
 
+_STUDIED = (queues, uploads, random_times, threads_by_size, parallel_transfers)
 EXPERIMENTS: Mapping[str, Experiment] = {
-    row.name: row for row in sorted((*queues.EXPERIMENTS, *transfers.EXPERIMENTS), key=lambda row: row.study)
+    row.name: row
+    for row in sorted((row for rows in _STUDIED for row in rows.EXPERIMENTS), key=lambda row: row.study)
 }
 
 STUDIES = {

@@ -14,9 +14,9 @@ from penstock.daemon.config import AwsSection, Configuration
 from penstock.experiments.archive import Archive, newest_measured
 from penstock.experiments.experiment import Form, Record, Records
 from penstock.experiments.page import page_html, section_html
+from penstock.experiments.random_times import correlation, peak_count, welch_t
 from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS
-from penstock.experiments.transfers import correlation, peak_count, welch_t
 from penstock.experiments.virtually import run_in_lab
 
 DEFERRED = {"locations", "host-to-host"}

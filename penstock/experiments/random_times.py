@@ -1,0 +1,513 @@
+"""Knows the published reads and writes at random times through a month, and the surge."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from penstock.experiments.experiment import (
+    MB,
+    S3_TARIFF,
+    Experiment,
+    Form,
+    Plot,
+    Quantities,
+    Record,
+    Records,
+    Series,
+    Step,
+    curve_plot,
+    download_step,
+    mean,
+    published,
+    published_points,
+    quantile,
+    upload_step,
+)
+
+# Reads and writes at random times
+
+
+_COMPARED_HOURS = (10.0, 16.0)  # UTC, of single bytes: p < 0.0001
+_CLUSTER_READ_COUNT_MIN = 100
+_STUDY_TEST_COUNT = 107_556  # 5.8
+_SIZES = {"1B": 1, "1KB": 1_000, "1MB": MB, "16MB": 16 * MB, "100MB": 100 * MB}
+
+
+def _poisson(counts: dict[str, int], wait_seconds_mean: float) -> Sequence[Step]:
+    """Pairs of requests, one right after the other, at exponential distances."""
+    chance = random.Random("poisson-probes")
+    turns = [(size, index) for size, count in counts.items() for index in range(count)]
+    chance.shuffle(turns)
+    steps = []
+    for size, index in turns:
+        # Single bytes are read from a cache, larger objects from a disk: what the lab makes of it.
+        world = "ec2-2007" if _SIZES[size] < MB else "ec2-2007-disk"
+        for kind, step in (("read", download_step), ("write", upload_step)):
+            wait_seconds = chance.expovariate(1.0 / wait_seconds_mean)
+            label = f"{kind}/{size}/{index}"
+            steps.append(step(label, world, _SIZES[size], 1, count=2, wait_seconds=wait_seconds))
+    return steps
+
+
+def _poisson_steps(form: Form) -> Sequence[Step]:
+    if form is Form.LAB:
+        return _poisson({"1B": 1500, "1KB": 100, "1MB": 600, "16MB": 100, "100MB": 600}, 1800.0)
+    if form is Form.SHORT:
+        return _poisson({"1B": 3, "1KB": 2, "1MB": 2}, 0.2)
+    return _poisson(dict.fromkeys(_SIZES, 100), 300.0)
+
+
+def pair_of(record: Record) -> tuple[float, float]:
+    """The seconds of the two requests, the shorter one first: their mean and the larger one are known."""
+    longer = record.values["latency_seconds_p99"]
+    return 2.0 * record.values["latency_seconds_mean"] - longer, longer
+
+
+def _speeds(records: Records, kind: str, size: str) -> list[tuple[float, float]]:
+    """Requests a second of each pair."""
+    return [
+        (1.0 / longer, 1.0 / shorter)
+        for record in records.below(f"{kind}/{size}/")
+        for shorter, longer in [pair_of(record)]
+        if shorter > 0
+    ]
+
+
+def correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    """Of pairs whose order does not matter: each counts both ways."""
+    both = [*pairs, *((b, a) for a, b in pairs)]
+    middle = mean([a for a, _ in both])
+    variance = mean([(a - middle) ** 2 for a, _ in both])
+    return mean([(a - middle) * (b - middle) for a, b in both]) / variance if variance > 0 else 0.0
+
+
+def _all(records: Records, kind: str, size: str) -> list[float]:
+    return [speed for pair in _speeds(records, kind, size) for speed in pair]
+
+
+def _poisson_quantities(records: Records) -> Quantities:
+    values = {}
+    reads, writes = (_all(records, kind, "1B") for kind in ("read", "write"))
+    if reads and writes:
+        values["tps.most"] = quantile([*reads, *writes], 0.5)
+        values["write.slow"] = 100 * mean([float(tps < 10.0) for tps in writes])
+        values["read.slow"] = 100 * mean([float(tps < 10.0) for tps in reads])
+        values["pairs.1B"] = correlation(_speeds(records, "read", "1B"))
+    if large := _speeds(records, "read", "100MB"):
+        values["pairs.100MB"] = correlation(large)
+    for kind in ("read", "write"):
+        if speeds := _all(records, kind, "1MB"):
+            values[f"{kind}.1MB"] = quantile(speeds, 0.5)
+            values[f"ec2.{kind}-mean"] = 1e3 * mean(speeds)  # KB/s
+    return values | _troubles(records)
+
+
+def _troubles(records: Records) -> dict[str, float]:
+    """Retries and errors in as many tests as the study made; nothing of the lab, which fails as often as it is told."""
+    writes, reads = records.below("write/"), records.below("read/")
+    checked = [record for record in writes if "checksum_right_count" in record.values]
+    if not checked or not reads:
+        return {}
+    scale = _STUDY_TEST_COUNT / (len(writes) + len(reads))
+    found = {"retries.write": scale * _retry_count(writes), "retries.read": scale * _retry_count(reads)}
+    if any(record.values["checksum_right_count"] for record in checked):  # else its ETags are no MD5
+        found["errors.write"] = scale * math.fsum(record.values["checksum_wrong_count"] for record in checked)
+    return found
+
+
+def _retry_count(records: Sequence[Record]) -> float:
+    return math.fsum(record.values["throttled_count"] + record.values["failed_count"] for record in records)
+
+
+def _poisson_plots(records: Records) -> Sequence[Plot]:
+    plots = [_cdf_plot(records, kind) for kind in ("read", "write")]
+    for size, unit, r in (("1B", "transactions/s", 0.22), ("100MB", "objects/s", 0.85)):
+        if speeds := _all(records, "read", size):
+            most = [(10.0, 50.0)] if size == "1B" else []
+            plots += [_histogram(speeds, f"Reads of {size}", unit, most), _pairs_plot(records, size, unit, r)]
+    return [*plots, *_hourly_plots(records), *_daily_plots(records)]
+
+
+def _pairs_plot(records: Records, size: str, unit: str, r: float) -> Plot:
+    """Of the study there is a coefficient: the line on which a second read is to be expected after a first one."""
+    pairs = _speeds(records, "read", size)
+    both = [pair if index % 2 else pair[::-1] for index, pair in enumerate(pairs)]
+    middle, ends = mean(_all(records, "read", size)), [min(a for a, _ in both), max(a for a, _ in both)]
+    return Plot(
+        title=f"Two successive reads of {size}",
+        x_title=f"first, {unit}",
+        y_title=f"second, {unit}",
+        series=[
+            Series(
+                name=f"pairs, r = {correlation(pairs):.2f}",
+                x=[a for a, _ in both],
+                y=[b for _, b in both],
+                is_line=False,
+            ),
+            published(f"r = {r}", ends, [middle + r * (end - middle) for end in ends], is_line=True),
+        ],
+    )
+
+
+_PUBLISHED_SHARES = {  # of single bytes slower than 10 a second, and the median of a megabyte
+    "read": [published_points("shares", {10.0: 0.05, 1e6: 0.5})],
+    "write": [published_points("shares", {10.0: 0.40, 5e6: 0.5})],
+}
+
+
+def _cdf_plot(records: Records, kind: str) -> Plot:
+    series = []
+    for size, size_bytes in _SIZES.items():
+        speeds = sorted(size_bytes * tps for tps in _all(records, kind, size))
+        if speeds:
+            step = max(1, len(speeds) // 200)
+            shares = [(index + 1) / len(speeds) for index in range(len(speeds))]
+            series.append(Series(name=size, x=speeds[::step], y=shares[::step]))
+    series += _PUBLISHED_SHARES[kind]
+    return Plot(
+        title=f"How fast a {kind} is", x_title="bytes/s", y_title="share", series=series, is_log_x=True
+    )
+
+
+_BIN_COUNT = 30
+
+
+def _counted(values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Middles of bins of one width, and how many values are in each."""
+    low, high = min(values), max(values)
+    width = (high - low) / _BIN_COUNT or 1.0
+    counts = [0.0] * (_BIN_COUNT + 1)
+    for value in values:
+        counts[int((value - low) / width)] += 1.0
+    return [low + (index + 0.5) * width for index in range(_BIN_COUNT + 1)], counts
+
+
+def _histogram(values: Sequence[float], title: str, unit: str, most: Sequence[tuple[float, float]]) -> Plot:
+    middles, counts = _counted(values)
+    seeds = [
+        published(
+            f"most from {low:g} to {high:g}",
+            [low, low, high, high],
+            [0.0, *[max(counts)] * 2, 0.0],
+            is_line=True,
+        )
+        for low, high in most
+    ]
+    return Plot(
+        title=title,
+        x_title=unit,
+        y_title="requests",
+        series=[Series(name="all", x=middles, y=counts), *seeds],
+    )
+
+
+def peak_count(values: Sequence[float]) -> int:
+    """Heaps of a histogram: each with a twentieth of the values, and a valley of half its height to the next."""
+    _, counts = _counted(values)
+    smooth = [mean(counts[max(0, index - 1) : index + 2]) for index in range(len(counts))]
+    found, top, valley = 0, 0.0, 0.0
+    for count in smooth:
+        if count > max(2.0 * valley, 0.02 * len(values)) and top == 0.0:
+            found, top = found + 1, count
+        top = max(top, count) if top else 0.0
+        if top and count < top / 2:
+            top, valley = 0.0, count
+        valley = min(valley, count)
+    return found
+
+
+def _hours(records: Records, size: str = "1B") -> dict[int, list[float]]:
+    """Requests a second by hour of the day."""
+    found: dict[int, list[float]] = {}
+    for record in records.below(f"read/{size}/"):
+        hour = datetime.fromisoformat(record.started_at).hour
+        shorter, longer = pair_of(record)
+        found.setdefault(hour, []).extend((1.0 / shorter, 1.0 / longer))
+    return dict(sorted(found.items()))
+
+
+def _hourly_plots(records: Records) -> list[Plot]:
+    plots = []
+    for size, unit, scale in (("100MB", "MB/s", 100.0), ("1B", "transactions/s", 1.0)):
+        hours = {hour: scale * mean(speeds) for hour, speeds in _hours(records, size).items()}
+        if len(hours) < 2:
+            continue
+        series = [Series(name="mean", x=[float(hour) for hour in hours], y=list(hours.values()))]
+        if size == "1B":  # the study names the two hours that differ, and no means
+            top = max(hours.values())
+            series += [
+                published(f"{hour} UTC", [hour, hour], [0.0, top], is_line=True) for hour in _COMPARED_HOURS
+            ]
+        title = f"Reads of {size} by the hour of the day"
+        plots.append(Plot(title=title, x_title="hour, UTC", y_title=unit, series=series))
+    return plots
+
+
+def _daily_plots(records: Records) -> list[Plot]:
+    days: dict[str, list[float]] = {}
+    for record in records.below("read/100MB/"):
+        shorter, longer = pair_of(record)
+        days.setdefault(record.started_at[:10], []).extend((100 / shorter, 100 / longer))
+    if len(days) < 2:
+        return []
+    numbers = [float(index) for index in range(1, len(days) + 1)]
+    curves = {
+        "mean": [mean(speeds) for speeds in days.values()],
+        "5 of 100 are slower": [quantile(speeds, 0.05) for speeds in days.values()],
+        "95 of 100 are slower": [quantile(speeds, 0.95) for speeds in days.values()],
+    }
+    series = [Series(name=name, x=numbers, y=values) for name, values in curves.items()]
+    return [Plot(title="Reads of 100MB by the day", x_title="day", y_title="MB/s", series=series)]
+
+
+def welch_t(first: Sequence[float], second: Sequence[float]) -> float:
+    """How many standard errors two means are apart; 0 where there are too few."""
+    if min(len(first), len(second)) < 2:
+        return 0.0
+
+    def squared_error(values: Sequence[float]) -> float:
+        middle = mean(values)
+        return math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1) / len(values)
+
+    error = math.sqrt(squared_error(first) + squared_error(second))
+    return (mean(first) - mean(second)) / error if error > 0 else 0.0
+
+
+def _poisson_answer(records: Records) -> Sequence[str]:
+    sentences = []
+    pairs = [pair_of(record) for record in records.below("read/1B/")]
+    if len(pairs) > 20:
+        sentences += _hedge_sentences(pairs)
+    elif records.is_here:
+        sentences.append(
+            f"{len(pairs)} pairs of single bytes are too few to say what a second request is worth."
+        )
+    sentences += _hour_sentences(records)
+    large = _speeds(records, "read", "100MB")
+    if len(large) > 1:
+        r = correlation(large)
+        advice = (
+            "both are slow or neither: drop the second" if r > 0.5 else "one may be slow alone: keep both"
+        )
+        sentences.append(f"Of two reads of 100 MB (r = {r:.2f}) {advice}.")
+    sentences.append(_cluster_sentence(records, [speed for pair in large for speed in pair]))
+    if addresses := records.addresses():
+        sentences.append(
+            f"{_addresses(len(addresses))} answered {sum(row.request_count for row in addresses)} requests (the study: "
+            f"10 in six weeks), {addresses[0].address} most of them: {addresses[0].request_count}."
+        )
+    return [*sentences, *_trouble_sentences(records)]
+
+
+def _hour_sentences(records: Records) -> list[str]:
+    """Two hours of the day: Welch's t, and how likely that much is by chance."""
+    hours = _hours(records)
+    first, second = (hours.get(int(hour), []) for hour in _COMPARED_HOURS)
+    if min(len(first), len(second)) < 2:
+        return [
+            "No single bytes were read both at 10 and at 16 UTC, which the study compares."
+        ] * records.is_here
+    t = abs(welch_t(first, second))
+    return [
+        (
+            f"Reads at 10 and at 16 UTC are {t:.1f} standard errors apart, p = {math.erfc(t / math.sqrt(2)):.2g} (the "
+            f"study: significant, p < 0.0001{'' if records.is_here else '; the days of the lab have no hours'})."
+        )
+    ]
+
+
+def _cluster_sentence(records: Records, speeds: Sequence[float]) -> str:
+    """What gives five clusters of large reads: of the lab by what the study says of windows, here by what came."""
+    if not records.is_here:
+        return (
+            "Five clusters of 100 MB reads are what a window of 65,535 bytes makes of five distances: 65,535 B "
+            "in 4, 5, "
+            "6, 8 and 10 ms are 16.4, 13.1, 10.9, 8.2 and 6.6 MB/s, and nine addresses answered. The two milliseconds "
+            "that were added on 10 April took a third of it for the same reason."
+        )
+    if len(speeds) < _CLUSTER_READ_COUNT_MIN:
+        return f"{len(speeds)} reads of 100 MB are too few to tell clusters: {_CLUSTER_READ_COUNT_MIN} are needed."
+    low, high = 100 * quantile(speeds, 0.05), 100 * quantile(speeds, 0.95)
+    heaps, addresses = peak_count(speeds), len(records.addresses())
+    return (
+        f"{len(speeds)} reads of 100 MB form {heaps} cluster{'s' * (heaps != 1)} between {low:.1f} and {high:.1f} MB/s "
+        f"(the study: five), and {_addresses(addresses)} answered. A window of 65,535 bytes, which held the study's, "
+        f"would have allowed {65_535 / 1e6 / (high * 1e-3):.1f} ms there and back for the fastest."
+    )
+
+
+def _addresses(count: int) -> str:
+    return "1 address" if count == 1 else f"{count} addresses"
+
+
+def _trouble_sentences(records: Records) -> list[str]:
+    writes, reads = records.below("write/"), records.below("read/")
+    right, wrong = (
+        math.fsum(record.values.get(f"checksum_{which}_count", 0.0) for record in writes)
+        for which in ("right", "wrong")
+    )
+    if right + wrong == 0:  # of the lab
+        return []
+    checked = (
+        f"{wrong:.0f} of {right + wrong:.0f} writes arrived with another checksum than they were sent with"
+        if right
+        else "this store's ETags are no MD5 of what was written, so that write errors cannot be told by them"
+    )
+    return [
+        (
+            f"{_retry_count(writes):.0f} writes and {_retry_count(reads):.0f} reads were to be tried again, and "
+            f"{checked}. In the table these are counted for {_STUDY_TEST_COUNT:,} tests, as many as the study made."
+        )
+    ]
+
+
+def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
+    """What a second request is worth, from pairs that were measured one right after the other."""
+    single = [seconds for pair in pairs for seconds in pair]
+    first_of_two = [min(pair) for pair in pairs]
+    after = quantile(single, 0.95)
+    # The later one is the second request; whichever order they came in, each is as good as the other.
+    hedged = [
+        min(first, after + second) if first > after else first
+        for pair in pairs
+        for first, second in (pair, pair[::-1])
+    ]
+    share = mean([float(seconds > after) for seconds in single])
+    usd = S3_TARIFF.usd(read_request_count=1_000_000)
+    return [
+        (
+            "Two requests at once, and the first answer taken: the 99th percentile falls from "
+            f"{1e3 * quantile(single, 0.99):.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. "
+            f"A second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
+            f"{1e3 * quantile(hedged, 0.99):.0f} ms for {100 * share:.0f} % more requests, "
+            f"${share * usd:.2f} more for a million reads where the other way takes ${usd:.2f} more: that is the one "
+            "worth sending."
+        ),
+    ]
+
+
+# The surge
+
+_MORE_BY_A_PROCESS = 1.5
+
+
+def _surge_steps(form: Form) -> Sequence[Step]:
+    seconds, size = (1.0, MB) if form is Form.SHORT else (600.0, 100 * MB)
+    count = 6 if form is Form.SHORT else math.ceil(600 * 32 * MB / size)
+    return [
+        download_step(
+            f"surge/{copies}/{n}",
+            "surge",
+            size,
+            n,
+            count=count,
+            copy_count=copies,
+            process_count=1,
+            **({} if form is Form.SHORT else {"duration_seconds": seconds}),
+        )
+        for copies in (1, 2)
+        for n in ((1, 2) if form is Form.SHORT else range(1, 7))
+    ]
+
+
+def _surge_quantities(records: Records) -> Quantities:
+    curve = records.curve("surge/1/")
+    if 1.0 not in curve or 6.0 not in curve:
+        return {}
+    return {
+        "surge.ratio": curve[6.0] / curve[1.0],
+        "surge.aggregate": curve[6.0],
+        "surge.per-thread": curve[6.0] / 6.0 / curve[1.0],
+    }
+
+
+def _surge_plots(records: Records) -> Sequence[Plot]:
+    each = [
+        replace(one, y=[rate / n / int(one.name) for n, rate in zip(one.x, one.y, strict=True)])
+        for one in curve_plot(records, "", "surge", ("1", "2")).series
+    ]
+    return [
+        Plot(
+            title="Reads of 100 MB, each thread",
+            x_title="threads",
+            y_title="MB/s",
+            series=[*each, published_points("one host", {1: 10.0, 6: 5.0})],
+        ),
+        curve_plot(
+            records,
+            "Reads of 100 MB, one host and two",
+            "surge",
+            ("1", "2"),
+            [published_points("one host", {1: 10.0, 6: 30.0})],
+        ),
+    ]
+
+
+def _surge_answer(records: Records) -> Sequence[str]:
+    curve, two = records.curve("surge/1/"), records.curve("surge/2/")
+    if len(curve) < 2:
+        return []
+    knee = min(n for n, rate in curve.items() if rate > 0.95 * max(curve.values()))
+    most = max(two.keys() & curve.keys(), default=knee)
+    ratio = two.get(most, 0.0) / curve[most]
+    if not records.is_here:
+        return [
+            (
+                f"{knee:.0f} threads are enough: the host's 250 Mbit/s are the limit from there on, not its processor. "
+                f"Two hosts move {ratio:.1f} times as much, so the service is not the limit either. In the lab each "
+                "host is "
+                "a link of its own; on real services a process of its own, so that two share what this host has."
+            )
+        ]
+    busy = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below("surge/1/"))
+    return [
+        f"Of up to {max(curve):.0f} threads {knee:.0f} are enough here for {max(curve.values()):.1f} MB/s; each of "
+        f"{max(curve):.0f} has {curve[max(curve)] / max(curve) / curve[min(curve)] * min(curve):.2f} of what one alone "
+        f"has, and the busiest process wants {100 * busy:.0f} % of a processor. Two processes with {most:.0f} threads "
+        f"each move {ratio:.1f} times as much as one: "
+        + (
+            "the process was the limit."
+            if ratio > _MORE_BY_A_PROCESS
+            else "this host or the service is the limit."
+        )
+    ]
+
+
+EXPERIMENTS: Sequence[Experiment] = (
+    Experiment(
+        name="poisson-probes",
+        title="Reads and writes at random times",
+        study="001",
+        section="5.1 to 5.6",
+        summary="Pairs of requests of 1 B to 100 MB at exponential distances, for days.",
+        steps=_poisson_steps,
+        quantities=_poisson_quantities,
+        plots=_poisson_plots,
+        answer=_poisson_answer,
+    ),
+    Experiment(
+        name="surge",
+        title="One to six threads, one host and two",
+        study="001",
+        section="5.7, figure 8",
+        summary="Reads of 100 MB for ten minutes each.",
+        steps=_surge_steps,
+        quantities=_surge_quantities,
+        plots=_surge_plots,
+        answer=_surge_answer,
+    ),
+    Experiment(
+        name="locations",
+        title="The same reads from elsewhere",
+        study="001",
+        section="5.9, table 2",
+        summary="Deferred: needs hosts in other places. Run `poisson-probes` on each of them and compare the reports.",
+        answer=lambda _: [
+            "It would be answered by `penstock measure run poisson-probes` on a host in each place."
+        ],
+    ),
+)

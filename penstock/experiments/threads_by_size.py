@@ -1,0 +1,316 @@
+"""Knows the published search for the best number of threads by the size of objects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from penstock.experiments.calibrations import COLO_HTTP, COLO_HTTPS
+from penstock.experiments.experiment import (
+    Experiment,
+    Form,
+    Plot,
+    Quantities,
+    Records,
+    Series,
+    Step,
+    mean,
+    published,
+    published_points,
+    quantile,
+    upload_step,
+)
+from penstock.units import KiB, MiB
+
+# Threads by object size
+
+
+_GRID_THREADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_SIZES_KIB = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+_GRID_WORLDS = ("colo-https", "colo-http", "m1.xlarge", "cc1.4xlarge")
+_ENDS = {  # of real services, and what is like them in the lab
+    "near-tls": "m1.xlarge",
+    "near-plain": "m1.xlarge",
+    "far-tls": "colo-https",
+    "far-plain": "colo-http",
+}
+_SMALL_KIB_MAX = 128
+
+
+def _grid_steps(form: Form) -> Sequence[Step]:
+    if form is Form.LAB:
+        return _grid_in_lab()
+    if form is Form.SHORT:
+        return _grid((1, 4), (1, 64), worlds=_ENDS, count=8)
+    steps: list[Step] = []
+    for end in _ENDS:
+        steps += _grid((1,), (1,), worlds=(end,), count=1, prefix="warm-up")
+        for repetition in range(1, 5):
+            steps += _grid(
+                _GRID_THREADS, (*_SIZES_KIB, 4096), worlds=(end,), count=512, prefix=f"grid-{repetition}"
+            )
+    return steps
+
+
+def _grid_in_lab() -> Sequence[Step]:
+    return [
+        *_grid(_GRID_THREADS, _SIZES_KIB, worlds=_GRID_WORLDS, count=512),
+        *_grid((128, 256, 512), (4096,), worlds=("cc1.4xlarge",), count=512),
+    ]
+
+
+def _grid(
+    threads: Sequence[int],
+    sizes_kib: Sequence[int],
+    *,
+    worlds: Iterable[str],
+    count: int,
+    prefix: str = "grid",
+) -> list[Step]:
+    return [
+        upload_step(
+            f"{prefix}/{world}/{kib}/{n}",
+            _ENDS.get(world, world),
+            kib * KiB,
+            n,
+            count=count,
+            is_plain=world in {"colo-http", "near-plain", "far-plain"},
+            is_far=world.startswith("far-"),
+        )
+        for world in worlds
+        for kib in sizes_kib
+        for n in threads
+    ]
+
+
+def grid_curve(records: Records, world: str, kib: int) -> dict[float, float]:
+    """MiB/s by threads: the mean of the repetitions."""
+    sums: dict[float, list[float]] = {}
+    for prefix in ("grid", "grid-1", "grid-2", "grid-3", "grid-4"):
+        for n, rate in records.curve(f"{prefix}/{world}/{kib}/").items():
+            sums.setdefault(n, []).append(rate * 1e6 / MiB)
+    return {n: mean(rates) for n, rates in sums.items()}
+
+
+def _like(records: Records, world: str, kib: int) -> dict[float, float]:
+    """The curve of a world of the lab; of real services that of the end in its place, without TLS as published."""
+    if not records.is_here:
+        return grid_curve(records, world, kib)
+    ends = {"colo-https": ["far-tls"], "colo-http": ["far-plain"]}.get(world, ["near-plain", "near-tls"])
+    return next((curve for end in ends if (curve := grid_curve(records, end, kib))), {})
+
+
+def best_threads(curve: dict[float, float]) -> float:
+    """Those with the highest throughput."""
+    return max(curve, key=lambda n: curve[n])
+
+
+def _grid_quantities(records: Records) -> Quantities:
+    values: dict[str, float] = {}
+    for world in ("colo-https", "colo-http"):
+        best = {kib: best_threads(curve) for kib in _SIZES_KIB if (curve := _like(records, world, kib))}
+        small = [n for kib, n in best.items() if kib <= _SMALL_KIB_MAX]
+        large = [n for kib, n in best.items() if kib > _SMALL_KIB_MAX]
+        if small and large:  # that of most sizes
+            name = world.removeprefix("colo-")
+            values[f"{name}.small"], values[f"{name}.large"] = quantile(small, 0.5), quantile(large, 0.5)
+    wanted = {
+        "m1.1KB": ("m1.xlarge", 1),
+        "colo.1KB": ("colo-http", 1),
+        "m1.32KB": ("m1.xlarge", 32),
+        "m1.1024KB": ("m1.xlarge", 1024),
+        "cc.2048KB": ("cc1.4xlarge", 2048),
+        "cc.4096KB": ("cc1.4xlarge", 4096),
+    }
+    for name, (world, kib) in wanted.items():
+        if curve := _like(records, world, kib):
+            values[name] = max(curve.values())
+    return values
+
+
+_PUBLISHED_PEAKS = {"m1.xlarge": {64.0: 460.0}, "cc1.4xlarge": {128.0: 1091.7, 256.0: 1117.9}}  # by threads
+
+
+def _grid_plots(records: Records) -> Sequence[Plot]:
+    plots = []
+    for world in (*_GRID_WORLDS, *_ENDS):
+        series = [
+            Series(name=f"{kib} KB", x=list(curve), y=list(curve.values()))
+            for kib in (1, 16, 128, 512, 2048)
+            if (curve := grid_curve(records, world, kib))
+        ]
+        if series:
+            if world in _PUBLISHED_PEAKS:
+                series.append(published_points("1 to 4 MB", _PUBLISHED_PEAKS[world]))
+            plots.append(_by_threads(f"Objects from {world}", series))
+    return [*plots, *_grid_summaries(records)] if plots else []
+
+
+def _by_threads(title: str, series: Sequence[Series]) -> Plot:
+    return Plot(title=title, x_title="threads", y_title="MiB/s", series=series, is_log_x=True, is_log_y=True)
+
+
+_PUBLISHED_MOST = {
+    "m1.xlarge": {1: 5.2, 32: 120.0, 1024: 460.0},
+    "colo": {1: 1.0},
+    "cc1.4xlarge": {2048: 1091.7, 4096: 1117.9},
+}
+_PUBLISHED_BEST = {  # threads by KB
+    "TLS": {1: 64, 128: 64, 256: 128, 2048: 128},
+    "plain": {1: 128, 128: 128, 256: 256, 2048: 256},
+}
+
+
+def _grid_summaries(records: Records) -> list[Plot]:
+    """Over all sizes: the smallest objects, the most of each size, its best thread count, and what TLS costs."""
+    curves = {
+        world: {kib: curve for kib in (*_SIZES_KIB, 4096) if (curve := grid_curve(records, world, kib))}
+        for world in (*_GRID_WORLDS, *_ENDS)
+    }
+    smallest = [
+        Series(name=world, x=list(by_size[1]), y=list(by_size[1].values()))
+        for world, by_size in curves.items()
+        if 1 in by_size
+    ]
+    most = {
+        world: {kib: max(curve.values()) for kib, curve in found.items()} for world, found in curves.items()
+    }
+    best = {
+        world: {kib: best_threads(curve) for kib, curve in found.items()} for world, found in curves.items()
+    }
+    gains: dict[str, dict[int, float]] = {}
+    for plain, tls in (("colo-http", "colo-https"), ("near-plain", "near-tls"), ("far-plain", "far-tls")):
+        for kib in curves[plain].keys() & curves[tls].keys():
+            pairs = [(rate, curves[tls][kib].get(n, 0.0)) for n, rate in curves[plain][kib].items()]
+            gains.setdefault(plain, {})[kib] = mean([100 * a / b for a, b in pairs if b > 0])
+
+    def by_size(
+        title: str, unit: str, found: Mapping[str, Mapping[int, float]], seeds: Sequence[Series]
+    ) -> Plot:
+        series = [
+            Series(
+                name=world,
+                x=[float(kib) for kib in sorted(values)],
+                y=[values[kib] for kib in sorted(values)],
+            )
+            for world, values in found.items()
+            if values
+        ]
+        return Plot(
+            title=title, x_title="KB", y_title=unit, series=[*series, *seeds], is_log_x=True, is_log_y=True
+        )
+
+    seeds = [
+        published_points(name, {float(kib): rate for kib, rate in found.items()})
+        for name, found in _PUBLISHED_MOST.items()
+    ]
+    counts = [
+        published(name, list(found), list(found.values()), is_line=True)
+        for name, found in _PUBLISHED_BEST.items()
+    ]
+    return [
+        _by_threads(
+            "Objects of 1 KB", [*smallest, published("TLS up to, plain up to", [64, 128], [0.5, 1.0])]
+        ),
+        by_size("The most of each size", "MiB/s", most, seeds),
+        by_size("Best thread count", "threads", best, counts),
+        by_size(
+            "Without TLS over with it, mean of the thread counts",
+            "%",
+            gains,
+            [published_points("colo", {1: 200.0})],
+        ),
+    ]
+
+
+def _best_by_size(records: Records) -> list[str]:
+    """The best of the thread counts that were tried, for each size."""
+    sentences = []
+    for world in (*_GRID_WORLDS, *_ENDS):
+        curves = {kib: grid_curve(records, world, kib) for kib in (*_SIZES_KIB, 4096)}
+        best = [(best_threads(curve), kib) for kib, curve in curves.items() if curve]
+        if best:
+            alike = [(n, [kib for _, kib in group]) for n, group in groupby(best, key=lambda pair: pair[0])]
+            counts = ", ".join(f"{n:.0f} up to {sizes[-1]} KB" for n, sizes in alike)
+            sentences.append(f"Best thread count of those that were tried, {world}: {counts}.")
+    return sentences
+
+
+def _grid_answer(records: Records) -> Sequence[str]:
+    law = _law_here(records) if records.is_here else [_law_of_the_lab()]
+    return [*law, *_best_by_size(records)]
+
+
+def _law_of_the_lab() -> str:
+    def best(kib: int, latency_seconds: float, coherency: float, rate: float) -> float:
+        return math.sqrt((latency_seconds + kib * KiB / rate) / (latency_seconds * coherency))
+
+    rate, sentences = COLO_HTTP.connection_rate_bytes_per_second, []
+    for name, link in (("TLS", COLO_HTTPS), ("plain", COLO_HTTP)):
+        latency = link.round_trips_per_request * link.round_trip_seconds + link.service_latency_seconds_median
+        counts = [best(kib, latency, link.latency_coherency, rate) for kib in (1, 128, 2048)]
+        sentences.append(
+            f"{name}: {counts[0]:.0f} threads at 1 KB, {counts[1]:.0f} at 128 KB, {counts[2]:.0f} at 2 MB, before "
+            "the network is full"
+        )
+    return (
+        "The best thread count is a matter of the host first: each request delays the others a little, and the root "
+        "of 1 over that delay is the best count where objects are small. Size multiplies it by the root of 1 + its "
+        "time on the wire over its latency. Distance alone does not move it: twice the round trip is twice the "
+        "latency at any count. " + "; ".join(sentences) + ". Powers of two hide the rest."
+    )
+
+
+def _law_here(records: Records) -> list[str]:
+    """Size, distance or the host: what moved the best thread count in this run, and what was not told apart."""
+    found = []
+    for scheme in ("tls", "plain"):
+        by_end = {}
+        for end in ("near", "far"):
+            curves = {kib: grid_curve(records, f"{end}-{scheme}", kib) for kib in (*_SIZES_KIB, 4096)}
+            curves = {kib: curve for kib, curve in curves.items() if 1.0 in curve}
+            if curves:
+                by_end[end] = curves
+        for end, curves in by_end.items():
+            small, large = min(curves), max(curves)
+            found.append(
+                f"Size, {end}, {_SCHEMES[scheme]}: {best_threads(curves[small]):.0f} threads are best at {small} KB "
+                "and "
+                f"{best_threads(curves[large]):.0f} at {large} KB."
+            )
+        if len(by_end) == 2:
+            kib = min(by_end["near"].keys() & by_end["far"].keys())
+            near, far = by_end["near"][kib], by_end["far"][kib]
+            near_ms, far_ms = (1e3 * kib / KiB / curve[1.0] for curve in (near, far))
+            found.append(
+                f"Distance, {_SCHEMES[scheme]}: one request of {kib} KB takes {near_ms:.1f} ms near and "
+                f"{far_ms:.1f} ms "
+                f"far, where {best_threads(near):.0f} and {best_threads(far):.0f} threads are best and carry "
+                f"{max(near.values()):.2f} and {max(far.values()):.2f} MiB/s."
+            )
+    if found and not any(record.label.split("/")[1].startswith("far") for record in records.below("grid")):
+        found.append("What distance does was not measured: name the other end with --far.")
+    counts = {float(record.label.rsplit("/", 1)[-1]) for record in records.below("grid")}
+    if found and len(counts) < _COUNTS_THAT_TELL:
+        found.append(f"Only {len(counts)} thread counts were tried, too few to name the best one.")
+    return found
+
+
+_SCHEMES = {"tls": "with TLS", "plain": "without TLS"}
+_COUNTS_THAT_TELL = 4
+
+
+EXPERIMENTS: Sequence[Experiment] = (
+    Experiment(
+        name="threads-by-size",
+        title="The best number of threads for an object size",
+        study="002",
+        section="all",
+        summary="512 objects of 1 KB to 4 MB with 1 to 256 threads, with TLS and without, near and far.",
+        steps=_grid_steps,
+        quantities=_grid_quantities,
+        plots=_grid_plots,
+        answer=_grid_answer,
+    ),
+)

@@ -1,0 +1,366 @@
+"""Knows the published experiments with uploads: clients by file size, threads, and one bottleneck after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from penstock.experiments.calibrations import RAM_DISK, WORLDS
+from penstock.experiments.experiment import (
+    MB,
+    Experiment,
+    Form,
+    Plot,
+    Quantities,
+    Record,
+    Records,
+    Series,
+    Step,
+    curve_plot,
+    level,
+    published_points,
+    upload_step,
+)
+from penstock.trial.simulated_host import World
+from penstock.tuning.clients import small_object_count
+from penstock.units import MiB
+
+PART = 5 * MiB
+_SHORT_OBJECT = 12 * MiB
+
+
+# Clients by file size
+
+
+_CLIENT_CONNECTIONS = {"one-connection": 1, "cyberduck": 5, "transfer-manager": 10}
+
+
+_REAL_CLIENTS = ("boto3", "s5cmd", "rclone", "aws")  # as `penstock tune --client` runs them
+_SDK_THREADS, _SDK_PART = 10, 8 * MiB  # the transfer manager's own
+
+
+def _client_steps(form: Form) -> Sequence[Step]:
+    sizes = (1 * MB, 16 * MB) if form is Form.SHORT else (1 * MB, 4 * MB, 16 * MB, 64 * MB, 128 * MB)
+    steps = [
+        _client_step(client, threads, size)
+        for client, threads in _CLIENT_CONNECTIONS.items()
+        for size in sizes
+    ]
+    if form is Form.LAB:  # they need sockets
+        return steps
+    real_sizes = sizes[1:] if form is Form.SHORT else sizes
+    return [*steps, *(_real_client_step(client, size) for client in _REAL_CLIENTS for size in real_sizes)]
+
+
+def _real_client_step(client: str, size: int) -> Step:
+    """A file in parts; one that is too small for parts many times over, because then threads are files."""
+    count = small_object_count(size, _SDK_THREADS) if size <= PART else None
+    return upload_step(
+        f"client/{client}/{size // MB}",
+        "hdd",
+        size,
+        _SDK_THREADS,
+        count=count,
+        part_size_bytes=None if count else _SDK_PART,
+        client=client,
+    )
+
+
+def _client_step(client: str, threads: int, size: int) -> Step:
+    """Parts, where the client makes parts and the file is larger than one."""
+    label = f"client/{client}/{size // MB}"
+    if threads == 1 or size <= PART:
+        return upload_step(label, "hdd", size, 1, count=1)
+    return upload_step(label, "hdd", size, threads, part_size_bytes=PART)
+
+
+def _client_plots(records: Records) -> Sequence[Plot]:
+    series = [
+        Series(name=client, x=list(curve), y=list(curve.values()))
+        for client in (*_CLIENT_CONNECTIONS, *_REAL_CLIENTS)
+        if (curve := records.curve(f"client/{client}/"))
+    ]
+    return [
+        Plot(
+            title="Upload by client and file",
+            x_title="MB",
+            y_title="MB/s",
+            series=[*series, published_points("transfer-manager", {512.0: 5.20})],
+            is_log_x=True,
+        )
+    ]
+
+
+def _client_answer(records: Records) -> Sequence[str]:
+    curves = {client: records.curve(f"client/{client}/") for client in _CLIENT_CONNECTIONS}
+    if not all(curves.values()):
+        return []
+    largest = max(curves["one-connection"])
+    ratio = curves["transfer-manager"][largest] / curves["one-connection"][largest]
+    real = {client: curve for client in _REAL_CLIENTS if (curve := records.curve(f"client/{client}/"))}
+    measured = [
+        f"{client} {curve[max(curve)]:.1f} MB/s at {max(curve):.0f} MB" for client, curve in real.items()
+    ]
+    return [
+        (
+            f"A client is as fast as it has connections: ten of them move a file of {largest:.0f} MB {ratio:.1f} "
+            "times as fast as one."
+        ),
+        (
+            f"Real clients, with the ready-made commands of `penstock tune` and ten connections: {', '.join(measured)}."
+            if measured
+            else "Real clients need real services: without `--lab` those that are installed are run by file size, with "
+            "the ready-made commands of `penstock tune`."
+        ),
+    ]
+
+
+# Threads
+
+
+_THREADS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 25, 30)
+_CLIENT_WORLDS = ("hdd", "ram-disk", "faster")
+
+
+def _thread_steps(form: Form) -> Sequence[Step]:
+    threads, size = ((1, 2), _SHORT_OBJECT) if form is Form.SHORT else (_THREADS, 512 * MB)
+    return [
+        upload_step(f"threads/{world}/{n}", world, size, n, part_size_bytes=PART)
+        for world in _client_worlds(form)
+        for n in threads
+    ]
+
+
+def _client_worlds(form: Form) -> Sequence[str]:
+    """A probe's bodies are in memory, and the host is what it is: disk and processors are changed in the lab alone."""
+    return _CLIENT_WORLDS if form is Form.LAB else ("ram-disk",)
+
+
+def _thread_quantities(records: Records) -> Quantities:
+    wanted = {
+        "hdd.10": "threads/hdd/10",
+        "hdd.14": "threads/hdd/14",
+        "ram-disk.20": "threads/ram-disk/20",
+        "faster.20": "threads/faster/20",
+    }
+    return {
+        name: record.megabytes_per_second for name, label in wanted.items() if (record := records.get(label))
+    }
+
+
+def _thread_plots(records: Records) -> Sequence[Plot]:
+    points = [
+        published_points("hdd", {10: 5.20, 14: 6.21}),
+        published_points("ram-disk", {20: 22.96}),
+        published_points("faster", {20: 30.69}),
+    ]
+    return [curve_plot(records, "Upload of 512 MB by threads", "threads", _CLIENT_WORLDS, points)]
+
+
+def _thread_answer(records: Records) -> Sequence[str]:
+    best = {}
+    for world in _CLIENT_WORLDS:
+        if curve := records.curve(f"threads/{world}/"):
+            n = max(curve, key=lambda at: curve[at])
+            best[world] = f"{n:.0f} threads from {world} ({curve[n]:.1f} MB/s)"
+    return [f"Best of those that were tried: {', '.join(best.values())}."] if best else []
+
+
+# Bottlenecks
+
+
+_FULL_PROCESSOR = 0.9  # of the time
+_STILL_GROWING = 0.8  # of what as many threads more would bring if they did not share anything
+_PART_COUNT_MAX = 10_000  # of S3
+_PART_SIZES_MIB = (5, 8, 16, 32, 64, 128)
+
+
+def _bottleneck_steps(form: Form) -> Sequence[Step]:
+    size = _SHORT_OBJECT if form is Form.SHORT else 512 * MB
+    worlds = _client_worlds(form)
+    sizes = _PART_SIZES_MIB[:2] if form is Form.SHORT else _PART_SIZES_MIB
+    steps = [
+        upload_step(f"without/{world}/{n}", world, size, n, part_size_bytes=PART)
+        for world in worlds
+        for n in ((2, 4) if form is Form.SHORT else (10, 20, 30))
+    ]
+    return [
+        *steps,
+        *(
+            upload_step(
+                f"merge/{math.ceil(size / (mib * MiB))}",
+                "faster",
+                size,
+                4 if form is Form.SHORT else 20,
+                part_size_bytes=mib * MiB,
+            )
+            for mib in sizes
+        ),
+    ]
+
+
+def _bottleneck_quantities(records: Records) -> Quantities:
+    values: dict[str, float] = {}
+    if not records.is_here:
+        values["network.120"] = RAM_DISK.host_rate_bytes_per_second * 8 / 1e9
+    merges = records.below("merge/")
+    if merges:
+        values["merge.seconds"] = max(record.values["complete_seconds"] for record in merges)
+        values["merge.share"] = 100 * max(
+            record.values["complete_seconds"] / record.values["duration_seconds"] for record in merges
+        )
+    return values
+
+
+def _bottleneck_plots(records: Records) -> Sequence[Plot]:
+    merges = _merges(records)
+    parts = list(merges)
+    until = max(parts, default=0.0)
+    return [
+        curve_plot(records, "With the disk, from memory, and on a faster client", "without", _CLIENT_WORLDS),
+        Plot(
+            title="How busy the processors are",
+            x_title="threads",
+            y_title="%",
+            series=[
+                *_processor_series(records),
+                level("from memory, in the end", 100.0, 30.0, 20.0),
+                level("faster client", 50.0, 30.0),
+            ],
+        ),
+        Plot(
+            title="Time to merge the parts",
+            x_title="parts",
+            y_title="s",
+            series=[
+                Series(name="complete", x=parts, y=[seconds for seconds, _ in merges.values()]),
+                level("below", 1.0, until),
+            ],
+        ),
+        Plot(
+            title="Share of merging",
+            x_title="parts",
+            y_title="% of the upload",
+            series=[
+                Series(name="complete", x=parts, y=[100 * a / b for a, b in merges.values()]),
+                level("below", 3.0, until),
+            ],
+        ),
+    ]
+
+
+def _merges(records: Records) -> dict[float, tuple[float, float]]:
+    """Seconds of merging and of all of the upload, by the number of parts."""
+    found = {
+        float(record.label.rsplit("/", 1)[-1]): (
+            record.values["complete_seconds"],
+            record.values["duration_seconds"],
+        )
+        for record in records.below("merge/")
+    }
+    return dict(sorted(found.items()))
+
+
+def _processor_series(records: Records) -> list[Series]:
+    """Here as it was measured, the busiest process; in the lab what its law makes of the throughput."""
+    found = []
+    for world in _CLIENT_WORLDS:
+        shares = {}
+        for n, rate in records.curve(f"without/{world}/").items():
+            path = WORLDS[world]
+            assert not isinstance(path, World)
+            link, of_all = path[0], path[0].cpu_rate_bytes_per_second
+            if records.is_here:
+                record = records.get(f"without/{world}/{n:.0f}")
+                shares[n] = 100 * record.values.get("client_cpu_demand_fraction", 0.0) if record else 0.0
+            elif of_all is not None:
+                shares[n] = 100 * rate * 1e6 * (1.0 + link.cpu_switch_fraction * (n - 1)) / of_all
+        if shares:
+            found.append(Series(name=world, x=list(shares), y=list(shares.values())))
+    return found
+
+
+def _bottleneck_answer(records: Records) -> Sequence[str]:
+    sentences = []
+    best = {
+        world: max(curve.values())
+        for world in _CLIENT_WORLDS
+        if (curve := records.curve(f"without/{world}/"))
+    }
+    if len(best) == len(_CLIENT_WORLDS):
+        sentences.append(
+            f"The limit is the disk first ({best['hdd']:.1f} MB/s with it, {best['ram-disk']:.1f} without), then the "
+            f"processors ({best['faster']:.1f} MB/s with twice as many), and then the connections: the network would "
+            "carry 125 MB/s, and 72 connections of 1.75 MB/s would fill it."
+        )
+    elif here := records.below("without/ram-disk/"):
+        sentences.append(_limit_here(here))
+    merges = _merges(records)
+    if len(merges) > 1:
+        few, many = min(merges), max(merges)
+        shares = {parts: 100 * seconds / of_all for parts, (seconds, of_all) in merges.items()}
+        each = max(0.0, (merges[many][0] - merges[few][0]) / (many - few))
+        most_seconds = merges[many][0] + each * (_PART_COUNT_MAX - many)
+        of_all_seconds = merges[many][1] * _PART_COUNT_MAX / many
+        sentences.append(
+            f"Merging takes {shares[few]:.1f} % of the time for {few:.0f} parts and {shares[many]:.1f} % for "
+            f"{many:.0f}; "
+            f"each further part takes {1e3 * each:.2f} ms, so {_PART_COUNT_MAX:,} parts of {PART // MiB} MiB "
+            "would take "
+            f"{most_seconds:.0f} s of {of_all_seconds / 60:.0f} minutes at this rate: "
+            f"{100 * most_seconds / of_all_seconds:.1f} %."
+        )
+    return sentences
+
+
+def _limit_here(records: Sequence[Record]) -> str:
+    """On real services the disk is out of it, and the others are told by what they show."""
+    rates = {float(record.label.rsplit("/", 1)[-1]): record.megabytes_per_second for record in records}
+    busy = max(record.values.get("client_cpu_demand_fraction", 0.0) for record in records)
+    few, many = min(rates), max(rates)
+    limit = "the connections: more threads would carry more"
+    if busy >= _FULL_PROCESSOR:
+        limit = "the processor"
+    elif rates[many] / rates[few] < _STILL_GROWING * many / few:
+        limit = "the network or the service"
+    return (
+        f"Here bodies come from memory, so the disk is out of it; {100 * busy:.0f} % of a processor were wanted, and "
+        f"{many:.0f} threads carry {rates[many] / rates[few]:.1f} times as much as {few:.0f} "
+        f"({rates[many]:.1f} MB/s against {rates[few]:.1f}): the limit is {limit}."
+    )
+
+
+EXPERIMENTS: Sequence[Experiment] = (
+    Experiment(
+        name="upload-clients",
+        title="Clients by file size",
+        study="000",
+        section="III, figure 8",
+        summary="Uploads with one, five and ten connections, as the clients of the study made them.",
+        steps=_client_steps,
+        plots=_client_plots,
+        answer=_client_answer,
+    ),
+    Experiment(
+        name="upload-threads",
+        title="Uploads of 512 MB by threads",
+        study="000",
+        section="III, figures 10, 11 and 13",
+        summary="From a hard disk, from memory, and from memory on a faster client.",
+        steps=_thread_steps,
+        quantities=_thread_quantities,
+        plots=_thread_plots,
+        answer=_thread_answer,
+    ),
+    Experiment(
+        name="bottlenecks",
+        title="Disk, processors and network, one after another",
+        study="000",
+        section="III, figures 12 and 14",
+        summary="What limits an upload, by taking it away; and what merging the parts takes.",
+        steps=_bottleneck_steps,
+        quantities=_bottleneck_quantities,
+        plots=_bottleneck_plots,
+        answer=_bottleneck_answer,
+    ),
+)

@@ -161,7 +161,7 @@ def _outcome(
 def _why_nothing(run: Run, tally: Tally) -> str:
     if run.patience.trouble is not None:
         return f"no message went all the way; {run.patience.trouble}"
-    if not tally.sent.accepted_count:
+    if not tally.sent.accepted_count and run.stopwatch.elapsed_seconds() < run.seconds_max:
         return _too_little(run.plan.cost_max)
     return "no message went all the way in time: allow more time, or more receivers and deleters"
 

@@ -123,6 +123,17 @@ def test_a_slow_start_is_within_the_plans_time() -> None:
     assert queues.counts["send"] > 0
 
 
+def test_a_service_that_does_not_answer_in_time_is_no_matter_of_the_budget() -> None:
+    """Nothing was sent either way, and only one of the two helps."""
+
+    async def story(clock: VirtualClock) -> Outcome[SqsDeliverySetting]:
+        return await a_probe(MemoryQueues(receive_seconds=1e3), clock).run(a_delivery_plan())
+
+    outcome = virtually(story)
+    assert isinstance(outcome, Inconclusive)
+    assert "allow more time" in outcome.reason
+
+
 def test_a_cancelled_run_says_what_it_used() -> None:
     """What a stopped daemon did not spend can be given back."""
     queues = MemoryQueues()

@@ -20,7 +20,7 @@ test: $(VENV)/.development ## The whole test suite
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not real and not faults and not systemd and not browser and not long" $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
-	@$(BIN)/python -m pytest -m real $(ARGS)
+	@$(BIN)/python -m pytest -m "real and not long" $(ARGS)
 
 test-faults: $(VENV)/.development ## What S3, SQS, the way there and the host itself can do wrong, to a running daemon; root
 	@$(BIN)/python -m pytest -m "faults and not long" $(ARGS)

@@ -32,9 +32,8 @@ from penstock.trial.stage import daemon, status_of
 NEAR, FAR, S3_PORT, SINK_PORT = "10.77.0.1", "10.77.0.2", 9000, 9001
 IN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
 LINK = "80mbit"  # which a busy machine fills, too
-OTHERS_BYTES_PER_SECOND = (
-    8e6  # of the 10e6 that the link carries: four more connections leave it a fifth of that
-)
+# Of the 10e6 that the link carries: four more connections leave it a fifth of that.
+OTHERS_BYTES_PER_SECOND = 8e6
 WAIT_SECONDS_MAX = 80.0
 _ENDPOINT = f"http://{FAR}:{S3_PORT}"
 _CONFIGURATION = f"""

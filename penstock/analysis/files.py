@@ -48,7 +48,10 @@ def file_system(destination: str) -> tuple[Any, str]:
     if not destination.startswith("s3://"):
         return fs.LocalFileSystem(), str(Path(destination).absolute())
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    options: dict[str, Any] = {"region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")}
+    options: dict[str, Any] = {
+        "region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+        "allow_delayed_open": True,  # a small file is one request, and leaves no unfinished upload whatever happens
+    }
     if endpoint:
         parts = urlsplit(endpoint)
         options |= {"endpoint_override": parts.netloc, "scheme": parts.scheme}

@@ -68,7 +68,6 @@ def _print(found: Mapping[str, float]) -> None:
     print(f"a database of {OBSERVATION_COUNT:,} observations")
     for name, most in (
         ("seconds", SECONDS_MAX),
-        ("cpu_seconds", SECONDS_MAX),
         ("rss_bytes", RSS_BYTES_MAX),
         ("page_bytes", PAGE_BYTES_MAX),
     ):
@@ -195,7 +194,6 @@ def _measured_of(command: list[str], page: Path) -> dict[str, float]:
         raise RuntimeError(f"{' '.join(command)} ended with {status}")
     return {
         "seconds": time.monotonic() - began,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
         "rss_bytes": usage.ru_maxrss * 1024.0,
         "page_bytes": float(page.stat().st_size),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -130,21 +130,24 @@ class RefusalWatch:
 
     def _note_heard(self, refused: set[Sender], now_seconds: float) -> set[Way]:
         """What of it is new."""
-        new, heard = set(), self._hearing.series()
-        for series in heard:
+        new, subordinate = set(), self._subordinate_ranges()
+        heard = [(series, self._ways_of(series)) for series in self._hearing.series()]
+        # An optimum is the host's: what others of it had in flight counts.
+        in_flight: Counter[Way] = Counter()
+        for series, ways in heard:
+            in_flight.update(dict.fromkeys(ways, series.in_flight_count_max))
+        for series, ways in heard:
             sender = series.key, series.user_id
-            if sender not in refused or not self._has_account(series.user_id):
+            if sender not in refused or any((series.user_id or 0) in users for users in subordinate):
                 continue
-            for way in self._ways_of(series):
+            for way in ways:
                 known = self._refused.get((way, series.user_id))
                 began = max(self._began[sender], known.ended_seconds if known else self._began[sender])
-                # An optimum is the host's: what others of it had in flight counts.
-                beside = (one.in_flight_count_max for one in heard if way in self._ways_of(one))
                 found = Refused(
                     way=way,
                     who=series.user_id,
                     is_heard=True,
-                    connection_count=sum(beside),
+                    connection_count=in_flight[way],
                     after_seconds=now_seconds - began,
                     ended_seconds=now_seconds,
                 )
@@ -178,18 +181,19 @@ class RefusalWatch:
         self._hastened.append(now_seconds)
         return True
 
-    def _has_account(self, user_id: int | None) -> bool:
+    def _subordinate_ranges(self) -> list[range]:
+        """Users whom nobody gave an account."""
         try:
             with self._subordinate.open(encoding="utf-8") as file:
                 lines = file.read(_SUBORDINATE_BYTES_MAX).splitlines()
         except (OSError, ValueError):
-            return True
+            return []
         ranges = (line.rsplit(":", 2)[1:] for line in lines if line.count(":") >= 2)
-        return not any(
-            int(first) <= (user_id or 0) < int(first) + int(count)
+        return [
+            range(int(first), int(first) + int(count))
             for first, count in ranges
             if first.isdigit() and count.isdigit()
-        )
+        ]
 
 
 def _tells_connections(operation: str, series: Series, home: Place) -> bool:

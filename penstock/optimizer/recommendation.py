@@ -274,8 +274,7 @@ def _is_new_since_change(model: PerformanceModel[Any], fit: Fit, context: Contex
     if fit.changed_at is None or fit.is_from_reports:
         return False
     current = [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
-    settings = [SimpleNamespace(**cell.setting) for cell in current]
-    threads = objective.thread_counts(model.setting_type, settings)
+    threads = evidence.thread_counts(model, current)
     is_little = 0 < sum(cell.count for cell in current) < _SINCE_CHANGE_MIN
     return is_little or bool(len(threads) and threads.max() < _TELLING_RATIO * threads.min())
 

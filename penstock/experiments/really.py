@@ -34,12 +34,12 @@ from penstock.probes.probe import Probe
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workers import hired
-from penstock.probes.sqs.queue_application import JOURNALLED_AS, QueueApplicationProbe
+from penstock.probes.sqs.queue_application import JOURNALLED_AS, QueueApplicationProbe, as_delivery
 from penstock.tuning.clients import Target, command_line, noting, what_is_missing
 from penstock.tuning.command import Failure, Report, run_command
 from penstock.tuning.remains import remove_noted
 from penstock.units import format_bytes
-from penstock.vocabulary import Cost, Observation, Outcome, Tariff
+from penstock.vocabulary import Cost, Observation, Outcome, Place, Tariff
 
 _SMALL_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting
 _ADVISED_CONNECTION_COUNT = 64  # of the threads that a plan may add
@@ -211,7 +211,7 @@ class _Site:
                 outcomes = await asyncio.gather(*(probe.run(plan) for probe in probes))
         finally:
             ANSWERED_BY.reset(hearing)
-        await self._remember(step, outcomes)
+        await self._remember(step, outcomes, probes, plan.context.place)
         return record_of(step, outcomes, probes, addresses)
 
     async def client_record(self, step: Step, notes: Path) -> Record:
@@ -245,13 +245,19 @@ class _Site:
         }
         return Record(label=step.label, started_at=started_at, values=values)
 
-    async def _remember(self, step: Step, outcomes: Sequence[Outcome[Any]]) -> None:
-        """What the models learn from: transfers. The course of a queue is no delivery, and stays with the records."""
-        if step.operation == QUEUE:
-            return
-        for outcome in outcomes:
-            if isinstance(outcome, Observation):
-                await self.bench.store.add_observation(outcome)
+    async def _remember(
+        self, step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Probe[Any]], place: Place
+    ) -> None:
+        """What the models learn from: transfers; and how long the requests of queues take that this process made."""
+        for outcome, probe in zip(outcomes, probes, strict=True):
+            if not isinstance(outcome, Observation):
+                continue
+            lesson: Observation[Any] = outcome
+            if isinstance(probe, QueueApplicationProbe):
+                if step.process_count or probe.course is None:
+                    continue
+                lesson = as_delivery(outcome, probe.course, place)
+            await self.bench.store.add_observation(lesson)
 
     async def _book(self, row: Operation[Any, Any], cost: Cost) -> None:
         now: datetime = self.bench.clock.now()

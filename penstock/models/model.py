@@ -192,7 +192,7 @@ class PerformanceModel(Protocol[SettingT]):
         ...
 
     def measured_value(self, observation: Observation[SettingT]) -> float:
-        """What `Appraisal.value` predicts, as this observation measured it."""
+        """What `Appraisal.value` predicts, as this observation measured it; 0 where it says nothing of that."""
         ...
 
     @property

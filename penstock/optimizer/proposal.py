@@ -93,8 +93,12 @@ class Quest:
 
     @property
     def own(self) -> list[Observation[Any]]:
-        """The part of the history that is about this payload size."""
-        return [o for o in self.history if evidence.is_same_size(o.context, self.context)]
+        """The part of the history that says what comes of settings at this payload size."""
+        return [
+            o
+            for o in self.history
+            if evidence.is_same_size(o.context, self.context) and self.model.measured_value(o) > 0
+        ]
 
     @cached_property
     def choice(self) -> tuple[list[Any], Appraisal]:

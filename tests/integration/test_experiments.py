@@ -115,6 +115,20 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     assert again.stderr == ""
 
 
+def test_a_run_of_queues_is_taught_as_well(house: House) -> None:
+    """Each step says how long requests take; the next daemon, and the report, read it like a probe."""
+    ran = house.run_all_of("sqs-window", "--short", "--json")
+    assert ran.exit_code == 0, ran.output
+    with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
+        rows = database.execute("SELECT operation, measures FROM observations").fetchall()
+    assert {operation for operation, _ in rows} == {"sqs_delivery"}
+    assert len(rows) == 3
+    assert all(json.loads(measures)["send_seconds_mean"] > 0 for _, measures in rows)
+    page = house.directory / "page.html"
+    words = ("--config", str(house.directory / "penstock.toml"), "--output", str(page))
+    assert CliRunner().invoke(cli, ["report", *words]).exit_code == 0
+
+
 def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
     """What is near and what is far by its own configuration, compared; both buckets are empty afterwards."""
     far = tmp_path / "far"

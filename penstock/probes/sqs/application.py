@@ -76,6 +76,25 @@ class Counts:
             setattr(self, name, getattr(self, name) + getattr(more, name))
 
 
+@dataclass(slots=True)
+class Answered:
+    """The requests of one kind that were answered, but for the first of each thread, which opened its connection."""
+
+    request_count: int = 0
+    message_count: int = 0
+    seconds_total: float = 0.0
+    cold_count: int = 0  # that are still to come
+
+    def note(self, message_count: int, seconds: float) -> None:
+        """One more."""
+        if self.cold_count:
+            self.cold_count -= 1
+            return
+        self.request_count += 1
+        self.message_count += message_count
+        self.seconds_total += seconds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """The application once a second."""
@@ -100,6 +119,9 @@ class Tally:
     sent_after_seconds: float = math.inf  # all that were to be sent
     first_arrivals: list[int] = field(default_factory=list)  # their places among the sent
     latency_counts: dict[int, int] = field(default_factory=dict)  # by a fortieth of a decade above 0.1 ms
+    sends: Answered = field(default_factory=Answered)
+    receives: Answered = field(default_factory=Answered)  # that brought something, and were not to wait for it
+    deletes: Answered = field(default_factory=Answered)
 
     def latency_seconds_quantile(self, fraction: float) -> float:
         """The latency that this fraction of messages did not exceed, within 6 %; 0 when none was received."""
@@ -223,11 +245,16 @@ class MeasurementApplication:
         """Go on like this: threads that are missing start at once, surplus senders rest; none is ended."""
         self._conduct = conduct
         assert self._group is not None
-        wanted = (conduct.sender_count, conduct.receiver_count, conduct.deleter_count)
-        for act, count in zip((self._send_on, self._receive_on, self._delete_on), wanted, strict=True):
-            for _ in range(count - self._thread_counts.get(act.__name__, 0)):
+        for act, count, answered in (
+            (self._send_on, conduct.sender_count, self.tally.sends),
+            (self._receive_on, conduct.receiver_count, self.tally.receives),
+            (self._delete_on, conduct.deleter_count, self.tally.deletes),
+        ):
+            missing_count = max(0, count - self._thread_counts.get(act.__name__, 0))
+            for _ in range(missing_count):
                 self._group.create_task(act())
-            self._thread_counts[act.__name__] = max(count, self._thread_counts.get(act.__name__, 0))
+            self._thread_counts[act.__name__] = self._thread_counts.get(act.__name__, 0) + missing_count
+            answered.cold_count += missing_count
         self._note_change()
 
     # Senders
@@ -291,7 +318,9 @@ class MeasurementApplication:
         self._sending_count += 1
         try:
             self._pay()
+            asked_seconds = self._elapsed_seconds()
             accepted_count = await self._queues.send(self._url, bodies)
+            self.tally.sends.note(accepted_count, self._elapsed_seconds() - asked_seconds)
             self._troubles_in_a_row = 0
         except RequestError as trouble:
             await self._bear(trouble)
@@ -319,9 +348,12 @@ class MeasurementApplication:
             self._requested_count += wanted
             try:
                 self._pay()
+                asked_seconds = self._elapsed_seconds()
                 messages = await self._queues.receive(
                     self._url, message_count_max=wanted, wait_seconds=wait_seconds
                 )
+                if messages and not wait_seconds:
+                    self.tally.receives.note(len(messages), self._elapsed_seconds() - asked_seconds)
                 self._troubles_in_a_row = 0
                 self._take(messages)
             except RequestError as trouble:
@@ -391,6 +423,7 @@ class MeasurementApplication:
         """Delete them; one by one where the batch did not take all of them."""
         await self._brake.hold()
         self._pay()
+        asked_seconds = self._elapsed_seconds()
         try:
             accepted_count = await self._queues.delete(self._url, [receipt.handle for receipt in receipts])
         except Refused as trouble:  # an old handle, mostly; the message comes back if it is still there
@@ -401,6 +434,7 @@ class MeasurementApplication:
             self._undeleted.extendleft(reversed(receipts))
             await self._bear(trouble)
             return
+        self.tally.deletes.note(accepted_count, self._elapsed_seconds() - asked_seconds)
         self._troubles_in_a_row = 0
         if accepted_count < len(receipts) and len(receipts) > 1:
             # Which of them were is not told, and deleting again what is deleted does nothing.

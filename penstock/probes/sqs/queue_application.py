@@ -22,6 +22,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.models.prices import service_price
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.backlog_warning import WARN_FRACTION
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION
 from penstock.models.sqs.plan import Conditions, SqsPlan, plan_rescue
@@ -33,6 +34,7 @@ from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
 from penstock.probes.sqs.application import (
     BODY_BYTES,
     SESSION_LENGTH,
+    Answered,
     DeleteBrake,
     MeasurementApplication,
     MeasurementError,
@@ -41,10 +43,11 @@ from penstock.probes.sqs.application import (
 )
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
 from penstock.probes.sqs.round_trips import REQUEST_COUNT_MAX, RoundTrips
-from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
+from penstock.vocabulary import Context, Cost, Observation, Outcome, Place, ProbePlan, Reason
 
 OPERATION = "sqs_application"
 JOURNALLED_AS = "sqs_delivery"  # the operation whose client reaches what is left
+SERVICE_CLASS = "standard"  # of its queues
 QUEUE_PREFIX = "penstock-measure"
 RETENTION_SECONDS = 3600  # what a killed run left in its queue is gone after an hour in any case
 RESCUE_AFTER_TIMEOUTS = 2.0
@@ -181,6 +184,46 @@ def sample_document(sample: Sample) -> dict[str, float]:
         "oldest_undeleted_seconds": sample.oldest_undeleted_seconds,
         "latency_seconds_mean": counts.latency_seconds_mean,
     }
+
+
+def as_delivery(
+    measured: Observation[QueueDrive], course: Course, place: Place
+) -> Observation[SqsDeliverySetting]:
+    """What the model of queues learns from a run: how long its requests took, whatever came of them.
+
+    How many messages went through, and when, was a matter of its conduct, which no setting says: of that, nothing.
+    """
+    conduct, tally = course.conduct, course.tally
+    measures = {"visibility_timeout_seconds": float(measured.setting.visibility_timeout_seconds)}
+    for action, past in (("send", "sent"), ("receive", "received"), ("delete", "deleted")):
+        answered: Answered = getattr(tally, f"{action}s")
+        if answered.message_count:
+            measures[f"{action}_request_count"] = answered.request_count
+            measures[f"{past}_count"] = answered.message_count
+            measures[f"{action}_seconds_mean"] = answered.seconds_total / answered.request_count
+    return Observation(
+        context=Context(
+            place=dataclasses.replace(place, operation=JOURNALLED_AS, service_class=SERVICE_CLASS), payload_size_bytes=BODY_BYTES
+        ),
+        setting=SqsDeliverySetting(
+            sender_thread_count=conduct.sender_count,
+            receiver_thread_count=conduct.receiver_count,
+            deleter_thread_count=conduct.deleter_count,
+            batch_message_count=conduct.send_batch,
+            send_rate_limit_messages_per_second=conduct.send_rate_limit_per_second,
+            send_window_message_count=conduct.send_window,
+            receive_window_message_count=conduct.receive_window,
+        ),
+        started_at=measured.started_at,
+        duration_seconds=measured.duration_seconds,
+        transferred_bytes=0,
+        request_count=measured.request_count,
+        failed_count=measured.failed_count,
+        client_cpu_fraction=measured.client_cpu_fraction,
+        loop_lag_seconds_max=measured.loop_lag_seconds_max,
+        measures=measures,
+        reason=Reason.REQUESTED,
+    )
 
 
 class QueueApplicationProbe:

@@ -12,11 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.learning import mean_costs
+from penstock.models.sqs.physics import request_seconds
 from penstock.models.sqs.plan import read_conditions
+from penstock.optimizer import evidence
 from penstock.probes.outside import Denied, ReceivedMessage, Throttled
 from penstock.probes.sqs.application import (
     BODY_BYTES,
@@ -29,7 +34,13 @@ from penstock.probes.sqs.application import (
     sequence_of,
 )
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED
-from penstock.probes.sqs.queue_application import Course, QueueApplicationProbe, QueueDrive, drive_of
+from penstock.probes.sqs.queue_application import (
+    Course,
+    QueueApplicationProbe,
+    QueueDrive,
+    as_delivery,
+    drive_of,
+)
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Context, Cost, Inconclusive, Observation, Place, ProbePlan, Reason
 from tests.unit.probes.fakes import MemoryJournal
@@ -170,6 +181,32 @@ def test_what_was_measured_for_the_advice_is_the_truth(results: dict[str, Course
     assert conditions.delete_seconds_per_message == pytest.approx(0.001, abs=0.001)
     assert conditions.delivery_latency_seconds == pytest.approx(0.133, rel=0.15)
     assert read_conditions(json.loads(json.dumps(dataclasses.asdict(conditions)))) == conditions
+
+
+def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting() -> None:
+    """Also one that collapsed: the fit knows the server's times, and no setting counts as measured."""
+
+    async def story(clock: VirtualClock) -> list[Observation[SqsDeliverySetting]]:
+        probe = a_probe(SqsService(QUEUE, clock=clock, seed=0), clock, MemoryJournal())
+        lessons = []
+        for mode in ("blast", "rate-controlled", "rescued"):
+            outcome = await probe.run(a_plan(mode, seconds=60.0))
+            assert isinstance(outcome, Observation)
+            assert probe.course is not None
+            lessons.append(as_delivery(outcome, probe.course, outcome.context.place))
+        return lessons
+
+    lessons = run_virtually(story, start_at=START_AT)
+    place = lessons[0].context.place
+    assert (place.operation, place.service_class) == ("sqs_delivery", "standard")
+    model = SqsDeliveryModel()
+    fit = evidence.attach(model.fit(place, lessons, prior=None, seed=1), model, lessons)
+    assert fit.cells == ()
+    assert not fit.drift_count
+    costs = mean_costs(fit)
+    for action, messages, seconds in (("send", 1, 0.020), ("receive", 1, 0.022), ("delete", 1, 0.024)):
+        found = request_seconds(costs, action, np.array([messages]), BODY_BYTES, np.array([3.0]))
+        assert found == pytest.approx(seconds, rel=0.1)
 
 
 def test_a_brake_that_all_deleters_share_is_answered_with_batches() -> None:

@@ -1,7 +1,8 @@
 """Knows how an experiment is run on real services: step by step, within what may be spent, and resumable.
 
 It has the daemon's own surroundings: its configuration, its journal, so that what a killed run left is swept by the
-next one, or by the daemon; and its database, so that the models learn of every transfer. What was spent is in its book.
+next one, or by the daemon; and its database, so that the models learn of every transfer and of the requests of every
+queue. What was spent is in its book.
 """
 
 from __future__ import annotations

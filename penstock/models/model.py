@@ -98,6 +98,11 @@ class Fit:
     alone: Fit | None = None
 
 
+def speaks_of_setting(model: PerformanceModel[Any], observation: Observation[Any]) -> bool:
+    """Whether it says what comes of its setting, and not merely how long requests take."""
+    return model.measured_value(observation) > 0 or not observation.went_well
+
+
 def handed_on(fit: Fit) -> Fit:
     """What a neighbour learns from: nothing that was inherited itself.
 

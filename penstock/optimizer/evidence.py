@@ -8,7 +8,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.models.model import Array, Cell, Fit, PerformanceModel
+from penstock.models.model import Array, Cell, Fit, PerformanceModel, speaks_of_setting
 from penstock.optimizer import objective
 from penstock.vocabulary import Context, Observation, setting_values
 
@@ -67,8 +67,8 @@ def _cells(model: PerformanceModel[Any], observations: Sequence[Observation[Any]
     """By setting, what was in use counts and not what was allowed."""
     groups: dict[tuple[Any, ...], list[Observation[Any]]] = {}
     for allowed in observations:
-        if model.measured_value(allowed) <= 0:
-            continue  # it says how long requests take, and not what comes of a setting
+        if not speaks_of_setting(model, allowed):
+            continue
         observation = replace(allowed, setting=model.in_use(allowed))
         key = (observation.context.payload_size_bytes, *setting_values(observation.setting).values())
         groups[key] = [*groups.pop(key, ()), observation]  # what was measured last is last

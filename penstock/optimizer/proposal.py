@@ -27,7 +27,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.model import Appraisal, Fit, PerformanceModel
+from penstock.models.model import Appraisal, Fit, PerformanceModel, speaks_of_setting
 from penstock.optimizer import evidence, objective, surrogate
 from penstock.vocabulary import (
     FREE,
@@ -97,7 +97,7 @@ class Quest:
         return [
             o
             for o in self.history
-            if evidence.is_same_size(o.context, self.context) and self.model.measured_value(o) > 0
+            if evidence.is_same_size(o.context, self.context) and speaks_of_setting(self.model, o)
         ]
 
     @cached_property

@@ -16,7 +16,7 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from penstock.models.model import Fit, PerformanceModel
+from penstock.models.model import Fit, PerformanceModel, speaks_of_setting
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
@@ -581,6 +581,7 @@ def _measured(
             reason=o.reason,
         )
         for o in observations[-JUDGED_COUNT_MAX:]
+        if speaks_of_setting(model, o)
     )
 
 

@@ -120,10 +120,10 @@ def test_a_run_of_queues_is_taught_as_well(house: House) -> None:
     ran = house.run_all_of("sqs-window", "--short", "--json")
     assert ran.exit_code == 0, ran.output
     with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
-        rows = database.execute("SELECT operation, measures FROM observations").fetchall()
+        rows = database.execute("SELECT operation, document FROM observations").fetchall()
     assert {operation for operation, _ in rows} == {"sqs_delivery"}
     assert len(rows) == 3
-    assert all(json.loads(measures)["send_seconds_mean"] > 0 for _, measures in rows)
+    assert all(json.loads(document)["measures"]["send_seconds_mean"] > 0 for _, document in rows)
     page = house.directory / "page.html"
     words = ("--config", str(house.directory / "penstock.toml"), "--output", str(page))
     assert CliRunner().invoke(cli, ["report", *words]).exit_code == 0

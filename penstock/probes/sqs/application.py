@@ -120,7 +120,8 @@ class Tally:
     first_arrivals: list[int] = field(default_factory=list)  # their places among the sent
     latency_counts: dict[int, int] = field(default_factory=dict)  # by a fortieth of a decade above 0.1 ms
     sends: Answered = field(default_factory=Answered)
-    receives: Answered = field(default_factory=Answered)  # that brought something, and were not to wait for it
+    # That brought something, and were not to wait for it.
+    receives: Answered = field(default_factory=Answered)
     deletes: Answered = field(default_factory=Answered)
 
     def latency_seconds_quantile(self, fraction: float) -> float:

@@ -22,8 +22,8 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.models.prices import service_price
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.backlog_warning import WARN_FRACTION
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION
 from penstock.models.sqs.plan import Conditions, SqsPlan, plan_rescue
 from penstock.models.sqs.plan import plan as plan_for
@@ -203,7 +203,8 @@ def as_delivery(
             measures[f"{action}_seconds_mean"] = answered.seconds_total / answered.request_count
     return Observation(
         context=Context(
-            place=dataclasses.replace(place, operation=JOURNALLED_AS, service_class=SERVICE_CLASS), payload_size_bytes=BODY_BYTES
+            place=dataclasses.replace(place, operation=JOURNALLED_AS, service_class=SERVICE_CLASS),
+            payload_size_bytes=BODY_BYTES,
         ),
         setting=SqsDeliverySetting(
             sender_thread_count=conduct.sender_count,

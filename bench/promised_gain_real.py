@@ -4,8 +4,8 @@
 
 boto3 and the AWS CLI upload 512 MiB to versitygw, each through links of random physics (`bench.relay`), with threads of
 their own choosing and heard by what they tell; then as advised. The optimizer that the daemon uses has learned the same
-physics in virtual time. Links are slow, so that a few cores are no part of what is measured; the time is that from the
-first request at the relay to the last answer.
+physics in virtual time before. Links are slow, so that a few cores are no part of what is measured; three run at once.
+The time is that from the first request at the relay to the last answer.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from tests.unit.daemon.test_hearing import listening
 
 RUN_COUNT = {False: 6, True: 30}
 _SEED = 1904
+_PARALLEL_COUNT = 3
 _BUCKET = "gain"
 _BOTO3 = """
 import sys, boto3
@@ -50,23 +52,45 @@ from botocore.config import Config
 threads = int(sys.argv[3])
 s3 = boto3.client("s3", endpoint_url=sys.argv[1], config=Config(max_pool_connections=threads))
 config = TransferConfig(multipart_chunksize=int(sys.argv[4]), max_concurrency=threads)
-s3.upload_file(sys.argv[2], "gain", "key", Config=config)
+s3.upload_file(sys.argv[2], "gain", sys.argv[5], Config=config)
 """
 _AWS_SETTINGS = "[default]\ns3 =\n  max_concurrent_requests = {}\n  multipart_chunksize = {}\n"
 
 
-def _boto3(url: str, file: Path, setting: S3UploadSetting) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Upload:
+    """What a client is to do."""
+
+    url: str
+    file: Path
+    key: str
+    setting: S3UploadSetting
+
+    @property
+    def aws_config(self) -> Path:
+        """The AWS CLI's own settings."""
+        return self.file.parent / f"aws-config-{self.key}"
+
+
+def _boto3(upload: _Upload) -> list[str]:
+    setting = upload.setting
     return [
-        *(sys.executable, "-c", _BOTO3, url, str(file)),
-        *(str(setting.thread_count), str(setting.part_size_bytes)),
+        *(sys.executable, "-c", _BOTO3, upload.url, str(upload.file)),
+        *(str(setting.thread_count), str(setting.part_size_bytes), upload.key),
     ]
 
 
-def _aws_cli(url: str, file: Path, setting: S3UploadSetting) -> list[str]:
-    settings = _AWS_SETTINGS.format(setting.thread_count, setting.part_size_bytes)
-    (file.parent / "aws-config").write_text(settings)
-    there = f"s3://{_BUCKET}/key"
-    return [str(provision.aws_cli()), "s3", "cp", str(file), there, "--endpoint-url", url, "--quiet"]
+def _aws_cli(upload: _Upload) -> list[str]:
+    setting = upload.setting
+    upload.aws_config.write_text(_AWS_SETTINGS.format(setting.thread_count, setting.part_size_bytes))
+    there = f"s3://{_BUCKET}/{upload.key}"
+    return [
+        *(str(provision.aws_cli()), "s3", "cp", str(upload.file), there),
+        *("--endpoint-url", upload.url, "--quiet"),
+    ]
+
+
+_CLIENTS = (_boto3, _aws_cli)
 
 
 class _TimedRelay(Relay):
@@ -83,21 +107,33 @@ class _TimedRelay(Relay):
         return response
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """A link, what was learned of it, and how the application uses it by itself."""
+
+    number: int
+    truth: LinkTruth
+    seed: int
+    own: S3UploadSetting
+    known: promised_gain.Learned
+
+    @property
+    def client(self) -> Callable[[_Upload], list[str]]:
+        """They take turns."""
+        return _CLIENTS[self.number % len(_CLIENTS)]
+
+
 def run(*, long: bool = False) -> dict[str, Any]:
     """Both clients in turns, a link each; prints each, and keeps the figures under `results/`."""
-    runs: list[dict[str, Any]] = []
+    with ProcessPoolExecutor() as pool:
+        cases = list(pool.map(_case, range(RUN_COUNT[long])))
     with tempfile.TemporaryDirectory(prefix="penstock-gain-") as name:
         folder = Path(name)
         file = folder / "file"
         file.write_bytes(os.urandom(MiB) * (CONTEXT.payload_size_bytes // MiB))
         with servers.s3_server(folder) as url:
             servers.plain_client("s3", url).create_bucket(Bucket=_BUCKET)
-            for number in range(RUN_COUNT[long]):
-                client = (_boto3, _aws_cli)[number % 2]
-                kept = asyncio.run(_played(random.Random(f"{_SEED}/{number}"), url, file, client))
-                if kept is not None:
-                    runs.append(asdict(kept) | {"client": client.__name__, "is_within": kept.is_within})
-                    print(client.__name__, promised_gain.line(number, kept), flush=True)
+            runs = asyncio.run(_all_played(cases, url, file))
     within = sum(one["is_within"] for one in runs) / max(len(runs), 1)
     found = {"seed": _SEED, "within_fraction": within, "runs": runs, "load": os.getloadavg()[0]}
     print(f"{len(runs)} runs, seed {_SEED}: {within:.0%} gained what they were promised")
@@ -105,12 +141,8 @@ def run(*, long: bool = False) -> dict[str, Any]:
     return found
 
 
-async def _played(
-    chance: random.Random,
-    server_url: str,
-    file: Path,
-    client: Callable[[str, Path, S3UploadSetting], list[str]],
-) -> Kept | None:
+def _case(number: int) -> _Case:
+    chance = random.Random(f"{_SEED}/{number}")
     connection_rate = chance.uniform(2e6, 4e6)
     truth = LinkTruth(
         round_trip_seconds=chance.uniform(0.01, 0.06),
@@ -119,34 +151,50 @@ async def _played(
         service_latency_seconds_median=chance.uniform(0.03, 0.06),
         service_latency_sigma=0.3,
     )
-    seed, own, hearing = chance.randrange(2**31), own_setting(chance, (2, 3, 4, 10)), Hearing(SystemClock())
+    seed, own = chance.randrange(2**31), own_setting(chance, (2, 3, 4, 10))
+    known = run_virtually(
+        lambda clock: promised_gain.learned(S3Service(truth, clock=clock, seed=seed), clock),
+        start_at=promised_gain.START_AT,
+    )
+    return _Case(number=number, truth=truth, seed=seed, own=own, known=known)
 
-    def learned() -> promised_gain.Learned:
-        return run_virtually(
-            lambda clock: promised_gain.learned(S3Service(truth, clock=clock, seed=seed), clock),
-            start_at=promised_gain.START_AT,
-        )
 
-    known = await asyncio.to_thread(learned)
-    seconds = {}
+async def _all_played(cases: Sequence[_Case], server_url: str, file: Path) -> list[dict[str, Any]]:
+    """A few at a time."""
+    turn = asyncio.Semaphore(_PARALLEL_COUNT)
+
+    async def one(case: _Case) -> dict[str, Any] | None:
+        async with turn:
+            kept = await _played(case, server_url, file)
+        if kept is None:
+            return None
+        print(case.client.__name__, promised_gain.line(case.number, kept), flush=True)
+        return asdict(kept) | {"client": case.client.__name__, "is_within": kept.is_within}
+
+    return [found for found in await asyncio.gather(*map(one, cases)) if found is not None]
+
+
+async def _played(case: _Case, server_url: str, file: Path) -> Kept | None:
+    hearing, seconds = Hearing(SystemClock()), {}
+    own, advised = case.own, case.known.advice.setting
     async with aiohttp.ClientSession(auto_decompress=False) as upstream, listening(hearing) as sender:
-        for setting, csm in ((own, "true"), (known.advice.setting, "false")):
-            path = S3Service(truth, clock=SystemClock(), seed=seed)
+        for setting, csm in ((own, "true"), (advised, "false")):
+            path = S3Service(case.truth, clock=SystemClock(), seed=case.seed)
             relay = _TimedRelay(server_url, path, upstream)
             async with serving(relay.application()) as url:
-                told = {"AWS_CSM_ENABLED": csm, "AWS_CSM_PORT": str(sender.getpeername()[1])}
+                upload = _Upload(url=url, file=file, key=f"key-{case.number}", setting=setting)
                 environment = {
                     "PATH": os.environ["PATH"],
                     "HOME": str(file.parent),
                     **CREDENTIALS,
-                    **told,
+                    "AWS_CSM_ENABLED": csm,
+                    "AWS_CSM_PORT": str(sender.getpeername()[1]),
                     "AWS_DEFAULT_REGION": servers.REGION,
-                    "AWS_CONFIG_FILE": str(file.parent / "aws-config"),
+                    "AWS_CONFIG_FILE": str(upload.aws_config),
                 }
-                running = await asyncio.create_subprocess_exec(*client(url, file, setting), env=environment)
+                running = await asyncio.create_subprocess_exec(*case.client(upload), env=environment)
                 if await running.wait():
-                    raise RuntimeError(f"{client.__name__} failed")
+                    raise RuntimeError(f"{case.client.__name__} failed")
             seconds[setting] = relay.ended_seconds - relay.began_seconds
-            if setting is own:
-                apis = next(apis for row, _, apis in by_operation(hearing.series()) if row is ROW)
-    return promised_gain.kept(known, apis, own, seconds[own] / seconds[known.advice.setting])
+    apis = next(apis for row, _, apis in by_operation(hearing.series()) if row is ROW)
+    return promised_gain.kept(case.known, apis, own, seconds[own] / seconds[advised])

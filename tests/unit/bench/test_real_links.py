@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import real_downloads, real_links, results
+from bench import exported_clients, real_downloads, real_links, results
 from bench.real_links import CLIENTS, LINKS, Measured, NotMeasuredError, Purse, Row, ShapedLink
+from penstock.client.targets.launch import PROGRAMS
+from penstock.client.targets.table import TARGETS
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.table import OPERATIONS
 from penstock.units import MiB
@@ -43,15 +45,30 @@ def a_row(*, default: float = 10e6, advised: float, best: float) -> Row:
 
 
 @pytest.mark.parametrize(
-    "link", [*LINKS, *real_downloads.LINKS], ids=lambda link: f"{link.transfer.operation}-{link.name}"
+    "link",
+    [*LINKS, *real_downloads.LINKS, exported_clients.LINK],
+    ids=lambda link: f"{link.transfer.operation}-{link.name}",
 )
 def test_a_grid_has_every_point_once_and_none_that_is_another_in_disguise(link: ShapedLink) -> None:
     """Legal settings only; threads without a part would be the same as fewer threads."""
-    assert len(set(link.grid)) == len(link.grid) >= 10
+    assert len(set(link.grid)) == len(link.grid) >= 7
     for setting in link.grid:
         assert OPERATIONS[link.transfer.operation].model.legal(link.context, setting) == setting
         parts = ceil(link.object_size_bytes / setting.request_size_bytes) * link.object_count
         assert setting.thread_count <= parts
+
+
+def test_threads_reach_what_the_link_of_exported_settings_can_carry() -> None:
+    """Some are too few for it, and some are enough."""
+    link = exported_clients.LINK
+    needed = link.truth.host_rate_bytes_per_second / link.truth.connection_rate_bytes_per_second
+    threads = [point.thread_count for point in link.grid]
+    assert max(threads) >= needed > min(threads)
+
+
+def test_every_client_of_exported_settings_can_be_told() -> None:
+    """Libraries by their target, programs by the way they are run."""
+    assert all(name in TARGETS or name in PROGRAMS for name in exported_clients.SUITE.clients)
 
 
 @pytest.mark.parametrize("links", [LINKS, real_downloads.LINKS], ids=["uploads", "downloads"])
@@ -103,6 +120,13 @@ def test_the_worst_pair_decides_and_what_was_not_measured_is_not_passed(
     assert found["verdict"] == verdict
     assert verdict in capsys.readouterr().out
     assert found["not_measured"] == gaps
+
+
+def test_a_suite_has_its_own_target(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that did not learn for themselves need to be less near."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    rows = [a_row(advised=91e6, best=100e6)]
+    assert real_links._conclude(exported_clients.SUITE, rows, [], seconds=1.0, long=True)["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(("noise", "count"), [(0.01, 5), (0.5, 15)])

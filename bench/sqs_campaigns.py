@@ -1,13 +1,14 @@
-"""Knows the SQS figures that penstock is judged by: a published collapse, its cure, and penstock's advice.
+"""Knows the SQS figures that penstock is judged by: its advice where a queue collapsed, the cure, and the warning.
 
 `python -m bench sqs-delivery` prints them; the tests hold the same functions to their bounds in a quicker form. All
-is virtual time: the measuring application on the lab's SQS, which shares no formula with the models.
+is virtual time: the measuring application on the lab's SQS, which shares no formula with the models. The collapse
+itself, and the rules that were published with it, are experiments (`penstock measure run sqs-blast --lab`).
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,6 @@ from bench.backlog_walk import oldest_undeleted_seconds
 from bench.sqs_world import (
     CONTEXT,
     PLACE,
-    Controller,
     a_setting,
     a_world,
     conduct_of,
@@ -25,7 +25,6 @@ from bench.sqs_world import (
     play,
 )
 from penstock.experiments.calibrations import QUEUE as SEED_WORLD
-from penstock.experiments.calibrations import QUEUE_EAST as EAST
 from penstock.experiments.calibrations import QUEUE_WEST as WEST
 from penstock.experiments.calibrations import timed
 from penstock.experiments.queues import PUBLISHED_CONDITIONS as SEED_CONDITIONS
@@ -34,7 +33,7 @@ from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.duplicate_loop import DeleteLoop, Rescue
 from penstock.models.sqs.plan import Conditions, SqsPlan, plan, plan_rescue
 from penstock.probes.sqs.application import Tally
-from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
+from penstock.probes.sqs.conduct import BLAST, Conduct
 from penstock.probes.sqs.queue_application import advised_conduct
 from penstock.trial.simulated_host import World
 from penstock.vocabulary import Demand
@@ -50,43 +49,10 @@ def advised(found: SqsPlan, rate_per_second: float, *, long_polls: bool = False)
     return replace(conduct, polls_only_when_sent=not long_polls, long_polls=long_polls)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collapse:
-    """What blast mode did in one run."""
-
-    onset_minutes: float
-    unresponsive_minutes: float
-    goodput_before: float
-    unique_after: float  # ten minutes after the onset, as the rest
-    duplicates_after: float
-    effective_deletes_after: float
-
-
-def blast(seed: int, *, world: World = SEED_WORLD, duration_seconds: float = 9000.0) -> Collapse:
-    """The seed's application with nothing bounded."""
-    found = play(world, BLAST, duration_seconds, seed=seed)
-    tally = found.tally
-    onset = tally.overdue_at_seconds
-    begin, end = onset + 540.0, onset + 660.0
-    return Collapse(
-        onset_minutes=onset / 60,
-        unresponsive_minutes=found.unresponsive_at_seconds / 60,
-        goodput_before=tally.rate_between("received_count", 60.0, min(900.0, onset)),
-        unique_after=tally.rate_between("received_count", begin, end),
-        duplicates_after=tally.rate_between("duplicate_count", begin, end),
-        effective_deletes_after=tally.rate_between("deleted_count", begin, end),
-    )
-
-
-def rate_controlled(world: World, *, duration_seconds: float, seed: int = 1) -> Tally:
-    """The seed's own four rules."""
-    return play(world, RATE_CONTROLLED, duration_seconds, seed=seed).tally
-
-
 def under_advice(world: World, conditions: Conditions, *, duration_seconds: float, seed: int = 1) -> Tally:
     """The same server with what penstock plans for it."""
     conduct = advised(plan(conditions), conditions.message_rate_per_second)
-    return play(world, conduct, duration_seconds, seed=seed).tally
+    return play(world, conduct, duration_seconds, seed=seed)
 
 
 WEST_CONDITIONS = replace(SEED_CONDITIONS, delivery_latency_seconds=0.300, latency_objective_seconds=0.310)
@@ -105,7 +71,7 @@ def behind_a_receive_window(
         receive_window=loop.receive_window_message_count(),
         receive_pause_seconds=loop.receive_pause_seconds(),
     )
-    return play(world, conduct, duration_seconds, seed=3).tally, 50.0 / load
+    return play(world, conduct, duration_seconds, seed=3), 50.0 / load
 
 
 def rescued(
@@ -117,7 +83,7 @@ def rescued(
         deleter_outages=((stop_at_seconds, stop_at_seconds + 60.0),),
     )
     conditions = replace(SEED_CONDITIONS, delete_seconds=0.019, delete_seconds_per_message=0.0035)
-    collapsed = play(world, BLAST, rescue_at_seconds, seed=5).tally
+    collapsed = play(world, BLAST, rescue_at_seconds, seed=5)
     found = plan_rescue(
         conditions, undeleted_message_count=collapsed.samples[-1].undeleted_count, visible_message_count=0
     )
@@ -128,7 +94,7 @@ def rescued(
         deleter_count=found.deleter_thread_count,
     )
     changes = [(rescue_at_seconds, cure)]
-    return play(world, BLAST, rescue_at_seconds + seconds_after, seed=5, changes=changes).tally, found
+    return play(world, BLAST, rescue_at_seconds + seconds_after, seed=5, changes=changes), found
 
 
 def recovered_after_seconds(tally: Tally, rescue_at_seconds: float) -> float:
@@ -150,7 +116,7 @@ def heals(load: float, stop_seconds: float, *, seed: int = 1) -> bool:
         delete=timed(0.080 * load, variation=0.1),
     )
     world = World(queue=queue, deleter_outages=((30.0, 30.0 + stop_seconds),))
-    tally = play(world, BLAST, 450.0, seed=seed).tally
+    tally = play(world, BLAST, 450.0, seed=seed)
     return tally.rate_between("duplicate_count", 360.0, 450.0) < 0.5
 
 
@@ -207,132 +173,6 @@ def _first(holds: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None
     return int(holds.argmax()) if holds.any() else None
 
 
-# What users pick instead
-
-
-def gradient_limit() -> Controller:
-    """An adaptive limit of concurrent sends in the manner of Gradient2: short against long round-trip time."""
-    long_seconds = 0.0
-    limit = 1.0
-
-    def control(send_seconds: Sequence[float], conduct: Conduct) -> Conduct:
-        nonlocal long_seconds, limit
-        if not send_seconds:
-            return conduct
-        short = statistics.mean(send_seconds)
-        long_seconds = short if long_seconds == 0 else 0.95 * long_seconds + 0.05 * short
-        gradient = max(0.5, min(1.0, 1.5 * long_seconds / short))
-        limit = min(max(1.0, 0.8 * limit + 0.2 * (gradient * limit + 4.0)), 20.0)
-        return replace(conduct, sender_count=round(limit))
-
-    return control
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """Somebody's way to drive the queue."""
-
-    name: str
-    conduct: Conduct
-    why: str
-    controller: Controller | None = None
-    linger_seconds: float = 0.0  # that a message waits for its batch, on average
-
-
-def contenders(rate_per_second: float) -> list[Contender]:
-    """Each with what there is to send, and otherwise its own defaults."""
-    offered = replace(BLAST, offered_per_second=rate_per_second)
-    found = plan(replace(SEED_CONDITIONS, message_rate_per_second=rate_per_second))
-    return [
-        Contender(name="blast", conduct=offered, why="nothing bounded"),
-        Contender(
-            name="published rules",
-            conduct=replace(RATE_CONTROLLED, offered_per_second=rate_per_second),
-            why="a window of 10 is too narrow for the latency",
-        ),
-        Contender(
-            name="botocore adaptive retries",
-            conduct=offered,
-            why="wakes on throttling alone, and this collapse never throttles: it is blast",
-        ),
-        Contender(
-            name="pool of 10",
-            conduct=replace(offered, sender_count=3, receiver_count=4, deleter_count=3),
-            why="enough capacity until the deleters stop: nothing bounds what is received and not deleted",
-        ),
-        Contender(
-            name="Gradient2 on sends",
-            conduct=replace(offered, sender_count=1),
-            why="sees the sends' round trips, which stay short while the deletes drown",
-            controller=gradient_limit(),
-        ),
-        Contender(
-            name="Spring-like window",
-            conduct=replace(
-                offered, receive_window=10, receive_window_ends_at_handover=True, delete_batch=10
-            ),
-            why="its window ends where a message is handed to the acknowledgements",
-            linger_seconds=0.0,
-        ),
-        Contender(
-            name="SDK v2 batching",
-            conduct=replace(offered, send_batch=10, delete_batch=10),
-            why="fixed batches: each message waits for nine others, and nothing is bounded",
-            linger_seconds=min(0.2, 9 / rate_per_second) / 2,
-        ),
-        Contender(
-            name="penstock",
-            conduct=advised(found, rate_per_second),
-            why="deleters with room, and windows on both sides of the queue",
-            linger_seconds=found.batch_linger_seconds / 2,
-        ),
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """How a contender did: over all, and in the last two minutes."""
-
-    name: str
-    why: str
-    goodput: float  # messages received and deleted for good, a second
-    latency_seconds_p50: float
-    duplicate_count: int
-    goodput_at_the_end: float
-    duplicates_at_the_end: float
-
-
-def compare(
-    *,
-    rate_per_second: float = 50.0,
-    outages: tuple[tuple[float, float], ...] = (),
-    duration_seconds: float,
-    names: Collection[str] | None = None,
-) -> list[Score]:
-    """All contenders, or those named, on the seed's server."""
-    world = replace(SEED_WORLD, deleter_outages=outages)
-    scores = []
-    for contender in contenders(rate_per_second):
-        if names is not None and contender.name not in names:
-            continue
-        tally = play(
-            world, contender.conduct, duration_seconds, seed=11, controller=contender.controller
-        ).tally
-        end = tally.duration_seconds
-        scores.append(
-            Score(
-                name=contender.name,
-                why=contender.why,
-                goodput=tally.total.deleted_count / duration_seconds,
-                latency_seconds_p50=tally.latency_seconds_quantile(0.5) + contender.linger_seconds,
-                duplicate_count=tally.total.duplicate_count,
-                goodput_at_the_end=tally.rate_between("deleted_count", end - 120.0, end),
-                duplicates_at_the_end=tally.rate_between("duplicate_count", end - 120.0, end),
-            )
-        )
-    return scores
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
     """How predictions of one measure fared: median relative error, and how often 90 % intervals held."""
@@ -368,7 +208,7 @@ def prediction_quality(
                 setting = limited(choice, choice.send_rate_limit_messages_per_second * share)
             tally = play(
                 world, conduct_of(setting), _APPLIED_SECONDS, seed=10_000 * world_seed + 5000 + index
-            ).tally
+            )
             prediction = model.predict(fit, CONTEXT, setting, Demand())
             for name, metric, measured in (
                 (
@@ -395,18 +235,7 @@ def prediction_quality(
 def run(*, long: bool) -> dict[str, object]:
     """Print every figure; the long form takes the full durations and all seeds."""
     figures: dict[str, object] = {}
-    collapses = [blast(seed) for seed in (range(1, 9) if long else range(1, 4))]
-    figures["blast"] = {
-        "goodput_before": statistics.mean(c.goodput_before for c in collapses),
-        "onset_minutes": statistics.mean(c.onset_minutes for c in collapses),
-        "unresponsive_minutes": statistics.mean(c.unresponsive_minutes for c in collapses),
-        "duplicates_after": statistics.mean(c.duplicates_after for c in collapses),
-        "effective_deletes_after": statistics.mean(c.effective_deletes_after for c in collapses),
-        "unique_after": statistics.mean(c.unique_after for c in collapses),
-    }
     hours = 8 * HOUR if long else HOUR
-    for name, world in (("middle", SEED_WORLD), ("east", EAST), ("west", WEST)):
-        figures[f"seed's rules, {name}"] = _row(rate_controlled(world, duration_seconds=hours))
     figures["advised"] = _row(under_advice(SEED_WORLD, SEED_CONDITIONS, duration_seconds=hours))
     figures["advised, west"] = _row(under_advice(WEST, WEST_CONDITIONS, duration_seconds=hours))
     for load, outages in ((1.2, ()), (0.95, ((600.0, 660.0),))):
@@ -437,12 +266,6 @@ def run(*, long: bool) -> dict[str, object]:
         figures[f"unseen settings, {name}"] = quality
     for name, value in figures.items():
         print(f"{name:34} {value}", flush=True)
-    print("\nOne hour at 50 messages a second, with a stop of the deleters of 90 s after 20 minutes:")
-    for score in compare(outages=((1200.0, 1290.0),), duration_seconds=2 * HOUR if long else HOUR):
-        print(
-            f"{score.name:26} {score.goodput:6.2f}/s  p50 {1e3 * score.latency_seconds_p50:8.0f} ms"
-            f"  {score.duplicate_count:7d} duplicates  at the end {score.goodput_at_the_end:6.2f}/s  {score.why}"
-        )
     return figures
 
 

@@ -1,7 +1,7 @@
 """Knows how penstock's advice for a queue compares with what users pick instead, on a real SQS server.
 
-`python -m bench sqs-real` lets one measuring application drive an ElasticMQ with real requests, once for each policy
-of `bench.sqs_campaigns`: all are offered the same messages at the same times, all poll long, and only the policy
+`python -m bench sqs-real` lets one measuring application drive an ElasticMQ with real requests, once for each policy:
+all are offered the same messages at the same times, all poll long, and only the policy
 differs. Deletes take what they took in the published campaign, and stop for three visibility timeouts on the way. Where
 that server cannot be built, the lab's own stands in, and the figures say so.
 
@@ -14,25 +14,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 
 from bench import results
-from bench.sqs_campaigns import Contender, contenders
 from penstock.clock import Clock, SystemClock
 from penstock.lab.sqs import ActionTruth
 from penstock.lab.worlds import NEAR
 from penstock.models.sqs.plan import plan
 from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
-from penstock.probes.outside import MessageQueues, ReceivedMessage, RequestError
+from penstock.probes.outside import MessageQueues, Messages, ReceivedMessage, RequestError
 from penstock.probes.sqs.application import (
     SESSION_LENGTH,
     DeleteBrake,
@@ -42,7 +42,7 @@ from penstock.probes.sqs.application import (
     Tally,
     sequence_of,
 )
-from penstock.probes.sqs.conduct import BLAST, Conduct
+from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
 from penstock.probes.sqs.queue_application import advised_conduct
 from penstock.probes.sqs.round_trips import RoundTrips
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
@@ -58,8 +58,9 @@ GOODPUT_MARGIN = 0.005  # what differs less is the same
 LATENCY_MARGIN_SECONDS = 0.005  # as above; on a busy machine requests of 5 ms differ by that from run to run
 _WARM_UP_SECONDS = 5.0  # a Java server compiles what is called often
 _SEED = 1
-# Where the server is near, for there the window is wide.
-_WHY_RULES = "hardly a copy, but one deleter that is too slow never makes up for the stop"
+
+Controller: TypeAlias = Callable[[Sequence[float], Conduct], Conduct]
+"""An adaptive application: the conduct that follows from the last second's send times and the conduct so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +113,44 @@ class Score:
         return self.duplicates_per_second_at_the_end > self.goodput_at_the_end
 
 
+def gradient_limit() -> Controller:
+    """An adaptive limit of concurrent sends in the manner of Gradient2: short against long round-trip time."""
+    long_seconds = 0.0
+    limit = 1.0
+
+    def control(send_seconds: Sequence[float], conduct: Conduct) -> Conduct:
+        nonlocal long_seconds, limit
+        if not send_seconds:
+            return conduct
+        short = statistics.mean(send_seconds)
+        long_seconds = short if long_seconds == 0 else 0.95 * long_seconds + 0.05 * short
+        gradient = max(0.5, min(1.0, 1.5 * long_seconds / short))
+        limit = min(max(1.0, 0.8 * limit + 0.2 * (gradient * limit + 4.0)), 20.0)
+        return replace(conduct, sender_count=round(limit))
+
+    return control
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """Somebody's way to drive the queue."""
+
+    name: str
+    conduct: Conduct
+    why: str
+    controller: Controller | None = None
+
+
 class Surroundings:
     """A queue whose deletes are slow and stop for a while; it notes how old each message is when it first arrives.
 
-    Satisfies `MessageQueues`. The stop, and the offers, count from `begin`; before it deletes are slow and never stop.
+    Satisfies `Messages`. The stop, and the offers, count from `begin`; before it deletes are slow and never stop.
     """
 
-    def __init__(self, queues: MessageQueues, clock: Clock, course: Course, session: str) -> None:
+    def __init__(self, messages: Messages, clock: Clock, course: Course, session: str) -> None:
         self.latencies: list[tuple[float, float]] = []  # (received at, since it was offered), seconds
         self.send_seconds: list[float] = []  # of the requests since the last sample
-        self._queues = queues
+        self._messages = messages
         self._clock = clock
         self._course = course
         self._session = session
@@ -132,37 +161,17 @@ class Surroundings:
         """The course begins."""
         self._began_seconds = self._clock.monotonic_seconds()
 
-    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
-        """See the seam, as for the rest."""
-        return await self._queues.create_queue(name, attributes)
-
-    async def find_queue(self, name: str) -> str:
-        """As it is."""
-        return await self._queues.find_queue(name)
-
-    async def list_queues(self, prefix: str) -> list[str]:
-        """As it is."""
-        return await self._queues.list_queues(prefix)
-
-    async def delete_queue(self, url: str) -> None:
-        """As it is."""
-        await self._queues.delete_queue(url)
-
-    async def queue_attributes(self, url: str) -> dict[str, str]:
-        """As it is."""
-        return await self._queues.queue_attributes(url)
-
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         """As it is, timed."""
         began_seconds = self._clock.monotonic_seconds()
         try:
-            return await self._queues.send(url, bodies, group_ids=group_ids)
+            return await self._messages.send(url, bodies, group_ids=group_ids)
         finally:
             self.send_seconds.append(self._clock.monotonic_seconds() - began_seconds)
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
         """As it is; the first copy of each message is noted."""
-        messages = await self._queues.receive(
+        messages = await self._messages.receive(
             url, message_count_max=message_count_max, wait_seconds=wait_seconds
         )
         for message in messages:
@@ -181,7 +190,7 @@ class Surroundings:
         await asyncio.sleep(
             course.delete.request_seconds + course.delete.message_seconds * len(receipt_handles)
         )
-        return await self._queues.delete(url, receipt_handles)
+        return await self._messages.delete(url, receipt_handles)
 
     def _elapsed_seconds(self) -> float:
         """Negative before the course."""
@@ -189,15 +198,56 @@ class Surroundings:
 
 
 def policies(course: Course) -> list[Contender]:
-    """Those of the simulation, in this queue's terms; penstock's conduct is planned from what it measures."""
-    found = []
-    for simulated in contenders(course.offered_per_second):
-        contender, conduct = simulated, replace(simulated.conduct, long_polls=True)
-        if conduct.oldest_undeleted_seconds_max:
-            conduct = replace(conduct, oldest_undeleted_seconds_max=course.visibility_timeout_seconds / 2.0)
-            contender = replace(contender, why=_WHY_RULES)
-        found.append(replace(contender, conduct=conduct))
-    return found
+    """Each with what there is to send, and otherwise its own defaults; penstock's is planned from what it measures."""
+    offered = replace(BLAST, offered_per_second=course.offered_per_second, long_polls=True)
+    rules = replace(
+        RATE_CONTROLLED,
+        offered_per_second=course.offered_per_second,
+        oldest_undeleted_seconds_max=course.visibility_timeout_seconds / 2.0,
+        long_polls=True,
+    )
+    return [
+        Contender(name="blast", conduct=offered, why="nothing bounded"),
+        Contender(
+            name="published rules",
+            conduct=rules,
+            # Where the server is near, for there the window is wide.
+            why="hardly a copy, but one deleter that is too slow never makes up for the stop",
+        ),
+        Contender(
+            name=ADAPTIVE,
+            conduct=offered,
+            why="wakes on throttling alone, and this collapse never throttles: it is blast",
+        ),
+        Contender(
+            name="pool of 10",
+            conduct=replace(offered, sender_count=3, receiver_count=4, deleter_count=3),
+            why="enough capacity until the deleters stop: nothing bounds what is received and not deleted",
+        ),
+        Contender(
+            name="Gradient2 on sends",
+            conduct=replace(offered, sender_count=1),
+            why="sees the sends' round trips, which stay short while the deletes drown",
+            controller=gradient_limit(),
+        ),
+        Contender(
+            name="Spring-like window",
+            conduct=replace(
+                offered, receive_window=10, receive_window_ends_at_handover=True, delete_batch=10
+            ),
+            why="its window ends where a message is handed to the acknowledgements",
+        ),
+        Contender(
+            name="SDK v2 batching",
+            conduct=replace(offered, send_batch=10, delete_batch=10),
+            why="fixed batches: each message waits for nine others, and nothing is bounded",
+        ),
+        Contender(
+            name=PENSTOCK,
+            conduct=offered,  # until it is planned
+            why="deleters with room, and windows on both sides of the queue",
+        ),
+    ]
 
 
 async def compete(

@@ -5,13 +5,11 @@ The service and its client's host are the lab's, the application and the probe a
 
 from __future__ import annotations
 
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias, TypeVar
 
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.lab.virtual_time import VirtualClock, run_virtually
@@ -34,18 +32,6 @@ CONTEXT = Context(place=PLACE, payload_size_bytes=1024)
 _PROBE_COST = Cost(transferred_bytes=10**9, request_count=10**6, duration_seconds=6.0)
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
-ResultT = TypeVar("ResultT")
-Controller: TypeAlias = Callable[[Sequence[float], Conduct], Conduct]
-"""An adaptive application: the conduct that follows from the last second's send times and the conduct so far."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Played:
-    """What a run of the application came to."""
-
-    tally: Tally
-    unresponsive_at_seconds: float = math.inf  # when collecting garbage made everything four times as slow
-
 
 class _UnresponsiveError(Exception):
     """The application is so slow that nobody would wait for it."""
@@ -58,11 +44,10 @@ def play(
     *,
     seed: int,
     changes: Sequence[tuple[float, Conduct]] = (),
-    controller: Controller | None = None,
-) -> Played:
+) -> Tally:
     """The measuring application in this world, until it is unresponsive; `changes` are (at, conduct from then on)."""
 
-    async def story(clock: VirtualClock) -> Played:
+    async def story(clock: VirtualClock) -> Tally:
         host = Host(world, clock, seed=seed)
         url = await host.create_queue("played", {})
         application = MeasurementApplication(
@@ -74,40 +59,27 @@ def play(
             visibility_timeout_seconds=world.queue.visibility_timeout_seconds,
             brake=DeleteBrake(clock),
         )
-        found = Played(tally=application.tally)
-        tell = _steering(application, host, conduct, changes=changes, controller=controller)
         try:
-            await application.drive(duration_seconds, tell)
+            await application.drive(duration_seconds, _steering(application, host, changes))
         except* _UnresponsiveError:
-            found.unresponsive_at_seconds = application.tally.duration_seconds
-        return found
+            pass
+        return application.tally
 
     return run_virtually(story, start_at=_EPOCH)
 
 
 def _steering(
-    application: MeasurementApplication,
-    host: Host,
-    conduct: Conduct,
-    *,
-    changes: Sequence[tuple[float, Conduct]],
-    controller: Controller | None,
+    application: MeasurementApplication, host: Host, changes: Sequence[tuple[float, Conduct]]
 ) -> Callable[[Sample], None]:
     """What happens each second."""
     coming = deque(changes)
 
     def steer(sample: Sample) -> None:
-        nonlocal conduct
         host.collect(sample.unreceived_count + sample.undeleted_count)
         if host.slowdown >= UNRESPONSIVE_SLOWDOWN:
             raise _UnresponsiveError
         while coming and sample.at_seconds >= coming[0][0]:
-            conduct = coming.popleft()[1]
-            application.adopt(conduct)
-        if controller is not None:
-            conduct = controller(host.send_seconds, conduct)
-            application.adopt(conduct)
-        host.send_seconds.clear()
+            application.adopt(coming.popleft()[1])
 
     return steer
 

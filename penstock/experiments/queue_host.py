@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from penstock.probes.apart import Apart
 from penstock.probes.aws import Access, open_message_queues
 from penstock.probes.outside import (
     ANSWERED_BY,
-    MessageQueues,
+    Messages,
     ReceivedMessage,
     RequestError,
     Unreachable,
@@ -53,7 +53,7 @@ class Answer(apart.Answer, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @contextlib.asynccontextmanager
-async def queue_hosts(count: int, queues: MessageQueues, access: Access) -> AsyncIterator[QueueHosts]:
+async def queue_hosts(count: int, access: Access) -> AsyncIterator[QueueHosts]:
     """So many processes, ready; on leaving none of them is left. Raises RequestError."""
     assignment = apart.Assignment(
         parent_process_id=os.getpid(), access=msgspec.Raw(msgspec.json.encode(access))
@@ -65,7 +65,7 @@ async def queue_hosts(count: int, queues: MessageQueues, access: Access) -> Asyn
             )
         except TimeoutError:
             raise Unreachable(f"{count} processes were not ready within {START_SECONDS_MAX:g} s") from None
-        yield QueueHosts(hosts, queues)
+        yield QueueHosts(hosts)
 
 
 async def _started(assignment: apart.Assignment) -> Apart[Answer]:
@@ -75,11 +75,10 @@ async def _started(assignment: apart.Assignment) -> Apart[Answer]:
 
 
 class QueueHosts:
-    """`MessageQueues`: messages by the hosts, everything else by whoever has started them."""
+    """`Messages` by the hosts."""
 
-    def __init__(self, hosts: Sequence[Apart[Answer]], queues: MessageQueues) -> None:
+    def __init__(self, hosts: Sequence[Apart[Answer]]) -> None:
         self._hosts = hosts
-        self._queues = queues
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         """See the seam; no host sends to a FIFO queue."""
@@ -96,26 +95,6 @@ class QueueHosts:
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
         """See the seam."""
         return (await self._answered("delete", url, texts=receipt_handles)).accepted_count
-
-    async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
-        """See the seam."""
-        return await self._queues.create_queue(name, attributes)
-
-    async def find_queue(self, name: str) -> str:
-        """See the seam."""
-        return await self._queues.find_queue(name)
-
-    async def list_queues(self, prefix: str) -> list[str]:
-        """See the seam."""
-        return await self._queues.list_queues(prefix)
-
-    async def delete_queue(self, url: str) -> None:
-        """See the seam."""
-        await self._queues.delete_queue(url)
-
-    async def queue_attributes(self, url: str) -> dict[str, str]:
-        """See the seam."""
-        return await self._queues.queue_attributes(url)
 
     async def _answered(self, action: str, url: str, **order: Any) -> Answer:  # Any: fields of an `Order`
         make = partial(_order, action=action, url=url, **order)
@@ -149,7 +128,7 @@ async def work() -> None:
             task.cancel()
 
 
-async def _carry_out(queues: MessageQueues, order: Order) -> None:
+async def _carry_out(queues: Messages, order: Order) -> None:
     addresses: Counter[str] = Counter()
     ANSWERED_BY.set(addresses)  # of this task alone
     count, messages, trouble, sentence = 0, [], "", ""

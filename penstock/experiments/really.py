@@ -273,11 +273,12 @@ class _Site:
         if step.operation == QUEUE:
             assert self.queues is not None
             assert self.queue_access is not None
-            queues = self.queues
+            hosts = None
             if step.process_count:
-                hosts = queue_hosts(step.process_count, queues, self.queue_access)
-                queues = await ending.enter_async_context(hosts)
-            probe: Probe[Any] = QueueApplicationProbe(queues, self.bench.clock, self.bench.store)
+                hosts = await ending.enter_async_context(queue_hosts(step.process_count, self.queue_access))
+            probe: Probe[Any] = QueueApplicationProbe(
+                self.queues, self.bench.clock, self.bench.store, messages=hosts
+            )
         else:
             probe = self._transfer_probe(step, operation)
         ending.push_async_callback(probe.close)

@@ -223,8 +223,27 @@ class ReceivedMessage:
     body: str
 
 
-class MessageQueues(Protocol):
-    """SQS as probes use it. Batches hold at most ten entries."""
+class Messages(Protocol):
+    """What goes through a queue. Batches hold at most ten entries."""
+
+    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
+        """One message goes by SendMessage, more by SendMessageBatch; how many the service accepted.
+
+        A FIFO queue needs the group of each; the same body again is then the same message.
+        """
+        ...
+
+    async def receive(
+        self, url: str, *, message_count_max: int, wait_seconds: int
+    ) -> list[ReceivedMessage]: ...
+
+    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
+        """One by DeleteMessage, more by DeleteMessageBatch; how many the service accepted."""
+        ...
+
+
+class MessageQueues(Messages, Protocol):
+    """SQS as probes use it."""
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
         """The queue's URL."""
@@ -241,18 +260,3 @@ class MessageQueues(Protocol):
     async def delete_queue(self, url: str) -> None: ...
 
     async def queue_attributes(self, url: str) -> dict[str, str]: ...
-
-    async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
-        """One message goes by SendMessage, more by SendMessageBatch; how many the service accepted.
-
-        A FIFO queue needs the group of each; the same body again is then the same message.
-        """
-        ...
-
-    async def receive(
-        self, url: str, *, message_count_max: int, wait_seconds: int
-    ) -> list[ReceivedMessage]: ...
-
-    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
-        """One by DeleteMessage, more by DeleteMessageBatch; how many the service accepted."""
-        ...

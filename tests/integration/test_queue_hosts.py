@@ -16,7 +16,7 @@ from penstock.lab.http_sqs import sqs_application
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.probes.aws import Access, Credentials, open_message_queues
-from penstock.probes.outside import ANSWERED_BY, MessageQueues, Missing, Unreachable
+from penstock.probes.outside import ANSWERED_BY, Messages, Missing, Unreachable
 from penstock.probes.sqs.application import SESSION_LENGTH, DeleteBrake, MeasurementApplication
 from penstock.probes.sqs.conduct import Conduct
 
@@ -30,10 +30,10 @@ def host_ids() -> set[int]:
     return {int(child) for child in children if b"queue_host" in Path(f"/proc/{child}/cmdline").read_bytes()}
 
 
-async def send_on(queues: MessageQueues, url: str) -> None:
+async def send_on(messages: Messages, url: str) -> None:
     """Until that is not possible any more."""
     while True:
-        await queues.send(url, ["somebody"])
+        await messages.send(url, ["somebody"])
 
 
 async def test_two_hosts_carry_what_one_application_asks_for() -> None:
@@ -43,10 +43,10 @@ async def test_two_hosts_carry_what_one_application_asks_for() -> None:
         credentials = Credentials(access_key="AKIDLAB", secret_key="of-the-lab")  # noqa: S106
         access = Access(region="us-east-1", endpoint_url=endpoint_url, credentials=credentials)
         clock, addresses = SystemClock(), Counter[str]()
-        async with open_message_queues(access) as own, queue_hosts(2, own, access) as queues:
+        async with open_message_queues(access) as queues, queue_hosts(2, access) as hosts:
             url = await queues.create_queue("q", {})
             application = MeasurementApplication(
-                queues,
+                hosts,
                 clock,
                 url,
                 Conduct(sender_count=4, receiver_count=2, deleter_count=4, long_polls=True),
@@ -66,11 +66,11 @@ async def test_two_hosts_carry_what_one_application_asks_for() -> None:
             )
             assert addresses["127.0.0.1"] >= 2 * MESSAGE_COUNT
             with pytest.raises(Missing):
-                await queues.send(url + "x", ["nobody"])
+                await hosts.send(url + "x", ["nobody"])
             assert len(host_ids()) == 2
             for process_id in host_ids():
                 os.kill(process_id, signal.SIGKILL)
             async with asyncio.timeout(60):
                 with pytest.raises(Unreachable):
-                    await send_on(queues, url)
+                    await send_on(hosts, url)
         assert host_ids() == set()

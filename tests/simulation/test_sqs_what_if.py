@@ -65,7 +65,7 @@ def test_the_queue_carries_what_the_plan_says(seed: int) -> None:
     conditions = a_condition(seed)
     found = plan(conditions)
     conduct = advised(found, conditions.message_rate_per_second, long_polls=True)
-    tally = play(the_queue(conditions), conduct, 61.0, seed=seed).tally
+    tally = play(the_queue(conditions), conduct, 61.0, seed=seed)
     carried = tally.rate_between("deleted_count", 10.5, 60.5)
     assert carried == pytest.approx(found.goodput_messages_per_second.expected, rel=0.05)
     assert tally.total.duplicate_count == 0
@@ -85,7 +85,7 @@ def test_the_queue_collapses_when_the_plan_says(seed: int) -> None:
     )
     found = plan(conditions).collapse_after_seconds
     assert found is not None
-    tally = play(the_queue(conditions), BLAST, 1.3 * found.expected, seed=seed).tally
+    tally = play(the_queue(conditions), BLAST, 1.3 * found.expected, seed=seed)
     assert tally.overdue_at_seconds == pytest.approx(found.expected, rel=0.2)
 
 

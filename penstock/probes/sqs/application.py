@@ -23,7 +23,7 @@ from datetime import datetime
 from penstock.clock import Clock
 from penstock.probes.outside import (
     Denied,
-    MessageQueues,
+    Messages,
     Missing,
     ReceivedMessage,
     Refused,
@@ -179,7 +179,7 @@ class MeasurementApplication:
 
     def __init__(
         self,
-        queues: MessageQueues,
+        messages: Messages,
         clock: Clock,
         url: str,
         conduct: Conduct,
@@ -196,7 +196,7 @@ class MeasurementApplication:
         self._requests_left = math.inf if request_count_max is None else request_count_max
         self._messages_left = math.inf if message_count_max is None else message_count_max  # to be sent
         self._message_count_max = message_count_max
-        self._queues = queues
+        self._messages = messages
         self._clock = clock
         self._url = url
         self._conduct = conduct
@@ -320,7 +320,7 @@ class MeasurementApplication:
         try:
             self._pay()
             asked_seconds = self._elapsed_seconds()
-            accepted_count = await self._queues.send(self._url, bodies)
+            accepted_count = await self._messages.send(self._url, bodies)
             self.tally.sends.note(accepted_count, self._elapsed_seconds() - asked_seconds)
             self._troubles_in_a_row = 0
         except RequestError as trouble:
@@ -350,7 +350,7 @@ class MeasurementApplication:
             try:
                 self._pay()
                 asked_seconds = self._elapsed_seconds()
-                messages = await self._queues.receive(
+                messages = await self._messages.receive(
                     self._url, message_count_max=wanted, wait_seconds=wait_seconds
                 )
                 if messages and not wait_seconds:
@@ -426,7 +426,7 @@ class MeasurementApplication:
         self._pay()
         asked_seconds = self._elapsed_seconds()
         try:
-            accepted_count = await self._queues.delete(self._url, [receipt.handle for receipt in receipts])
+            accepted_count = await self._messages.delete(self._url, [receipt.handle for receipt in receipts])
         except Refused as trouble:  # an old handle, mostly; the message comes back if it is still there
             self._since.deleted_in_vain_count += len(receipts)
             await self._bear(trouble)

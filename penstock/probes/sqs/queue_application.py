@@ -29,7 +29,7 @@ from penstock.models.sqs.plan import Conditions, SqsPlan, plan_rescue
 from penstock.models.sqs.plan import plan as plan_for
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block
-from penstock.probes.outside import MessageQueues, Missing, RequestError
+from penstock.probes.outside import MessageQueues, Messages, Missing, RequestError
 from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
 from penstock.probes.sqs.application import (
     BODY_BYTES,
@@ -236,12 +236,17 @@ class QueueApplicationProbe:
         clock: Clock,
         journal: Journal,
         *,
+        messages: Messages | None = None,
         queue_prefix: str = QUEUE_PREFIX,
         loop_tick_seconds: float = LOOP_TICK_SECONDS,
         tell: Tell = lambda _: None,
     ) -> None:
-        """`tell` hears of each second, and may raise DrivenEnoughError to end the run there."""
+        """`messages`: who sends, receives and deletes, where that is another.
+
+        `tell` hears of each second, and may raise DrivenEnoughError to end the run there.
+        """
         self._queues = queues
+        self._messages = messages or queues
         self._clock = clock
         self._journal = journal
         self._queue_prefix = queue_prefix
@@ -301,14 +306,14 @@ class QueueApplicationProbe:
         if drive.policy is not Policy.STATED:
             left -= REQUEST_COUNT_MAX
             self.used += Cost(request_count=REQUEST_COUNT_MAX)
-            course.conditions = await RoundTrips(self._queues, self._clock, url, brake).conditions(
+            course.conditions = await RoundTrips(self._messages, self._clock, url, brake).conditions(
                 drive.conduct.offered_per_second, visibility_timeout_seconds=drive.visibility_timeout_seconds
             )
         if drive.policy is Policy.ADVISED and course.conditions is not None:
             found = plan_for(course.conditions)
             course.conduct = advised_conduct(found, course.conditions.message_rate_per_second)
         application = MeasurementApplication(
-            self._queues,
+            self._messages,
             self._clock,
             url,
             course.conduct,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from penstock.clock import Clock
 from penstock.models.sqs.plan import Conditions
 from penstock.probes.measurement import summarize
-from penstock.probes.outside import MessageQueues, ReceivedMessage
+from penstock.probes.outside import Messages, ReceivedMessage
 from penstock.probes.sqs.application import (
     BODY_BYTES,
     SESSION_LENGTH,
@@ -32,8 +32,8 @@ ResultT = TypeVar("ResultT")
 class RoundTrips:
     """Measures what a plan must know of a queue: request by request, with nothing else under way."""
 
-    def __init__(self, queues: MessageQueues, clock: Clock, url: str, brake: DeleteBrake) -> None:
-        self._queues = queues
+    def __init__(self, messages: Messages, clock: Clock, url: str, brake: DeleteBrake) -> None:
+        self._messages = messages
         self._clock = clock
         self._url = url
         self._brake = brake
@@ -92,11 +92,11 @@ class RoundTrips:
         messages = await self._receive(1)
         seconds = self._clock.monotonic_seconds() - began_seconds
         for message in messages:
-            await self._queues.delete(self._url, [message.receipt_handle])
+            await self._messages.delete(self._url, [message.receipt_handle])
         return seconds
 
     async def _send(self, count: int) -> None:
-        await self._timed("send", count, self._queues.send(self._url, self._bodies(count)))
+        await self._timed("send", count, self._messages.send(self._url, self._bodies(count)))
 
     async def _received(self, count: int, request_count: int) -> list[str]:
         """Handles of so many receives; those that came back half empty are not timed."""
@@ -111,7 +111,7 @@ class RoundTrips:
 
     async def _receive(self, count: int) -> list[ReceivedMessage]:
         for _ in range(RECEIVE_TRY_COUNT_MAX):
-            messages = await self._queues.receive(
+            messages = await self._messages.receive(
                 self._url, message_count_max=count, wait_seconds=_RECEIVE_WAIT_SECONDS
             )
             if messages:
@@ -121,7 +121,7 @@ class RoundTrips:
     async def _delete(self, handles: Sequence[str]) -> None:
         async def braked() -> int:
             await self._brake.hold()
-            return await self._queues.delete(self._url, handles)
+            return await self._messages.delete(self._url, handles)
 
         await self._timed("delete", len(handles), braked())
 

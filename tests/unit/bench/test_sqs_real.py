@@ -72,6 +72,12 @@ def test_the_stop_of_the_deletes_is_survived_by_advice_and_not_by_a_pool() -> No
     assert not is_ahead(pool, ours)
 
 
+@pytest.mark.parametrize("name", ["published rules", "Spring-like window"])
+def test_advice_is_ahead_of_what_users_pick_instead(name: str) -> None:
+    """After the stop of the deletes it works off what piled up; nobody carries more, or comes sooner before."""
+    assert is_ahead(played(PENSTOCK), played(name))
+
+
 def test_a_stated_rate_above_the_offered_one_is_what_catches_up() -> None:
     """Planned for twice the rate, all that the stop held back is delivered before the end, and none of it twice."""
     found = played(PENSTOCK, replace(COURSE, stated_per_second=2.0 * COURSE.offered_per_second))

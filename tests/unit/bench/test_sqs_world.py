@@ -22,7 +22,7 @@ def test_a_stopped_deleter_lets_each_message_come_once_in_a_timeout() -> None:
     world = replace(
         QUICK, queue=replace(QUICK.queue, visibility_timeout_seconds=5), deleter_outages=((0.0, 1000.0),)
     )
-    tally = play(world, replace(BLAST, send_rate_limit_per_second=1.0), 60.0, seed=1).tally
+    tally = play(world, replace(BLAST, send_rate_limit_per_second=1.0), 60.0, seed=1)
     assert tally.total.received_count == pytest.approx(60, abs=2)
     assert tally.rate_between("duplicate_count", 0.0, 5.0) == 0
     assert tally.total.duplicate_count == pytest.approx(sum((60 - at) // 5 for at in range(60)), rel=0.1)
@@ -32,14 +32,14 @@ def test_a_stopped_deleter_lets_each_message_come_once_in_a_timeout() -> None:
 def test_what_could_not_be_sent_is_sent_after_the_stop() -> None:
     """What is offered piles up while the deletes stand still and the rules hold the sender back."""
     conduct = replace(BLAST, offered_per_second=20.0, oldest_undeleted_seconds_max=1.0)
-    tally = play(replace(QUICK, deleter_outages=((10.0, 20.0),)), conduct, 60.0, seed=1).tally
+    tally = play(replace(QUICK, deleter_outages=((10.0, 20.0),)), conduct, 60.0, seed=1)
     assert tally.rate_between("sent_count", 12.5, 19.5) == 0
     assert tally.total.sent_count == pytest.approx(1200, abs=3)
 
 
 def test_one_core_bounds_all_requests() -> None:
     """2 ms of one core a request are 500 requests a second, whatever the threads."""
-    tally = play(replace(QUICK, client_seconds_per_request=0.002), MANY, 10.0, seed=1).tally
+    tally = play(replace(QUICK, client_seconds_per_request=0.002), MANY, 10.0, seed=1)
     assert tally.total.request_count / 10.0 == pytest.approx(500, rel=0.05)
 
 
@@ -59,11 +59,11 @@ def test_a_probe_says_how_busy_the_core_was() -> None:
 def test_a_full_heap_ends_the_run() -> None:
     """Where garbage is collected for three quarters of the time, nobody waits for the application any more."""
     conduct = replace(BLAST, sender_count=4)
-    found = play(replace(QUICK, heap_entry_count_max=1000), conduct, 600.0, seed=1)
-    assert found.unresponsive_at_seconds == found.tally.duration_seconds < 100.0
+    tally = play(replace(QUICK, heap_entry_count_max=1000), conduct, 600.0, seed=1)
+    assert tally.duration_seconds < 100.0
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
     """Chance is an argument."""
-    first, second = (play(QUICK, MANY, 5.0, seed=7).tally for _ in range(2))
+    first, second = (play(QUICK, MANY, 5.0, seed=7) for _ in range(2))
     assert first == second

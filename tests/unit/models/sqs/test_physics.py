@@ -120,7 +120,7 @@ def test_spare_threads_take_half_full_batches_of_a_busy_client(
         send_window=batch * (3 * senders + 8),
         long_polls=True,
     )
-    total = play(world, conduct, 10.0, seed=1).tally.total
+    total = play(world, conduct, 10.0, seed=1).total
     costs = some_costs(variation_fraction=0.5, client_request_rate_max_per_second=1.0 / spent_seconds)
     drive = a_drive(
         sender_count=senders,

@@ -349,9 +349,8 @@ class Suite:
     clients: Mapping[str, Defaults]
     servers: Sequence[str] = ("versitygw",)
     target: float = TARGET
-    teacher: str = (
-        ""  # the client by which the advice for all of them is learned; without it each learns its own
-    )
+    # The client by which the advice for all of them is learned; without it each learns its own.
+    teacher: str = ""
 
 
 def run(*, long: bool = False) -> dict[str, Any]:

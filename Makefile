@@ -88,7 +88,8 @@ lock: $(VENV)/.development ## Resolve the dependencies again
 resolve = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -o locks/$(1).txt pyproject.toml $(2)
 
-# Installing: names, versions and hashes from locks/, and this folder itself.
+# Installing: names, versions and hashes from locks/, and this folder itself. Bytecode of what is never imported would
+# take as long as all the rest.
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "penstock needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
 	@echo "Making the environment in $(VENV) ..." >&2
@@ -97,7 +98,7 @@ $(VENV)/.venv:
 
 define install
 	@echo "Installing locks/$(1).txt ..." >&2
-	@$(PIP) install --require-hashes --no-deps -r locks/$(1).txt
+	@$(PIP) install --no-compile --require-hashes --no-deps -r locks/$(1).txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 endef

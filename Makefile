@@ -79,10 +79,10 @@ audit: $(VENV)/.development ## Known vulnerabilities of what is locked; fails wh
 
 lock: $(VENV)/.development ## Resolve the dependencies again
 	@$(call resolve,runtime,--extra daemon --extra demo --group build)
-	@$(call resolve,development,--extra daemon --extra demo --extra analysis --group build --group dev)
-	@$(call resolve,browser,--extra daemon --extra demo --extra analysis --group build --group dev --group browser)
-	@$(call resolve,bench,--extra daemon --extra demo --extra analysis --group build --group dev --group bench)
-	@$(call resolve,analysis,--extra daemon --extra demo --extra analysis --extra spark --group build --group dev)
+	@$(call resolve,development,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev)
+	@$(call resolve,browser,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev --group browser)
+	@$(call resolve,bench,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev --group bench)
+	@$(call resolve,analysis,--extra daemon --extra demo --extra analysis --extra otlp --extra spark --group build --group dev)
 
 # Names, versions and hashes for every supported Python; no address of any registry.
 resolve = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

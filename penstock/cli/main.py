@@ -41,6 +41,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "leftovers": ("penstock.cli.leftovers", "leftovers", "See and remove what probes left outside."),
     "config": ("penstock.cli.config", "config", "Check or show the configuration."),
     "doctor": ("penstock.cli.doctor", "doctor", "Examine daemon, host and permissions, and say what to do."),
+    "telemetry": ("penstock.cli.telemetry", "telemetry", "Send metrics and traces of the daemon by OTLP."),
     "service": ("penstock.cli.service", "service", "Put the service in place, or take it away."),
     "run": ("penstock.cli.run", "run", "Measure and advise in the foreground, without a daemon."),
     "what-if": ("penstock.cli.what_if", "what_if", "Ask for advice for stated conditions, with no queue."),

@@ -32,7 +32,6 @@ from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
 from penstock.vocabulary import (
     Context,
     Demand,
-    Inconclusive,
     Observation,
     Place,
     Recommendation,
@@ -386,10 +385,26 @@ def _fit_document(fit: Fit) -> dict[str, Any]:
 
 def cycle_document(cycle: Cycle) -> dict[str, Any]:
     """What a cycle did, as JSON values and dates."""
+    observed = cycle.outcome if isinstance(cycle.outcome, Observation) else None
     return {
+        "began_at": cycle.began_at,
         "at": cycle.at,
         "operation": cycle.context.operation,
+        "region": cycle.context.place.region,
         "payload_size_bytes": cycle.context.payload_size_bytes,
         "sentence": cycle.sentence,
-        "is_conclusive": cycle.outcome is not None and not isinstance(cycle.outcome, Inconclusive),
+        "is_conclusive": observed is not None,
+        "probe": observed and _probe_document(observed),
+    }
+
+
+def _probe_document(observed: Observation[Any]) -> dict[str, Any]:
+    return {
+        "began_at": observed.started_at,
+        "duration_seconds": observed.duration_seconds,
+        "setting": setting_values(observed.setting),
+        "transferred_bytes": observed.transferred_bytes,
+        "request_count": observed.request_count,
+        "throttled_count": observed.throttled_count,
+        "failed_count": observed.failed_count,
     }

@@ -80,6 +80,7 @@ class ConductorError(RuntimeError):
 class Cycle:
     """What one cycle did, in one sentence, for people."""
 
+    began_at: datetime
     at: datetime
     context: Context
     sentence: str
@@ -244,7 +245,7 @@ class Conductor:
 
     async def run_cycle(self, context: Context, reason: Reason | None = None) -> Cycle:
         """Do one cycle for this context and say in one sentence what was done."""
-        watch = self._watches[context]
+        watch, began_at = self._watches[context], self._clock.now()
         self.activity = f"thinking about {describe(context)}"
         try:
             sentence, outcome = await self._try(watch, reason)
@@ -252,7 +253,9 @@ class Conductor:
             what = "nothing can be written down: " if isinstance(trouble, DiskTrouble) else ""
             verdict = Verdict(is_allowed=False, sentence=f"{what}{trouble}")
             sentence, outcome = self._postpone(watch, verdict), None
-        cycle = Cycle(at=self._clock.now(), context=context, sentence=sentence, outcome=outcome)
+        cycle = Cycle(
+            began_at=began_at, at=self._clock.now(), context=context, sentence=sentence, outcome=outcome
+        )
         self.cycles.append(cycle)
         self.cycle_count += 1
         self._on_cycle(cycle)

@@ -111,6 +111,8 @@ class Database:
             _refuse_newer(connection, self.path)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            # In KiB. The kernel keeps the file; by itself SQLite would hold 2 MB of it once more.
+            connection.execute("PRAGMA cache_size=-256")
             _refuse_broken(connection)
             self._migrate(connection)
             _refuse_misshapen(connection)

@@ -406,9 +406,15 @@ class _Upload:
             used=self.used,
             worker_count=worker_count,
             measures=self._measures(),
-            why_nothing=f"no request of {format_bytes(self.allotment.body_bytes)} ended within "
-            f"{self.plan.cost_max.duration_seconds:g} s: allow more time, or probe smaller parts",
+            why_nothing=self._why_nothing(),
         )
+
+    def _why_nothing(self) -> str:
+        seconds = f"{self.plan.cost_max.duration_seconds:g} s"
+        if self.allotment.is_multipart and self.upload_id is None:
+            return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"
+        body = format_bytes(self.allotment.body_bytes)
+        return f"no request of {body} ended within {seconds}: allow more time, or probe smaller parts"
 
     def _measures(self) -> dict[str, float]:
         measures: dict[str, float] = {

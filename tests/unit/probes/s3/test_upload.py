@@ -310,6 +310,16 @@ def test_slow_parts_end_with_the_time() -> None:
     assert store.uploads == {}
 
 
+def test_a_service_that_is_silent_is_called_so() -> None:
+    """Not even the upload was begun: smaller parts would not help."""
+    plan, store = an_upload_plan(cost_max=replace(AMPLE, duration_seconds=10.0)), MemoryStore()
+    store.small_seconds = 1e6
+    outcome = outcome_of(plan, store)
+    assert isinstance(outcome, Inconclusive)
+    assert "was not answered in time" in outcome.reason
+    assert "smaller parts" not in outcome.reason
+
+
 def test_too_small_a_budget_does_nothing() -> None:
     """A plan that pays for no part sends no request."""
     store = MemoryStore()

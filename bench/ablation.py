@@ -9,13 +9,8 @@ chose each probe: the ramp, the posterior of the law, scikit-optimize, or the ru
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import secrets
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,13 +18,13 @@ import numpy as np
 
 from bench.fresh_worlds import Kind, fresh_worlds
 from bench.penstock_tuner import PenstockTuner
+from bench.spread import carried_out, fresh_seeds, seeds_asked_for
 from bench.surfaces import Session, SurfaceDescription
 from bench.tuners import SkoptGaussianProcess, Tuner, TunerFactory
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.vocabulary import Observation, Place, Reason
 
-WORKERS = 2
 PROBES = 24
 SEEN_AT = (6, 12, 24)
 
@@ -82,19 +77,16 @@ class Outcome:
 
 def run(*, long: bool = False) -> dict[str, Any]:
     """What the table of benchmarks calls."""
-    first = secrets.randbelow(10**6)
-    return judge([first + i for i in range(4 if long else 1)])
+    return judge(fresh_seeds(long=long))
 
 
 def judge(seeds: list[int]) -> dict[str, Any]:
     """Every tuner in every world of the seeds."""
     print(f"fresh worlds of seeds {seeds}")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     jobs = [
         (name, seed, index) for seed in seeds for index in range(len(fresh_worlds(seed))) for name in TUNERS
     ]
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        outcomes = list(pool.map(perform, jobs))
+    outcomes = carried_out(perform, jobs)
     print("\n".join([*_table(outcomes), *_differences(outcomes), *_choosers(outcomes)]))
     return {"seeds": seeds, "runs": len(outcomes)}
 
@@ -167,4 +159,4 @@ def _choosers(outcomes: list[Outcome]) -> list[str]:
 
 
 if __name__ == "__main__":
-    judge([int(each) for each in sys.argv[1:]] or [secrets.randbelow(10**6)])
+    judge(seeds_asked_for())

@@ -13,19 +13,15 @@ its measurements. What is raised before the change is a false alarm.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import secrets
 import statistics
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import inf, log2
 from typing import Any, Protocol
 
 from bench.fresh_worlds import Kind, fresh_worlds
 from bench.penstock_tuner import PenstockTuner
+from bench.spread import carried_out, fresh_seeds, seeds_asked_for
 from bench.sqs_choosing import Penstock, choosing_world, driven
 from bench.sqs_world import observe
 from bench.surfaces import Session
@@ -34,7 +30,6 @@ from penstock.models.model import Fit, is_newly_changed
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.trial.simulated_host import World
 
-WORKERS = 2
 BEFORE, AFTER = 16, 12
 GOOD = 0.05  # of the new best: who is so near has recovered
 QUEUES = 6  # of each seed
@@ -206,15 +201,13 @@ def meet(job: tuple[str, int, int]) -> Met:
 def judge(seeds: Sequence[int]) -> dict[str, Any]:
     """Every place of the seeds."""
     print(f"fresh places of seeds {list(seeds)}")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     jobs = [("queues", seed, index) for seed in seeds for index in range(QUEUES)]
     jobs += [
         ("uploads", seed, index)
         for seed in seeds
         for index in range(sum(w.kind is not Kind.OFF_MODEL for w in fresh_worlds(seed)))
     ]
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = list(pool.map(meet, jobs))
+    found = carried_out(meet, jobs)
     return {"seeds": list(seeds), **{what: _verdict(what, found) for what in ("uploads", "queues")}}
 
 
@@ -250,9 +243,8 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
 
 def run(*, long: bool = False) -> dict[str, Any]:
     """What the table of benchmarks calls."""
-    first = secrets.randbelow(10**6)
-    return judge([first + i for i in range(4 if long else 1)])
+    return judge(fresh_seeds(long=long))
 
 
 if __name__ == "__main__":
-    judge([int(each) for each in sys.argv[1:]] or [secrets.randbelow(10**6)])
+    judge(seeds_asked_for())

@@ -7,12 +7,9 @@ judges the named tuners alone.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import sys
 import warnings
 from collections.abc import Collection, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from math import exp, log
 from time import perf_counter, process_time
@@ -25,12 +22,12 @@ from bench import catalogue as uploads
 from bench import downloads, results
 from bench.catalogue import CHANGES, Drift, Neighbour
 from bench.penstock_tuner import PenstockTuner
+from bench.spread import carried_out
 from bench.surfaces import BenchSetting, Session, Surface
 from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
 from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, GridCost, Row, verdict
 from penstock.units import MiB
 
-WORKERS = 2
 COLD_PROBES = 20
 WARM_PROBES = 10
 DRIFT_PROBES_AFTER = 30
@@ -70,7 +67,7 @@ def run(
 ) -> dict[str, Any]:
     """Carry out every job (of the named tuners), print the verdict, and keep rows and verdict under `results/`."""
     began = perf_counter()
-    rows = carry_out(jobs(LONG if long else SHORT, names, operation))
+    rows = carried_out(perform, jobs(LONG if long else SHORT, names, operation))
     seconds = perf_counter() - began
     suite: Any = SUITES[operation]
     fits = fit_seconds(suite.steady_surfaces()) if any(row.tuner == OWN for row in rows) else []
@@ -163,26 +160,6 @@ def _cold_seeds(form: Form, name: str) -> int:
     if name == "falcon-bo":
         return form.cold_seeds_falcon
     return form.cold_seeds if name in SLOW else form.cold_seeds_cheap
-
-
-def carry_out(work: list[Job]) -> list[Row]:
-    """All rows, in the order of the jobs; progress goes to standard error."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    rows: dict[Job, Row] = {}
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(perform, job): job for job in work}
-        for done in as_completed(waiting):
-            rows[waiting[done]] = done.result()
-            _show_progress(len(rows), len(work))
-    return [rows[job] for job in work]
-
-
-def _show_progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r  {done} of {total} runs" + ("\n" if done == total else ""))
-    elif done % max(total // 10, 1) == 0:
-        sys.stderr.write(f"  {done} of {total} runs\n")
-    sys.stderr.flush()
 
 
 def perform(job: Job) -> Row:

@@ -12,30 +12,23 @@ bargains would have advised from the same fits.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import os
-import secrets
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from bench import results
 from bench.fresh_worlds import TUNING_EVERY, Kind, Weather, World, fresh_worlds, suite_worlds
 from bench.harness import random_setting
 from bench.penstock_tuner import PenstockTuner
 from bench.physics import Array
+from bench.spread import carried_out, fresh_seeds
 from bench.surfaces import BenchSetting, Noise, Session, Surface
 from bench.verdict import Figure
 from penstock.optimizer.objective import BARGAIN, Bargain
 
-RESULTS = Path(__file__).parent / "results"
-WORKERS = 2
 CHECKED_AT = (6, 12, 24, 40)
 SETTINGS_ANYWHERE = 8
 FUTURES = 400  # measurements that might follow, for each interval
@@ -89,8 +82,7 @@ class Run:
 
 def run(*, long: bool = False) -> dict[str, Any]:
     """What the table of benchmarks calls: worlds of a seed that is drawn anew."""
-    seed = secrets.randbelow(10**6)
-    return judge([seed + i for i in range(4 if long else 1)], rounds=2 if long else 1, suite=long)
+    return judge(fresh_seeds(long=long), rounds=2 if long else 1, suite=long)
 
 
 def judge(seeds: list[int], *, rounds: int, suite: bool) -> dict[str, Any]:
@@ -102,24 +94,11 @@ def judge(seeds: list[int], *, rounds: int, suite: bool) -> dict[str, Any]:
     ]
     if suite:
         jobs += [Job(None, 1, index, seed) for seed in seeds for index in range(len(suite_worlds()))]
-    runs = carry_out(jobs)
+    runs = carried_out(perform, jobs)
     figures = verdict(runs)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "learning_rows.json").write_text(json.dumps([asdict(r) for r in runs]))
+    results.keep("learning_rows", [asdict(r) for r in runs])
     print(f"\n{len(runs)} runs in {perf_counter() - began:.0f} s; rows in bench/results/")
     return {"seeds": seeds, "targets": [{**asdict(f), "verdict": f.verdict} for f in figures]}
-
-
-def carry_out(jobs: list[Job]) -> list[Run]:
-    """In two processes, one thread of linear algebra each."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    runs = []
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for number, done in enumerate(pool.map(perform, jobs), start=1):
-            runs.append(done)
-            if number % max(len(jobs) // 10, 1) == 0:
-                sys.stderr.write(f"  learning: {number} of {len(jobs)} runs\n")
-    return runs
 
 
 def world_of(job: Job) -> World:
@@ -400,4 +379,4 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=1, help="each kind in each weather so many times")
     parser.add_argument("--suite", action="store_true", help="the surfaces of the catalogue as well")
     given = parser.parse_args()
-    judge(given.seed or [secrets.randbelow(10**6)], rounds=given.rounds, suite=given.suite)
+    judge(given.seed or fresh_seeds(long=False), rounds=given.rounds, suite=given.suite)

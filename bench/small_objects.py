@@ -12,12 +12,7 @@ of threads of a ladder, and once more by a client that keeps to the rate that wa
 from __future__ import annotations
 
 import heapq
-import multiprocessing
-import os
 import random
-import secrets
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import exp, inf, log
@@ -25,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.spread import carried_out, fresh_seeds, seeds_asked_for
 from penstock.clock import SystemClock
 from penstock.models.s3.ranges import UploadRanges
 from penstock.tuning.clients import small_object_count
@@ -34,7 +30,6 @@ from penstock.tuning.state import Trial
 from penstock.units import KiB
 from penstock.vocabulary import Demand
 
-WORKERS = 2
 WORLDS = 12  # of each seed
 SEEN_AT = (6, 12)
 LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
@@ -237,10 +232,8 @@ def _judged(store: Store, task: Task, trials: list[Trial], known: dict[int, floa
 def judge(seeds: list[int]) -> dict[str, Any]:
     """Every store of the seeds."""
     print(f"fresh stores of seeds {seeds}")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     jobs = [(seed, index) for seed in seeds for index in range(WORLDS)]
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = [each for rows in pool.map(judge_store, jobs) for each in rows]
+    found = [each for rows in carried_out(judge_store, jobs) for each in rows]
     print("\n".join(_table(found)))
     return {
         "seeds": seeds,
@@ -271,9 +264,8 @@ def _table(found: list[Judged]) -> list[str]:
 
 def run(*, long: bool = False) -> dict[str, Any]:
     """What the table of benchmarks calls."""
-    first = secrets.randbelow(10**6)
-    return judge([first + i for i in range(4 if long else 1)])
+    return judge(fresh_seeds(long=long))
 
 
 if __name__ == "__main__":
-    judge([int(each) for each in sys.argv[1:]] or [secrets.randbelow(10**6)])
+    judge(seeds_asked_for())

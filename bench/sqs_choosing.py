@@ -10,11 +10,12 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
+from bench.spread import carried_out
 from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe
 from penstock.models.model import Fit
 from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
@@ -249,9 +250,8 @@ def choose_in(world_seed: int, probe_counts: Sequence[int] = PROBE_COUNTS) -> li
 def run(*, long: bool) -> dict[str, object]:
     """Print the table; the long form takes all worlds and up to 20 probes."""
     world_seeds = range(500, 500 + (WORLD_COUNT if long else 6))
-    with ProcessPoolExecutor(2) as workers:
-        counts = [PROBE_COUNTS if long else PROBE_COUNTS[:2]] * len(world_seeds)
-        rows = [row for found in workers.map(choose_in, world_seeds, counts) for row in found]
+    choose = partial(choose_in, probe_counts=PROBE_COUNTS if long else PROBE_COUNTS[:2])
+    rows = [row for found in carried_out(choose, world_seeds) for row in found]
     half = world_seeds[len(world_seeds) // 2]
     print(f"{'':27} probes  worlds    regret p50   p90   reaching 95 %  threads  duplicates")
     table: dict[str, object] = {}

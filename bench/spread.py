@@ -1,0 +1,38 @@
+"""Knows how the runs of a benchmark are spread over two processes, and how the seeds of fresh worlds are drawn."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+WORKERS = 2
+JobT = TypeVar("JobT")
+DoneT = TypeVar("DoneT")
+
+
+def carried_out(perform: Callable[[JobT], DoneT], jobs: Sequence[JobT]) -> list[DoneT]:
+    """What came of each job, in their order; one thread of linear algebra each, progress on standard error."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    found: list[DoneT] = []
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for done in pool.map(perform, jobs):
+            found.append(done)
+            if len(found) % max(len(jobs) // 10, 1) == 0:
+                print(f"  {len(found)} of {len(jobs)} runs", file=sys.stderr, flush=True)
+    return found
+
+
+def fresh_seeds(*, long: bool) -> list[int]:
+    """One that nobody has looked at, or four."""
+    first = secrets.randbelow(10**6)
+    return [first + i for i in range(4 if long else 1)]
+
+
+def seeds_asked_for() -> list[int]:
+    """Those on the command line, or a fresh one."""
+    return [int(each) for each in sys.argv[1:]] or fresh_seeds(long=False)

@@ -33,6 +33,7 @@ from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.outside import ANSWERED_BY, MessageQueues
 from penstock.probes.probe import Probe
 from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workers import hired
 from penstock.probes.sqs.queue_application import JOURNALLED_AS, QueueApplicationProbe, as_delivery
@@ -285,24 +286,22 @@ class _Site:
         return probe
 
     def _transfer_probe(self, step: Step, operation: str) -> Probe[Any]:
-        clock, journal = self.bench.clock, self.bench.store
         store = self.stores.get((operation, step.is_plain is True)) or self.stores[operation, False]
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
-        bucket, prefix = self.bucket(operation), section.key_prefix
+        bucket = self.bucket(operation)
+        ground = Ground(
+            store,
+            self.bench.clock,
+            self.bench.store,
+            bucket,
+            key_prefix=section.key_prefix,
+            hire=partial(hired, access=store.access, bucket=bucket, loop_tick_seconds=LOOP_TICK_SECONDS),
+            worker_count_max=max(step.process_count, 1),
+        )
         if step.operation == DOWNLOAD:
-            hire = partial(hired, access=store.access, bucket=bucket, loop_tick_seconds=LOOP_TICK_SECONDS)
-            return S3DownloadProbe(
-                store,
-                clock,
-                journal,
-                bucket=bucket,
-                key_prefix=prefix,
-                hire=hire,
-                worker_count_max=max(step.process_count, 1),
-                is_apart=step.process_count > 0,
-            )
+            return S3DownloadProbe(ground, is_apart=step.process_count > 0)
         assert step.operation == UPLOAD
-        return S3UploadProbe(store, clock, journal, bucket=bucket, key_prefix=prefix, is_verified=True)
+        return S3UploadProbe(ground, is_verified=True)
 
 
 async def _followed(command: str, request: Mapping[str, int], seconds_max: float) -> Report | Failure:

@@ -17,6 +17,7 @@ from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.probes.outside import Reading
 from penstock.probes.probe import NoJournal, Probe
 from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.sqs.application import DrivenEnoughError, Sample
 from penstock.probes.sqs.queue_application import QueueApplicationProbe
@@ -113,24 +114,11 @@ class _Laboratory:
             return self._queue_probe()
         service = self._service(index)
         store = _WeightlessStore(service, self._clock, addresses)
+        ground = Ground(store, self._clock, NoJournal(), _BUCKET, loop_tick_seconds=_TICK_SECONDS)
         if step.operation == DOWNLOAD:
             service.shelf.put(_BUCKET, _READ_KEY, service.shelf.body(step.payload_size_bytes, None))
-            return S3DownloadProbe(
-                store,
-                self._clock,
-                NoJournal(),
-                bucket=_BUCKET,
-                object_key=_READ_KEY,
-                loop_tick_seconds=_TICK_SECONDS,
-            )
-        return S3UploadProbe(
-            store,
-            self._clock,
-            NoJournal(),
-            bucket=_BUCKET,
-            loop_tick_seconds=_TICK_SECONDS,
-            payload_source=lambda size, _: bytes(size),
-        )
+            return S3DownloadProbe(ground, object_key=_READ_KEY)
+        return S3UploadProbe(ground, payload_source=lambda size, _: bytes(size))
 
     def _service(self, index: int) -> S3Service:
         """Each copy has a host of its own."""

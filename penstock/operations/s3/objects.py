@@ -11,6 +11,7 @@ from penstock.units import GiB, KiB, MiB, TiB, counted, format_bytes, number
 if TYPE_CHECKING:
     from penstock.operations.operation import Equipment
     from penstock.operations.sections.objects import ObjectSection
+    from penstock.probes.s3.ground import Ground
 
 OBJECT_CLASSES = ("standard", "express")
 OBJECT_LADDER_BYTES = (64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB)
@@ -39,10 +40,11 @@ def object_words(size_knob: str, **words: Any) -> Words:
     )
 
 
-async def probe_options(section: ObjectSection, equipment: Equipment) -> dict[str, Any]:
-    """What every probe of objects is made with (Any: arguments by name)."""
+async def ground(section: ObjectSection, equipment: Equipment) -> Ground:
+    """What every probe of objects stands on."""
     from penstock.probes.aws import AwsObjectStore  # half a second; a report is made without
     from penstock.probes.s3 import workers
+    from penstock.probes.s3.ground import Ground
 
     store = await equipment.outside.object_store(equipment.region)
     bucket = section.bucket_in(equipment.region)
@@ -54,13 +56,13 @@ async def probe_options(section: ObjectSection, equipment: Equipment) -> dict[st
             bucket=bucket,
             loop_tick_seconds=equipment.loop_tick_seconds,
         )
-    return {
-        "store": store,
-        "clock": equipment.clock,
-        "journal": equipment.journal,
-        "bucket": bucket,
-        "key_prefix": section.key_prefix,
-        "loop_tick_seconds": equipment.loop_tick_seconds,
-        "hire": hire,
-        "worker_count_max": min(section.worker_count_max, workers.processor_count()),
-    }
+    return Ground(
+        store,
+        equipment.clock,
+        equipment.journal,
+        bucket,
+        key_prefix=section.key_prefix,
+        loop_tick_seconds=equipment.loop_tick_seconds,
+        hire=hire,
+        worker_count_max=min(section.worker_count_max, workers.processor_count()),
+    )

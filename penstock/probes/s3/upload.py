@@ -31,7 +31,7 @@ from penstock.clock import Clock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.leftovers import run_name
-from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort
+from penstock.probes.measurement import Effort
 from penstock.probes.outside import (
     BodySender,
     Denied,
@@ -41,16 +41,16 @@ from penstock.probes.outside import (
     Throttled,
     Unsent,
 )
-from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
+from penstock.probes.probe import Leftover, LeftoverKind, inconclusive
 from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
 from penstock.probes.s3.crew import Crew, count_enough
+from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.payload import incompressible_payload
-from penstock.probes.s3.workers import Duty, Hire, Staff
+from penstock.probes.s3.workers import Duty
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 OPERATION = "s3_upload"
-KEY_PREFIX = "penstock/"
 MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
 CLEAN_UP_SECONDS_MAX = 30.0
 _NOT_DONE = (Denied, Missing, Throttled, Unsent)  # after these nothing was created, for certain
@@ -65,35 +65,22 @@ class S3UploadProbe:
 
     def __init__(
         self,
-        store: ObjectStore,
-        clock: Clock,
-        journal: Journal,
+        ground: Ground,
         *,
-        bucket: str,
-        key_prefix: str = KEY_PREFIX,
         payload_source: PayloadSource = incompressible_payload,
-        loop_tick_seconds: float = LOOP_TICK_SECONDS,
-        hire: Hire | None = None,
-        worker_count_max: int = 1,
         is_verified: bool = False,
     ) -> None:
         """`is_verified`: what the service says of each body is held against the body, after the transfer."""
-        self._store = store
-        self._clock = clock
-        self._journal = journal
-        self._bucket = bucket
-        self._key_prefix = key_prefix
+        self._ground = ground
         self._payload_source = payload_source
         self._is_verified = is_verified
-        self._staff = Staff(
-            clock, hire=hire, worker_count_max=worker_count_max, loop_tick_seconds=loop_tick_seconds
-        )
+        self._staff = ground.staff()
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[S3UploadSetting]) -> Outcome[S3UploadSetting]:
         """Carry out the plan within its cost; the clean-up follows it, within 30 s of its own."""
         self.used = Cost()
-        started_at = self._clock.now()
+        started_at = self._ground.clock.now()
         allotment = Allotment.of(plan)
         if allotment.refusal:
             return inconclusive(plan, started_at, allotment.refusal)
@@ -107,22 +94,22 @@ class S3UploadProbe:
     async def _run(
         self, plan: ProbePlan[S3UploadSetting], started_at: datetime, allotment: Allotment, duty: Duty
     ) -> Outcome[S3UploadSetting]:
-        key_prefix = self._key_prefix + run_name(started_at, uuid.uuid4().hex)
+        key_prefix = self._ground.key_prefix + run_name(started_at, uuid.uuid4().hex)
         upload = _Upload(
             plan=plan,
             allotment=allotment,
-            store=self._store,
-            sender=duty.workers or self._store,
-            removal=Removal(self._store, self._bucket),
-            clock=self._clock,
-            bucket=self._bucket,
+            store=self._ground.store,
+            sender=duty.workers or self._ground.store,
+            removal=Removal(self._ground.store, self._ground.bucket),
+            clock=self._ground.clock,
+            bucket=self._ground.bucket,
             key_prefix=key_prefix,
             body=self._payload_source(allotment.body_bytes, plan.seed),
         )
         leftover = Leftover(
-            kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=self._bucket, name=key_prefix
+            kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=self._ground.bucket, name=key_prefix
         )
-        await self._journal.record(leftover)
+        await self._ground.journal.record(leftover)
         try:
             effort = await duty.measured(upload.transfer())
         finally:
@@ -130,7 +117,7 @@ class S3UploadProbe:
                 await clean_up_shielded(self._remove(upload, leftover), seconds_max=CLEAN_UP_SECONDS_MAX)
             finally:
                 self.used = upload.used
-                await self._journal.abandon(leftover)
+                await self._ground.journal.abandon(leftover)
         duty.learn(effort, thread_count=upload.crew.connection_count)
         if self._is_verified:
             await asyncio.to_thread(upload.verify)
@@ -145,11 +132,14 @@ class S3UploadProbe:
             await upload.remove()
         except RequestError as error:
             _log.warning(
-                "left behind until the next sweep: %s below %s (%s)", self._bucket, leftover.name, error
+                "left behind until the next sweep: %s below %s (%s)",
+                self._ground.bucket,
+                leftover.name,
+                error,
             )
         else:
             if not upload.may_arrive_later:
-                await self._journal.strike(leftover)
+                await self._ground.journal.strike(leftover)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
 from penstock.probes.s3.crew import steady_window
+from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.units import KiB, MiB
@@ -28,7 +29,7 @@ def blank_payload(size_bytes: int, seed: int) -> bytes:
 def a_probe(store: MemoryStore, clock: VirtualClock, journal: MemoryJournal) -> S3UploadProbe:
     """On a bucket of its own."""
     return S3UploadProbe(
-        store, clock, journal, bucket="bucket", payload_source=blank_payload, loop_tick_seconds=0.1
+        Ground(store, clock, journal, "bucket", loop_tick_seconds=0.1), payload_source=blank_payload
     )
 
 
@@ -111,7 +112,7 @@ def test_what_arrived_damaged_is_told_by_its_checksum() -> None:
     def measures(*, is_verified: bool) -> Mapping[str, float]:
         outcome = virtually(
             lambda clock: S3UploadProbe(
-                DamagingStore(), clock, MemoryJournal(), bucket="bucket", is_verified=is_verified
+                Ground(DamagingStore(), clock, MemoryJournal(), "bucket"), is_verified=is_verified
             ).run(plan)
         )
         assert isinstance(outcome, Observation)
@@ -344,7 +345,7 @@ def test_late_event_loop_is_inconclusive() -> None:
 
     async def story(clock: VirtualClock) -> Outcome[S3UploadSetting]:
         probe = S3UploadProbe(
-            store, StandingStill(clock), MemoryJournal(), bucket="b", payload_source=blank_payload
+            Ground(store, StandingStill(clock), MemoryJournal(), "b"), payload_source=blank_payload
         )
         return await probe.run(an_upload_plan())
 

@@ -11,6 +11,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.measurement import Effort
 from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workers import BODIES_BYTES_MAX, Staffing, WorkerError, Workers
 from penstock.units import MiB
@@ -47,7 +48,7 @@ def test_who_stands_apart_hires_one() -> None:
     workers = BusyWorkers()
     outcome = virtually(
         lambda clock: S3DownloadProbe(
-            workers, clock, MemoryJournal(), bucket="bucket", hire=workers.hire, is_apart=True
+            Ground(workers, clock, MemoryJournal(), "bucket", hire=workers.hire), is_apart=True
         ).run(a_download_plan())
     )
     assert isinstance(outcome, Observation)
@@ -60,13 +61,15 @@ def observed_twice(workers: BusyWorkers, *, worker_count_max: int = 4) -> Observ
 
     async def story(clock: VirtualClock) -> Observation[S3UploadSetting]:
         probe = S3UploadProbe(
-            workers,
-            clock,
-            MemoryJournal(),
-            bucket="bucket",
-            loop_tick_seconds=0.1,
-            hire=workers.hire,
-            worker_count_max=worker_count_max,
+            Ground(
+                workers,
+                clock,
+                MemoryJournal(),
+                "bucket",
+                loop_tick_seconds=0.1,
+                hire=workers.hire,
+                worker_count_max=worker_count_max,
+            )
         )
         plan = an_upload_plan(size=256 * MiB, threads=16)
         # As a real clock would.

@@ -1,0 +1,37 @@
+"""Knows what a probe of objects stands on: a store and a bucket, a clock, a journal, and who else may move bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.probes.measurement import LOOP_TICK_SECONDS
+from penstock.probes.outside import ObjectStore
+from penstock.probes.probe import Journal
+from penstock.probes.s3.workers import Hire, Staff
+
+KEY_PREFIX = "penstock/"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where a probe puts and reads objects, and with what."""
+
+    store: ObjectStore
+    clock: Clock
+    journal: Journal
+    bucket: str
+    key_prefix: str = KEY_PREFIX
+    loop_tick_seconds: float = LOOP_TICK_SECONDS
+    hire: Hire | None = None
+    worker_count_max: int = 1
+
+    def staff(self, *, is_apart: bool = False) -> Staff:
+        """Those who move the bodies of a probe here. `is_apart`: other processes do it also where one is enough."""
+        return Staff(
+            self.clock,
+            hire=self.hire,
+            worker_count_max=self.worker_count_max,
+            loop_tick_seconds=self.loop_tick_seconds,
+            is_apart=is_apart,
+        )

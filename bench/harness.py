@@ -31,7 +31,6 @@ from penstock.units import MiB
 COLD_PROBES = 20
 WARM_PROBES = 10
 DRIFT_PROBES_AFTER = 30
-STEADY_PROBES = 200
 PRIOR_PROBES = 20
 COVERAGE_AT = (10, 20)
 COVERAGE_SETTINGS = 10
@@ -55,6 +54,7 @@ class Job:
     index: int
     seed: int
     operation: str = "s3_upload"
+    steady_probes: int = 0
 
     @property
     def suite(self) -> Any:
@@ -81,7 +81,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How many seeds of each kind of run: a few minutes, or as long as it takes."""
+    """How many seeds of each kind of run: seven minutes of one processor, or as long as it takes."""
 
     cold_seeds: int
     cold_seeds_cheap: int  # of tuners that think for less than a millisecond
@@ -90,17 +90,19 @@ class Form:
     drift_seeds: int
     drift_hosts: int
     steady_surfaces: int
+    steady_probes: int  # a fit grows with what it is made of
     rival_drifts: bool
 
 
 SHORT = Form(
-    cold_seeds=2,
-    cold_seeds_cheap=4,
-    cold_seeds_falcon=1,
+    cold_seeds=1,
+    cold_seeds_cheap=1,
+    cold_seeds_falcon=0,
     warm_seeds=1,
     drift_seeds=1,
-    drift_hosts=2,
-    steady_surfaces=2,
+    drift_hosts=1,
+    steady_surfaces=1,
+    steady_probes=100,
     rival_drifts=False,
 )
 LONG = Form(
@@ -111,6 +113,7 @@ LONG = Form(
     drift_seeds=5,
     drift_hosts=3,
     steady_surfaces=3,
+    steady_probes=200,
     rival_drifts=True,
 )
 
@@ -122,7 +125,7 @@ def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_
     found: list[Job] = []
     if OWN in present:
         found += [
-            Job("steady", OWN, i, s, operation)
+            Job("steady", OWN, i, s, operation, form.steady_probes)
             for s in range(form.drift_seeds)
             for i in range(form.steady_surfaces)
         ]
@@ -238,7 +241,7 @@ def _steady(job: Job) -> Row:
     surface = job.suite.steady_surfaces()[job.index]
     tuner = tuners(job.operation)[job.tuner](surface.description)
     row = _row(job, surface.name, surface)
-    _probe(row, tuner, Session(surface, job.seed), surface, STEADY_PROBES)
+    _probe(row, tuner, Session(surface, job.seed), surface, job.steady_probes)
     return row
 
 

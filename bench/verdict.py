@@ -316,7 +316,9 @@ def recovery(row: Row) -> float:
 def _drift_targets(rows: list[Row]) -> list[Figure]:
     """A change that neither slows the old setting nor makes another better need not be noticed: it does not count."""
     drifted = [row for row in rows if row.kind == "drift" and row.tuner == OWN and row.is_felt]
-    steady = [row for row in rows if row.kind == "steady" and row.tuner == OWN]
+    alarms = [
+        200 * len(row.alarms) / len(row.regrets) for row in rows if row.kind == "steady" and row.tuner == OWN
+    ]
     return [
         Figure("drift: probes until noticed, median", _median([detection_delay(r) for r in drifted]), high=3),
         Figure(
@@ -328,12 +330,8 @@ def _drift_targets(rows: list[Row]) -> list[Figure]:
             high=5,
             unit="%",
         ),
-        Figure("false alarms in 200 probes, mean", _mean([float(len(r.alarms)) for r in steady]), high=1),
-        Figure(
-            "false alarms in 200 probes, most",
-            max((float(len(r.alarms)) for r in steady), default=None),
-            high=1,
-        ),
+        Figure("false alarms in 200 probes, mean", _mean(alarms), high=1),
+        Figure("false alarms in 200 probes, most", max(alarms, default=None), high=1),
     ]
 
 

@@ -85,7 +85,6 @@ class Form:
 
     cold_seeds: int
     cold_seeds_cheap: int  # of tuners that think for less than a millisecond
-    cold_seeds_falcon: int  # the slowest of the baselines, and far from the best
     warm_seeds: int
     drift_seeds: int
     drift_hosts: int
@@ -97,7 +96,6 @@ class Form:
 SHORT = Form(
     cold_seeds=1,
     cold_seeds_cheap=1,
-    cold_seeds_falcon=0,
     warm_seeds=1,
     drift_seeds=1,
     drift_hosts=1,
@@ -108,7 +106,6 @@ SHORT = Form(
 LONG = Form(
     cold_seeds=10,
     cold_seeds_cheap=20,
-    cold_seeds_falcon=5,
     warm_seeds=10,
     drift_seeds=5,
     drift_hosts=3,
@@ -160,8 +157,6 @@ def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_
 def _cold_seeds(form: Form, name: str) -> int:
     if name in RULES:
         return 1  # a rule does not listen
-    if name == "falcon-bo":
-        return form.cold_seeds_falcon
     return form.cold_seeds if name in SLOW else form.cold_seeds_cheap
 
 

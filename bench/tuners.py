@@ -330,34 +330,6 @@ class Gradient2:
         self.limit = min(max(0.8 * self.limit + 0.2 * (gradient * self.limit + 4), 20), 200)
 
 
-class FalconBayes(_BestObserved):
-    """Falcon's Bayesian search: threads alone, GP with gp_hedge, the last twenty probes, its utility."""
-
-    def ask(self, seed: int) -> BenchSetting:
-        """A fresh optimiser over the window, as its own window makes it."""
-        from skopt import Optimizer
-        from skopt.space import Integer
-
-        optimizer = Optimizer(
-            [Integer(1, self.limits.thread_count_max)],
-            base_estimator="GP",
-            acq_func="gp_hedge",
-            acq_optimizer="auto",
-            n_initial_points=3,
-            model_queue_size=1,
-            random_state=seed % 2**31 + len(self.told),
-        )
-        window = self.told[-20:]
-        if window:
-            scale = max(abs(u) for _, u in window)
-            optimizer.tell([[s.thread_count] for s, _ in window], [-u / scale for _, u in window])
-        return self.limits.clip(int(optimizer.ask()[0]), 8 * MiB)
-
-    def tell(self, observation: S3Observation) -> None:
-        """Kept by utility, so that the best observed is the best utility."""
-        self.told.append((observation.setting, falcon_utility(observation)))
-
-
 WINSOR_LOG = 3.5  # what is worse than the best by more than this teaches nothing further
 
 
@@ -472,7 +444,6 @@ BASELINES: dict[str, TunerFactory] = {
     "azcopy-climb": AzCopyClimb,
     "minio-autotune": MinioAutotune,
     "falcon-gd": FalconGradient,
-    "falcon-bo": FalconBayes,
     "gradient2": Gradient2,
     "skopt-gp": SkoptGaussianProcess,
     "optuna-tpe": OptunaTpe,

@@ -616,11 +616,6 @@ def _guide_answer(records: Records) -> Sequence[str]:
     ]
 
 
-def _none(records: Records) -> Quantities:
-    del records
-    return {}
-
-
 EXPERIMENTS: Sequence[Experiment] = (
     Experiment(
         name="sqs-blast",
@@ -663,7 +658,6 @@ EXPERIMENTS: Sequence[Experiment] = (
         section="II, the rules",
         summary="The rate-controlled run with windows from 2 to 40 messages; the study took 10.",
         steps=_window_steps,
-        quantities=_none,
         plots=_window_plots,
         answer=_window_answer,
     ),

@@ -1,11 +1,15 @@
 """What holds for every test with a real socket: a machine that stops for seconds is not a daemon that hangs."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from penstock.cli import exec as exec_command
 from penstock.client import advice, lease, reporting
 from penstock.probes.measurement import Effort
 from penstock.probes.s3 import workers
+from tests.integration.scripted_advisor import Served, served_in_thread
 
 PATIENCE_SECONDS = 60.0
 
@@ -23,3 +27,10 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exec_command, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(workers, "START_SECONDS_MAX", PATIENCE_SECONDS)
     monkeypatch.setattr(Effort, "disturbance", lambda *_, **__: None)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    """A daemon that runs beside the test, and advises 32 threads and parts of 16 MiB, whatever the size."""
+    with served_in_thread(tmp_path) as running:
+        yield running

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ from tests.integration.scripted_advisor import (
 )
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    """A daemon to ask."""
-    with served_in_thread(tmp_path) as running:
-        yield running
 
 
 def penstock(server: Served, *arguments: str) -> Result:

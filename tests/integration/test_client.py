@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,13 +28,6 @@ from penstock.client.connection import Connections, NoDaemonError, RefusedError,
 from penstock.client.demand import Demand
 from penstock.units import GiB, MiB
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    """A daemon that runs beside the application."""
-    with served_in_thread(tmp_path) as running:
-        yield running
 
 
 def an_adviser(folder: Path) -> Adviser:

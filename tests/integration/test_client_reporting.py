@@ -25,13 +25,6 @@ from tests.integration.scripted_advisor import Served, served_in_thread
 Open = Callable[..., Reporter]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    """A daemon that runs beside the application."""
-    with served_in_thread(tmp_path) as running:
-        yield running
-
-
 @pytest.fixture(autouse=True)
 def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for others to share a post, or long for a daemon."""

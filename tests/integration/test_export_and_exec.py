@@ -27,13 +27,6 @@ exec_module = importlib.import_module("penstock.cli.exec")
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    """A daemon that advises 32 threads and parts of 16 MiB, whatever the size."""
-    with served_in_thread(tmp_path) as running:
-        yield running
-
-
 def penstock(server: Served, command: str) -> Result:
     return CliRunner().invoke(
         cli, shlex.split(command), env={"PENSTOCK_SOCKET": str(server.socket_path)}, prog_name="penstock"

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,8 @@ from click.testing import CliRunner, Result
 from penstock.cli.main import cli
 from penstock.trial.stage import CREDENTIALS
 from tests.daemon_house import DaemonHouse
-from tests.integration.scripted_advisor import LEFT_BEHIND, Served, served_in_thread
+from tests.integration.scripted_advisor import LEFT_BEHIND, Served
 from tests.integration.test_daemon import stage  # noqa: F401  # a fixture
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    """A daemon to ask."""
-    with served_in_thread(tmp_path) as running:
-        yield running
 
 
 def leftovers(*arguments: str | Path, socket: Path) -> Result:

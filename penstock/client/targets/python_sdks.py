@@ -6,6 +6,7 @@ s3torchconnector 1.5.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
@@ -184,53 +185,46 @@ _PYTORCH_REASONS = {
     "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
 }
 
+_NEITHER = {"hedge_timeout_seconds": _NO_HEDGE, "rate_limit_bytes_per_second": _NO_LIMIT}
+_uploads = partial(Target, operation=S3_UPLOAD, writers={"config": python_calls})
+_downloads = partial(Target, operation=S3_DOWNLOAD, writers={"config": python_calls})
+
 TARGETS = (
-    Target(
+    _uploads(
         name="boto3",
-        operation=S3_UPLOAD,
         purpose="TransferConfig and Config of boto3; penstock.client.boto3 does it in process",
         say=_boto3,
         reasons={"hedge_timeout_seconds": _NO_HEDGE},
-        writers={"config": python_calls},
     ),
-    Target(
+    _downloads(
         name="boto3-download",
-        operation=S3_DOWNLOAD,
         purpose="TransferConfig and Config of boto3 for download_file; penstock.client.boto3 does it in process",
         say=_boto3_download,
         reasons={**WHOLE_OBJECTS, "hedge_timeout_seconds": _NO_HEDGE},
-        writers={"config": python_calls},
     ),
-    Target(
+    _uploads(
         name="aiobotocore",
-        operation=S3_UPLOAD,
         purpose="AioConfig, and what your own semaphore and split into parts need",
         say=_aiobotocore,
-        reasons={"hedge_timeout_seconds": _NO_HEDGE, "rate_limit_bytes_per_second": _NO_LIMIT},
-        writers={"config": python_calls},
+        reasons=_NEITHER,
     ),
-    Target(
+    _downloads(
         name="aiobotocore-download",
-        operation=S3_DOWNLOAD,
         purpose="AioConfig, and what your own ranged get_object calls need",
         say=_aiobotocore_download,
         reasons={"rate_limit_bytes_per_second": _NO_LIMIT},
-        writers={"config": python_calls},
     ),
-    Target(
+    _uploads(
         name="awscrt",
-        operation=S3_UPLOAD,
         purpose="S3Client of awscrt, by its law of 0.4 Gbit/s a connection",
         say=_awscrt,
         reasons={
             "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
             "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
         },
-        writers={"config": python_calls},
     ),
-    Target(
+    _downloads(
         name="awscrt-download",
-        operation=S3_DOWNLOAD,
         purpose="S3Client of awscrt for GET_OBJECT",
         say=_awscrt_download,
         reasons={
@@ -240,37 +234,29 @@ TARGETS = (
             "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
             "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
         },
-        writers={"config": python_calls},
     ),
-    Target(
+    _uploads(
         name="s3fs",
-        operation=S3_UPLOAD,
         purpose="S3FileSystem and put_file of s3fs, for fsspec, pandas and Dask",
         say=_s3fs,
         reasons={
             "multipart_threshold_bytes": "it splits from twice the chunk size on, always",
-            "hedge_timeout_seconds": _NO_HEDGE,
-            "rate_limit_bytes_per_second": _NO_LIMIT,
+            **_NEITHER,
         },
-        writers={"config": python_calls},
     ),
-    Target(
+    _downloads(
         name="s3fs-download",
-        operation=S3_DOWNLOAD,
         purpose="S3FileSystem, get_file and cat_ranges of s3fs, for fsspec, pandas and Dask",
         say=_s3fs_download,
         reasons={
             **OWN_CHUNKS,
             "multipart_threshold_bytes": "it splits what is larger than a chunk, always",
             "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
-            "hedge_timeout_seconds": _NO_HEDGE,
-            "rate_limit_bytes_per_second": _NO_LIMIT,
+            **_NEITHER,
         },
-        writers={"config": python_calls},
     ),
-    Target(
+    _downloads(
         name="fsspec-download",
-        operation=S3_DOWNLOAD,
         purpose="arguments of open, get and cat_ranges of any filesystem of fsspec",
         say=_fsspec,
         reasons={
@@ -279,22 +265,17 @@ TARGETS = (
             "multipart_threshold_bytes": "how an object is cut is each filesystem's own: see s3fs-download",
             "connection_pool_count": "connections are each filesystem's own: see s3fs-download",
             "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
-            "hedge_timeout_seconds": _NO_HEDGE,
-            "rate_limit_bytes_per_second": _NO_LIMIT,
+            **_NEITHER,
         },
-        writers={"config": python_calls},
     ),
-    Target(
+    _uploads(
         name="pytorch",
-        operation=S3_UPLOAD,
         purpose="S3ClientConfig of the S3 connector for PyTorch, for checkpoints",
         say=_pytorch,
         reasons=_PYTORCH_REASONS,
-        writers={"config": python_calls},
     ),
-    Target(
+    _downloads(
         name="pytorch-download",
-        operation=S3_DOWNLOAD,
         purpose="S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
         say=_pytorch_download,
         reasons={
@@ -303,6 +284,5 @@ TARGETS = (
             "read_ahead_bytes": "a sequential reader reads the whole object ahead, as the CRT sees fit",
             "block_size_bytes": "a sequential reader has none; range_based has, with --access random",
         },
-        writers={"config": python_calls},
     ),
 )

@@ -28,7 +28,7 @@ from penstock.probes.outside import (
 )
 from penstock.probes.probe import Leftover
 from penstock.units import GiB, KiB, MiB
-from penstock.vocabulary import Context, Cost, Place, ProbePlan, Reason
+from penstock.vocabulary import Context, Cost, Place, ProbePlan, Reason, SettingT
 from tests.factories import S3_TARIFF, SQS_TARIFF
 
 HEAD_BYTES = 64 * KiB
@@ -52,36 +52,33 @@ def no_trouble(_action: str, _count: int) -> RequestError | None:
     return None
 
 
+def a_plan(operation: str, size: int, setting: SettingT, cost_max: Cost) -> ProbePlan[SettingT]:
+    """A plan for a small host of some region."""
+    return ProbePlan(
+        context=Context(
+            place=Place(operation=operation, region="eu-west-1", instance_type="c6i.large"),
+            payload_size_bytes=size,
+        ),
+        setting=setting,
+        reason=Reason.EXPLORE,
+        cost_max=cost_max,
+        tariff=SQS_TARIFF if operation == "sqs_delivery" else S3_TARIFF,
+    )
+
+
 def an_upload_plan(
     *, size: int = 64 * MiB, threads: int = 4, part: int = 8 * MiB, cost_max: Cost = AMPLE
 ) -> ProbePlan[S3UploadSetting]:
     """A plan of which a test names what it is about."""
-    return ProbePlan(
-        context=Context(
-            place=Place(operation="s3_upload", region="eu-west-1", instance_type="c6i.large"),
-            payload_size_bytes=size,
-        ),
-        setting=S3UploadSetting(thread_count=threads, part_size_bytes=part),
-        reason=Reason.EXPLORE,
-        cost_max=cost_max,
-        tariff=S3_TARIFF,
-    )
+    return a_plan("s3_upload", size, S3UploadSetting(thread_count=threads, part_size_bytes=part), cost_max)
 
 
 def a_download_plan(
     *, size: int = 64 * MiB, threads: int = 4, range_size: int = 8 * MiB, cost_max: Cost = AMPLE
 ) -> ProbePlan[S3DownloadSetting]:
     """A plan of which a test names what it is about."""
-    return ProbePlan(
-        context=Context(
-            place=Place(operation="s3_download", region="eu-west-1", instance_type="c6i.large"),
-            payload_size_bytes=size,
-        ),
-        setting=S3DownloadSetting(thread_count=threads, range_size_bytes=range_size),
-        reason=Reason.EXPLORE,
-        cost_max=cost_max,
-        tariff=S3_TARIFF,
-    )
+    setting = S3DownloadSetting(thread_count=threads, range_size_bytes=range_size)
+    return a_plan("s3_download", size, setting, cost_max)
 
 
 def a_delivery_plan(
@@ -94,15 +91,11 @@ def a_delivery_plan(
         "deleter_thread_count": 2,
         "batch_message_count": 1,
     }
-    return ProbePlan(
-        context=Context(
-            place=Place(operation="sqs_delivery", region="eu-west-1", instance_type="c6i.large"),
-            payload_size_bytes=size,
-        ),
-        setting=SqsDeliverySetting(**(values | setting)),  # type: ignore[arg-type]  # whole numbers, by test
-        reason=Reason.EXPLORE,
-        cost_max=cost_max or Cost(transferred_bytes=100 * MiB, request_count=100_000, duration_seconds=4.0),
-        tariff=SQS_TARIFF,
+    return a_plan(
+        "sqs_delivery",
+        size,
+        SqsDeliverySetting(**(values | setting)),  # type: ignore[arg-type]  # whole numbers, by test
+        cost_max or Cost(transferred_bytes=100 * MiB, request_count=100_000, duration_seconds=4.0),
     )
 
 

@@ -4,7 +4,7 @@
 
 Three daemons of the same installation: one that never probed, one on a database with a year of observations whose
 probes are not due yet, and one that has just probed the lab's S3 and SQS, both ways, and now rests. Beside them in the
-same run whichever of chronyd and node_exporter is on the PATH: the cheapest of what else runs on a host.
+same run what else runs on a host: chronyd of the distribution, node_exporter and Telegraf as their modules build.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +35,7 @@ from penstock.operations.table import setting_types
 from penstock.trial.stage import CREDENTIALS, lab_endpoint, status_of
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Observation, Place, Setting
+from tests.real import provision
 
 RSS_BYTES_MAX = 70e6
 PSS_BYTES_MAX = 55e6
@@ -291,31 +291,35 @@ def _make_bucket(url: str) -> None:
 
 def _others(folder: Path, rest_seconds: float) -> dict[str, Footprint]:
     found = {}
-    for name, command in _commands(_made(folder)).items():
-        program = shutil.which(command[0], path=f"{os.environ['PATH']}:/usr/sbin")
-        if program is None:
-            print(f"{command[0]} is not installed, so nothing is compared with it")
+    for name, (provide, arguments) in _commands(_made(folder)).items():
+        try:
+            program = provide()
+        except (provision.ToolMissingError, provision.BuildError) as trouble:
+            print(f"nothing is compared with {name}: {trouble}")
             continue
-        with _running([program, *command[1:]], subprocess.DEVNULL) as child:
+        with _running([str(program), *arguments], subprocess.DEVNULL) as child:
             found[name] = resting(child.pid, rest_seconds)
             if child.poll() is not None:
                 raise RuntimeError(f"{program} ended with {child.returncode}")
     return found
 
 
-def _commands(folder: Path) -> dict[str, list[str]]:
-    """Neither steers a clock nor listens beyond the loopback."""
-    chrony = folder / "chrony.conf"
+def _commands(folder: Path) -> dict[str, tuple[Callable[[], Path], list[str]]]:
+    """None steers a clock, listens beyond the loopback or sends anything."""
+    chrony, telegraf = folder / "chrony.conf", folder / "telegraf.conf"
     chrony.write_text(
         f"server 127.0.0.1 port 9\nport 0\ncmdport 0\npidfile {folder}/chronyd.pid\nbindcmdaddress /\n",
         encoding="utf-8",
     )
+    inputs = "".join(f"[[inputs.{name}]]\n" for name in provision.TELEGRAF_INPUTS)
+    telegraf.write_text(f"[agent]\ninterval = '10s'\n[[outputs.discard]]\n{inputs}", encoding="utf-8")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     return {
-        "chronyd": ["chronyd", "-x", "-d", "-u", "root", "-f", str(chrony)],
-        "node_exporter": ["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}"],
+        "chronyd": (provision.chronyd, ["-x", "-d", "-u", "root", "-f", str(chrony)]),
+        "node_exporter": (provision.node_exporter, [f"--web.listen-address=127.0.0.1:{port}"]),
+        "telegraf, of few plugins": (provision.telegraf, ["--config", str(telegraf)]),
     }
 
 

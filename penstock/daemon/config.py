@@ -11,7 +11,6 @@ finds them.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -427,6 +426,8 @@ def _read_table(
 
 
 def _unknown_key(key: str, section: type[Struct]) -> str:
+    import difflib
+
     if re.search("secret|password|token|access_?key|credential", key, re.IGNORECASE):
         return "unknown key; credentials never belong in the configuration: name a profile in aws.profile"
     names = section.__struct_fields__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from functools import cache
@@ -24,6 +23,8 @@ def is_known(name: str) -> bool:
 
 def hint(name: str) -> str:
     """What may be meant, as the end of a sentence; empty where nothing is near."""
+    import difflib
+
     close = difflib.get_close_matches(name, sorted(_known()), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""
 

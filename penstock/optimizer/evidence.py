@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from penstock.models.model import Array, Cell, Fit, PerformanceModel, speaks_of_setting
 from penstock.optimizer import objective
@@ -80,7 +81,7 @@ def _cell(model: PerformanceModel[Any], group: Sequence[Observation[Any]]) -> Ce
         payload_size_bytes=group[0].context.payload_size_bytes,
         setting={name: float(value) for name, value in setting_values(group[0].setting).items()},
         count=len(group),
-        value_median=float(median(model.measured_value(o) for o in group)),
+        value_median=float(np.median([model.measured_value(o) for o in group])),
         had_trouble=not all(o.went_well for o in group),
         newest_at=max(o.started_at for o in group),
     )

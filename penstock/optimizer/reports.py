@@ -31,7 +31,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from statistics import median
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -145,7 +144,7 @@ def corroborated(
     found: list[Observation[Any]] = []
     for by_user in by_setting.values():
         values = {
-            uid: math.log(max(median(model.measured_value(o) for o in of_user), 1e-300))
+            uid: math.log(max(float(np.median([model.measured_value(o) for o in of_user])), 1e-300))
             for uid, of_user in by_user.items()
         }
         for uid, of_user in by_user.items():

@@ -43,6 +43,7 @@ def growing() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+        give_back()
 
 
 def go_first() -> None:

@@ -196,7 +196,7 @@ def test_the_daemon_process_never_loads_what_fits(tmp_path: Path) -> None:
         "[from_tables(row.model, Place(operation=name, region='here-1', instance_type='m7i.large'))"
         " for name, row in OPERATIONS.items()]; "
         "heavy = ('skopt', 'sklearn', 'scipy', 'httpx', 'rich', 'aiobotocore', 'botocore', 'prometheus_client', "
-        "'numpy.ma', 'opentelemetry'); print([m for m in heavy if m in sys.modules])"
+        "'numpy.ma', 'opentelemetry', 'statistics'); print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path

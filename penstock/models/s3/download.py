@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, log
-from statistics import median
 from typing import Any, ClassVar
 
 import numpy as np
@@ -230,9 +229,9 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
             and o.request_count >= _TOLD_COUNT_MIN
         ]
         return {
-            "tail_ratio": median(tails) if tails else None,
-            "first_byte_seconds": median(first) if first else None,
-            "first_byte_tail_ratio": median(late) if late else None,
+            "tail_ratio": float(np.median(tails)) if tails else None,
+            "first_byte_seconds": float(np.median(first)) if first else None,
+            "first_byte_tail_ratio": float(np.median(late)) if late else None,
         }
 
     def predict(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> Prediction:
@@ -301,7 +300,7 @@ def _disk_of(observations: Sequence[Observation[S3DownloadSetting]]) -> float | 
     ordered = sorted(observations, key=lambda o: o.started_at)
     rates = [_sink_rate(o.measures) for o in ordered]
     told = [rate for rate in rates if rate > 0][-_RECENT_COUNT:]
-    return median(told) if told else None
+    return float(np.median(told)) if told else None
 
 
 def _sink_rate(measures: Mapping[str, float]) -> float:

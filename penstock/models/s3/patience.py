@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from penstock.vocabulary import Observation, is_stray
 
@@ -54,6 +55,6 @@ def patience(probes: Sequence[Observation[Any]], late: Sequence[Observation[Any]
     borne = [o for o in probes if o.went_well]
     longest = max(o.transferred_bytes for o in borne)
     fastest = max(o.throughput_bytes_per_second for o in borne)
-    reached = median(o.throughput_bytes_per_second for o in late)
+    reached = float(np.median([o.throughput_bytes_per_second for o in late]))
     soonest = min(o.transferred_bytes for o in late)
     return Patience((longest * soonest) ** 0.5, max(reached, _RATE_SHARE_MIN * fastest))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -48,11 +47,11 @@ def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Itera
     low, middle, high = quantiles(np.exp(log_object_seconds(draws, parts)), _QUANTILES)
     shares = [seconds / o.duration_seconds for _, seconds, o in seen if o.duration_seconds > 0]
     merges = [o.measures["complete_seconds"] for _, _, o in seen]
+    merge_seconds, percent = float(np.median(merges)), 100 * float(np.median(shares))
     yield Study(
         title="Time to create an object and to merge its parts",
-        sentence=f"Of {number(len(seen))} uploads: the merge alone took {format_seconds(median(merges))} in the "
-        f"middle and {format_seconds(max(merges))} at most, both together {100 * median(shares):.1f} % of an upload in "
-        "the middle.",
+        sentence=f"Of {number(len(seen))} uploads: the merge alone took {format_seconds(merge_seconds)} in the middle "
+        f"and {format_seconds(max(merges))} at most, both together {percent:.1f} % of an upload in the middle.",
         x_name="part_count",
         y_name="around_seconds",
         traces=(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.experiments.experiment import Experiment, Form, Record, Records
     from penstock.experiments.facts import Verdict
     from penstock.vocabulary import Cost
+
+ResultT = TypeVar("ResultT")
 
 directory_option = click.option(
     "--directory",
@@ -231,20 +234,11 @@ def _run_for_real(
         came = record.reason or f"{record.values['duration_seconds']:.1f} s"
         click.echo(f"{record.label}: {came}", err=True)
 
-    async def measured() -> bool:
-        """Whether it came to its end."""
-        working = asyncio.create_task(run_for_real(archive, configuration, allowance, tell, far=far))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
-                asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-        try:
-            await working
-        except asyncio.CancelledError:
-            return False
-        return True
-
+    is_whole = False
     try:
-        is_whole = asyncio.run(measured())
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(until_signalled(run_for_real(archive, configuration, allowance, tell, far=far)))
+            is_whole = True
     except (NotAllowedError, ArchiveError, StoreError, RequestError) as trouble:
         raise TroubleError(str(trouble)) from trouble
     if not is_whole:
@@ -253,6 +247,15 @@ def _run_for_real(
     records = archive.read()
     _refuse_troubles(records)
     return archive.records()
+
+
+async def until_signalled(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Its result; who is told to end raises CancelledError when the work has cleaned up."""
+    working = asyncio.create_task(work)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+    return await working
 
 
 def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:

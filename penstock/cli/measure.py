@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from penstock.cli.experiments import (
     report_experiment,
     run_experiment,
     show_experiment,
+    until_signalled,
 )
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import SECONDS
@@ -208,12 +208,8 @@ async def _measured(
     )
     try:
         async with open_message_queues(access) as queues:
-            working = asyncio.create_task(measure_all(queues))
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
-                    asyncio.get_running_loop().add_signal_handler(number, working.cancel)
             try:
-                return results, await working, False
+                return results, await until_signalled(measure_all(queues)), False
             except asyncio.CancelledError:
                 return results, None, True
     except RequestError as trouble:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -115,6 +114,13 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     assert again.stderr == ""
 
 
+def started(house: House, *words: str) -> subprocess.Popen[str]:
+    """A run in a process of its own, which can be ended."""
+    return subprocess.Popen(
+        [*PENSTOCK, *house.words(*words)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+
+
 def test_a_run_of_queues_is_taught_as_well(house: House) -> None:
     """Each step says how long requests take; the next daemon, and the report, read it like a probe."""
     ran = house.run_all_of("sqs-window", "--short", "--json")
@@ -165,13 +171,7 @@ def test_no_more_is_begun_than_is_allowed(house: House) -> None:
 @pytest.mark.long
 def test_a_killed_run_goes_on_and_removes_what_was_left(house: House) -> None:
     """After `kill -9` in the middle of a queue: the next one removes it, keeps what was measured, and ends."""
-    with subprocess.Popen(
-        [*PENSTOCK, *house.words("producer-consumer", "--short", "--usd-max", "10")],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ},
-    ) as process:
+    with started(house, "producer-consumer", "--short", "--usd-max", "10") as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("guide/one-host")
         while not house.left():
@@ -188,13 +188,7 @@ def test_a_killed_run_goes_on_and_removes_what_was_left(house: House) -> None:
 @pytest.mark.long
 def test_an_interrupted_run_says_where_it_goes_on(house: House) -> None:
     """Ctrl-C: exit code 130, the queue is gone at once, and the same command goes on."""
-    with subprocess.Popen(
-        [*PENSTOCK, *house.words("sqs-window", "--short")],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ},
-    ) as process:
+    with started(house, "sqs-window", "--short") as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("window/2")
         process.send_signal(signal.SIGINT)
@@ -207,13 +201,7 @@ def test_an_interrupted_run_says_where_it_goes_on(house: House) -> None:
 @pytest.mark.long
 def test_an_interrupted_client_is_ended_and_removes_what_it_sent(house: House) -> None:
     """Ctrl-C while a real client uploads: it ends at once, not when it is done; 130, and nothing is left."""
-    with subprocess.Popen(
-        [*PENSTOCK, *house.words("upload-clients", "--bytes-max", "100GiB", "--usd-max", "100")],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ},
-    ) as process:
+    with started(house, "upload-clients", "--bytes-max", "100GiB", "--usd-max", "100") as process:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("client/transfer-manager/128"):
             pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given, settings
@@ -19,7 +20,8 @@ acts = st.lists(
     ),
     max_size=60,
 )
-a_request = ActionTruth(request_seconds=0.01, variation=0.3)
+A_REQUEST = ActionTruth(request_seconds=0.01, variation=0.3)
+QUEUE = QueueTruth(send=A_REQUEST, receive=A_REQUEST, delete=A_REQUEST)
 
 
 async def live(service: SqsService, story: list[Act]) -> tuple[int, set[str], list[Copy]]:
@@ -51,13 +53,7 @@ def test_no_message_is_lost_and_none_comes_back_from_the_dead(
     story: list[Act], seed: int, spread_seconds: float
 ) -> None:
     """What was sent and not deleted is visible, in flight or delayed; handles are new for every copy."""
-    truth = QueueTruth(
-        send=a_request,
-        receive=a_request,
-        delete=a_request,
-        spread_seconds_median=spread_seconds,
-        spread_sigma=0.5,
-    )
+    truth = replace(QUEUE, spread_seconds_median=spread_seconds, spread_sigma=0.5)
 
     async def tell(clock: VirtualClock) -> None:
         service = SqsService(truth, clock=clock, seed=seed)
@@ -86,13 +82,7 @@ def test_a_fifo_queue_keeps_every_group_in_order_and_apart(
     story: list[Act], seed: int, spread_seconds: float, group_count: int
 ) -> None:
     """However late or seldom it is deleted: a receive brings the first of a group, and none while others hold it."""
-    truth = QueueTruth(
-        send=a_request,
-        receive=a_request,
-        delete=a_request,
-        spread_seconds_median=spread_seconds,
-        spread_sigma=1.0,
-    )
+    truth = replace(QUEUE, spread_seconds_median=spread_seconds, spread_sigma=1.0)
 
     async def tell(clock: VirtualClock) -> None:
         service = SqsService(truth, clock=clock, seed=seed)

@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -25,6 +26,9 @@ from penstock.clock import SystemClock
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
+from tests.daemon_house import DaemonHouse
+from tests.real.servers import REGION, plain_client
+from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
 
 _SECONDS_OF_SILENCE = 3600.0
 
@@ -173,6 +177,29 @@ def between(truth: LinkTruth, target_url: str) -> Iterator[tuple[str, FaultProxy
         loop.call_soon_threadsafe(loop.stop)
         turning.join()
         loop.close()
+
+
+@contextlib.contextmanager
+def faulty_ways(
+    directory: Path,
+    s3_url: str,
+    sqs_url: str,
+    bucket: str,
+    *,
+    configuration: str = CONFIGURATION,
+    wait_seconds_max: float,
+) -> Iterator[tuple[DaemonHouse, dict[str, FaultProxy]]]:
+    """A place for a daemon a region away from its servers, and what can go wrong on the way to each."""
+    with between(A_REGION_AWAY, s3_url) as (s3, to_s3), between(A_REGION_AWAY, sqs_url) as (sqs, to_sqs):
+        house = DaemonHouse(
+            directory,
+            configuration.format(directory=directory, region=REGION, s3_url=s3, sqs_url=sqs, bucket=bucket),
+            s3=plain_client("s3", s3_url),
+            sqs=plain_client("sqs", sqs_url),
+            bucket=bucket,
+            wait_seconds_max=wait_seconds_max,
+        )
+        yield house, {"s3": to_s3, "sqs": to_sqs}
 
 
 @contextlib.asynccontextmanager

@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test wai
 SIZE = 20 * MiB + 77
 PART = 6 * MiB
 PART_COUNT = 4
+KEYS = {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name}
 ADVICE = a_recommendation(
     setting=S3UploadSetting(thread_count=3, part_size_bytes=PART),
     derived={
@@ -115,19 +116,23 @@ def bench(tmp_path: Path, s3_url: str, bucket: str) -> Iterator[Bench]:
         yield Bench(tmp_path, served, s3_url, bucket)
 
 
-def boto3(bench: Bench) -> None:
-    """Its options are keyword arguments as they are."""
+@contextlib.contextmanager
+def boto3_as_told(bench: Bench, target: str) -> Iterator[tuple[Any, Any]]:
+    """A client, and how it transfers: its options are keyword arguments as they are."""
     import boto3 as sdk
     from boto3.s3.transfer import TransferConfig
     from botocore.config import Config
 
-    options = bench.options("boto3")
-    keys = {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name}
-    client = sdk.client("s3", config=Config(**options["Config"]), **bench.config(), **keys)
+    options = bench.options(target)
+    client = sdk.client("s3", config=Config(**options["Config"]), **bench.config(), **KEYS)
     with contextlib.closing(client):
-        client.upload_file(
-            str(bench.file), bench.bucket, "big", Config=TransferConfig(**options["TransferConfig"])
-        )
+        yield client, TransferConfig(**options["TransferConfig"])
+
+
+def boto3(bench: Bench) -> None:
+    """Up."""
+    with boto3_as_told(bench, "boto3") as (client, transfer):
+        client.upload_file(str(bench.file), bench.bucket, "big", Config=transfer)
 
 
 def aiobotocore(bench: Bench) -> None:
@@ -142,9 +147,8 @@ async def _in_parts(bench: Bench, options: Mapping[str, Any]) -> None:
     own, body = options["application"], bench.file.read_bytes()
     assert len(body) >= own["multipart_threshold_bytes"]
     room, size = asyncio.Semaphore(own["part_concurrency"]), own["part_size_bytes"]
-    keys = {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name}
     config = AioConfig(**options["AioConfig"])
-    async with AioSession().create_client("s3", config=config, **bench.config(), **keys) as client:
+    async with AioSession().create_client("s3", config=config, **bench.config(), **KEYS) as client:
         place = {"Bucket": bench.bucket, "Key": "big"}
         place["UploadId"] = (await client.create_multipart_upload(**place))["UploadId"]
 
@@ -260,16 +264,8 @@ def test_a_client_uploads_as_it_is_run(program: Callable[[], Path], command: str
 
 
 def boto3_download(bench: Bench) -> None:
-    """Its options are keyword arguments as they are."""
-    import boto3 as sdk
-    from boto3.s3.transfer import TransferConfig
-    from botocore.config import Config
-
-    options = bench.options("boto3-download")
-    keys = {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name}
-    client = sdk.client("s3", config=Config(**options["Config"]), **bench.config(), **keys)
-    with contextlib.closing(client):
-        transfer = TransferConfig(**options["TransferConfig"])
+    """Down."""
+    with boto3_as_told(bench, "boto3-download") as (client, transfer):
         client.download_file(bench.bucket, "big", str(bench.folder / "back"), Config=transfer)
 
 

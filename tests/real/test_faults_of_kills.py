@@ -16,9 +16,9 @@ import pytest
 
 from penstock.trial.stage import status_of
 from tests.daemon_house import DaemonHouse, has_measured
-from tests.real.fault_proxy import FaultProxy, between
-from tests.real.servers import REGION, plain_client
-from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
+from tests.real.fault_proxy import FaultProxy, faulty_ways
+from tests.real.servers import plain_client
+from tests.real.test_daemon_on_real_servers import CONFIGURATION
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
@@ -47,19 +47,11 @@ def lives(tmp_path: Path, s3_url: str, sqs_url: str) -> Iterator[Lives]:
     """With a budget that the kills come close to."""
     bucket = f"kills-{time.time_ns()}"
     plain_client("s3", s3_url).create_bucket(Bucket=bucket)
-    with between(A_REGION_AWAY, s3_url) as (s3, to_s3), between(A_REGION_AWAY, sqs_url) as (sqs, _):
-        configuration = CONFIGURATION.format(
-            directory=tmp_path, region=REGION, s3_url=s3, sqs_url=sqs, bucket=bucket
-        ).replace("[budget]", f"[budget]\ntransferred_bytes_per_day = {LIMIT_BYTES}")
-        house = DaemonHouse(
-            tmp_path,
-            configuration,
-            s3=plain_client("s3", s3_url),
-            sqs=plain_client("sqs", sqs_url),
-            bucket=bucket,
-            wait_seconds_max=400.0,
-        )
-        yield Lives(house, to_s3)
+    configuration = CONFIGURATION.replace("[budget]", f"[budget]\ntransferred_bytes_per_day = {LIMIT_BYTES}")
+    with faulty_ways(
+        tmp_path, s3_url, sqs_url, bucket, configuration=configuration, wait_seconds_max=400.0
+    ) as (house, ways):
+        yield Lives(house, ways["s3"])
 
 
 @pytest.mark.parametrize(

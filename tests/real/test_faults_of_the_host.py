@@ -23,9 +23,8 @@ import pytest
 from penstock.trial.stage import CREDENTIALS, Process, process, status_of
 from tests.daemon_house import DaemonHouse, has_measured
 from tests.real import provision
-from tests.real.fault_proxy import FaultProxy, between
-from tests.real.servers import REGION, plain_client
-from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
+from tests.real.fault_proxy import FaultProxy, faulty_ways
+from tests.real.servers import REGION
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -35,19 +34,8 @@ WAIT_SECONDS_MAX = 180.0
 @pytest.fixture
 def way(tmp_path: Path, s3_url: str, sqs_url: str, bucket: str) -> Iterator[tuple[DaemonHouse, FaultProxy]]:
     """A place for a daemon, and the way to its SQS; what it leaves outside is looked for at the end."""
-    with between(A_REGION_AWAY, s3_url) as (s3, _), between(A_REGION_AWAY, sqs_url) as (sqs, to_sqs):
-        configuration = CONFIGURATION.format(
-            directory=tmp_path, region=REGION, s3_url=s3, sqs_url=sqs, bucket=bucket
-        )
-        house = DaemonHouse(
-            tmp_path,
-            configuration,
-            s3=plain_client("s3", s3_url),
-            sqs=plain_client("sqs", sqs_url),
-            bucket=bucket,
-            wait_seconds_max=WAIT_SECONDS_MAX,
-        )
-        yield house, to_sqs
+    with faulty_ways(tmp_path, s3_url, sqs_url, bucket, wait_seconds_max=WAIT_SECONDS_MAX) as (house, ways):
+        yield house, ways["sqs"]
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ import pytest
 from penstock.client.connection import ask
 from penstock.trial.stage import Process
 from tests.daemon_house import DaemonHouse
-from tests.real.fault_proxy import FaultProxy, between
-from tests.real.servers import REGION, plain_client
-from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
+from tests.real.fault_proxy import FaultProxy, faulty_ways
+from tests.real.servers import plain_client
+from tests.real.test_daemon_on_real_servers import CONFIGURATION
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -46,24 +46,15 @@ def service(tmp_path_factory: pytest.TempPathFactory, s3_url: str, sqs_url: str)
     """Of all tests here; at its end nothing is outside any more."""
     directory, bucket = tmp_path_factory.mktemp("faults"), f"faults-{time.time_ns()}"
     plain_client("s3", s3_url).create_bucket(Bucket=bucket)
-    with between(A_REGION_AWAY, s3_url) as (s3, to_s3), between(A_REGION_AWAY, sqs_url) as (sqs, to_sqs):
-        configuration = CONFIGURATION.format(
-            directory=directory, region=REGION, s3_url=s3, sqs_url=sqs, bucket=bucket
-        )
-        configuration = configuration.replace("[probes.s3_upload]", PATIENCE + "[probes.s3_upload]")
-        configuration = configuration.replace('"0.3s"', '"30d"')  # what is asked for is what is probed
-        house = DaemonHouse(
-            directory,
-            configuration,
-            s3=plain_client("s3", s3_url),
-            sqs=plain_client("sqs", sqs_url),
-            bucket=bucket,
-            wait_seconds_max=WAIT_SECONDS_MAX,
-        )
+    configuration = CONFIGURATION.replace("[probes.s3_upload]", PATIENCE + "[probes.s3_upload]")
+    configuration = configuration.replace('"0.3s"', '"30d"')  # what is asked for is what is probed
+    with faulty_ways(
+        directory, s3_url, sqs_url, bucket, configuration=configuration, wait_seconds_max=WAIT_SECONDS_MAX
+    ) as (house, ways):
         with house.daemon() as running:
             for operation in SIZES:
                 probed_until(house, operation, lambda cycles: any(c["is_conclusive"] for c in cycles))
-            yield Service(house, running, {"s3": to_s3, "sqs": to_sqs})
+            yield Service(house, running, ways)
         house.swept_by_next_life("s3_upload", "24MiB")
 
 

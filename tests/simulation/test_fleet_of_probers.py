@@ -10,11 +10,12 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from bench.shared_limit import Wrong
 from penstock.daemon.config import FleetSection
 from penstock.daemon.fleet import Fleet
 from penstock.daemon.schedule import LEARNING_COUNT, LEARNING_PACE, STEADY_PACE
@@ -28,20 +29,6 @@ from tests.unit.probes.fakes import MemoryStore, virtually
 
 INTERVAL_SECONDS = 600.0
 DAY_SECONDS = 86_400.0
-
-
-@dataclass
-class Wrong:
-    """A clock whose date is off by some minutes."""
-
-    clock: VirtualClock
-    ahead: timedelta
-
-    def monotonic_seconds(self) -> float:
-        return self.clock.monotonic_seconds()
-
-    def now(self) -> datetime:
-        return self.clock.now() + self.ahead
 
 
 @dataclass

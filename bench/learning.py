@@ -137,7 +137,7 @@ def oracle(surface: Surface, bargain: Bargain) -> tuple[float, float]:
 
 def check(world: World, tuner: PenstockTuner, session: Session, chance: int) -> Check:
     """Everything about the advice of this moment."""
-    surface, advice = world.surface, tuner.advice()
+    surface, advice = world.surface, tuner.recommended()
     rng = np.random.default_rng([chance, session.probe_count, 17])
     anywhere = [random_setting(surface, rng) for _ in range(SETTINGS_ANYWHERE)]
     here = _interval(surface, session, tuner, advice.setting, rng)

@@ -9,14 +9,14 @@ from typing import Any
 
 from bench.surfaces import DOWNLOADING, BenchSetting, Limits, SurfaceDescription
 from penstock.models import burst
-from penstock.models.model import Fit, is_newly_changed
+from penstock.models.model import Fit, PerformanceModel, is_newly_changed
 from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.transfer import S3TransferModel
 from penstock.models.s3.upload import PART_SIZE_BYTES_MIN, S3UploadModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import Bargain, choose
 from penstock.optimizer.recommendation import recommend, within_reach
-from penstock.vocabulary import Context, Cost, Demand, Observation, Reason, Recommendation, Regime
+from penstock.vocabulary import Context, Cost, Demand, Observation, ProbePlan, Reason, Recommendation, Regime
 
 _GENEROUS = Cost(
     transferred_bytes=10**14, request_count=10**9, usd=1e6, credit_bytes=10**15, duration_seconds=1e7
@@ -27,22 +27,79 @@ _RECENT = 8  # probes
 _ON_CREDITS = 1.3  # times the baseline
 
 
-class PenstockTuner:
+class Learner:
     """Asks `deliberate` for each probe and `recommend` for the advice; keeps only the history."""
 
-    def __init__(
-        self, context: Context, limits: Limits, *, model_type: type[S3UploadModel] = S3UploadModel
-    ) -> None:
+    def __init__(self, model: PerformanceModel[Any], context: Context, *, seed: int = 0) -> None:
+        self._model = model
         self._context = context
-        self._limits = limits
-        self._model = _model(limits, model_type)
-        self._baseline = _baseline_bytes_per_second(context)
+        self._seed = seed
         self._history: list[Observation[Any]] = []
         self._prior: Fit | None = None
         self._conclusion: Conclusion[Any] | None = None
         self._standing: Recommendation[Any] | None = None
+
+    @property
+    def known(self) -> Fit:
+        """What was learned of all that was seen."""
+        return self._concluded().fit
+
+    def tell(self, observation: Observation[Any]) -> None:
+        """One more observation of the history."""
+        self._history.append(observation)
+        self._conclusion = None
+
+    def recommended(self) -> Recommendation[Any]:
+        """The advice, with the one before it for hysteresis."""
+        self._standing = recommend(
+            self._model,
+            self._concluded().fit,
+            self._context,
+            self._demand(),
+            previous=self._standing,
+            now=_NOW,
+            validity_seconds=_VALID_SECONDS,
+        )
+        return self._standing
+
+    def _planned(self) -> ProbePlan[Any]:
+        """That of the last deliberation."""
+        plan = self._concluded().plan
+        if plan is None:
+            raise RuntimeError("no probe was affordable, though the budget is without bounds")
+        return plan
+
+    def _concluded(self) -> Conclusion[Any]:
+        if self._conclusion is None:
+            case = Case(
+                place=self._context.place,
+                observations=tuple(self._history),
+                prior=self._prior,
+                next_context=self._context,
+                cost_max=_GENEROUS,
+                demand=self._demand(),
+                seed=self._chance(),
+            )
+            self._conclusion = deliberate(self._model, case)
+        return self._conclusion
+
+    def _chance(self) -> int:
+        return self._seed
+
+    def _demand(self) -> Demand:
+        return Demand()
+
+
+class PenstockTuner(Learner):
+    """The same on a surface."""
+
+    def __init__(
+        self, context: Context, limits: Limits, *, model_type: type[S3UploadModel] = S3UploadModel
+    ) -> None:
+        super().__init__(_model(limits, model_type), context)
+        self._limits = limits
+        self._baseline = _baseline_bytes_per_second(context)
         self._changes_known_until: datetime | None = None
-        self._seed = 0
 
     def warm(
         self,
@@ -57,42 +114,20 @@ class PenstockTuner:
         """What the model alone learns of them."""
         return self._model.fit(self._context.place, observations, prior=None, seed=0)
 
-    @property
-    def known(self) -> Fit:
-        """What was learned of all that was seen."""
-        return self._concluded().fit
-
     def ask(self, seed: int) -> BenchSetting:
         """The plan of the last deliberation."""
         self._seed = seed
-        plan = self._concluded().plan
-        if plan is None:
-            raise RuntimeError("no probe was affordable, though the budget is without bounds")
-        return self._clip(plan.setting)
+        return self._clip(self._planned().setting)
 
     def tell(self, observation: Observation[Any]) -> None:
         """One more observation of the history."""
         if self.has_drifted():
-            self._changes_known_until = self._concluded().fit.newest_observation_at
-        self._history.append(observation)
-        self._conclusion = None
+            self._changes_known_until = self.known.newest_observation_at
+        super().tell(observation)
 
     def recommend(self) -> BenchSetting:
-        """The advice, with the one before it for hysteresis."""
-        return self._clip(self.advice().setting)
-
-    def advice(self) -> Recommendation[Any]:
-        """The same with all that is said about it."""
-        self._standing = recommend(
-            self._model,
-            self._concluded().fit,
-            self._context,
-            self._demand(),
-            previous=self._standing,
-            now=_NOW,
-            validity_seconds=_VALID_SECONDS,
-        )
-        return self._standing
+        """The setting of the advice."""
+        return self._clip(self.recommended().setting)
 
     def bargains(self, offered: Sequence[Bargain]) -> list[BenchSetting]:
         """What each of some bargains between throughput and connections would advise from the same fit."""
@@ -111,29 +146,12 @@ class PenstockTuner:
 
     def last_choice(self) -> tuple[Reason, bool]:
         """Why the last setting that was asked for is to be tried, and whether the law is given up for the place."""
-        concluded = self._concluded()
-        if concluded.plan is None:
-            raise RuntimeError("nothing was asked for")
-        return concluded.plan.reason, concluded.fit.is_off_model
+        return self._planned().reason, self.known.is_off_model
 
     def has_drifted(self) -> bool:
         """Whether the last observation raised the alarm."""
         fit = self._conclusion.fit if self._conclusion else None
         return fit is not None and is_newly_changed(fit, self._changes_known_until)
-
-    def _concluded(self) -> Conclusion[Any]:
-        if self._conclusion is None:
-            case = Case(
-                place=self._context.place,
-                observations=tuple(self._history),
-                prior=self._prior,
-                next_context=self._context,
-                cost_max=_GENEROUS,
-                demand=self._demand(),
-                seed=self._seed,
-            )
-            self._conclusion = deliberate(self._model, case)
-        return self._conclusion
 
     def _demand(self) -> Demand:
         """The limits of the surface, and the ceiling that its probes meet: above the baseline they run on credits."""

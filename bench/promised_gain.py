@@ -157,7 +157,7 @@ async def learned(service: S3Service, clock: VirtualClock) -> Learned:
         asked = advisor.ask(probe)
         setting = S3UploadSetting(thread_count=asked.thread_count, part_size_bytes=asked.request_size_bytes)
         advisor.tell(await application.probe(setting))
-    return Learned(advice=advisor.advice(), fit=advisor.fit(application.probes))
+    return Learned(advice=advisor.recommended(), fit=advisor.fit(application.probes))
 
 
 def own_setting(chance: random.Random, thread_counts: Sequence[int]) -> S3UploadSetting:

@@ -11,23 +11,18 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
+from bench.penstock_tuner import Learner
 from bench.spread import carried_out
-from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe
-from penstock.models.model import Fit
+from bench.sqs_world import CONTEXT, a_setting, a_world, observe
 from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
-from penstock.optimizer.deliberation import Case, Conclusion, deliberate
-from penstock.optimizer.recommendation import recommend
 from penstock.trial.simulated_host import World
-from penstock.vocabulary import Cost, Demand, Observation, Recommendation
+from penstock.vocabulary import Observation
 
 PROBE_COUNTS = (6, 10, 20)
 WORLD_COUNT = 24
-_NOW = datetime(2026, 1, 5, tzinfo=UTC)
-_GENEROUS = Cost(transferred_bytes=10**14, request_count=10**9, usd=1e6, duration_seconds=1e7)
 _MODEL = SqsDeliveryModel()
 _CLIENT_SECONDS_PER_REQUEST = (1.5e-3, 5e-3)  # a modest core, so that a client's limit is within reach
 _SENDERS_MAX = 48
@@ -50,60 +45,27 @@ class Tuner(Protocol):
         ...
 
 
-class Penstock:
+class Penstock(Learner):
     """The two calls that the daemon makes."""
 
     def __init__(self, seed: int, *, keeps_advice: bool = False) -> None:
-        self._seed, self._keeps_advice = seed, keeps_advice
-        self._standing: Recommendation[SqsDeliverySetting] | None = None
-        self._history: list[Observation[SqsDeliverySetting]] = []
-        self._conclusion: Conclusion[SqsDeliverySetting] | None = None
+        super().__init__(_MODEL, CONTEXT, seed=seed)
+        self._keeps_advice = keeps_advice
 
     def ask(self) -> SqsDeliverySetting:
         """The plan of a deliberation over all that was seen."""
-        plan = self._concluded().plan
-        if plan is None:
-            raise RuntimeError("no probe was affordable, though the budget is without bounds")
-        return plan.setting
-
-    def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
-        """One more observation."""
-        self._history.append(observation)
-        self._conclusion = None
+        setting: SqsDeliverySetting = self._planned().setting
+        return setting
 
     def advice(self) -> SqsDeliverySetting:
         """The recommendation for as much as there is."""
-        found = recommend(
-            _MODEL,
-            self._concluded().fit,
-            CONTEXT,
-            Demand(),
-            previous=self._standing,
-            now=_NOW,
-            validity_seconds=3600.0,
-        )
-        self._standing = found if self._keeps_advice else None
-        setting: SqsDeliverySetting = found.setting
+        if not self._keeps_advice:
+            self._standing = None
+        setting: SqsDeliverySetting = self.recommended().setting
         return setting
 
-    @property
-    def known(self) -> Fit:
-        """What was learned of all that was seen."""
-        return self._concluded().fit
-
-    def _concluded(self) -> Conclusion[SqsDeliverySetting]:
-        if self._conclusion is None:
-            case = Case(
-                place=PLACE,
-                observations=tuple(self._history),
-                prior=None,
-                next_context=CONTEXT,
-                cost_max=_GENEROUS,
-                demand=Demand(),
-                seed=self._seed + len(self._history),
-            )
-            self._conclusion = deliberate(_MODEL, case)
-        return self._conclusion
+    def _chance(self) -> int:
+        return self._seed + len(self._history)
 
 
 class _BestSeen:

@@ -111,13 +111,13 @@ class FuzzedDaemon:
 
 
 @contextlib.contextmanager
-def fuzzed_daemon(folder: Path) -> Iterator[FuzzedDaemon]:
-    """One in this folder, which ends with the context, or with this process."""
+def fuzzed_daemon(folder: Path, more: str = "") -> Iterator[FuzzedDaemon]:
+    """One in this folder, which ends with the context, or with this process; `more` is added to its configuration."""
     for name in ("state", "run"):
         (folder / name).mkdir()
     configuration_file = folder / "penstock.toml"
     port = 20_000 + os.getpid() % 10_000  # below those that the kernel hands out
-    configuration_file.write_text(_CONFIGURATION.format(folder=folder, port=port))
+    configuration_file.write_text(_CONFIGURATION.format(folder=folder, port=port) + more)
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration_file)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=dict(CREDENTIALS))

@@ -1,7 +1,8 @@
 """Knows what is asked of all hosts' observations: SQL that DuckDB and Spark understand alike, and the fit of a place.
 
-`observations` and `spend` are tables, or views of files. Each answer is small, whatever the number of hosts; what is
-sampled of a place is enough to fit it.
+`documents` and `spend` are tables, or views of files; `observations` is what `MEASURED` names of the first, which an
+engine may keep, because nearly all questions are asked of it. Each answer is small, whatever the number of hosts; what
+is sampled of a place is enough to fit it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,21 @@ from penstock.optimizer.recommendation import recommend
 from penstock.vocabulary import Demand, Observation, Place, setting_values
 
 SAMPLE_COUNT = 64  # of each place, the newest probes
+DOCUMENTS = "documents"
+MEASURED = (
+    *PLACE,
+    "payload_size_bytes",
+    "day",
+    "host",
+    "origin",
+    "started_at",
+    "value",
+    "request_count",
+    "throttled_count",
+    "transferred_bytes",
+    "latency_seconds_p50",
+    "client_cpu_fraction",
+)
 _PLACE = ", ".join(PLACE)
 _ON = " AND ".join(f"o.{name} = n.{name}" for name in PLACE)
 
@@ -49,16 +65,18 @@ SELECT region, instance_type, operation, count(DISTINCT host) AS host_count,
   CAST(sum(transferred_bytes) AS DOUBLE) AS transferred_bytes
 FROM spend GROUP BY region, instance_type, operation ORDER BY region, instance_type, operation"""
 
-# Ranked by narrow columns first: what is wide is read of the newest alone.
+# Ranked by narrow columns first: what is wide is read of the newest alone, and of no day before theirs.
 SAMPLE = f"""
-SELECT o.operation, o.region, o.instance_type, o.service_class, o.host, o.document
-FROM observations o JOIN (
-  SELECT {_PLACE}, min(started_at) AS since FROM (
-    SELECT {_PLACE}, started_at, row_number() OVER (PARTITION BY {_PLACE} ORDER BY started_at DESC) AS age_rank
+WITH newest AS (
+  SELECT {_PLACE}, min(started_at) AS since, min(day) AS first_day FROM (
+    SELECT {_PLACE}, started_at, day,
+      row_number() OVER (PARTITION BY {_PLACE} ORDER BY started_at DESC) AS age_rank
     FROM observations WHERE origin = 'probe'
   ) ranked WHERE age_rank <= {SAMPLE_COUNT} GROUP BY {_PLACE}
-) n ON {_ON} AND o.started_at >= n.since
-WHERE o.origin = 'probe'"""
+)
+SELECT o.operation, o.region, o.instance_type, o.service_class, o.host, o.document
+FROM {DOCUMENTS} o JOIN newest n ON {_ON} AND o.started_at >= n.since
+WHERE o.origin = 'probe' AND o.day >= (SELECT min(first_day) FROM newest)"""
 
 QUESTIONS: Mapping[str, str] = {"places": PLACES, "hosts": HOSTS, "days": DAYS, "spent": SPENT}
 FIT_COLUMNS: Mapping[str, str] = {

@@ -23,8 +23,10 @@ def answers(source: str, *, memory_limit: str = MEMORY_LIMIT) -> dict[str, list[
         connection.execute("SET temp_directory = ?", [spilled])
         connection.execute("SET preserve_insertion_order = false")
         connection.execute("SET TimeZone = 'UTC'")
-        for table in (OBSERVATIONS, SPEND):
-            connection.register(table, dataset(source, table))
+        observations = dataset(source, OBSERVATIONS)
+        connection.register(OBSERVATIONS, observations)
+        connection.register(questions.DOCUMENTS, observations)
+        connection.register(SPEND, dataset(source, SPEND))
         found = {name: _rows(connection, sql) for name, sql in questions.QUESTIONS.items()}
         by_place = itemgetter(*PLACE)
         sample = sorted(_rows(connection, questions.SAMPLE), key=by_place)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,23 @@ def answers(
     """By the names of `questions.QUESTIONS`, and `fits`."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-    for table, columns in ((OBSERVATIONS, OBSERVATION_COLUMNS), (SPEND, SPEND_COLUMNS)):
-        schema = ", ".join(f"{name} {kind}" for name, kind in {**columns, **PARTITIONS}.items())
-        spark.read.schema(schema).parquet(f"{source.rstrip('/')}/{table}").createOrReplaceTempView(table)
+    documents = _table(spark, source, OBSERVATIONS, OBSERVATION_COLUMNS)
+    documents.createOrReplaceTempView(questions.DOCUMENTS)
+    _table(spark, source, SPEND, SPEND_COLUMNS).createOrReplaceTempView(SPEND)
+    # Otherwise each question opens every file again, which is most of the time: they are small and many.
+    measured = documents.select(*questions.MEASURED).persist()
+    measured.createOrReplaceTempView(OBSERVATIONS)
     found = {name: _rows(spark.sql(sql)) for name, sql in questions.QUESTIONS.items()}
     schema = ", ".join(f"{name} {kind}" for name, kind in questions.FIT_COLUMNS.items())
     fits = spark.sql(questions.SAMPLE).groupBy(*PLACE).applyInPandas(_fitted, schema)
-    return {**found, "fits": questions.in_order(_rows(fits))}
+    found["fits"] = questions.in_order(_rows(fits))
+    measured.unpersist()
+    return found
+
+
+def _table(spark: Any, source: str, table: str, columns: Mapping[str, str]) -> Any:  # Any: both are Spark's
+    schema = ", ".join(f"{name} {kind}" for name, kind in {**columns, **PARTITIONS}.items())
+    return spark.read.schema(schema).parquet(f"{source.rstrip('/')}/{table}")
 
 
 def _fitted(sample: Any) -> Any:

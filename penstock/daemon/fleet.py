@@ -41,9 +41,12 @@ from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Cost, Observation, Place, 
 
 PAUSE_SECONDS = 900.0  # a quarter of an hour between visits, give or take the jitter
 JITTER_FRACTION = 0.2
+# After a visit in which others came in between: they begin together, and have sat down by then.
+SOON_SECONDS = 60.0
 PAUSE_SECONDS_MAX = 4 * 3600.0  # doubled up to here by each visit that fails
 VISIT_SECONDS_MAX = 10.0  # no probe begins meanwhile
 ATTEMPT_COUNT_MAX = 3  # to write while others write as well
+SEAT_ATTEMPT_COUNT_MAX = 2  # who was too late sees who was not
 REFUSAL_COUNT_MAX = 3  # visits: two that try the conditions at the same moment may both be refused
 FRESH_INTERVALS = 32.0  # mean intervals: what others measured within these stands in for own probes
 WAIT_SECONDS = 3600.0  # for the first that others measure, while one of them holds a seat
@@ -126,7 +129,8 @@ class Fleet:
     @property
     def cost_max(self) -> Cost:
         """The most that a visit may cost."""
-        reads = ATTEMPT_COUNT_MAX * len(self._places) + len(self._probed) + _TRIAL_REQUEST_COUNT_MAX
+        reads = ATTEMPT_COUNT_MAX * len(self._places) + SEAT_ATTEMPT_COUNT_MAX * len(self._probed)
+        reads += _TRIAL_REQUEST_COUNT_MAX
         writes = reads if self._is_writing is not False else 0
         body_bytes = prior.DOCUMENT_BYTES_MAX
         return self._cost(reads=reads, writes=writes, received=reads * body_bytes, sent=writes * body_bytes)
@@ -183,7 +187,7 @@ class Fleet:
                 for place in self._places if self._is_writing else ():
                     await self._write(store, place, await own(place))
                 for place in self._probed:
-                    await self._sit(store, place)
+                    await self._take_seat(store, place)
         except TimeoutError:
             self._fail(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
         except RequestError as trouble:
@@ -191,7 +195,8 @@ class Fleet:
         else:
             if self._trouble is not None:
                 _log.warning("the fleet's bucket is there again")
-            self._trouble, self._pause_seconds = None, PAUSE_SECONDS
+            self._trouble = None
+            self._pause_seconds = SOON_SECONDS if self._is_writing is None else PAUSE_SECONDS
             self._visited_at = self._clock.now()
             self._be_due()
 
@@ -318,8 +323,14 @@ class Fleet:
             self._is_writing = True
             _log.info("%s", self.sentence)
 
-    async def _sit(self, store: ObjectStore, place: Place) -> None:
-        """Renew this host's seat, or take one that is free; see who has the others."""
+    async def _take_seat(self, store: ObjectStore, place: Place) -> None:
+        """Hosts that begin together all find it free; otherwise each would measure until its next visit."""
+        for _ in range(SEAT_ATTEMPT_COUNT_MAX):
+            if await self._sit(store, place):
+                return
+
+    async def _sit(self, store: ObjectStore, place: Place) -> bool:
+        """Renew this host's seat, or take one that is free; whether who has the others is known."""
         key = prior.key(self._section.key_prefix, place, kind="probers")
         seats, seconds = self._seats[place], self._clock.monotonic_seconds()
         try:
@@ -337,14 +348,17 @@ class Fleet:
         gone, count = probers.expired(since, seconds), self._section.prober_count
         mine = probers.claimed(told, self.host, seat_count=count, gone=gone) if self._is_writing else None
         if mine is None:
-            return
+            return True
         try:
             etag = await self._put(store, key, probers.written(mine), etag)
-        except (Changed, Missing, Denied, NotOffered) as trouble:  # somebody else has it now, or nobody may
+        except (Changed, Missing) as trouble:  # somebody else has it now
             _raise_if_bucket(trouble)
-            return
+            return False
+        except (Denied, NotOffered):
+            return True
         since = probers.seen(since, mine, seconds)
         self._seats[place] = _Seats(etag, mine, since, seconds + probers.HOLD_SECONDS)
+        return True
 
     def _trial_body(self) -> bytes:
         """Each another one, so that each has a tag of its own."""

@@ -79,7 +79,7 @@ def test_a_new_instance_type_takes_four_probes_of_the_whole_fleet(tmp_path: Path
             await asyncio.gather(*living, return_exceptions=True)
         assert min(fractions) >= 0.97, (counts, fractions)
         assert sum(counts) <= 4
-        assert sum(count > 0 for count in counts) == 2  # both before the seat was taken
+        assert sum(count > 0 for count in counts) <= 1
 
     fleetwise(told)
 

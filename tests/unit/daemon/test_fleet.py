@@ -14,7 +14,7 @@ import pytest
 
 from penstock.daemon import fleet as fleet_of
 from penstock.daemon.config import FleetSection
-from penstock.daemon.fleet import VISIT_SECONDS_MAX, Fleet
+from penstock.daemon.fleet import SOON_SECONDS, VISIT_SECONDS_MAX, Fleet
 from penstock.fleet import prior, probers
 from penstock.fleet.prior import Evidence
 from penstock.lab.virtual_time import VirtualClock
@@ -223,6 +223,42 @@ def test_a_visit_costs_no_more_than_it_said() -> None:
         for name in ("request_count", "usd", "transferred_bytes"):
             assert 0 < getattr(host.used, name) <= getattr(cost_max, name)
         assert host.document()["trouble"] is None
+
+    virtually(told)
+
+
+def test_of_hosts_that_begin_together_all_but_one_are_spared_soon() -> None:
+    """Whoever is too late for the seat looks who has it, and whoever met others while he tried looks again soon."""
+
+    async def told(clock: VirtualClock) -> None:
+        outside = Outside()
+        outside.objects = MemoryStore()
+        section = FleetSection(bucket="b", may_write=True, prober_count=1)
+        hosts = [
+            Fleet(
+                section,
+                outside,
+                clock,
+                places=[PLACE],
+                probed=[PLACE],
+                region="r",
+                tariff=S3_TARIFF,
+                host_name=f"h{number}",
+                seed=1,
+            )
+            for number in range(8)
+        ]
+
+        async def live(host: Fleet) -> None:
+            while True:
+                await host.visit(measured(host, clock, 0))
+                await asyncio.sleep(host.due_in_seconds)
+
+        tasks = [asyncio.create_task(live(host)) for host in hosts]
+        await asyncio.sleep(5 * SOON_SECONDS)
+        for task in tasks:
+            task.cancel()
+        assert sum(host.spared_until(PLACE, 3600.0) is None for host in hosts) == 1
 
     virtually(told)
 

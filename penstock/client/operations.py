@@ -42,7 +42,6 @@ SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 """What boto3 does when nobody advises it."""
 
 ADVISED_FIELDS: Mapping[str, Set[str]] = {
-    operation: SDK_DEFAULTS[operation]["setting"].keys()
-    for operation in (S3_UPLOAD, S3_DOWNLOAD, SQS_DELIVERY)
+    operation: default["setting"].keys() for operation, default in SDK_DEFAULTS.items()
 }
 """What a setting holds at the least, of each operation that a daemon measures; of others nothing is promised."""

@@ -126,9 +126,8 @@ def test_operations_share_what_all_may_cost() -> None:
     budget = BudgetSection(usd_per_day=0.004)
     found = costs_of(Configuration(host=HOST, probes=ProbesSection(**sections), budget=budget))
     assert sum(one.typically.usd for one in found) <= 0.004 * 1.001
-    assert "budget.usd_per_day" in {
-        one.bound_by for one in found
-    }  # but where its own limit leaves still less
+    # But where its own limit leaves still less.
+    assert "budget.usd_per_day" in {one.bound_by for one in found}
 
 
 def test_the_daemon_says_so_when_it_begins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -101,6 +101,7 @@ def test_the_limit_comes_from_the_configuration() -> None:
     section = BudgetSection(duty_cycle_fraction=0.5, credit_fraction_per_day=0.1)
     limit = daily_limit(section, credit_bytes_per_day=1000.0)
     assert (limit.duration_seconds, limit.credit_bytes) == (43200.0, 100)
+    assert daily_limit(BudgetSection(credit_fraction_per_day=1.0)).credit_bytes == 0
 
 
 def test_a_busy_host_is_left_alone_for_a_minute() -> None:
@@ -111,5 +112,6 @@ def test_a_busy_host_is_left_alone_for_a_minute() -> None:
         (host_verdict(0.8, 0.0, section, NOON), "processors"),
         (host_verdict(0.0, 0.8, section, NOON), "network"),
     ):
+        assert not verdict.is_allowed
         assert verdict.retry_at == NOON + timedelta(minutes=1)
         assert verdict.sentence.startswith(f"the host's own work keeps its {what} 80% busy")

@@ -291,7 +291,8 @@ class Told:
             share = self.limits.share(OPERATION)
             self._per_second = share.requests_per_second if share else 0.0
         step = self._per_second * self._tick_seconds
-        self._tokens = min(self._tokens + step, max(step, 0.1 * self._per_second, 1.0))
+        # And what is left of a request, which no bound may round away.
+        self._tokens = min(self._tokens + step, max(step, 0.1 * self._per_second, 1.0) + self._tokens % 1.0)
         taken = min(wanted, int(self._tokens))
         self._tokens -= taken
         return taken
@@ -359,7 +360,10 @@ async def heartbeats(limits: SharedLimits) -> None:
     """As the conductor has them."""
     while True:
         await asyncio.sleep(max(0.0, limits.due_in_seconds))
-        await limits.visit()
+        if limits.is_heartbeat_due:
+            await limits.visit()
+        else:
+            limits.step()
 
 
 def fleet(

@@ -393,7 +393,8 @@ class Conductor:
 
     async def _divide(self, limits: SharedLimits) -> None:
         """Tell the hosts that share a limit what is wanted here, and advise what is this one's part."""
-        if await self._at_the_bucket(limits, limits.visit):
+        is_visit = limits.is_heartbeat_due
+        if await self._at_the_bucket(limits, limits.visit) if is_visit else limits.step():
             self._board.generation += 1
             self._on_change()
 

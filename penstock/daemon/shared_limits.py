@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -28,6 +29,7 @@ from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Context, Cost, Observation
 
 PAUSE_SECONDS = 60.0  # between heartbeats
 PAUSE_SECONDS_PER_HOST = 2.0  # in a fleet of more than thirty: all read what each writes
+STEP_SECONDS = 10.0  # between looks at a part that grows from one heartbeat to the next
 PAUSE_SECONDS_WITHOUT = 10.0  # between adaptations where the others are not seen
 PAUSE_SECONDS_MAX = 900.0  # between tries of a bucket that fails
 VISIT_SECONDS_MAX = 5.0  # no probe begins meanwhile
@@ -63,6 +65,8 @@ class _Held:
     host_count: int = 1
     made: float = 0.0  # requests since the last heartbeat, as applications reported
     refused: float = 0.0
+    allowed: float = 0.0  # requests since the last heartbeat, as applications were told
+    allowed_seconds: float = 0.0  # until when
     rates: Use = field(default_factory=lambda: Use(wanted_per_second=0.0))
 
 
@@ -95,7 +99,8 @@ class SharedLimits:
         self._number = 0
         self._is_seen = False  # what the others said, and by them what this one says
         self._trouble: str | None = None
-        self._due_seconds = clock.monotonic_seconds()
+        self._heartbeat_seconds = clock.monotonic_seconds()  # when the next one is due
+        self._step_seconds = math.inf
         self._since_seconds = clock.monotonic_seconds()
         self._try_seconds = clock.monotonic_seconds()  # not before that, where the bucket failed
         self._patience_seconds = PAUSE_SECONDS
@@ -103,13 +108,19 @@ class SharedLimits:
         self._told: dict[str, FleetShare] = {}
         self.used = Cost()  # by the visit that is on its way, or was the last
         for held in self._held:
+            held.allowed_seconds = self._since_seconds
             held.alone_fraction = ALONE_FRACTION
             held.part_per_second = ALONE_FRACTION * held.limit.requests_per_second
 
     @property
     def due_in_seconds(self) -> float:
-        """When `visit` is to be called."""
-        return self._due_seconds - self._clock.monotonic_seconds()
+        """When `visit` is to be called, or `step` while no heartbeat is due."""
+        return min(self._heartbeat_seconds, self._step_seconds) - self._clock.monotonic_seconds()
+
+    @property
+    def is_heartbeat_due(self) -> bool:
+        """Whether the bucket is to be visited."""
+        return self._heartbeat_seconds <= self._clock.monotonic_seconds()
 
     @property
     def cost_max(self) -> Cost:
@@ -145,6 +156,11 @@ class SharedLimits:
         self._begin()
         self._fail(trouble)
 
+    def step(self) -> bool:
+        """Let a part grow that grows until the next heartbeat. Whether it is another one than was told."""
+        self._step_seconds = self._clock.monotonic_seconds() + STEP_SECONDS
+        return self._is_another(dict(self._told))
+
     async def visit(self) -> bool:
         """Say what this host wants, hear the others, and take a part. Whether it is another one than before."""
         self.used = Cost()
@@ -164,9 +180,7 @@ class SharedLimits:
                 self._fail(str(trouble))
             else:
                 self._take_parts()
-        return {name: s.requests_per_second for name, s in before.items()} != {
-            held.limit.name: self._told_share(held).requests_per_second for held in self._held
-        }
+        return self._is_another(before)
 
     def document(self) -> list[dict[str, Any]]:
         """How it stands, as JSON values."""
@@ -187,6 +201,11 @@ class SharedLimits:
             for share in (self._told_share(held),)
         ]
 
+    def _is_another(self, before: Mapping[str, FleetShare]) -> bool:
+        return {name: share.requests_per_second for name, share in before.items()} != {
+            held.limit.name: self._told_share(held).requests_per_second for held in self._held
+        }
+
     # --- One heartbeat
 
     def _begin(self) -> None:
@@ -197,9 +216,11 @@ class SharedLimits:
         for held in self._held:
             held.told_per_second = held.written_per_second
             made, refused = held.made / passed_seconds, held.refused / passed_seconds
-            held.made = held.refused = 0.0
+            self._told_share(held)
+            allowed = held.allowed / passed_seconds
+            held.made = held.refused = held.allowed = 0.0
             leased = sum(map(self._wanted, held.limit.operations))
-            held.wanted_per_second = limits.wanted(leased, made, held.part_per_second)
+            held.wanted_per_second = limits.wanted(leased, made, allowed)
             held.rates = Use(
                 wanted_per_second=held.wanted_per_second, made_per_second=made, refused_per_second=refused
             )
@@ -223,13 +244,13 @@ class SharedLimits:
 
     async def _hear(self, store: ObjectStore, found: Sequence[Listed]) -> None:
         """Read what is new; what is known keeps its age by our own clock."""
-        seconds, known = self._clock.monotonic_seconds(), self._known
+        seconds, known, count_max = self._clock.monotonic_seconds(), self._known, self._read_count_max
         fresh = [one for one in found if one.age_seconds <= 4.0 * self._pause_seconds]
         same = [one for one in found if one.key in known and known[one.key].etag == one.etag]
         self._known = {
             one.key: _Known(one.etag, known[one.key].heartbeat, one.age_seconds, seconds) for one in same
         }
-        news = [one for one in fresh if one.key not in self._known][: self._read_count_max]
+        news = [one for one in fresh if one.key not in self._known][:count_max]
         for start in range(0, len(news), READ_COUNT_AT_ONCE_MAX):
             some = news[start : start + READ_COUNT_AT_ONCE_MAX]
             for one, heartbeat in zip(
@@ -265,9 +286,12 @@ class SharedLimits:
         hosts = len(others) + 1
         self._pause_seconds = max(PAUSE_SECONDS, PAUSE_SECONDS_PER_HOST * hosts)
         self._be_due(self._pause_seconds)
+        is_growing = any(held.wanted_per_second > held.told_per_second for held in self._held)
+        self._step_seconds = self._clock.monotonic_seconds() + STEP_SECONDS if is_growing else math.inf
 
     def _divide(self) -> None:
         others = self._others()
+        passed_fraction = (self._clock.monotonic_seconds() - self._since_seconds) / self._pause_seconds
         for held in self._held:
             if held.alone_fraction is not None:
                 continue
@@ -277,7 +301,7 @@ class SharedLimits:
             held.part_per_second = limits.part(
                 held.factor * held.limit.requests_per_second,
                 held.wanted_per_second,
-                held.told_per_second,
+                limits.known(held.told_per_second, held.wanted_per_second, passed_fraction),
                 theirs,
             )
 
@@ -292,8 +316,10 @@ class SharedLimits:
     def _told_share(self, held: _Held) -> FleetShare:
         """The part, as applications are told of it."""
         self._divide()
-        name, part = held.limit.name, held.part_per_second
+        name, part, seconds = held.limit.name, held.part_per_second, self._clock.monotonic_seconds()
         before = self._told.get(name)
+        held.allowed += (before.requests_per_second if before else part) * (seconds - held.allowed_seconds)
+        held.allowed_seconds = seconds
         if before is not None and before.requests_per_second <= part <= (
             _KEEP_RATIO * before.requests_per_second
         ):
@@ -329,11 +355,12 @@ class SharedLimits:
             held.host_count = 1
             held.told_per_second = held.written_per_second = 0.0
         self._be_due(PAUSE_SECONDS_WITHOUT)
+        self._step_seconds = math.inf
 
     def _be_due(self, pause_seconds: float) -> None:
         # Never later than was said: others take who is late for gone.
         jitter = self._chance.uniform(0.94, 1.0)
-        self._due_seconds = self._clock.monotonic_seconds() + pause_seconds * jitter
+        self._heartbeat_seconds = self._clock.monotonic_seconds() + pause_seconds * jitter
 
     def _cost(self, *, reads: int = 0, writes: int = 0, body_count: int = 0) -> Cost:
         usd = self._tariff.usd(read_request_count=reads, write_request_count=writes)

@@ -6,7 +6,8 @@
 Each host writes such a heartbeat, reads those of the others, and works out its own part by the rule that divides leases
 on one host; nobody hands parts out. What nobody would use is divided evenly on top, so that who suddenly wants more
 need not ask first. A host takes no more than what the others can know of: its part by what it said in the heartbeat
-before, where that is less. Where requests are refused all the same, because somebody outside the fleet uses the limit
+before, where that is less, and from then on as much more as others will have read of it, each at a moment of its own.
+Where requests are refused all the same, because somebody outside the fleet uses the limit
 as well, all hosts see that in the heartbeats and lower what they divide; and a host that sees no heartbeats moves its
 own part in the same way, by what it is refused itself.
 
@@ -33,8 +34,8 @@ REFUSED_FRACTION_MAX = 0.005  # of the requests: single ones are refused to anyb
 DECREASE, INCREASE = 0.8, 0.02  # of what there is, at once; of the limit, with each heartbeat
 FACTOR_MIN = 0.02
 PART_MIN = 0.02  # of an even part: who came just now, and takes part from the next heartbeat on
-HELD_FRACTION = 0.97  # of a part: who makes as many requests would probably make more
-GROWTH, HEADROOM = 1.5, 1.15  # over what is made, where it is held and where it is not
+HELD_FRACTION = 0.97  # of what was allowed: who makes as many requests would probably make more
+GROWTH, HEADROOM = 3.0, 1.08  # over what is made, where it is held and where it is not
 _RATE_MAX = 1e9
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -129,11 +130,11 @@ def is_stale(heartbeat: Heartbeat, age_seconds: float) -> bool:
     return age_seconds > STALE_PAUSES * heartbeat.pause_seconds
 
 
-def wanted(leased_per_second: float, made_per_second: float, part_per_second: float) -> float:
+def wanted(leased_per_second: float, made_per_second: float, allowed_per_second: float) -> float:
     """What a host would use: what its leases would, or somewhat more than it was seen to make without them."""
     if made_per_second <= HEADROOM * leased_per_second:
         return leased_per_second
-    is_held = made_per_second >= HELD_FRACTION * part_per_second
+    is_held = made_per_second >= HELD_FRACTION * allowed_per_second
     return made_per_second * (GROWTH if is_held else HEADROOM)
 
 
@@ -143,6 +144,11 @@ def part(
     """What one host takes, beside what the others say they want; `told_per_second` is what they know that it wants."""
     taken = (_part(limit_per_second, each, others) for each in (wanted_per_second, told_per_second))
     return max(min(taken), PART_MIN * limit_per_second / (1 + len(others)))
+
+
+def known(told_per_second: float, wanted_per_second: float, passed_fraction: float) -> float:
+    """What the others know of it on average, when so much of the time between two heartbeats has passed."""
+    return told_per_second + min(1.0, passed_fraction) * (wanted_per_second - told_per_second)
 
 
 def _part(limit_per_second: float, wanted_per_second: float, others: Sequence[float]) -> float:

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from bench.shared_limit import OPERATION, Outside, heartbeats, host_limits
-from penstock.daemon.shared_limits import ALONE_FRACTION, PAUSE_SECONDS, SharedLimits
+from penstock.daemon.shared_limits import ALONE_FRACTION, PAUSE_SECONDS, VISIT_SECONDS_MAX, SharedLimits
 from penstock.lab.virtual_time import VirtualClock
+from penstock.probes.outside import Denied, ObjectStore, Refused, RequestError
+from penstock.trial.simulated_aws import SimulatedObjectStore
 from tests.unit.probes.fakes import virtually
 
 LIMIT = 1000.0
@@ -71,6 +73,37 @@ def test_a_newcomer_is_gentle_until_the_others_know_of_it() -> None:
     virtually(told)
 
 
+def test_a_part_grows_between_heartbeats_without_the_bucket() -> None:
+    """Whoever is told of changes hears of it, and it costs nothing."""
+
+    async def told(clock: VirtualClock) -> None:
+        outside, wants = Outside(clock), [900.0, 0.0]
+        hosts = [host_limits(n, clock, outside, LIMIT, lambda _, n=n: wants[n]) for n in range(2)]  # type: ignore[misc]
+        told_of = []
+
+        async def watched() -> None:
+            while True:
+                await asyncio.sleep(max(0.0, hosts[1].due_in_seconds))
+                if hosts[1].is_heartbeat_due:
+                    await hosts[1].visit()
+                elif hosts[1].step():
+                    told_of.append(part(hosts[1]))
+
+        with living(hosts[0]):
+            await asyncio.sleep(0.5 * PAUSE_SECONDS)
+            watching = asyncio.create_task(watched())
+            await asyncio.sleep(3.0 * PAUSE_SECONDS)
+            told_of.clear()
+            wants[1] = 500.0
+            await asyncio.sleep(2.0 * PAUSE_SECONDS)
+            watching.cancel()
+        assert len(told_of) >= 4
+        assert told_of == sorted(told_of)
+        assert told_of[-1] < LIMIT / 2
+
+    virtually(told)
+
+
 def test_without_the_bucket_refusals_lower_a_part_and_success_raises_it() -> None:
     """From what there was when it was lost; and the others are seen again when it is back."""
 
@@ -101,14 +134,63 @@ def test_without_the_bucket_refusals_lower_a_part_and_success_raises_it() -> Non
     virtually(told)
 
 
+class Failing(Outside):
+    """A bucket that answers each write alike, or never."""
+
+    def __init__(self, clock: VirtualClock, answer: RequestError | None) -> None:
+        super().__init__(clock)
+        self.is_failing, self._answer = False, answer
+
+    async def object_store(self, region: str) -> ObjectStore:
+        answer, is_failing = self._answer, self.is_failing
+
+        class Store(SimulatedObjectStore):
+            async def put_object(self, bucket: str, key: str, body: bytes) -> str:
+                if not is_failing:
+                    return await super().put_object(bucket, key, body)
+                if answer is not None:
+                    raise answer
+                await asyncio.sleep(3600.0)
+                raise AssertionError
+
+        await super().object_store(region)
+        return Store(self.service)
+
+
+@pytest.mark.parametrize("answer", [Denied("403"), Refused("500"), None])
+def test_a_bucket_that_is_read_only_or_refuses_or_is_slow_leaves_a_host_what_it_had(
+    answer: RequestError | None,
+) -> None:
+    """And it holds nobody up."""
+
+    async def told(clock: VirtualClock) -> None:
+        outside = Failing(clock, answer)
+        host, other = (a_host(number, clock, outside) for number in range(2))
+        with living(host, other):
+            await asyncio.sleep(2.5 * PAUSE_SECONDS)
+        before = part(host)
+        assert before == pytest.approx(LIMIT / 2, rel=0.03)
+        outside.is_failing = True
+        await asyncio.sleep(PAUSE_SECONDS)
+        began_seconds = clock.monotonic_seconds()
+        await host.visit()
+        assert clock.monotonic_seconds() - began_seconds <= VISIT_SECONDS_MAX
+        assert host.document()[0]["is_alone"]
+        assert part(host) == pytest.approx(before, rel=0.05)
+
+    virtually(told)
+
+
 def test_a_visit_costs_no_more_than_was_said_before() -> None:
-    """Of requests and bytes."""
+    """Of requests and bytes; and all of a fleet are heard, however many have something new to say."""
 
     async def told(clock: VirtualClock) -> None:
         outside = Outside(clock)
         hosts = [a_host(number, clock, outside) for number in range(40)]
         await asyncio.gather(*(host.visit() for host in hosts))
         for _ in range(2):
+            await asyncio.sleep(1.5 * PAUSE_SECONDS)
+            await asyncio.gather(*(host.visit() for host in hosts[1:]))
             most = hosts[0].cost_max
             await hosts[0].visit()
             assert hosts[0].used.request_count <= most.request_count

@@ -37,11 +37,21 @@ def test_what_others_do_not_know_of_is_not_taken_yet() -> None:
     assert limit.part(1000.0, 900.0, 0.0, [900.0]) == pytest.approx(50.0)  # what nobody would use, evenly
 
 
+def test_a_part_grows_as_the_others_read_of_it() -> None:
+    """Each at a moment of its own between two heartbeats."""
+    assert [limit.known(100.0, 300.0, passed) for passed in (0.0, 0.25, 1.0, 2.0)] == [
+        100.0,
+        150.0,
+        300.0,
+        300.0,
+    ]
+
+
 def test_demand_is_what_leases_say_or_what_is_seen() -> None:
     """Seen demand that fills its part is likely more."""
     assert limit.wanted(400.0, 300.0, 300.0) == 400.0
-    assert limit.wanted(0.0, 300.0, 300.0) == pytest.approx(450.0)
-    assert limit.wanted(0.0, 200.0, 300.0) == pytest.approx(230.0)
+    assert limit.wanted(0.0, 300.0, 300.0) == pytest.approx(900.0)
+    assert limit.wanted(0.0, 200.0, 300.0) == pytest.approx(216.0)
 
 
 def test_refusals_lower_what_is_divided() -> None:

@@ -3,9 +3,9 @@ r"""Knows how clients that others wrote upload and download when they are told t
     python -m bench.real_clients boto3|aiobotocore|s5cmd|rclone|aws --endpoint-url URL --region REGION \
         --bucket NAME --folder FOLDER [--program PATH]
 
-carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What a client is told of
-uploads is what `penstock export` prints for it, option by option. What moves again overwrites what moved before, so
-that a folder of one object is all that a server, or the local folder, ever holds.
+carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What a client is told is
+what `penstock export` prints for it, option by option. What moves again overwrites what moved before, so that a folder
+of one object is all that a server, or the local folder, ever holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil
@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.targets import launch
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import APPLICATION, Translation, translate
@@ -42,6 +43,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     object_count: int = 1
     is_told: bool = True
     operation: str = "s3_upload"
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it is a download."""
+        return self.operation == S3_DOWNLOAD
 
     @property
     def prefix(self) -> str:
@@ -63,20 +69,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """Of one object; 1 is a single PUT."""
         return max(1, ceil(self.object_size_bytes / self.request_size_bytes))
 
-    @property
-    def object_concurrency(self) -> int:
-        """Objects at a time: every thread has one of its own where they are not split."""
-        return self.thread_count if self.object_count > 1 else 1
-
     def translated(self, target: str) -> Translation:
         """The setting as it is exported for a target."""
+        size_knob = "range_size_bytes" if self.is_reading else "part_size_bytes"
         document = {
             "payload_size_bytes": self.object_size_bytes,
-            "setting": {"thread_count": self.thread_count, "part_size_bytes": self.request_size_bytes},
+            "setting": {"thread_count": self.thread_count, size_knob: self.request_size_bytes},
             "derived": {"connection_pool_count": self.thread_count + 1},
             "demand": {"object_count": self.object_count},
         }
-        return translate(TARGETS[target], document)
+        return translate(TARGETS[f"{target}-download" if self.is_reading else target], document)
 
     def options(self, target: str) -> dict[str, dict[str, Any]]:
         """The same by group; empty groups for a client that is not told."""
@@ -161,47 +163,34 @@ def boto3(target: Target, files: _Files, job: Job) -> Report:
     """Its transfer manager, or a pool of threads for many objects; retries as they come."""
     from boto3 import exceptions
     from boto3.s3.transfer import TransferConfig
-
-    sources, options = files.of(job), job.options("boto3")
-    client, answers = _boto3_client(target, _config(options["Config"], _WRITING))
-    transfer = TransferConfig(**options["TransferConfig"])
-
-    def send(file: Path) -> bool:
-        try:
-            client.upload_file(str(file), target.bucket, file.name, Config=transfer)
-        except exceptions.S3UploadFailedError:
-            return False
-        return True
-
-    object_concurrency = options[APPLICATION].get("object_concurrency", 10)
-    return _in_threads(send, sources, object_concurrency, answers)
-
-
-def read_with_boto3(target: Target, files: _Files, job: Job) -> Report:
-    """The same the other way, into files."""
-    from boto3.s3.transfer import TransferConfig
     from botocore.exceptions import BotoCoreError, ClientError
 
-    threads, config, transfer = job.object_concurrency, {}, {}
-    if job.is_told:
-        config = {"max_pool_connections": job.thread_count + 1}
-        transfer = {
-            "max_concurrency": max(1, job.thread_count // threads),
-            "multipart_chunksize": job.request_size_bytes,
-            "multipart_threshold": min(job.request_size_bytes + 1, job.object_size_bytes + 1),
-            "preferred_transfer_client": "classic",
-        }
-    client, answers = _boto3_client(target, _config(config, {}))
-    home, told = files.home_of(job), TransferConfig(**transfer)
+    options = job.options("boto3")
+    client, answers = _boto3_client(target, _config(options["Config"], {} if job.is_reading else _WRITING))
+    transfer = TransferConfig(**options["TransferConfig"])
 
-    def fetch(key: str) -> bool:
+    def send(file: Path) -> None:
+        client.upload_file(str(file), target.bucket, file.name, Config=transfer)
+
+    def fetch(file: Path) -> None:
+        client.download_file(target.bucket, job.prefix + file.name, str(file), Config=transfer)
+
+    def is_moved(file: Path) -> bool:
         try:
-            client.download_file(target.bucket, job.prefix + key, str(home / key), Config=told)
-        except (BotoCoreError, ClientError):
+            (fetch if job.is_reading else send)(file)
+        except (BotoCoreError, ClientError, exceptions.S3UploadFailedError):
             return False
-        return (home / key).stat().st_size == job.object_size_bytes
+        return file.stat().st_size == job.object_size_bytes
 
-    return _in_threads(fetch, job.keys, threads if job.is_told else 10, answers)
+    objects = [files.home_of(job) / key for key in job.keys] if job.is_reading else files.of(job)
+    started = time.perf_counter()
+    with ThreadPoolExecutor(min(len(objects), options[APPLICATION].get("object_concurrency", 10))) as threads:
+        arrived_count = sum(threads.map(is_moved, objects))
+    return Report(
+        duration_seconds=time.perf_counter() - started,
+        throttled_count=answers.throttled_count,
+        failed_count=len(objects) - arrived_count,
+    )
 
 
 def _boto3_client(target: Target, arguments: Mapping[str, Any]) -> tuple[Any, _Answers]:
@@ -213,20 +202,6 @@ def _boto3_client(target: Target, arguments: Mapping[str, Any]) -> tuple[Any, _A
     client = sdk.client("s3", region_name=target.region, endpoint_url=target.endpoint_url, config=config)
     client.meta.events.register("response-received.s3", answers)
     return client, answers
-
-
-def _in_threads(
-    move: Callable[[Any], bool], objects: Sequence[Any], thread_count: int, answers: _Answers
-) -> Report:
-    """Time all of them, so many at a time."""
-    started = time.perf_counter()
-    with ThreadPoolExecutor(min(len(objects), thread_count)) as threads:
-        arrived_count = sum(threads.map(move, objects))
-    return Report(
-        duration_seconds=time.perf_counter() - started,
-        throttled_count=answers.throttled_count,
-        failed_count=len(objects) - arrived_count,
-    )
 
 
 def aiobotocore(target: Target, files: _Files, job: Job) -> Report:
@@ -291,55 +266,23 @@ async def _send_parts(
 
 
 def s5cmd(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each upload."""
-    return _run(
-        target, [*_s5cmd(target), "cp", f"{files.of(job)[0].parent}/*", f"s3://{target.bucket}/"], job, {}
-    )
-
-
-def read_with_s5cmd(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each download."""
-    workers, told = [], []
-    if job.is_told:
-        at_a_time = job.object_concurrency
-        workers = ["--numworkers", f"{at_a_time}"]
-        told = ["--concurrency", f"{max(1, job.thread_count // at_a_time)}"]
-        told += ["--part-size", f"{ceil(job.request_size_bytes / MiB)}"]
-    fixed = _s5cmd(target)
-    source = f"s3://{target.bucket}/{job.prefix}*"
-    return _timed(
-        target, [fixed[0], *workers, *fixed[1:], "cp", *told, source, f"{files.home_of(job)}/"], job
-    )
-
-
-def _s5cmd(target: Target) -> list[str]:
-    return ["s5cmd", "--log", "debug", "--endpoint-url", target.endpoint_url]
+    """A program for each transfer."""
+    command = ["s5cmd", "--log", "debug", "--endpoint-url", target.endpoint_url, "cp"]
+    there = f"s3://{target.bucket}/"
+    if job.is_reading:
+        return _run(target, [*command, f"{there}{job.prefix}*", f"{files.home_of(job)}/"], job, {})
+    return _run(target, [*command, f"{files.of(job)[0].parent}/*", there], job, {})
 
 
 def rclone(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each upload, told by its environment; the remote is on its command line."""
-    return _run(target, [*_RCLONE, str(files.of(job)[0].parent), _rclone_remote(target)], job, {})
-
-
-def read_with_rclone(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each download; a file is split from the cut-off on, in as many streams, by chunks."""
-    told = []
-    if job.is_told:
-        at_a_time = job.object_concurrency
-        told = ["--transfers", f"{at_a_time}"]
-        told += ["--multi-thread-streams", f"{max(1, job.thread_count // at_a_time)}"]
-        told += ["--multi-thread-cutoff", f"{min(job.request_size_bytes + 1, job.object_size_bytes + 1)}B"]
-        told += ["--multi-thread-chunk-size", f"{job.request_size_bytes}B"]
-    source = f"{_rclone_remote(target)}/{job.prefix}"
-    return _timed(target, [*_RCLONE, *told, source, str(files.home_of(job))], job)
-
-
-_RCLONE = ("rclone", "copy", "--config", os.devnull, "--s3-no-check-bucket", "--ignore-times", "-vv")
-
-
-def _rclone_remote(target: Target) -> str:
-    there = f":s3,provider=Other,env_auth,endpoint='{target.endpoint_url}',region={target.region}"
-    return f"{there}:{target.bucket}"
+    """A program for each transfer, told by its environment; the remote is on its command line."""
+    there = (
+        f":s3,provider=Other,env_auth,endpoint='{target.endpoint_url}',region={target.region}:{target.bucket}"
+    )
+    command = ["rclone", "copy", "--config", os.devnull, "--s3-no-check-bucket", "--ignore-times", "-vv"]
+    if job.is_reading:
+        return _run(target, [*command, f"{there}/{job.prefix}", str(files.home_of(job))], job, {})
+    return _run(target, [*command, str(files.of(job)[0].parent), there], job, {})
 
 
 def aws(target: Target, files: _Files, job: Job) -> Report:
@@ -353,7 +296,7 @@ def aws(target: Target, files: _Files, job: Job) -> Report:
 
 
 def _run(target: Target, command: list[str], job: Job, environment: Mapping[str, str]) -> Report:
-    """Of an upload: when told, the command is changed as `penstock exec` changes it."""
+    """Time a program from its start to its end; when told, its command is changed as `penstock exec` changes it."""
     program, environment = launch.PROGRAMS[command[0]], dict(environment)
     verb = program.verb_at(command)
     if job.is_told and verb is not None:
@@ -363,17 +306,10 @@ def _run(target: Target, command: list[str], job: Job, environment: Mapping[str,
         if changed.aws_settings:
             text = launch.with_aws_settings("", "default", changed.aws_settings)
             Path(environment["AWS_CONFIG_FILE"]).write_text(text)
-    return _timed(target, command, job, environment)
-
-
-def _timed(
-    target: Target, command: Sequence[str], job: Job, environment: Mapping[str, str] | None = None
-) -> Report:
-    """Time a program from its start to its end."""
     started = time.perf_counter()
     ended = subprocess.run(
         [target.program or command[0], *command[1:]],
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -399,6 +335,7 @@ _UNTOLD = {
 }
 """What boto3 does by itself, for the one client that has no transfer manager."""
 
+# aiobotocore and the AWS CLI are not asked to read.
 CLIENTS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
     "boto3": boto3,
     "aiobotocore": aiobotocore,
@@ -406,12 +343,6 @@ CLIENTS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
     "rclone": rclone,
     "aws": aws,
 }
-READERS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
-    "boto3": read_with_boto3,
-    "s5cmd": read_with_s5cmd,
-    "rclone": read_with_rclone,
-}
-BY_OPERATION = {"s3_upload": CLIENTS, "s3_download": READERS}
 
 
 def main() -> int:
@@ -428,7 +359,7 @@ def main() -> int:
     files = _Files(target.folder)
     for line in sys.stdin.buffer:
         job = msgspec.json.decode(line, type=Job)
-        report = BY_OPERATION[job.operation][name](target, files, job)
+        report = CLIENTS[name](target, files, job)
         sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
         sys.stdout.flush()
     return 0

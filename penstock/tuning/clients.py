@@ -11,7 +11,6 @@ too small to be split is moved many times over, because then threads are objects
 from __future__ import annotations
 
 import argparse
-import configparser
 import contextlib
 import importlib.util
 import json
@@ -26,13 +25,16 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from penstock.client.targets import launch
+from penstock.client.targets.table import TARGETS
+from penstock.client.targets.target import translate
 from penstock.probes.outside import RequestError
 from penstock.processes.interruption import held_off
 from penstock.tuning.remains import Remains, remove, write_note
@@ -67,16 +69,20 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
-    """One proposal, made concrete: the files of a folder, to be put under a prefix of their own."""
+class Transfer:
+    """One proposal, made concrete: the files of a folder, to be put under a prefix of their own.
+
+    With `into`, they were put there, and are to be read back into another folder.
+    """
 
     target: Target
     folder: Path
     prefix: str
     thread_count: int
-    part_size_bytes: int
+    request_size_bytes: int
     file_size_bytes: int
     file_count: int
+    into: Path | None = None
 
     @property
     def url(self) -> str:
@@ -95,16 +101,6 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Download:
-    """One proposal to read what an upload has put, into another folder."""
-
-    upload: Upload
-    into: Path
-    thread_count: int
-    range_size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What one transfer took."""
 
@@ -120,26 +116,17 @@ class NothingSentError(ClientError):
     """The client failed before anything arrived: there is nothing to remove."""
 
 
-def boto3(upload: Upload) -> Measured:
+def boto3(transfer: Transfer) -> Measured:
     """The classic transfer manager: the one that obeys both knobs. 503s are counted, also those that it retries.
 
     It runs in a process of its own, because an upload by it can be ended only with its process.
     """
-    return _boto3(upload, upload.thread_count, upload.part_size_bytes)
-
-
-def boto3_download(download: Download) -> Measured:
-    """The same for downloads."""
-    return _boto3(download.upload, download.thread_count, download.range_size_bytes, into=str(download.into))
-
-
-def _boto3(upload: Upload, threads: int, request_size_bytes: int, **more: str) -> Measured:
-    wanted = asdict(upload.target) | {
-        "folder": str(upload.folder),
-        "prefix": upload.prefix,
-        "thread_count": threads,
-        "request_size_bytes": request_size_bytes,
-        **more,
+    wanted = asdict(transfer.target) | {
+        "folder": str(transfer.folder),
+        "prefix": transfer.prefix,
+        "thread_count": transfer.thread_count,
+        "request_size_bytes": transfer.request_size_bytes,
+        **({"into": str(transfer.into)} if transfer.into else {}),
     }
     command = [sys.executable, "-m", "penstock.tuning.boto3_transfers"]
     with _started(command, os.environ, stdin=subprocess.PIPE) as running:
@@ -152,117 +139,73 @@ def _boto3(upload: Upload, threads: int, request_size_bytes: int, **more: str) -
     return Measured(**told)
 
 
-def s5cmd(upload: Upload) -> Measured:
-    """Workers are files at a time; concurrency is parts at a time of each; parts are whole MiB.
-
-    It tells of a retry on the level "debug" alone.
-    """
-    part = max(5, ceil(upload.part_size_bytes / MiB))
-    return _s5cmd(upload, upload.thread_count, part, f"{upload.folder}/*", upload.url)
-
-
-def s5cmd_download(download: Download) -> Measured:
-    """The same for downloads."""
-    size, source = ceil(download.range_size_bytes / MiB), f"{download.upload.url}*"
-    return _s5cmd(download.upload, download.thread_count, size, source, f"{download.into}/")
+def s5cmd(transfer: Transfer) -> Measured:
+    """It tells of a retry on the level "debug" alone."""
+    target, into = transfer.target, transfer.into
+    where = ["--endpoint-url", target.endpoint_url] if target.endpoint_url else []
+    ways = [f"{transfer.url}*", f"{into}/"] if into else [f"{transfer.folder}/*", transfer.url]
+    told = _told(["s5cmd", "--log", "debug", *where, "cp", *ways], transfer)
+    return _timed(told.command, _region(target))
 
 
-def _s5cmd(upload: Upload, threads: int, part_mib: int, source: str, destination: str) -> Measured:
-    where = ["--endpoint-url", upload.target.endpoint_url] if upload.target.endpoint_url else []
-    program = ["s5cmd", "--log", "debug", *where]
-    copy = [
-        *("--numworkers", str(threads if upload.file_count > 1 else 1)),
-        *("cp", "--concurrency", str(threads if upload.file_count == 1 else 1)),
-        *("--part-size", str(part_mib)),
-        *(source, destination),
-    ]
-    return _timed([*program, *copy], _region(upload))
-
-
-def rclone(upload: Upload) -> Measured:
+def rclone(transfer: Transfer) -> Measured:
     """A remote that is written on the command line; credentials from the environment.
 
     It tells of a retry on the level "debug" alone.
     """
-    copy = [
-        *("rclone", "copy", str(upload.folder), _rclone_remote(upload), *_rclone_options(upload.target)),
-        *("--transfers", str(upload.thread_count if upload.file_count > 1 else 1)),
-        *("--s3-upload-concurrency", str(upload.thread_count)),
-        *("--s3-chunk-size", f"{upload.part_size_bytes}B"),
-        *("--s3-upload-cutoff", f"{min(upload.part_size_bytes, _SINGLE_PUT_BYTES_MAX)}B"),
-    ]
-    return _timed(copy, {})
-
-
-def rclone_download(download: Download) -> Measured:
-    """The same for downloads; its streams are those of one file."""
-    upload, is_one = download.upload, download.upload.file_count == 1
-    copy = [
-        *("rclone", "copy", _rclone_remote(upload), str(download.into), *_rclone_options(upload.target)),
-        *("--transfers", str(1 if is_one else download.thread_count)),
-        *("--multi-thread-streams", str(download.thread_count if is_one else 1)),
-        *("--multi-thread-chunk-size", f"{download.range_size_bytes}B"),
-        *("--multi-thread-cutoff", f"{download.range_size_bytes + 1}B"),
-    ]
-    return _timed(copy, {})
-
-
-def _rclone_remote(upload: Upload) -> str:
-    return f":s3:{upload.target.bucket}/{upload.prefix}"
-
-
-def _rclone_options(target: Target) -> list[str]:
-    return [
+    target, into = transfer.target, transfer.into
+    remote = f":s3:{target.bucket}/{transfer.prefix}"
+    command = [
+        *("rclone", "copy", *((remote, str(into)) if into else (str(transfer.folder), remote))),
         *("--s3-env-auth", "--s3-no-check-bucket", "--config", os.devnull),
         *("--s3-provider", "Other" if target.endpoint_url else "AWS"),
         *(("--s3-endpoint", target.endpoint_url) if target.endpoint_url else ()),
         *(("--s3-region", target.region) if target.region else ()),
         *("--log-level", "DEBUG"),
     ]
+    told = _told(command, transfer)
+    return _timed(told.command, told.environment)
 
 
-def aws(upload: Upload) -> Measured:
+def aws(transfer: Transfer) -> Measured:
     """`aws s3 cp`, with a copy of your own configuration in which the transfer settings are set."""
-    return _aws(upload, upload.thread_count, upload.part_size_bytes, str(upload.folder), upload.url)
-
-
-def aws_download(download: Download) -> Measured:
-    """The same for downloads."""
-    source, into = download.upload.url, str(download.into)
-    return _aws(download.upload, download.thread_count, download.range_size_bytes, source, into)
-
-
-def _aws(upload: Upload, threads: int, size_bytes: int, source: str, destination: str) -> Measured:
-    where = ["--endpoint-url", upload.target.endpoint_url] if upload.target.endpoint_url else []
-    settings: dict[str, int | str] = {
-        "max_concurrent_requests": threads,
-        "multipart_chunksize": size_bytes,
-        "multipart_threshold": size_bytes + 1,
-        # The other one ignores the number of threads.
-        "preferred_transfer_client": "classic",
-    }
-    if upload.target.endpoint_url:
-        settings["addressing_style"] = "path"
-    configuration = _aws_configuration(settings, os.environ)
+    url, into = transfer.target.endpoint_url, transfer.into
+    where = ["--endpoint-url", url] if url else []
+    ways = [transfer.url, str(into)] if into else [str(transfer.folder), transfer.url]
+    copy = ["aws", "s3", "cp", "--recursive", "--only-show-errors", *ways, *where]
+    settings = {**_told(copy, transfer).aws_settings, **({"addressing_style": "path"} if url else {})}
+    own = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
+    text = own.read_text(encoding="utf-8") if own.exists() else ""
     with tempfile.NamedTemporaryFile("w", prefix="penstock-aws-", encoding="utf-8") as file:
-        configuration.write(file)
+        file.write(launch.with_aws_settings(text, launch.aws_profile(copy, os.environ), settings))
         file.flush()
-        environment = {"AWS_CONFIG_FILE": file.name} | _region(upload)
-        copy = ["aws", "s3", "cp", "--recursive", "--only-show-errors", source, destination]
-        return _timed([*copy, *where], environment)
+        return _timed(copy, {"AWS_CONFIG_FILE": file.name} | _region(transfer.target))
 
 
-CLIENTS: Mapping[str, Callable[[Upload], Measured]] = {
+def _told(command: Sequence[str], transfer: Transfer) -> launch.Launch:
+    """The command with the proposal as `penstock export` says it; what the user's environment says gives way."""
+    threads, size, is_reading = transfer.thread_count, transfer.request_size_bytes, transfer.into is not None
+    document = {
+        "payload_size_bytes": transfer.file_size_bytes,
+        "setting": {"thread_count": threads, "range_size_bytes" if is_reading else "part_size_bytes": size},
+        "derived": {
+            "connection_pool_count": threads + 1,
+            "multipart_threshold_bytes": min(size + 1, _SINGLE_PUT_BYTES_MAX),
+        },
+        "demand": {"object_count": transfer.file_count},
+    }
+    program = launch.PROGRAMS[command[0]]
+    verb = program.verb_at(command)
+    assert verb is not None
+    target = TARGETS[program.download_target if is_reading else program.target]
+    return program.apply(command, verb, {}, translate(target, document))
+
+
+CLIENTS: Mapping[str, Callable[[Transfer], Measured]] = {
     "boto3": boto3,
     "s5cmd": s5cmd,
     "rclone": rclone,
     "aws": aws,
-}
-READERS: Mapping[str, Callable[[Download], Measured]] = {
-    "boto3": boto3_download,
-    "s5cmd": s5cmd_download,
-    "rclone": rclone_download,
-    "aws": aws_download,
 }
 
 
@@ -341,12 +284,12 @@ def carry_out(
     count = 1 if size > small else small_object_count(size, threads)
     unique = str(uuid.uuid4())
     with _folder_of_files(size, count) as folder:
-        upload = Upload(
+        upload = Transfer(
             target=target,
             folder=folder,
             prefix=f"{_PREFIX}{unique}/",
             thread_count=_PUTTING_THREAD_COUNT if reads else threads,
-            part_size_bytes=_putting_part_bytes(size) if reads else proposal["part_size_bytes"],
+            request_size_bytes=_putting_part_bytes(size) if reads else proposal["part_size_bytes"],
             file_size_bytes=size,
             file_count=count,
         )
@@ -364,25 +307,20 @@ def _putting_part_bytes(size_bytes: int) -> int:
     return max(_PUTTING_PART_BYTES, ceil(size_bytes / _PART_COUNT_MAX))
 
 
-def _put_and_read(client: str, proposal: Mapping[str, int], upload: Upload) -> Measured:
+def _put_and_read(client: str, proposal: Mapping[str, int], upload: Transfer) -> Measured:
     """What reading took. Raises ClientError, also where not all of it came."""
     CLIENTS[client](upload)
     into = upload.folder.with_name("read")
     into.mkdir()
-    download = Download(
-        upload=upload,
-        into=into,
-        thread_count=proposal["thread_count"],
-        range_size_bytes=proposal["range_size_bytes"],
-    )
-    measured = READERS[client](download)
+    threads, size = proposal["thread_count"], proposal["range_size_bytes"]
+    measured = CLIENTS[client](replace(upload, into=into, thread_count=threads, request_size_bytes=size))
     came = sum(file.stat().st_size for file in into.iterdir())
     if came != upload.file_size_bytes * upload.file_count:
         raise ClientError(f"{came} bytes came of {upload.file_size_bytes * upload.file_count}")
     return measured
 
 
-def _uploaded_and_removed(client: Callable[[Upload], Measured], upload: Upload, note: Path) -> Measured:
+def _uploaded_and_removed(client: Callable[[Transfer], Measured], upload: Transfer, note: Path) -> Measured:
     """The note goes when nothing can be left; after a client that failed, it stays for one more look."""
     try:
         measured = client(upload)
@@ -480,27 +418,9 @@ def _started(
                 pass
 
 
-def _region(upload: Upload) -> dict[str, str]:
-    return (
-        {"AWS_REGION": upload.target.region, "AWS_DEFAULT_REGION": upload.target.region}
-        if upload.target.region
-        else {}
-    )
-
-
-def _aws_configuration(
-    settings: Mapping[str, int | str], environment: Mapping[str, str]
-) -> configparser.RawConfigParser:
-    """The user's own, with the profile's transfer settings replaced."""
-    configuration = configparser.RawConfigParser(default_section="no section has defaults for the others")
-    configuration.read(Path(environment.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser())
-    profile = environment.get("AWS_PROFILE", "default")
-    section = "default" if profile == "default" else f"profile {profile}"
-    if not configuration.has_section(section):
-        configuration.add_section(section)
-    lines = [f"{name} = {value}" for name, value in settings.items()]
-    configuration.set(section, "s3", "\n" + "\n".join(lines))
-    return configuration
+def _region(target: Target) -> dict[str, str]:
+    names = ("AWS_REGION", "AWS_DEFAULT_REGION")
+    return dict.fromkeys(names, target.region) if target.region else {}
 
 
 def _leave(_signal_number: int, _frame: FrameType | None) -> NoReturn:

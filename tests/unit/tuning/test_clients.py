@@ -21,7 +21,8 @@ from penstock.units import MiB
 
 RECORDER = f"""#!{sys.executable}
 import json, os, sys
-entry = {{"arguments": sys.argv[1:], "config": None, "files": {{}}, "region": os.environ.get("AWS_REGION")}}
+told = [f"{{name}}={{value}}" for name, value in os.environ.items() if name.startswith("RCLONE_")]
+entry = {{"arguments": sys.argv[1:] + told, "config": None, "files": {{}}, "region": os.environ.get("AWS_REGION")}}
 if os.environ.get("AWS_CONFIG_FILE", os.devnull) != os.devnull:
     entry["config"] = open(os.environ["AWS_CONFIG_FILE"]).read()
 for word in sys.argv[1:]:
@@ -117,10 +118,10 @@ def test_what_a_tool_retries_in_silence_is_counted(
         (
             "rclone",
             [
-                "--transfers 1",
-                "--s3-upload-concurrency 3",
-                f"--s3-chunk-size {6 * MiB}B",
-                f"--s3-upload-cutoff {6 * MiB}B",
+                "RCLONE_TRANSFERS=1",
+                "RCLONE_S3_UPLOAD_CONCURRENCY=3",
+                "RCLONE_S3_CHUNK_SIZE=6Mi",
+                f"RCLONE_S3_UPLOAD_CUTOFF={6 * MiB + 1}B",
             ],
         ),
         ("aws", ["s3 cp --recursive"]),
@@ -264,10 +265,10 @@ def test_the_command_line_survives_the_shell(client: str) -> None:
         (
             "rclone",
             [
-                "--transfers 1",
-                "--multi-thread-streams 3",
-                f"--multi-thread-chunk-size {6 * MiB}B",
-                f"--multi-thread-cutoff {6 * MiB + 1}B",
+                "RCLONE_TRANSFERS=1",
+                "RCLONE_MULTI_THREAD_STREAMS=3",
+                "RCLONE_MULTI_THREAD_CHUNK_SIZE=6Mi",
+                f"RCLONE_MULTI_THREAD_CUTOFF={6 * MiB + 1}B",
             ],
         ),
         ("aws", ["s3 cp --recursive"]),

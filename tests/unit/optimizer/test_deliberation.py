@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -200,6 +201,17 @@ def test_knowledge_gradient_wants_what_could_change_the_advice() -> None:
     draws[:, 2] = -3.0 + 0.5 * rng.standard_normal(48)
     gains = knowledge_gradient(draws, [0, 1, 2], 0.05)
     assert gains[1] > 10 * gains[2] > 10 * gains[0]
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3])
+def test_knowledge_gradient_is_that_of_a_lognormal_belief(sigma: float) -> None:
+    """One value is certain, the other as good on average: the gain is that of an option at the money."""
+    belief = NormalDist(mu=-0.5 * 0.5**2, sigma=0.5)
+    draws = np.zeros((4000, 2))
+    draws[:, 1] = [belief.inv_cdf((i + 0.5) / 4000) for i in range(4000)]
+    moves = 0.5**2 / np.hypot(0.5, sigma)
+    expected = 2 * NormalDist().cdf(moves / 2) - 1
+    assert knowledge_gradient(draws, [0, 1], sigma) == pytest.approx([0.0, expected], abs=0.01)
 
 
 def test_warm_start_dares_what_the_neighbour_bears() -> None:

@@ -32,7 +32,7 @@ TESTS = {
     "penstock/optimizer/objective.py": "tests/unit/optimizer tests/contracts/test_operations.py",
     "penstock/optimizer/proposal.py": "tests/unit/optimizer tests/contracts/test_operations.py",
     "penstock/models/sqs/plan.py": "tests/unit/models/sqs",
-    "penstock/client/advice.py": "tests/unit/client tests/properties/test_client_laws.py",
+    "penstock/client/advice.py": "tests/integration/test_client.py tests/properties/test_client_laws.py",
 }
 
 

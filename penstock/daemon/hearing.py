@@ -59,7 +59,7 @@ class Hearing:
         self._pause_seconds = 0.0  # between two looks at what came
         self._left = 0  # to read in this turn
         self._turn_ends = 0.0  # on the loop's clock
-        self._next_turn: asyncio.TimerHandle | None = None
+        self._next_look: asyncio.TimerHandle | None = None
         self._dropped_before = 0  # by sockets that are closed
         self.heard_count = 0
         self.unreadable_count = 0
@@ -126,46 +126,55 @@ class Hearing:
         self._socket = opened
         self._pause_seconds = _pause_seconds(opened)
         loop = asyncio.get_running_loop()
-        loop.add_reader(opened, self._read, opened)
+        loop.add_reader(opened, self._look, opened)
         try:
             await loop.create_future()  # for ever
         finally:
-            if self._next_turn is not None:
-                self._next_turn.cancel()
+            if self._next_look is not None:
+                self._next_look.cancel()
             loop.remove_reader(opened)
             self._dropped_before = self.dropped_count
             self._socket = None
             opened.close()
 
-    def _read(self, opened: socket.socket) -> None:
-        """Some of what came; after the last of this turn, nothing until the next."""
+    def _look(self, opened: socket.socket) -> None:
+        """Read some of what came, and look again: soon where there is more, later where there was, or when some comes.
+
+        To be woken by what comes is dear, so that is left to when nothing did.
+        """
         loop = asyncio.get_running_loop()
         if loop.time() >= self._turn_ends:
             self._turn_ends, self._left = loop.time() + TURN_SECONDS, DATAGRAM_COUNT_MAX_PER_TURN
+        most = min(_AT_ONCE, self._left)
+        count = self._read(opened, most)
+        self._left -= count
+        if not count and most:
+            loop.add_reader(opened, self._look, opened)
+            return
+        loop.remove_reader(opened)
+        again_seconds = loop.time() + (self._pause_seconds if count < most else 0.0)
+        self._next_look = loop.call_at(again_seconds if self._left else self._turn_ends, self._look, opened)
+
+    def _read(self, opened: socket.socket, count_max: int) -> int:
+        """How many there were."""
         now_seconds = self._clock.monotonic_seconds()
         stamps_began_seconds = now_seconds - self._clock.now().timestamp()
+        count = 0
         with memoryview(self._memory) as memory:
-            for _ in range(min(_AT_ONCE, self._left)):
+            while count < count_max:
                 try:
                     size, stamp, _, sender = opened.recvmsg_into([memory], _STAMP_SPACE)
                 except (BlockingIOError, InterruptedError):
-                    self._rest(opened, loop.time() + self._pause_seconds)
                     break
-                self._left -= 1
+                count += 1
                 came_seconds = stamps_began_seconds + _stamped_seconds(stamp) if stamp else now_seconds
                 # A date may be set meanwhile; then the stamp is worth nothing.
-                self._heard_seconds = max(self._heard_seconds, min(came_seconds, now_seconds))
+                if came_seconds > self._heard_seconds:
+                    self._heard_seconds = min(came_seconds, now_seconds)
                 user_id = self._senders.user_id(sender[1], now_seconds)
                 self.hear(memory[:size], self._heard_seconds, user_id)
         self._memory[:] = _NOTHING
-        if self._left <= 0:
-            self._rest(opened, self._turn_ends)
-
-    def _rest(self, opened: socket.socket, until_seconds: float) -> None:
-        """Leave it to the kernel until then, on the loop's clock."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(opened)
-        self._next_turn = loop.call_at(until_seconds, loop.add_reader, opened, self._read, opened)
+        return count
 
 
 def _stamped_seconds(ancillary: list[tuple[int, int, bytes]]) -> float:

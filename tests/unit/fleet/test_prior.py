@@ -118,6 +118,12 @@ def test_what_no_probe_can_have_measured_is_dropped_alone(fields: dict[str, Any]
     assert sum(told.dropped.values()) == 1
 
 
+@pytest.mark.parametrize("moment", ["2026-03-01T12:10:00Z", "2026-03-01T11:50:00Z"])
+def test_clocks_ten_minutes_apart_are_borne(moment: str) -> None:
+    """What another host says that it measured in ten minutes counts as what it measured ten minutes ago does."""
+    assert len(read(altered(started_at=moment)).evidence) == 2
+
+
 def test_what_a_newer_host_adds_to_an_observation_is_no_harm() -> None:
     """The format is the same, and a field more is not read."""
     assert len(read(altered(colour="blue")).evidence) == 2

@@ -15,6 +15,7 @@ from penstock.client.lease import Share
 from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
+from tests.real.servers import plain_client
 
 
 class AShare(Share):
@@ -90,7 +91,7 @@ def test_a_thread_that_ended_holds_no_turn() -> None:
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client of the lab's S3, behind a link that takes a moment for each part."""
-    boto3 = pytest.importorskip("boto3")
+    pytest.importorskip("boto3")
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     link = dataclasses.replace(
@@ -100,7 +101,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         connection_rate_bytes_per_second=4e7,
     )
     with lab_endpoint("s3", dataclasses.replace(DEMO, link=link), tmp_path) as endpoint_url:
-        client = boto3.client("s3", endpoint_url=endpoint_url, region_name="eu-west-1")
+        client = plain_client("s3", endpoint_url)
         client.create_bucket(Bucket="bucket")
         yield client
         client.close()

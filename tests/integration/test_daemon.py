@@ -13,9 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 from click.testing import CliRunner
 
 from penstock.cli.main import cli
@@ -25,6 +23,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import World
 from penstock.trial.stage import CREDENTIALS, lab_endpoint, process, status_of
 from tests.daemon_house import DaemonHouse
+from tests.real.servers import plain_client
 
 WAIT_SECONDS_MAX = 120.0
 BUCKET = "test-bucket"
@@ -74,18 +73,6 @@ host_network_fraction_max = 1
 """
 
 
-def _client(service: str, endpoint_url: str) -> Any:
-    """An unmodified boto3 client (Any: boto3 makes its clients at run time)."""
-    return boto3.client(
-        service,
-        endpoint_url=endpoint_url,
-        region_name="lab-1",
-        aws_access_key_id="lab",
-        aws_secret_access_key="lab",  # noqa: S106  # the lab accepts anything
-        config=Config(s3={"addressing_style": "path"}),
-    )
-
-
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[DaemonHouse]:
     """A lab with a bucket, and no daemon yet."""
@@ -93,8 +80,8 @@ def stage(tmp_path: Path) -> Iterator[DaemonHouse]:
         stage = DaemonHouse(
             tmp_path,
             CONFIGURATION.format(directory=tmp_path, s3_endpoint_url=s3, sqs_endpoint_url=sqs),
-            s3=_client("s3", s3),
-            sqs=_client("sqs", sqs),
+            s3=plain_client("s3", s3),
+            sqs=plain_client("sqs", sqs),
             bucket=BUCKET,
             wait_seconds_max=WAIT_SECONDS_MAX,
         )

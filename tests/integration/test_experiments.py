@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
 from penstock.lab.worlds import CROSS_REGION, REGIONAL
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from tests.real.servers import plain_client
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 TRY_COUNT_MAX = 12  # a busy machine spoils what takes a fifth of a second
@@ -78,8 +78,8 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     with lab_endpoint("s3", REGIONAL, tmp_path) as s3_url, lab_endpoint("sqs", REGIONAL, tmp_path) as sqs_url:
-        s3: Any = boto3.client("s3", region_name="lab-1", endpoint_url=s3_url)
-        sqs: Any = boto3.client("sqs", region_name="lab-1", endpoint_url=sqs_url)
+        s3 = plain_client("s3", s3_url)
+        sqs = plain_client("sqs", sqs_url)
         s3.create_bucket(Bucket="measured")
         text = CONFIGURATION.format(directory=tmp_path, s3_url=s3_url, sqs_url=sqs_url)
         (tmp_path / "penstock.toml").write_text(text)
@@ -139,7 +139,7 @@ def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
     """What is near and what is far by its own configuration, compared; both buckets are empty afterwards."""
     far = tmp_path / "far"
     with lab_endpoint("s3", CROSS_REGION, tmp_path) as far_url:
-        s3: Any = boto3.client("s3", region_name="lab-1", endpoint_url=far_url)
+        s3 = plain_client("s3", far_url)
         s3.create_bucket(Bucket="measured")
         far.mkdir()
         text = CONFIGURATION.format(directory=far, s3_url=far_url, sqs_url=far_url)

@@ -9,15 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
 from penstock.lab.worlds import NEAR
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from tests.real.servers import plain_client
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 
@@ -40,7 +39,7 @@ def measure(*arguments: str) -> Result:
 
 def queues_left(url: str) -> list[str]:
     """As another client sees it."""
-    client: Any = boto3.client("sqs", region_name="lab-1", endpoint_url=url)
+    client = plain_client("sqs", url)
     urls: list[str] = client.list_queues().get("QueueUrls", [])
     client.close()
     return urls
@@ -107,7 +106,7 @@ def test_trouble_in_a_later_mode_keeps_what_was_measured(endpoint_url: str) -> N
         while "rate-controlled" not in process.stderr.readline():
             pass
         (url,) = queues_left(endpoint_url)
-        client: Any = boto3.client("sqs", region_name="lab-1", endpoint_url=endpoint_url)
+        client = plain_client("sqs", endpoint_url)
         client.delete_queue(QueueUrl=url)
         client.close()
         out, rest = process.communicate(timeout=60)

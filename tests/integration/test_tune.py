@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from botocore.config import Config
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
@@ -30,6 +28,7 @@ from penstock.lab.server import serving
 from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
+from tests.real.servers import plain_client
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 SCRIPT = """
@@ -295,7 +294,7 @@ def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     with lab_endpoint("s3", FAST, tmp_path) as url:
-        _lab_client(url).create_bucket(Bucket="bucket")
+        plain_client("s3", url).create_bucket(Bucket="bucket")
         yield url
 
 
@@ -322,7 +321,7 @@ def test_boto3_is_tuned_on_a_real_socket(
     rates = {trial["thread_count"]: trial["throughput_bytes_per_second"] for trial in document["trials"]}
     assert max(rates.values()) < 66e6, "the link carries no more than 60 MB/s"
     assert document["recommendation"]["thread_count"] >= 4
-    client = _lab_client(endpoint_url)
+    client = plain_client("s3", endpoint_url)
     assert "Contents" not in client.list_objects_v2(Bucket="bucket")
     assert "Uploads" not in client.list_multipart_uploads(Bucket="bucket")
     client.close()
@@ -332,7 +331,7 @@ def test_what_an_interrupted_tool_left_is_aborted(
     endpoint_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unfinished multipart upload under the run's own prefix goes; those of others stay."""
-    client = _lab_client(endpoint_url)
+    client = plain_client("s3", endpoint_url)
     tool = (
         f"#!{sys.executable}\nimport sys, boto3\nfrom botocore.config import Config\n"
         f"if 'cp' in sys.argv:\n    s3 = boto3.client('s3', region_name='lab-1', endpoint_url={endpoint_url!r},"
@@ -421,7 +420,7 @@ def test_boto3_ends_in_the_midst_of_a_part_and_leaves_nothing(
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with lab_endpoint("s3", slow, tmp_path) as url:
-        client = _lab_client(url)
+        client = plain_client("s3", url)
         client.create_bucket(Bucket="bucket")
         words = ["tune", "s3-upload", "--object-size", "32MiB", "--client", "boto3", "--bucket", "bucket"]
         where = ["--endpoint-url", url, "--region", "lab-1", "--probes", "1"]
@@ -472,12 +471,6 @@ def test_mistakes_with_boto3_are_a_sentence_that_says_what_to_do(
     assert ended.stdout == ""
     assert ended.stderr.startswith(sentence)
     assert ended.stderr.count("\n") == 1
-
-
-def _lab_client(url: str):  # type: ignore[no-untyped-def]  # boto3 has no types
-    return boto3.client(
-        "s3", region_name="lab-1", endpoint_url=url, config=Config(s3={"addressing_style": "path"})
-    )
 
 
 def _scripted_rate(thread_count: int, part_size_bytes: int) -> float:

@@ -19,15 +19,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import boto3
 from aiohttp import web
-from botocore.config import Config
 
 from penstock.clock import SystemClock
 from penstock.lab import worlds
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.trial.stage import daemon, status_of
+from tests.real.servers import plain_client
 
 NEAR, FAR, S3_PORT, SINK_PORT = "10.77.0.1", "10.77.0.2", 9000, 9001
 IN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
@@ -157,7 +156,7 @@ def near(folder: Path) -> dict[str, Any]:
         (folder / name).mkdir()
     socket_path = folder / "run/penstock.sock"
     with _far_host():
-        s3 = _client()
+        s3 = plain_client("s3", _ENDPOINT)
         s3.create_bucket(Bucket="test-bucket")
         with Other() as other, daemon(configuration_file, socket_path):
             found = _broken_off(socket_path, other)
@@ -180,18 +179,6 @@ def _broken_off(socket_path: Path, other: Other) -> dict[str, Any]:
             }
         time.sleep(0.1)
     return {"sentences": sentences, "others_sent_bytes": other.sent_bytes}
-
-
-def _client() -> Any:
-    """An unmodified boto3 client (Any: boto3 makes its clients at run time)."""
-    return boto3.client(
-        "s3",
-        endpoint_url=_ENDPOINT,
-        region_name="lab-1",
-        aws_access_key_id="lab",
-        aws_secret_access_key="lab",  # noqa: S106  # the lab accepts anything
-        config=Config(s3={"addressing_style": "path"}),
-    )
 
 
 if __name__ == "__main__":

@@ -349,6 +349,5 @@ def _print(found: dict[str, Footprint], first_answers: list[float], verdict: dic
     print(f"\nfirst answer after {min(first_answers):.2f} to {max(first_answers):.2f} s")
     for name, row in verdict.items():
         print(
-            f"{name}: {row['reached']:.3g} (at most {row['target_max']:.3g}): "
-            f"{'met' if row['is_met'] else 'MISSED'}"
+            f"{name}: {row['reached']:.3g} (at most {row['target_max']:.3g}): {'met' if row['is_met'] else 'MISSED'}"
         )

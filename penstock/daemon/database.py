@@ -140,8 +140,7 @@ class Database:
         connection = self._open_sound()
         rescued = _in_transaction(connection, restore)
         self.notices.append(
-            f"the database {self.path} was broken ({reason}); it is now {aside}, and a new one was begun; "
-            f"{rescued}"
+            f"the database {self.path} was broken ({reason}); it is now {aside}, and a new one was begun; {rescued}"
         )
         return connection
 

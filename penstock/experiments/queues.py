@@ -264,8 +264,7 @@ def _rules_answer(records: Records) -> Sequence[str]:
             _planned_sentence(conditions, "what was measured here first"),
             (
                 f"One message alone took {1e3 * conditions.delivery_latency_seconds:.0f} ms from its send to its "
-                "receive: "
-                "what lies above that is waiting."
+                "receive: what lies above that is waiting."
             ),
         ]
     elif not records.is_here:
@@ -303,9 +302,8 @@ def _conditions_here(record: Record) -> Conditions | None:
 def _planned_sentence(conditions: Conditions, words: str) -> str:
     found = plan(conditions)
     return (
-        "Refined rate control takes nothing back: penstock plans "
-        f"{found.goodput_messages_per_second.expected:.1f} messages a second of "
-        f"{conditions.message_rate_per_second:.0f} for {words}, with "
+        f"Refined rate control takes nothing back: penstock plans {found.goodput_messages_per_second.expected:.1f} "
+        f"messages a second of {conditions.message_rate_per_second:.0f} for {words}, with "
         f"{found.setting.deleter_thread_count} deleters, at most {found.setting.receive_window_message_count} "
         "messages received and not deleted, and long polls."
     )
@@ -434,11 +432,9 @@ def _window_answer(records: Records) -> Sequence[str]:
     return [
         (
             f"Ten was arbitrary, and cheap to mend: at {1e3 * seconds:.0f} ms a window of 10 carries "
-            f"{rates[10.0]:.0f} of "
-            f"{offered:.0f} messages a second (by Erlang's formula {offered * (1 - erlang_b(10, load)):.0f}), "
-            "one of 20 "
-            f"would carry {offered * (1 - erlang_b(20, load)):.1f}. What has to be bounded is what is received and not "
-            "deleted."
+            f"{rates[10.0]:.0f} of {offered:.0f} messages a second (by Erlang's formula "
+            f"{offered * (1 - erlang_b(10, load)):.0f}), one of 20 would carry "
+            f"{offered * (1 - erlang_b(20, load)):.1f}. What has to be bounded is what is received and not deleted."
         )
     ]
 
@@ -606,12 +602,10 @@ def _guide_answer(records: Records) -> Sequence[str]:
     where = "two processes that share them" if records.is_here else "twice the threads"
     return [
         (
-            f"Two numbers say it all: {request_ms:.0f} ms for a request and {message_ms:.0f} ms for each "
-            "message in it. "
-            f"So {threads} threads carry {one:,.0f} messages a second one by one and {batch:,.0f} in batches of "
-            f"{size}; "
-            f"by this law batches of {size} reach {100 * size * message_ms / batch_ms:.0f} % of what batches without a "
-            f"bound would. Two hosts are {where} here."
+            f"Two numbers say it all: {request_ms:.0f} ms for a request and {message_ms:.0f} ms for each message in "
+            f"it. So {threads} threads carry {one:,.0f} messages a second one by one and {batch:,.0f} in batches of "
+            f"{size}; by this law batches of {size} reach {100 * size * message_ms / batch_ms:.0f} % of what batches "
+            f"without a bound would. Two hosts are {where} here."
         ),
     ]
 

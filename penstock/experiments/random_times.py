@@ -324,10 +324,9 @@ def _cluster_sentence(records: Records, speeds: Sequence[float]) -> str:
     """What gives five clusters of large reads: of the lab by what the study says of windows, here by what came."""
     if not records.is_here:
         return (
-            "Five clusters of 100 MB reads are what a window of 65,535 bytes makes of five distances: 65,535 B "
-            "in 4, 5, "
-            "6, 8 and 10 ms are 16.4, 13.1, 10.9, 8.2 and 6.6 MB/s, and nine addresses answered. The two milliseconds "
-            "that were added on 10 April took a third of it for the same reason."
+            "Five clusters of 100 MB reads are what a window of 65,535 bytes makes of five distances: 65,535 B in 4, "
+            "5, 6, 8 and 10 ms are 16.4, 13.1, 10.9, 8.2 and 6.6 MB/s, and nine addresses answered. The two "
+            "milliseconds that were added on 10 April took a third of it for the same reason."
         )
     if len(speeds) < _CLUSTER_READ_COUNT_MIN:
         return f"{len(speeds)} reads of 100 MB are too few to tell clusters: {_CLUSTER_READ_COUNT_MIN} are needed."
@@ -381,11 +380,10 @@ def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
     return [
         (
             "Two requests at once, and the first answer taken: the 99th percentile falls from "
-            f"{1e3 * quantile(single, 0.99):.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. "
-            f"A second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
-            f"{1e3 * quantile(hedged, 0.99):.0f} ms for {100 * share:.0f} % more requests, "
-            f"${share * usd:.2f} more for a million reads where the other way takes ${usd:.2f} more: that is the one "
-            "worth sending."
+            f"{1e3 * quantile(single, 0.99):.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A "
+            f"second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
+            f"{1e3 * quantile(hedged, 0.99):.0f} ms for {100 * share:.0f} % more requests, ${share * usd:.2f} more "
+            f"for a million reads where the other way takes ${usd:.2f} more: that is the one worth sending."
         ),
     ]
 

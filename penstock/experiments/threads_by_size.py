@@ -276,17 +276,15 @@ def _law_here(records: Records) -> list[str]:
             small, large = min(curves), max(curves)
             found.append(
                 f"Size, {end}, {_SCHEMES[scheme]}: {best_threads(curves[small]):.0f} threads are best at {small} KB "
-                "and "
-                f"{best_threads(curves[large]):.0f} at {large} KB."
+                f"and {best_threads(curves[large]):.0f} at {large} KB."
             )
         if len(by_end) == 2:
             kib = min(by_end["near"].keys() & by_end["far"].keys())
             near, far = by_end["near"][kib], by_end["far"][kib]
             near_ms, far_ms = (1e3 * kib / KiB / curve[1.0] for curve in (near, far))
             found.append(
-                f"Distance, {_SCHEMES[scheme]}: one request of {kib} KB takes {near_ms:.1f} ms near and "
-                f"{far_ms:.1f} ms "
-                f"far, where {best_threads(near):.0f} and {best_threads(far):.0f} threads are best and carry "
+                f"Distance, {_SCHEMES[scheme]}: one request of {kib} KB takes {near_ms:.1f} ms near and {far_ms:.1f} "
+                f"ms far, where {best_threads(near):.0f} and {best_threads(far):.0f} threads are best and carry "
                 f"{max(near.values()):.2f} and {max(far.values()):.2f} MiB/s."
             )
     if found and not any(record.label.split("/")[1].startswith("far") for record in records.below("grid")):

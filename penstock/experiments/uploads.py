@@ -304,10 +304,8 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
         of_all_seconds = merges[many][1] * _PART_COUNT_MAX / many
         sentences.append(
             f"Merging takes {shares[few]:.1f} % of the time for {few:.0f} parts and {shares[many]:.1f} % for "
-            f"{many:.0f}; "
-            f"each further part takes {1e3 * each:.2f} ms, so {_PART_COUNT_MAX:,} parts of {PART // MiB} MiB "
-            "would take "
-            f"{most_seconds:.0f} s of {of_all_seconds / 60:.0f} minutes at this rate: "
+            f"{many:.0f}; each further part takes {1e3 * each:.2f} ms, so {_PART_COUNT_MAX:,} parts of {PART // MiB} "
+            f"MiB would take {most_seconds:.0f} s of {of_all_seconds / 60:.0f} minutes at this rate: "
             f"{100 * most_seconds / of_all_seconds:.1f} %."
         )
     return sentences

@@ -139,9 +139,8 @@ def test_without_advice_libraries_with_rules_of_their_own_are_left_alone() -> No
 def test_an_adapter_imports_without_its_library_and_without_ours(module: str) -> None:
     """An application's environment needs nothing but the standard library to import it."""
     program = (
-        f"import sys, penstock.client.{module}; "
-        "print(*(m.partition('.')[0] for m in sys.modules if 'site-packages' in "
-        "(getattr(sys.modules[m], '__file__', None) or '')))"
+        f"import sys, penstock.client.{module}; print(*(m.partition('.')[0] for m in sys.modules if 'site-packages' "
+        "in (getattr(sys.modules[m], '__file__', None) or '')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & _foreign()

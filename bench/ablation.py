@@ -20,7 +20,7 @@ from bench.fresh_worlds import Kind, fresh_worlds
 from bench.penstock_tuner import PenstockTuner
 from bench.spread import carried_out, fresh_seeds, seeds_asked_for
 from bench.surfaces import Session, SurfaceDescription
-from bench.tuners import SkoptGaussianProcess, Tuner, TunerFactory
+from bench.tuners import SkoptGaussianProcess, Tuner, TunerFactory, penstock
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.vocabulary import Observation, Place, Reason
@@ -45,11 +45,6 @@ class LawAlone(S3UploadModel):
         fit = S3UploadModel.fit(self, place, observations, prior=prior, seed=seed)
         bare = {**fit.state, "misfit_amplitude": 0.0, "misfit_doubt": 0.0, "shapes": None}
         return replace(fit, state=bare, is_off_model=False)
-
-
-def penstock(description: SurfaceDescription) -> PenstockTuner:
-    """The product."""
-    return PenstockTuner(description.context, description.limits)
 
 
 def law_alone(description: SurfaceDescription) -> PenstockTuner:

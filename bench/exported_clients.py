@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.real_links import CLIENTS, Defaults, ShapedLink, Suite, measure
+from bench.real_links import CLIENTS, ShapedLink, Suite, measure
 from penstock.lab.link import LinkTruth
-from penstock.units import MiB
 
 LINK = ShapedLink(
     name="many-connections",
@@ -28,12 +27,7 @@ LINK = ShapedLink(
 SUITE = Suite(
     name="exported_clients",
     links=(LINK,),
-    clients={
-        **CLIENTS,
-        # Below 200 MiB it does not split.
-        "rclone": Defaults(large=(1, LINK.object_size_bytes), small_thread_count=4),
-        "aws": Defaults(large=(10, 8 * MiB), small_thread_count=10),
-    },
+    clients=(*CLIENTS, "rclone", "aws"),
     target=0.9,
     teacher="boto3",
 )

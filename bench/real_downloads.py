@@ -6,11 +6,10 @@ Measured as uploads are in `real_links`. `python -m bench real-downloads`; in lo
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bench.real_links import THROTTLED, Defaults, ShapedLink, Suite, a_sample_of, measure
+from bench.real_links import THROTTLED, ShapedLink, Suite, a_sample_of, measure
 from bench.surfaces import DOWNLOADING
 from penstock.lab.link import LinkTruth
 from penstock.units import MiB
@@ -69,13 +68,9 @@ LINKS = (
     ),
     replace(THROTTLED, transfer=DOWNLOADING),
 )
-CLIENTS: Mapping[str, Defaults] = {
-    "boto3": Defaults(large=(10, 8 * MiB), small_thread_count=10),
-    "s5cmd": Defaults(large=(5, 50 * MiB), small_thread_count=256),
-    # Below 256 MiB it does not split.
-    "rclone": Defaults(large=(1, _OBJECT_BYTES), small_thread_count=4),
-}
-SUITE = Suite(name="real_downloads", links=LINKS, clients=CLIENTS, servers=("versitygw", "minio"))
+SUITE = Suite(
+    name="real_downloads", links=LINKS, clients=("boto3", "s5cmd", "rclone"), servers=("versitygw", "minio")
+)
 
 
 def run(*, long: bool = False) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from bench import results
 from bench.penstock_tuner import PenstockTuner
 from bench.real_clients import Job, Report, body_of
 from bench.surfaces import UPLOADING, BenchSetting, Limits, Transfer
+from penstock.client.targets.unadvised import unadvised_settings
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
@@ -60,6 +61,8 @@ BUCKET = "links"
 THREAD_COUNT_MAX = 32
 _REST_SECONDS = 0.3  # before a transfer where the request rate is limited: what was used up has recovered
 _SEED = 1
+# It has a pool of ten connections but no transfer manager: the part size is boto3's.
+_SAME_AS = {"aiobotocore": "boto3", "aws": "AWS CLI"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,14 @@ class ShapedLink:
     def whole(self, thread_count: int) -> BenchSetting:
         """So many threads, each with a small object of its own."""
         return self.transfer.setting(thread_count, self.limits.part_size_bytes_min)
+
+    def unadvised(self, client: str) -> BenchSetting:
+        """What a client does when nobody advises it: noted, not told."""
+        known = unadvised_settings(self.transfer.operation, self.object_size_bytes)
+        threads, request_size_bytes = map(int, known[_SAME_AS.get(client, client)].values())
+        if self.object_count > 1:
+            return self.whole(threads)
+        return self.transfer.setting(threads, request_size_bytes)
 
     @property
     def context(self) -> Context:
@@ -177,30 +188,7 @@ LINKS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Defaults:
-    """What a client does when nobody advises it: noted, not told."""
-
-    large: tuple[int, int]  # threads, and the size of a request
-    small_thread_count: int
-
-    def on(self, link: ShapedLink) -> BenchSetting:
-        """On this link."""
-        return (
-            link.transfer.setting(*self.large)
-            if link.object_count == 1
-            else link.whole(self.small_thread_count)
-        )
-
-
-CLIENTS: Mapping[str, Defaults] = {
-    "boto3": Defaults(large=(10, 8 * MiB), small_thread_count=10),
-    # It has a pool of ten connections but no transfer manager: the part size is boto3's.
-    "aiobotocore": Defaults(large=(10, 8 * MiB), small_thread_count=10),
-    "s5cmd": Defaults(large=(5, 50 * MiB), small_thread_count=256),
-}
-
-
+CLIENTS = ("boto3", "aiobotocore", "s5cmd")
 PROGRAMS = {"s5cmd": provision.s5cmd, "rclone": provision.rclone, "aws": provision.aws_cli}
 """Clients that are programs, and where each is built."""
 
@@ -346,7 +334,7 @@ class Suite:
 
     name: str  # of the figures
     links: Sequence[ShapedLink]
-    clients: Mapping[str, Defaults]
+    clients: Sequence[str]
     servers: Sequence[str] = ("versitygw",)
     target: float = TARGET
     # The client by which the advice for all of them is learned; without it each learns its own.
@@ -361,10 +349,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 def a_sample_of(suite: Suite) -> Suite:
     """One link, one client, one server."""
-    name = next(iter(suite.clients))
-    return replace(
-        suite, links=suite.links[:1], clients={name: suite.clients[name]}, servers=suite.servers[:1]
-    )
+    return replace(suite, links=suite.links[:1], clients=suite.clients[:1], servers=suite.servers[:1])
 
 
 def measure(suite: Suite, *, long: bool) -> dict[str, Any]:
@@ -379,9 +364,9 @@ def measure(suite: Suite, *, long: bool) -> dict[str, Any]:
             directory.mkdir()
             with _end_of(link, directory, server) as end:
                 taught = _taught(suite.teacher, link, end, purse) if suite.teacher else None
-                for name, defaults in suite.clients.items():
+                for name in suite.clients:
                     try:
-                        rows.append(_judge(name, defaults, link, end, purse, taught=taught))
+                        rows.append(_judge(name, link, end, purse, taught=taught))
                         print(_line(rows[-1]), flush=True)
                     except NotMeasuredError as trouble:
                         gaps.append(f"{server}, {link.name}, {name}: {trouble}")
@@ -445,11 +430,9 @@ def _taught(name: str, link: ShapedLink, end: _End, purse: Purse) -> _Taught:
         return _tune(client, link)
 
 
-def _judge(
-    name: str, defaults: Defaults, link: ShapedLink, end: _End, purse: Purse, *, taught: _Taught | None
-) -> Row:
+def _judge(name: str, link: ShapedLink, end: _End, purse: Purse, *, taught: _Taught | None) -> Row:
     """Probes first, so that the advice knows nothing of the grid; then the grid, then all finalists in turns."""
-    default, is_over = defaults.on(link), _after(PAIR_SECONDS_MAX)
+    default, is_over = link.unadvised(name), _after(PAIR_SECONDS_MAX)
     with contextlib.closing(_client(name, link, end, purse)) as client:
         client.move(default, is_told=False)  # opens files and caches; not counted
         tuner, advised, probing = taught or _tune(client, link)

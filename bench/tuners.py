@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bench.penstock_tuner import PenstockTuner
 from bench.surfaces import BenchSetting, Limits, SurfaceDescription
 from penstock.units import MiB
 from penstock.vocabulary import Observation
@@ -454,21 +455,11 @@ BASELINES: dict[str, TunerFactory] = {
 READERS: dict[str, TunerFactory] = {"s3fs-blocks": S3fsBlocks}
 
 
-def penstock_factory() -> TunerFactory | None:
-    """`PenstockTuner(context, limits)` of `bench.penstock_tuner`; None while there is none."""
-    import importlib
-
-    try:
-        module = importlib.import_module("bench.penstock_tuner")
-    except ModuleNotFoundError as error:
-        if error.name != "bench.penstock_tuner":
-            raise
-        return None
-    return lambda description: module.PenstockTuner(description.context, description.limits)
+def penstock(description: SurfaceDescription) -> PenstockTuner:
+    """The product."""
+    return PenstockTuner(description.context, description.limits)
 
 
 def tuners(operation: str = "s3_upload") -> dict[str, TunerFactory]:
     """Everyone who does this, the product first."""
-    own = penstock_factory()
-    readers = READERS if operation == "s3_download" else {}
-    return {**({"penstock": own} if own else {}), **BASELINES, **readers}
+    return {"penstock": penstock, **BASELINES, **(READERS if operation == "s3_download" else {})}

@@ -147,9 +147,9 @@ def test_small_objects_are_told_by_their_threads_alone() -> None:
     assert real_links._told(large, asked).request_size_bytes == 7 * MiB  # type: ignore[arg-type]
 
 
-def test_every_client_has_defaults_for_large_and_small_objects() -> None:
+@pytest.mark.parametrize("links", [LINKS, real_downloads.LINKS, [exported_clients.LINK]])
+def test_every_client_has_defaults_for_large_and_small_objects(links: tuple[ShapedLink, ...]) -> None:
     """What nobody advised is what the advice is compared with."""
-    for suite, links in ((CLIENTS, LINKS), (real_downloads.CLIENTS, real_downloads.LINKS)):
-        for name, defaults in suite.items():
-            for link in links:
-                assert defaults.on(link).thread_count >= (1 if name == "rclone" else 5)
+    for name in exported_clients.SUITE.clients:
+        for link in links:
+            assert link.unadvised(name).thread_count >= (4 if name == "rclone" else 5)

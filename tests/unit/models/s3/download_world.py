@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from math import ceil, exp
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.units import GiB, MiB
 from penstock.vocabulary import UNKNOWN, Context, Observation, Place
-from tests.unit.models.s3.upload_world import FIRST_AT
+from tests.unit.models.s3.upload_world import an_observation
 
 
 def a_place(*, region: str = "eu-west-1", instance_type: str = UNKNOWN) -> Place:
@@ -76,23 +75,13 @@ class DownloadWorld:
             "range_seconds_mean": n * s / rate,
             "first_byte_seconds_mean": self.first_byte_seconds,
         }
-        return an_observation(setting, self.context, index, self.size / rate, {**usual, **(measures or {})})
-
-
-def an_observation(
-    setting: S3DownloadSetting, context: Context, index: int, seconds: float, measures: Mapping[str, float]
-) -> Observation[S3DownloadSetting]:
-    """Of a whole object."""
-    size = context.payload_size_bytes
-    return Observation(
-        context=context,
-        setting=setting,
-        started_at=FIRST_AT + timedelta(minutes=10 * index),
-        duration_seconds=seconds,
-        transferred_bytes=size,
-        request_count=ceil(size / setting.range_size_bytes),
-        measures=dict(measures),
-    )
+        return an_observation(
+            setting,
+            context=self.context,
+            index=index,
+            seconds=self.size / rate,
+            measures={**usual, **(measures or {})},
+        )
 
 
 DESIGN = [

@@ -9,6 +9,7 @@ from math import ceil, exp
 
 import numpy as np
 
+from penstock.models.s3.directions import S3SettingT
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import GiB, MiB
 from penstock.vocabulary import UNKNOWN, Context, Observation, Place
@@ -91,7 +92,7 @@ class UploadWorld:
 
 
 def an_observation(
-    setting: S3UploadSetting,
+    setting: S3SettingT,
     *,
     context: Context | None = None,
     index: int = 0,
@@ -100,7 +101,7 @@ def an_observation(
     throttled_count: int = 0,
     client: str = "penstock",
     measures: Mapping[str, float] | None = None,
-) -> Observation[S3UploadSetting]:
+) -> Observation[S3SettingT]:
     """An observation of a whole object, unless bytes are given."""
     context = context or a_context()
     sent = context.payload_size_bytes if transferred_bytes is None else transferred_bytes
@@ -110,7 +111,7 @@ def an_observation(
         started_at=FIRST_AT + timedelta(minutes=10 * index),
         duration_seconds=seconds,
         transferred_bytes=sent,
-        request_count=ceil(sent / setting.part_size_bytes) + throttled_count,
+        request_count=ceil(sent / setting.request_size_bytes) + throttled_count,
         throttled_count=throttled_count,
         client=client,
         measures=measures or {},

@@ -35,7 +35,7 @@ from penstock.models.inference.regression import (
     sample,
     settle,
 )
-from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, Array, Fit, Suspicion
+from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, SURPRISE_MIN, Array, Fit, Suspicion
 from penstock.models.s3.directions import (
     behind_a_slower_path,
     from_the_other_direction,
@@ -453,6 +453,9 @@ _REFIT_ALWAYS = 9  # observations: up to here each one is learned from before th
 _REFIT_EVERY = 6
 _SEEN_COUNT = 24  # observations: enough to expect the next
 _LOUDER = 2.4  # of the sums, until the alarm has half died down: less than one clear surprise adds
+# Measurements with which a change may have begun: a dip just before it looks like a part of it.
+_BEGINNINGS = 2
+_STRIKING_AMONG = 3  # measurements, of which two that surprise are looked at again
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
 
@@ -463,26 +466,51 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
     place.
     """
     evidence = evidence.seen()
+    evidence = _upto(evidence, int(evidence.column("observation")[evidence.is_sight()].max(initial=0)))
     steps, state, loudest = list[_Step](), drift.Cusum(), 0.0
     for step in _follow(evidence, prior):
         steps.append(step)
         state = state.after(step.surprise, is_certain=step.is_certain)
         if state.level < loudest / 2:
             loudest = 0.0
-        if state.is_alarm and state.level >= loudest + _LOUDER:
+        firsts = _striking(steps)
+        if is_loud := state.is_alarm and state.level >= loudest + _LOUDER:
             loudest = state.level
             changed = drift.changed_count([each.surprise for each in steps[-state.run :]])
-            first = steps[-changed].observation
-            support = _support_of_change(_upto(evidence, step.observation), first, prior, step.peak)
-            if support > _CHANGE_EVIDENCE and not _is_lawless(_split(evidence, first)[0], prior):
-                return _Change(first, Suspicion())
-            state = drift.Cusum() if support < 0 else state
+            firsts |= {each.observation for each in steps[-changed:][:_BEGINNINGS]}
+        if not firsts:
+            continue
+        known = _upto(evidence, step.observation)
+        support, first = max((_support_of_change(known, each, prior, step.peak), each) for each in firsts)
+        if 0 < support <= _CHANGE_EVIDENCE:  # what was measured since may confirm it
+            support = max(support, _support_of_change(evidence, first, prior, step.peak))
+        if support > _CHANGE_EVIDENCE and _is_told_by_law(evidence, first, prior):
+            return _Change(first, Suspicion())
+        state = drift.Cusum() if is_loud and support < 0 else state
     if not steps:
         return _Change(None, Suspicion())
     last = steps[-1]
     surprise = last.surprise if _WATCH_AFTER + len(steps) > SURPRISE_AFTER else 0.0
     suspicion = Suspicion(level=state.level / drift.ALARM, surprise=surprise, value_ratio=exp(last.away))
     return _Change(None, suspicion)
+
+
+def _striking(steps: Sequence[_Step]) -> set[int]:
+    """The first of a few measurements that surprise, whichever way: more connections may do better, and fewer worse."""
+    known = steps[SURPRISE_AFTER - _WATCH_AFTER :]
+    far = [each.observation for each in known[-_STRIKING_AMONG:] if abs(each.surprise) >= SURPRISE_MIN]
+    return {far[0]} if len(far) > 1 and far[-1] == steps[-1].observation else set()
+
+
+def _is_told_by_law(evidence: Evidence, first: int, prior: Gaussian) -> bool:
+    """Whether the law may say so: where it had been given up, no law has to find two places as well."""
+    before, after = _split(evidence, first)
+    if not _is_lawless(before, prior):
+        return True
+    whole, earlier, later = (
+        shapeless.log_evidence(each.sightings(np.ones(len(each.rows)))) for each in (evidence, before, after)
+    )
+    return earlier + later - whole > _CHANGE_EVIDENCE
 
 
 def _follow(evidence: Evidence, prior: Gaussian) -> Iterator[_Step]:

@@ -119,3 +119,20 @@ def test_a_law_that_describes_nothing_is_given_up() -> None:
     between = model.predict(fit, context, a_setting(2), Demand())["throughput_bytes_per_second"]
     beyond = model.predict(fit, context, a_setting(1000), Demand())["throughput_bytes_per_second"]
     assert beyond.high / beyond.low > between.high / between.low
+
+
+def test_a_change_is_noticed_where_no_law_is_believed() -> None:
+    """All of it falls to a third. No alarm is raised as long as nothing does, nor by one dip alone."""
+    model, rates = S3UploadModel(), [90e6, 150e6, 45e6, 20e6, 40e6, 160e6, 60e6, 15e6]
+    rows = list(zip((1, 2, 5, 12, 20, 40, 100, 200), rates, strict=True))
+    noise = np.exp(0.05 * np.random.default_rng(5).standard_normal(24))
+
+    def drift_count(count: int, slowed: range) -> int:
+        size = a_context().payload_size_bytes
+        seconds = [size / (rows[i % 8][1] * noise[i] / (3.0 if i in slowed else 1.0)) for i in range(count)]
+        seen = [an_observation(a_setting(rows[i % 8][0]), index=i, seconds=seconds[i]) for i in range(count)]
+        return model.fit(a_context().place, seen, prior=None, seed=0).drift_count
+
+    assert drift_count(24, range(0)) == 0
+    assert drift_count(24, range(17, 18)) == 0
+    assert drift_count(24, range(18, 24)) == 1

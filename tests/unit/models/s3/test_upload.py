@@ -155,6 +155,22 @@ def test_change_is_noticed_and_what_came_before_forgotten() -> None:
     assert found.expected == pytest.approx(after.truth(a_setting(64)), rel=0.15)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("left", [0.3, 0.45])
+def test_what_two_probes_suggest_of_a_change_the_next_prove(left: float, seed: int) -> None:
+    """Each connection is slower. The probes that follow with more of them are as fast as ever, and no surprise.
+
+    With them the change is noticed by the fourth, or had been by the second, and it stays so.
+    """
+    after = replace(WORLD, connection_bytes_per_second=left * WORLD.connection_bytes_per_second)
+    probes, counts = history(WORLD, 16, seed=seed), list[int]()
+    for index, threads in enumerate((48, 48, 200, 150, 120, 250), start=16):
+        probes.append(after.observe(a_setting(threads), index, seed=seed))
+        counts.append(fit_of(WORLD, probes).drift_count)
+    assert counts == sorted(counts)
+    assert counts[3] == 1
+
+
 def test_the_first_refusals_of_a_place_are_a_change_at_once() -> None:
     """Nobody was refused before: one probe that was tells that the limit is new, and the advice leaves it."""
     before = history(WORLD, 16)

@@ -1,0 +1,158 @@
+"""What an aim means in numbers: what is good enough, what it costs, and which of the good ones is advised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from penstock.models.model import Appraisal
+from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.optimizer import objective
+from penstock.optimizer.objective import BARGAIN, Bargain, choose, coordinates, is_within, price, rank
+from penstock.units import MiB
+from penstock.vocabulary import Demand, Objective, Scale, knob
+
+THROUGHPUT, LATENCY, FRUGAL = Objective.THROUGHPUT, Objective.LATENCY, Objective.FRUGAL
+
+
+def an_appraisal(**columns: list[float]) -> Appraisal:
+    """Of as many settings as a column has values; what is not named is 1."""
+    count = len(next(iter(columns.values())))
+    names = (
+        "value",
+        "latency_seconds",
+        "connection_count",
+        "memory_bytes",
+        "request_rate_per_second",
+        "refused_fraction",
+    )
+    return Appraisal(**{name: np.array(columns.get(name, [1.0] * count)) for name in names})
+
+
+@pytest.mark.parametrize(
+    ("aim", "columns", "chosen"),
+    [
+        # Within 3 % of the best, a sixteenth of the connections' share is what throughput is given up for.
+        (THROUGHPUT, {"value": [100.0, 98.0, 96.9], "connection_count": [32.0, 16.0, 1.0]}, 1),
+        (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 64.0]}, 0),
+        (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 60.0]}, 1),
+        # Memory counts a twentieth of that.
+        (THROUGHPUT, {"value": [10.0, 10.0], "memory_bytes": [2.0 * MiB, 1.0 * MiB]}, 1),
+        (
+            THROUGHPUT,
+            {"value": [1.0, 1.0], "connection_count": [10.0, 9.9], "memory_bytes": [1.0 * MiB, 2.0 * MiB]},
+            0,
+        ),
+        (
+            THROUGHPUT,
+            {"value": [1.0, 1.0], "connection_count": [10.0, 9.0], "memory_bytes": [1.0 * MiB, 2.0 * MiB]},
+            1,
+        ),
+        # The fastest within 2 %, and of these what takes least; throughput does not count.
+        (
+            LATENCY,
+            {
+                "latency_seconds": [1.0, 1.019, 1.03],
+                "connection_count": [9.0, 8.0, 1.0],
+                "value": [1.0, 9.0, 9.0],
+            },
+            1,
+        ),
+        # Four fifths of the best are enough for the frugal.
+        (FRUGAL, {"value": [100.0, 81.0, 79.0], "connection_count": [9.0, 2.0, 1.0]}, 1),
+        # Requests for what is carried: half as much as connections and memory.
+        (FRUGAL, {"value": [100.0, 100.0], "request_rate_per_second": [50.0, 40.0]}, 1),
+        (FRUGAL, {"value": [100.0, 81.0], "request_rate_per_second": [50.0, 45.0]}, 0),
+        (
+            FRUGAL,
+            {"value": [10.0, 10.0], "memory_bytes": [2.0, 3.0], "request_rate_per_second": [9.0, 3.0]},
+            1,
+        ),
+        (
+            FRUGAL,
+            {"value": [10.0, 10.0], "memory_bytes": [2.0, 3.0], "request_rate_per_second": [9.0, 5.0]},
+            0,
+        ),
+        # Of equals the better one.
+        (LATENCY, {"latency_seconds": [1.01, 1.0]}, 1),
+    ],
+)
+def test_the_aim_decides_what_is_advised(
+    aim: Objective, columns: dict[str, list[float]], chosen: int
+) -> None:
+    """The least price of what is good enough."""
+    assert choose(an_appraisal(**columns), aim) == chosen
+
+
+def test_what_is_not_good_enough_has_no_rank() -> None:
+    """Of the best, less a slack; and never less than is asked for."""
+    found = an_appraisal(value=[100.0, 97.0, 95.0, 90.0])
+    assert np.isfinite(rank(found, THROUGHPUT)).tolist() == [True, True, False, False]
+    assert np.isfinite(rank(found, THROUGHPUT, slack=0.02)).tolist() == [True, True, True, False]
+    assert np.isfinite(rank(found, THROUGHPUT, slack=0.5, least=96.0)).tolist() == [True, True, False, False]
+
+
+def test_the_terms_of_a_bargain() -> None:
+    """The price, less the logarithm of what it brings, weighed."""
+    useful, cost = np.array([1.0, np.e]), np.array([5.0, 6.0])
+    assert Bargain(within=0.9, connections_worth=0.5).rank(useful, cost).tolist() == [5.0, 4.0]
+    assert Bargain(within=0.03, connections_worth=1 / 16) == BARGAIN
+
+
+def test_nothing_at_all_has_a_price() -> None:
+    """No connection, no memory, no time and no value: numbers all the same."""
+    nothing = an_appraisal(
+        value=[0.0],
+        latency_seconds=[0.0],
+        connection_count=[0.0],
+        memory_bytes=[0.0],
+        request_rate_per_second=[0.0],
+    )
+    for aim in Objective:
+        assert np.isfinite(price(nothing, aim)).all()
+        assert np.isfinite(rank(nothing, aim)).all()
+        assert (objective.utility(nothing, aim) > 0.0).all()
+
+
+def test_the_share_that_an_aim_must_reach() -> None:
+    """Of what the SDK does by itself."""
+    assert {aim: objective.required_share(aim) for aim in Objective} == {
+        THROUGHPUT: 0.98,
+        LATENCY: 0.98,
+        FRUGAL: 0.8,
+    }
+
+
+def test_limits_are_kept_to_the_last_thread_and_byte() -> None:
+    """Each is one by itself; none is no limit."""
+    settings = [S3UploadSetting(thread_count=n, part_size_bytes=8 * MiB) for n in (4, 5, 4)]
+    found = an_appraisal(memory_bytes=[10.0, 10.0, 11.0])
+    for demand, kept in (
+        (Demand(), [True, True, True]),
+        (Demand(thread_count_max=4), [True, False, True]),
+        (Demand(memory_bytes_max=10), [True, True, False]),
+        (Demand(thread_count_max=4, memory_bytes_max=10), [True, False, False]),
+    ):
+        assert is_within(settings, found, demand).tolist() == kept
+
+
+def test_all_threads_count_whatever_they_are_for() -> None:
+    """A queue has three kinds."""
+    queue = SqsDeliverySetting(
+        sender_thread_count=1, receiver_thread_count=2, deleter_thread_count=4, batch_message_count=10
+    )
+    assert objective.thread_counts(SqsDeliverySetting, [queue]).tolist() == [7.0]
+
+
+def test_settings_are_points_in_octaves() -> None:
+    """Zero counts as a half; what is searched by differences is what it is."""
+
+    @dataclass(frozen=True)
+    class Made:
+        ratio: int = knob(0, 64)
+        plain: int = knob(0, 64, scale=Scale.LINEAR)
+
+    assert coordinates(Made, [Made(8, 8), Made(0, 0)]).tolist() == [[3.0, 8.0], [-1.0, 0.0]]

@@ -76,6 +76,8 @@ def an_appraisal(**columns: list[float]) -> Appraisal:
             {"value": [10.0, 10.0], "memory_bytes": [2.0, 3.0], "request_rate_per_second": [9.0, 5.0]},
             0,
         ),
+        # However little it is.
+        (THROUGHPUT, {"value": [0.4, 0.5]}, 1),
         # Of equals the better one.
         (LATENCY, {"latency_seconds": [1.01, 1.0]}, 1),
     ],

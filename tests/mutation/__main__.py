@@ -28,11 +28,11 @@ TESTS = {
     "penstock/daemon/trust.py": "tests/unit/daemon/test_trust.py",
     "penstock/daemon/quiet_hours.py": "tests/unit/daemon/test_quiet_hours.py",
     "penstock/daemon/sweeper.py": "tests/unit/daemon/test_sweeper.py tests/unit/daemon/test_sweep.py",
-    "penstock/api/leases.py": "tests/unit/api tests/contracts/test_shares.py",
+    "penstock/api/leases.py": "tests/unit/api/test_leases.py tests/contracts/test_shares.py",
     "penstock/optimizer/objective.py": "tests/unit/optimizer/test_objective.py",
     "penstock/optimizer/proposal.py": "tests/unit/optimizer tests/contracts/test_operations.py",
-    "penstock/models/sqs/plan.py": "tests/unit/models/sqs",
-    "penstock/client/advice.py": "tests/integration/test_client.py tests/properties/test_client_laws.py",
+    "penstock/models/sqs/plan.py": "tests/unit/models/sqs/test_plan.py",
+    "penstock/client/advice.py": "tests/integration/test_client.py",
 }
 
 

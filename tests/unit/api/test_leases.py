@@ -96,6 +96,7 @@ def test_nobody_is_left_without_a_thread() -> None:
     [
         ([1.5, 10.6], [1, 11]),  # what is left over goes to whom most is missing, not to whom it is most of
         ([3.9, 3.1, 0.1, 0.1, 0.1], [2, 2, 1, 1, 1]),  # the least of the small is paid for in turn
+        ([3.0, 0.1, 0.1, 0.1, 0.1], [1, 1, 1, 1, 1]),
         ([2.0, 2.0, 2.0], [2, 2, 2]),
     ],
 )
@@ -176,7 +177,8 @@ def test_what_others_move_is_their_objects_and_not_ones_own() -> None:
     """Of the same operation; a claim that says no number is of one object."""
     book, mine = LeaseBook(), a_claim()
     book.grant(mine, an_upload(32), process_id=1, uid=1000, now=NOON)
-    granted(book, an_upload(32), operation="s3_download")
+    for other in ("s3_download", "sqs_delivery"):
+        granted(book, an_upload(32), operation=other)
     assert book.claimed_bytes(mine.question) == 0
     for count in (0, 1, 3):
         question = dataclasses.replace(a_claim().question, demand=Demand(object_count=count))

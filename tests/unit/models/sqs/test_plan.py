@@ -1,12 +1,15 @@
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.duplicate_loop import DeleteLoop
-from penstock.models.sqs.plan import Conditions, ConditionsError, plan, plan_rescue, read_conditions
+from penstock.models.sqs.plan import Conditions, ConditionsError, _choose, plan, plan_rescue, read_conditions
 
 
 def a_document(**more: Any) -> dict[str, Any]:
@@ -24,8 +27,12 @@ def a_document(**more: Any) -> dict[str, Any]:
 def test_the_seeds_queue_gets_more_deleters_and_both_windows() -> None:
     """Where the seed sent at 45 a second with a window of 10, the advice carries all 50 within 160 ms."""
     found = plan(read_conditions(a_document(latency_objective_seconds=0.160)))
-    assert found.goodput_messages_per_second.expected >= 49.0
+    assert 49.0 <= found.goodput_messages_per_second.expected <= 50.5
+    assert found.goodput_messages_per_second.low < 50.0 < found.goodput_messages_per_second.high
     assert found.delivery_latency_seconds_mean.expected <= 0.160
+    setting = found.setting
+    threads = (setting.sender_thread_count, setting.receiver_thread_count, setting.deleter_thread_count)
+    assert found.connection_pool_count == sum(threads) + 2
     assert found.setting.deleter_thread_count * found.setting.batch_message_count >= 2
     assert 15 <= found.setting.send_window_message_count <= 24
     assert found.collapse_after_seconds is not None
@@ -65,6 +72,26 @@ def test_where_messages_took_all_of_a_request_there_is_a_plan(action: str) -> No
     seconds = {f"{action}_seconds_per_message": a_document()[f"{action}_seconds"]}
     found = plan(read_conditions(a_document(deleter_count_max=1, **seconds)))
     assert found.goodput_messages_per_second.expected > 25.0
+
+
+def test_of_two_ways_that_carry_all_the_one_with_fewer_threads_is_chosen() -> None:
+    """All threads count, whatever they are for; and what comes sooner only among equals."""
+    conditions = read_conditions(a_document())
+    counts = [(3, 2, 4), (2, 3, 4), (4, 2, 2), (2, 5, 2), (1, 4, 4)]
+    names = ("sender_thread_count", "receiver_thread_count", "deleter_thread_count")
+    settings = [
+        SqsDeliverySetting(**dict(zip(names, threads, strict=True)), batch_message_count=1)
+        for threads in counts
+    ]
+    for goodput, chosen in (
+        ([50.0] * 5, 2),
+        ([50.0, 50.0, 40.0, 50.0, 50.0], 4),
+        ([40.0, 50.0, 40.0, 40.0, 40.0], 1),
+    ):
+        outcome = SimpleNamespace(
+            goodput=np.array([goodput]), latency_seconds=np.array([[0.3, 0.3, 0.3, 0.2, 0.1]])
+        )
+        assert _choose(conditions, settings, cast("Any", outcome)) == chosen
 
 
 def test_what_cannot_be_carried_is_limited_and_said() -> None:

@@ -151,10 +151,7 @@ class Adviser:
 
     def _advise(self, operation: str, payload_size_bytes: int | str, demand: Mapping[str, object]) -> Advice:
         if type(payload_size_bytes) is not int or not 0 <= payload_size_bytes <= SIZE_BYTES_MAX:
-            try:
-                payload_size_bytes = read_size(payload_size_bytes)
-            except ValueError as trouble:
-                return self._default(operation, 0, trouble)
+            payload_size_bytes = read_size(payload_size_bytes)
         self._refresh()
         question = (
             (operation, payload_size_bytes, *sorted((name, str(value)) for name, value in demand.items()))

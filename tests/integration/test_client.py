@@ -131,10 +131,34 @@ def test_a_sound_snapshot_is_advice(tmp_path: Path) -> None:
         b'{"recommendations": [{"operation": "s3_upload", "payload_size_bytes": 1073741824, "setting": []}]}',
     ],
 )
-def test_a_damaged_snapshot_is_no_advice(tmp_path: Path, content: bytes) -> None:
-    """Whatever is in the file, the application gets something to work with."""
+def test_a_damaged_snapshot_is_no_advice(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is in the file, the application gets something to work with; and it is read once."""
+    reads, read = list[int](), advice_module._read_snapshot
+
+    def counting(descriptor: int, size_bytes: int) -> Any:
+        reads.append(size_bytes)
+        return read(descriptor, size_bytes)
+
+    monkeypatch.setattr(advice_module, "_read_snapshot", counting)
     (tmp_path / "recommendations.json").write_bytes(content)
-    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
+    adviser = an_adviser(tmp_path)
+    for size in (GiB, MiB, "no size"):
+        assert adviser.advise("s3_upload", size).basis == "default"
+    assert reads == [len(content)]
+
+
+def test_no_exception_reaches_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even that of a mistake of ours."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(Adviser, "_refresh", fail)
+    advice = an_adviser(tmp_path).advise("s3_upload", GiB)
+    assert advice.basis == "default"
+    assert "a mistake" in advice.explanation
 
 
 def test_advice_without_what_it_is_for_says_what_is_missing() -> None:

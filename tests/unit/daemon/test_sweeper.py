@@ -74,6 +74,23 @@ def test_tries_become_rarer_in_a_long_outage(tmp_path: Path) -> None:
     story(tmp_path, told)
 
 
+def test_hope_and_something_new_hasten_the_next_try(tmp_path: Path) -> None:
+    """A probe that reached the service, or left something; one that did neither changes nothing."""
+
+    async def told(house: House) -> None:
+        broom = house.conductor.sweeper
+        await leave_behind(house, a_run())
+        await broom.look(was_reached=False)
+        for is_new, was_reached in ((False, False), (True, False), (False, True)):
+            broom._be_due_in(1000.0)
+            if is_new:
+                await leave_behind(house, a_run(2))
+            await broom.look(was_reached=was_reached)
+            assert (broom.due_in_seconds <= sweeper.PAUSE_SECONDS) == (is_new or was_reached)
+
+    story(tmp_path, told)
+
+
 def test_what_is_in_use_is_not_swept(tmp_path: Path) -> None:
     """The queue of a living probe is in the journal, and stays."""
 
@@ -152,6 +169,7 @@ def test_an_operation_rests_that_cannot_clean_up(tmp_path: Path) -> None:
         house.outside.objects.trouble = denied
         await house.live(HOUR)
         assert house.probe.run_count == 0
+        assert house.conductor.sweeper.refusal("sqs_delivery") is None
         assert "could not be removed (DeleteObject is not allowed)" in house.conductor.cycles[-1].sentence
         house.outside.objects.trouble = lambda _action, _n: None
         await house.live(HOUR)

@@ -12,7 +12,7 @@ import pytest
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import surrogate
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
-from penstock.optimizer.proposal import knowledge_gradient
+from penstock.optimizer.proposal import _share, knowledge_gradient
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Reason
@@ -212,6 +212,16 @@ def test_knowledge_gradient_is_that_of_a_lognormal_belief(sigma: float) -> None:
     moves = 0.5**2 / np.hypot(0.5, sigma)
     expected = 2 * NormalDist().cdf(moves / 2) - 1
     assert knowledge_gradient(draws, [0, 1], sigma) == pytest.approx([0.0, expected], abs=0.01)
+
+
+def test_the_price_of_a_probe_is_its_mean_share_of_the_bounds() -> None:
+    """What has no bound takes no part; and nothing is free."""
+    cost_max = Cost(transferred_bytes=100, request_count=10, usd=0.5)
+    cost = Cost(transferred_bytes=50, request_count=1, usd=0.45, duration_seconds=7.0)
+    free = _share(Cost(), cost_max)
+    assert free > 0.0
+    assert _share(cost, cost_max) - free == pytest.approx((0.5 + 0.1 + 0.9) / 3)
+    assert _share(cost, Cost()) == free
 
 
 def test_warm_start_dares_what_the_neighbour_bears() -> None:

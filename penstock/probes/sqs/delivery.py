@@ -1,6 +1,7 @@
 """Knows how to measure an SQS queue for real: senders, receivers and deleters on a queue of the probe's own.
 
-The queue (`own_queue.py`) is made when it is first needed, used by all probes of this process, and removed by `close`.
+The queue (`own_queue.py`) is made when it is first needed, used by all probes of this process, and removed by `close`,
+or after a run that could not take out all that it had sent: whatever is left goes with its queue.
 A run has phases that share what it may spend (`run.py`): one delivery over a connection that has yet to be opened
 (`cold.py`), single requests one after another (`idle.py`), then all threads at once until the queue is empty again
 (`drive.py`). What they count, and what the `measures` of an observation mean, is in `tally.py`.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import math
 from collections.abc import Mapping
 from datetime import datetime
@@ -35,7 +37,7 @@ from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
 VISIBILITY_TIMEOUT_SECONDS = 30  # SQS's default, which applications mostly keep
 RETENTION_SECONDS = 3600  # what a killed probe left in the queue is gone after an hour in any case
-REQUEST_COUNT_MIN = 10  # to make the queue under a second name, and to move one message
+REQUEST_COUNT_MIN = 11  # to make the queue under a second name, to move one message, and to remove it
 GROUP_COUNT = 4096  # of a FIFO queue: more than are ever in flight; what fewer cost is known from theory
 CLOSE_SECONDS_MAX = 10.0  # for removing the queue: whoever stops or reloads the daemon waits for it
 
@@ -96,7 +98,7 @@ class SqsDeliveryProbe:
         run = Run(
             plan=plan,
             queue=RunQueue(self._queues, url, group_count=GROUP_COUNT if self._class.keeps_order else 0),
-            purse=Purse(plan.cost_max, plan.tariff, request_count=asked.request_count),
+            purse=Purse(_but_one_request(plan.cost_max), plan.tariff, request_count=asked.request_count),
             patience=Patience(thread_count=thread_count(plan.setting)),
             clock=self._clock,
             stopwatch=Stopwatch(self._clock),
@@ -105,11 +107,15 @@ class SqsDeliveryProbe:
         tally = Tally()
         try:
             async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
-                await _measure(run, tally, is_cold=is_cold)
+                is_done = await _measure(run, tally, is_cold=is_cold)
         finally:
             self.used, self._ended_seconds = run.purse.used, self._clock.monotonic_seconds()
         if run.patience.trouble is not None:
             self._own_queue.forget(run.patience.trouble)
+        if not is_done or not tally.is_all_deleted:
+            run.purse.spend(1)
+            self.used = run.purse.used
+            await self.close()
         return _outcome(run, tally, effort, started_at, attributes)
 
     async def close(self) -> None:
@@ -117,14 +123,21 @@ class SqsDeliveryProbe:
         await clean_up_shielded(self._own_queue.remove(), seconds_max=CLOSE_SECONDS_MAX)
 
 
-async def _measure(run: Run, tally: Tally, *, is_cold: bool) -> None:
-    """One phase after the other, within the plan's time."""
+def _but_one_request(cost_max: Cost) -> Cost:
+    """What is left for measuring where the queue may have to be removed."""
+    return dataclasses.replace(cost_max, request_count=cost_max.request_count - 1)
+
+
+async def _measure(run: Run, tally: Tally, *, is_cold: bool) -> bool:
+    """One phase after the other, within the plan's time; whether they came to their ends."""
     with contextlib.suppress(TimeoutError, HopelessError):
         async with asyncio.timeout(run.seconds_max):
             if is_cold:
                 tally.cold_delivery_seconds = await cold_delivery_seconds(run)
             tally.idle_seconds = await idle_seconds(run)
             await drive(run, tally)
+            return True
+    return False
 
 
 def _outcome(

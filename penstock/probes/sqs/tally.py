@@ -128,6 +128,16 @@ class Tally:
         is_certain = self.sent.uncertain_count == 0 or self.received.is_empty_since_sending
         return len(self.received.sequences) >= self.sent.accepted_count and is_certain
 
+    @property
+    def left_count(self) -> int:
+        """Messages that were sent and not deleted."""
+        return max(0, self.sent.accepted_count - self.deleted.unique_count)
+
+    @property
+    def is_all_deleted(self) -> bool:
+        """Whether nothing of this run can still be in the queue."""
+        return self.is_all_received and not self.left_count
+
     def measures(self) -> dict[str, float]:
         """In the words of an observation."""
         sent, received, deleted = self.sent, self.received, self.deleted
@@ -137,7 +147,7 @@ class Tally:
             "deleted_count": deleted.accepted_count,
             "duplicate_count": received.copy_count - len(received.sequences),
             "foreign_count": received.foreign_count,
-            "left_count": max(0, sent.accepted_count - deleted.unique_count),
+            "left_count": self.left_count,
             "empty_receive_count": received.empty_count,
             "oldest_undeleted_seconds_max": deleted.age_seconds_max,
         }

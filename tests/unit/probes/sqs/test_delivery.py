@@ -288,6 +288,32 @@ def test_queue_is_made_once_and_removed_in_the_end() -> None:
     assert (queues.attributes, journal.entries) == ({}, [])
 
 
+def test_what_a_run_could_not_take_out_goes_with_its_queue() -> None:
+    """Nothing waits for the next run, or for its retention to end; the next run makes the queue anew."""
+    are_lost = True
+    queues = MemoryQueues(
+        trouble=lambda action, n: (
+            Unreachable("lost") if are_lost and (action, n > 5) == ("delete", True) else None
+        )
+    )
+    journal = MemoryJournal(queues.log)
+
+    async def story(clock: VirtualClock) -> None:
+        nonlocal are_lost
+        probe = a_probe(queues, clock, journal)
+        outcome = await probe.run(a_delivery_plan())
+        assert probe.used.request_count <= a_delivery_plan().cost_max.request_count
+        assert isinstance(outcome, Inconclusive)
+        assert (queues.attributes, journal.entries) == ({}, [])
+        are_lost = False
+        again = await probe.run(a_delivery_plan())
+        assert isinstance(again, Observation)
+        assert (again.measures["left_count"], queues.counts["create"]) == (0, 2)
+        await probe.close()
+
+    virtually(story)
+
+
 class SlowlyMade(MemoryQueues):
     """A queue appears a second after it was asked for, whether or not somebody still waits."""
 

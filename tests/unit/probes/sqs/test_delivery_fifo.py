@@ -55,7 +55,7 @@ def measured(
         )
         assert isinstance(outcome, Observation), outcome
         names = service.queue_names()
-        attributes = await service.attributes(names[0])
+        attributes = await service.attributes(names[0]) if names else {}
         await probe.close()
         assert (service.queue_names(), journal.entries) == ([], [])
         return outcome, names, attributes
@@ -91,6 +91,8 @@ def test_expired_handles_end_no_run() -> None:
     """Deletes that come after the visibility timeout are refused; the run goes on with what came back."""
     slow = dataclasses.replace(TRUTH, delete=ActionTruth(request_seconds=0.9, variation=0.0))
     setting = {"deleter_thread_count": 1, "sender_thread_count": 1, "receive_window_message_count": 0}
-    observation, *_ = measured("fifo", setting, truth=slow, visibility_timeout_seconds=1)
+    observation, names, _ = measured("fifo", setting, truth=slow, visibility_timeout_seconds=1)
     assert observation.failed_count > 0
     assert observation.measures["deleted_count"] > 0
+    assert observation.measures["left_count"] > 0
+    assert names == []  # what was left went with the queue

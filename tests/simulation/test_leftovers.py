@@ -27,8 +27,6 @@ AMPLE = BudgetSection(
 )
 # One answer in fifty takes 40 s, longer than a clean-up waits: objects 130 ms away are left behind again and again.
 SLOW = dataclasses.replace(worlds.CROSS_REGION.link, straggler_fraction=0.02, straggler_seconds=40.0)
-# One request in fifty takes 3 s: what was sent cannot always be taken out again in a probe's time.
-SLOW_QUEUE = dataclasses.replace(worlds.CROSS_REGION.queue, straggler_fraction=0.02, straggler_seconds=3.0)
 THROTTLED = worlds.THROTTLED.link  # which refuses deletions, too
 
 
@@ -61,7 +59,7 @@ def lived(days: float, *, seed: int) -> Week:
         Scenario(
             link=worlds.REGIONAL.link,
             far_links={"far-1": SLOW, "busy-1": THROTTLED},
-            queue=SLOW_QUEUE,
+            queue=worlds.CROSS_REGION.queue,
             sections={
                 "s3_upload": ObjectSection(
                     bucket=BUCKET + "-{region}",
@@ -93,6 +91,24 @@ def assert_nothing_stays(week: Week) -> None:
 def test_a_morning_of_bad_paths_leaves_nothing() -> None:
     """Objects, unfinished uploads, messages: what a probe could not remove is gone within ten minutes."""
     assert_nothing_stays(lived(0.25, seed=1))
+
+
+def test_a_morning_of_a_slow_queue_leaves_no_message() -> None:
+    """One request in fifty takes 3 s: what was sent cannot always be taken out again in a probe's time."""
+    slow = dataclasses.replace(worlds.REGIONAL.queue, straggler_fraction=0.02, straggler_seconds=3.0)
+    week = play(
+        Scenario(
+            link=worlds.REGIONAL.link,
+            queue=slow,
+            sections={"sqs_delivery": QueueSection(mean_interval_seconds=900.0, usd_per_day=1e6)},
+            budget=AMPLE,
+            days=0.25,
+            seed=1,
+            thinker=DiceThinker,
+        )
+    )
+    assert len(week.observations) > 10
+    assert week.lingering_names == week.leftover_names == ()
 
 
 @pytest.mark.long

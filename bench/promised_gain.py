@@ -41,7 +41,7 @@ RUN_COUNT = {False: 30, True: 90}
 PROBE_COUNT = 8
 ROUND_COUNT = 6  # of uploads each way
 _SEED = 1902
-_PART_SIZE_BYTES = 8 * MiB  # boto3's
+PART_SIZE_BYTES = 8 * MiB  # boto3's
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)
 ROW = OPERATIONS["s3_upload"]
 _REGION = "eu-west-1"
@@ -162,7 +162,7 @@ async def learned(service: S3Service, clock: VirtualClock) -> Learned:
 
 def own_setting(chance: random.Random, thread_counts: Sequence[int]) -> S3UploadSetting:
     """What an application does by itself, with boto3's parts."""
-    return S3UploadSetting(thread_count=chance.choice(thread_counts), part_size_bytes=_PART_SIZE_BYTES)
+    return S3UploadSetting(thread_count=chance.choice(thread_counts), part_size_bytes=PART_SIZE_BYTES)
 
 
 def kept(known: Learned, apis: Mapping[str, Series], own: S3UploadSetting, gained: float) -> Kept | None:

@@ -112,7 +112,7 @@ class SqsDeliveryProbe:
             self.used, self._ended_seconds = run.purse.used, self._clock.monotonic_seconds()
         if run.patience.trouble is not None:
             self._own_queue.forget(run.patience.trouble)
-        if not is_done or not tally.is_all_deleted:
+        if self._own_queue.is_ours and not (is_done and tally.is_all_deleted):
             run.purse.spend(1)
             self.used = run.purse.used
             await self.close()

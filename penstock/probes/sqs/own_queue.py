@@ -37,6 +37,11 @@ class OwnQueue:
         self._making: asyncio.Task[str] | None = None
         self._request_count = 0
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it may be removed: not one that was there before."""
+        return self._leftover is not None
+
     def used(self, tariff: Tariff) -> Cost:
         """Of the last opening."""
         count = self._request_count

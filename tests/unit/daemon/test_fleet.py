@@ -37,13 +37,27 @@ from tests.unit.probes.fakes import MemoryStore, no_trouble, virtually
 KEY = prior.key("penstock-fleet/", PLACE)
 
 
-def a_fleet(clock: VirtualClock, store: MemoryStore, *, name: str = "a", may_write: bool = True) -> Fleet:
-    """One host's way to the bucket."""
+def a_fleet(
+    clock: VirtualClock,
+    store: MemoryStore,
+    *,
+    name: str = "a",
+    may_write: bool = True,
+    probed: Sequence[Place] = (),
+) -> Fleet:
+    """One host's way to the bucket; of what is probed, by one of them at a time."""
     outside = Outside()
     outside.objects = store
-    section = FleetSection(bucket="b", may_write=may_write)
     return Fleet(
-        section, outside, clock, places=[PLACE], region="r", tariff=S3_TARIFF, host_name=name, seed=1
+        FleetSection(bucket="b", may_write=may_write, prober_count=1),
+        outside,
+        clock,
+        places=[PLACE],
+        probed=probed,
+        region="r",
+        tariff=S3_TARIFF,
+        host_name=name,
+        seed=1,
     )
 
 
@@ -231,23 +245,8 @@ def test_of_hosts_that_begin_together_all_but_one_are_spared_soon() -> None:
     """Whoever is too late for the seat looks who has it, and whoever met others while he tried looks again soon."""
 
     async def told(clock: VirtualClock) -> None:
-        outside = Outside()
-        outside.objects = MemoryStore()
-        section = FleetSection(bucket="b", may_write=True, prober_count=1)
-        hosts = [
-            Fleet(
-                section,
-                outside,
-                clock,
-                places=[PLACE],
-                probed=[PLACE],
-                region="r",
-                tariff=S3_TARIFF,
-                host_name=f"h{number}",
-                seed=1,
-            )
-            for number in range(8)
-        ]
+        store = MemoryStore()
+        hosts = [a_fleet(clock, store, name=f"h{number}", probed=[PLACE]) for number in range(8)]
 
         async def live(host: Fleet) -> None:
             while True:

@@ -34,7 +34,6 @@ PAUSE_SECONDS_WITHOUT = 10.0  # between adaptations where the others are not see
 PAUSE_SECONDS_MAX = 900.0  # between tries of a bucket that fails
 VISIT_SECONDS_MAX = 5.0  # no probe begins meanwhile
 READ_COUNT_AT_ONCE_MAX = 16
-HOST_COUNT_MAX = 1000  # that one listing tells of
 ALONE_FRACTION = 1 / 16  # of the limit, for a host that never saw the others
 _KEEP_RATIO = 1.02  # a part that grew by less is told as it was: applications would be told each minute
 
@@ -134,7 +133,7 @@ class SharedLimits:
 
     def share(self, operation: str) -> FleetShare | None:
         """What this host may use of the tightest limit that the operation counts against."""
-        of_it = [self._told_share(held) for held in self._held if operation in held.limit.operations]
+        of_it = [self._tell(held) for held in self._held if operation in held.limit.operations]
         return min(of_it, key=lambda share: share.requests_per_second, default=None)
 
     def note_reports(self, reports: Iterable[Observation[Any]]) -> None:
@@ -198,12 +197,12 @@ class SharedLimits:
                 "sentence": share.sentence,
             }
             for held in self._held
-            for share in (self._told_share(held),)
+            for share in (self._tell(held),)
         ]
 
     def _is_another(self, before: Mapping[str, FleetShare]) -> bool:
         return {name: share.requests_per_second for name, share in before.items()} != {
-            held.limit.name: self._told_share(held).requests_per_second for held in self._held
+            held.limit.name: self._tell(held).requests_per_second for held in self._held
         }
 
     # --- One heartbeat
@@ -216,7 +215,8 @@ class SharedLimits:
         for held in self._held:
             held.told_per_second = held.written_per_second
             made, refused = held.made / passed_seconds, held.refused / passed_seconds
-            self._told_share(held)
+            self._note_allowed(held)
+            self._tell(held)
             allowed = held.allowed / passed_seconds
             held.made = held.refused = held.allowed = 0.0
             leased = sum(map(self._wanted, held.limit.operations))
@@ -313,17 +313,14 @@ class SharedLimits:
             if not limits.is_stale(one.heartbeat, one.age_seconds + seconds - one.listed_seconds)
         ]
 
-    def _told_share(self, held: _Held) -> FleetShare:
-        """The part, as applications are told of it."""
+    def _tell(self, held: _Held) -> FleetShare:
+        """The part, as applications are told of it from now on."""
         self._divide()
-        name, part, seconds = held.limit.name, held.part_per_second, self._clock.monotonic_seconds()
-        before = self._told.get(name)
-        held.allowed += (before.requests_per_second if before else part) * (seconds - held.allowed_seconds)
-        held.allowed_seconds = seconds
-        if before is not None and before.requests_per_second <= part <= (
-            _KEEP_RATIO * before.requests_per_second
-        ):
-            part = before.requests_per_second
+        name, part, told = held.limit.name, held.part_per_second, self._told.get(held.limit.name)
+        if told is not None and told.requests_per_second <= part <= _KEEP_RATIO * told.requests_per_second:
+            part = told.requests_per_second
+        else:
+            self._note_allowed(held)
         self._told[name] = FleetShare(
             limit=name,
             limit_requests_per_second=held.limit.requests_per_second,
@@ -333,6 +330,13 @@ class SharedLimits:
             is_alone=held.alone_fraction is not None,
         )
         return self._told[name]
+
+    def _note_allowed(self, held: _Held) -> None:
+        """What applications might have asked for until now, by what they were told."""
+        told, seconds = self._told.get(held.limit.name), self._clock.monotonic_seconds()
+        rate_per_second = told.requests_per_second if told else held.part_per_second
+        held.allowed += rate_per_second * (seconds - held.allowed_seconds)
+        held.allowed_seconds = seconds
 
     def _fail(self, trouble: str) -> None:
         """Go on from what there was, by what is refused here; look for the others later."""

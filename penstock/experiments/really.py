@@ -33,9 +33,9 @@ from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.outside import ANSWERED_BY, MessageQueues
 from penstock.probes.probe import Probe
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workers import hired
+from penstock.probes.s3.workspace import Workspace
 from penstock.probes.sqs.queue_application import JOURNALLED_AS, QueueApplicationProbe, as_delivery
 from penstock.tuning.clients import Target, command_line, noting, what_is_missing
 from penstock.tuning.command import Failure, Report, run_command
@@ -289,7 +289,7 @@ class _Site:
         store = self.stores.get((operation, step.is_plain is True)) or self.stores[operation, False]
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
         bucket = self.bucket(operation)
-        ground = Ground(
+        workspace = Workspace(
             store,
             self.bench.clock,
             self.bench.store,
@@ -299,9 +299,9 @@ class _Site:
             worker_count_max=max(step.process_count, 1),
         )
         if step.operation == DOWNLOAD:
-            return S3DownloadProbe(ground, is_apart=step.process_count > 0)
+            return S3DownloadProbe(workspace, is_apart=step.process_count > 0)
         assert step.operation == UPLOAD
-        return S3UploadProbe(ground, is_verified=True)
+        return S3UploadProbe(workspace, is_verified=True)
 
 
 async def _followed(command: str, request: Mapping[str, int], seconds_max: float) -> Report | Failure:

@@ -17,8 +17,8 @@ from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.probes.outside import Reading
 from penstock.probes.probe import NoJournal, Probe
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
 from penstock.probes.sqs.application import DrivenEnoughError, Sample
 from penstock.probes.sqs.queue_application import QueueApplicationProbe
 from penstock.trial.simulated_aws import SimulatedObjectStore
@@ -114,11 +114,11 @@ class _Laboratory:
             return self._queue_probe()
         service = self._service(index)
         store = _WeightlessStore(service, self._clock, addresses)
-        ground = Ground(store, self._clock, NoJournal(), _BUCKET, loop_tick_seconds=_TICK_SECONDS)
+        workspace = Workspace(store, self._clock, NoJournal(), _BUCKET, loop_tick_seconds=_TICK_SECONDS)
         if step.operation == DOWNLOAD:
             service.shelf.put(_BUCKET, _READ_KEY, service.shelf.body(step.payload_size_bytes, None))
-            return S3DownloadProbe(ground, object_key=_READ_KEY)
-        return S3UploadProbe(ground, payload_source=lambda size, _: bytes(size))
+            return S3DownloadProbe(workspace, object_key=_READ_KEY)
+        return S3UploadProbe(workspace, payload_source=lambda size, _: bytes(size))
 
     def _service(self, index: int) -> S3Service:
         """Each copy has a host of its own."""

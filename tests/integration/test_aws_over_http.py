@@ -46,8 +46,8 @@ from penstock.probes.outside import (
     Unsent,
 )
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation
@@ -434,7 +434,7 @@ async def test_upload_probe_over_http(size: int) -> None:
     async with object_store() as (store, service):
         journal = MemoryJournal()
         probe = S3UploadProbe(
-            Ground(store, SystemClock(), journal, "bucket", loop_tick_seconds=UNJUDGED_SECONDS)
+            Workspace(store, SystemClock(), journal, "bucket", loop_tick_seconds=UNJUDGED_SECONDS)
         )
         plan = an_upload_plan(size=size, threads=4, part=5 * MiB, cost_max=MODEST)
         outcome = await probe.run(plan)
@@ -456,7 +456,7 @@ async def test_download_probe_over_http(size: int) -> None:
         journal = MemoryJournal()
         probes = [
             S3DownloadProbe(
-                Ground(store, SystemClock(), journal, "bucket", loop_tick_seconds=UNJUDGED_SECONDS)
+                Workspace(store, SystemClock(), journal, "bucket", loop_tick_seconds=UNJUDGED_SECONDS)
             )
             for _ in range(2)
         ]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from penstock.lab.virtual_time import VirtualClock
 from penstock.probes.outside import Refused, RequestError, Throttled, Unreachable
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.units import KiB
 from penstock.vocabulary import Cost
@@ -75,7 +75,7 @@ def test_uploads(
 
     async def story(clock: VirtualClock) -> tuple[float, Cost]:
         probe = S3UploadProbe(
-            Ground(store, clock, journal, "b", loop_tick_seconds=1.0), payload_source=lambda n, _: bytes(n)
+            Workspace(store, clock, journal, "b", loop_tick_seconds=1.0), payload_source=lambda n, _: bytes(n)
         )
         await probe.run(an_upload_plan(size=size, threads=threads, part=part, cost_max=cost_max))
         return clock.monotonic_seconds(), probe.used
@@ -120,7 +120,7 @@ def test_downloads(
     plan = a_download_plan(size=size, threads=threads, range_size=range_size, cost_max=cost_max)
 
     async def story(clock: VirtualClock) -> float:
-        probe = S3DownloadProbe(Ground(store, clock, journal, "b", loop_tick_seconds=1.0))
+        probe = S3DownloadProbe(Workspace(store, clock, journal, "b", loop_tick_seconds=1.0))
         await probe.run(plan)
         ran_seconds, request_count = clock.monotonic_seconds(), store.request_count
         read_bytes = sum(stop - start for _, start, stop in store.reads)

@@ -14,9 +14,9 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Observation, ProbePlan
@@ -125,7 +125,7 @@ async def run_probe(url: str, bucket: str, plan: ProbePlan[S3UploadSetting]) -> 
     journal = MemoryJournal()
     async with store_at(url) as store:
         probe = S3UploadProbe(
-            Ground(store, SystemClock(), journal, bucket, loop_tick_seconds=UNJUDGED_SECONDS)
+            Workspace(store, SystemClock(), journal, bucket, loop_tick_seconds=UNJUDGED_SECONDS)
         )
         try:
             return await probe.run(plan)
@@ -175,7 +175,9 @@ async def test_the_download_probe_reads_and_removes(
     plan = a_download_plan(size=size, threads=threads, range_size=5 * MiB, cost_max=AMPLE)
     async with store_at(s3_url) as store:
         probes = [
-            S3DownloadProbe(Ground(store, SystemClock(), journal, bucket, loop_tick_seconds=UNJUDGED_SECONDS))
+            S3DownloadProbe(
+                Workspace(store, SystemClock(), journal, bucket, loop_tick_seconds=UNJUDGED_SECONDS)
+            )
             for _ in range(2)
         ]
         for probe in probes:
@@ -201,7 +203,7 @@ async def test_a_named_object_is_only_read(s3_url: str, bucket: str) -> None:
     before = client.head_object(Bucket=bucket, Key="theirs")
     async with store_at(s3_url) as store:
         probe = S3DownloadProbe(
-            Ground(store, SystemClock(), MemoryJournal(), bucket, loop_tick_seconds=UNJUDGED_SECONDS),
+            Workspace(store, SystemClock(), MemoryJournal(), bucket, loop_tick_seconds=UNJUDGED_SECONDS),
             object_key="theirs",
         )
         outcome = await probe.run(a_download_plan(size=40 * MiB, threads=4, range_size=3 * MiB))

@@ -11,8 +11,8 @@ from penstock.operations.s3.objects import (
     OBJECT_DEMAND,
     OBJECT_LADDER_BYTES,
     UNTOLD_SIZE_BYTES,
-    ground,
     object_words,
+    workspace,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def _probe(section: DownloadSection, equipment: Equipment) -> Probe[S3Down
     from penstock.probes.s3.download import S3DownloadProbe
 
     return S3DownloadProbe(
-        await ground(section, equipment),
+        await workspace(section, equipment),
         object_key=section.object_key,
         object_storage_class=section.object_storage_class,
     )

@@ -11,7 +11,7 @@ from penstock.units import GiB, KiB, MiB, TiB, counted, format_bytes, number
 if TYPE_CHECKING:
     from penstock.operations.operation import Equipment
     from penstock.operations.sections.objects import ObjectSection
-    from penstock.probes.s3.ground import Ground
+    from penstock.probes.s3.workspace import Workspace
 
 OBJECT_CLASSES = ("standard", "express")
 OBJECT_LADDER_BYTES = (64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB)
@@ -40,11 +40,11 @@ def object_words(size_knob: str, **words: Any) -> Words:
     )
 
 
-async def ground(section: ObjectSection, equipment: Equipment) -> Ground:
-    """What every probe of objects stands on."""
+async def workspace(section: ObjectSection, equipment: Equipment) -> Workspace:
+    """That of every probe of objects."""
     from penstock.probes.aws import AwsObjectStore  # half a second; a report is made without
     from penstock.probes.s3 import workers
-    from penstock.probes.s3.ground import Ground
+    from penstock.probes.s3.workspace import Workspace
 
     store = await equipment.outside.object_store(equipment.region)
     bucket = section.bucket_in(equipment.region)
@@ -56,7 +56,7 @@ async def ground(section: ObjectSection, equipment: Equipment) -> Ground:
             bucket=bucket,
             loop_tick_seconds=equipment.loop_tick_seconds,
         )
-    return Ground(
+    return Workspace(
         store,
         equipment.clock,
         equipment.journal,

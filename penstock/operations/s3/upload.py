@@ -12,9 +12,9 @@ from penstock.operations.s3.objects import (
     OBJECT_DEMAND,
     OBJECT_LADDER_BYTES,
     UNTOLD_SIZE_BYTES,
-    ground,
     object_section,
     object_words,
+    workspace,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _model() -> PerformanceModel[S3UploadSetting]:
 async def _probe(section: ObjectSection, equipment: Equipment) -> Probe[S3UploadSetting]:
     from penstock.probes.s3.upload import S3UploadProbe
 
-    return S3UploadProbe(await ground(section, equipment))
+    return S3UploadProbe(await workspace(section, equipment))
 
 
 async def _permissions(section: ObjectSection, ward: Ward) -> AsyncIterator[Finding]:

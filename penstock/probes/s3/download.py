@@ -33,9 +33,9 @@ from penstock.probes.measurement import Effort, summarize
 from penstock.probes.outside import Missing, RangeReader, Refused, RequestError
 from penstock.probes.probe import inconclusive
 from penstock.probes.s3.crew import Crew, count_enough
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.read_objects import ReadObject, ReadObjects
 from penstock.probes.s3.workers import Duty
+from penstock.probes.s3.workspace import Workspace
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
@@ -47,7 +47,7 @@ class S3DownloadProbe:
 
     def __init__(
         self,
-        ground: Ground,
+        workspace: Workspace,
         *,
         object_key: str = "",
         object_storage_class: str = "standard",
@@ -57,20 +57,20 @@ class S3DownloadProbe:
 
         Where reading its class has a price for each byte, it is read only when that class is named.
         """
-        self._ground = ground
+        self._workspace = workspace
         self._object_key = object_key
         self._object_storage_class = object_storage_class
         self._named: ReadObject | None = None
-        self._objects = ReadObjects(ground, operation=OPERATION)
-        self._staff = ground.staff(is_apart=is_apart)
+        self._objects = ReadObjects(workspace, operation=OPERATION)
+        self._staff = workspace.staff(is_apart=is_apart)
         self._read_bytes: dict[str, int] = {}  # of each object so far
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[S3DownloadSetting]) -> Outcome[S3DownloadSetting]:
         """Carry out the plan within its cost, what has to be put first included."""
         self.used = Cost()
-        started_at, before = self._ground.clock.now(), self._objects.used
-        began_seconds = self._ground.clock.monotonic_seconds()
+        started_at, before = self._workspace.clock.now(), self._objects.used
+        began_seconds = self._workspace.clock.monotonic_seconds()
         try:
             source = await self._source(plan)
         except RequestError as trouble:
@@ -78,7 +78,7 @@ class S3DownloadProbe:
         finally:
             self.used += _less(self._objects.used, before)
         left = _payable(_less(plan.cost_max, self.used), plan)
-        seconds = self._ground.clock.monotonic_seconds() - began_seconds
+        seconds = self._workspace.clock.monotonic_seconds() - began_seconds
         left = replace(left, duration_seconds=plan.cost_max.duration_seconds - seconds)
         if isinstance(source, str):
             return inconclusive(plan, started_at, source, self.used)
@@ -106,7 +106,7 @@ class S3DownloadProbe:
             if asking.usd > plan.cost_max.usd:
                 return f"the plan allows ${plan.cost_max.usd:.3g}, too little to ask for {self._object_key}"
             self.used = asking
-            found = await self._ground.store.head_object(self._ground.bucket, self._object_key)
+            found = await self._workspace.store.head_object(self._workspace.bucket, self._object_key)
             if found.storage_class in RETRIEVAL_CLASSES - {self._object_storage_class}:
                 return (
                     f"{self._object_key} is of the class {found.storage_class}, where each byte that is read has a "
@@ -123,13 +123,13 @@ class S3DownloadProbe:
     async def _run(
         self, plan: ProbePlan[S3DownloadSetting], allotment: Allotment, source: ReadObject, duty: Duty
     ) -> Outcome[S3DownloadSetting]:
-        started_at = self._ground.clock.now()
+        started_at = self._workspace.clock.now()
         download = _Download(
             plan=plan,
             allotment=allotment,
-            reader=duty.workers or self._ground.store,
-            clock=self._ground.clock,
-            bucket=self._ground.bucket,
+            reader=duty.workers or self._workspace.store,
+            clock=self._workspace.clock,
+            bucket=self._workspace.bucket,
             source=source,
             read_before_bytes=self._read_bytes.get(source.key, 0),
         )

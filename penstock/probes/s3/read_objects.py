@@ -21,8 +21,8 @@ from penstock.probes.leftovers import run_name
 from penstock.probes.outside import RequestError
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.removal import MULTIPART_NAME, Removal
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.payload import incompressible_payload
+from penstock.probes.s3.workspace import Workspace
 from penstock.units import KiB, MiB, format_bytes
 from penstock.vocabulary import FREE, Cost, Tariff
 
@@ -48,8 +48,8 @@ class ReadObject:
 class ReadObjects:
     """The objects of one bucket that may be read, by the size that was wanted."""
 
-    def __init__(self, ground: Ground, *, operation: str) -> None:
-        self._ground = ground
+    def __init__(self, workspace: Workspace, *, operation: str) -> None:
+        self._workspace = workspace
         self._operation = operation
         self._known: dict[int, ReadObject] = {}  # by the size that was wanted
         self._own: dict[str, Leftover] = {}  # by key
@@ -78,7 +78,7 @@ class ReadObjects:
         room = min(_room_bytes(wanted, cost_max, tariff), max(self._room_bytes, min(wanted, MiB)))
         if found is None and room < range_bytes:
             return (
-                f"there is nothing to read in {self._ground.bucket} yet, and half of the plan's "
+                f"there is nothing to read in {self._workspace.bucket} yet, and half of the plan's "
                 f"{format_bytes(cost_max.transferred_bytes)} and ${cost_max.usd:.3g} is too little to put a range of "
                 f"{format_bytes(range_bytes)}: raise the budget, or name an object"
             )
@@ -100,8 +100,8 @@ class ReadObjects:
     async def _look(self, wanted: int, least: int) -> ReadObject | None:
         """The largest that is there, up to what is wanted, and that is what its name says."""
         self._spend(write_request_count=1)
-        keys = await self._ground.store.list_objects(self._ground.bucket, self._ground.key_prefix)
-        matches = ((key, _RUN.fullmatch(key.removeprefix(self._ground.key_prefix))) for key in keys)
+        keys = await self._workspace.store.list_objects(self._workspace.bucket, self._workspace.key_prefix)
+        matches = ((key, _RUN.fullmatch(key.removeprefix(self._workspace.key_prefix))) for key in keys)
         sized = ((int(match["size"]), key) for key, match in matches if match)
         fitting = sorted(((size, key) for size, key in sized if least <= size <= wanted), reverse=True)
         for size, key in fitting[:CANDIDATE_COUNT_MAX]:
@@ -112,23 +112,25 @@ class ReadObjects:
     async def _is_genuine(self, key: str, size: int) -> bool:
         self._spend(read_request_count=2)
         try:
-            found = await self._ground.store.head_object(self._ground.bucket, key)
+            found = await self._workspace.store.head_object(self._workspace.bucket, key)
             if found.size_bytes != size or found.storage_class in RETRIEVAL_CLASSES:
                 return False
             head_bytes = min(HEAD_BYTES, size)
-            head = await self._ground.store.begins_with(self._ground.bucket, key, head_bytes)
+            head = await self._workspace.store.begins_with(self._workspace.bucket, key, head_bytes)
         except RequestError as trouble:  # another host has just removed it, or may not be read by this one
             _log.info("%s cannot be read: %s", key, trouble)
             return False
         return head == _body(size)[:head_bytes]
 
     async def _put(self, size: int, seconds_max: float) -> ReadObject:
-        run = self._ground.key_prefix + run_name(self._ground.clock.now(), f"{uuid.uuid4().hex}-reads-{size}")
+        run = self._workspace.key_prefix + run_name(
+            self._workspace.clock.now(), f"{uuid.uuid4().hex}-reads-{size}"
+        )
         key = run + MULTIPART_NAME
         leftover = Leftover(
-            kind=LeftoverKind.S3_OBJECT, service=self._operation, container=self._ground.bucket, name=run
+            kind=LeftoverKind.S3_OBJECT, service=self._operation, container=self._workspace.bucket, name=run
         )
-        await self._ground.journal.record(leftover)
+        await self._workspace.journal.record(leftover)
         self._own[key] = leftover
         before, is_put = self.used.transferred_bytes, False
         try:
@@ -150,10 +152,10 @@ class ReadObjects:
         body = _body(size)
         if size <= len(body):
             self._spend(write_request_count=1, sent_bytes=size)
-            await self._ground.store.put_object(self._ground.bucket, key, body)
+            await self._workspace.store.put_object(self._workspace.bucket, key, body)
             return
         self._spend(write_request_count=2)
-        upload_id = await self._ground.store.create_multipart_upload(self._ground.bucket, key)
+        upload_id = await self._workspace.store.create_multipart_upload(self._workspace.bucket, key)
         part_count = math.ceil(size / len(body))
         etags: dict[int, str] = {}
         numbers = iter(range(1, part_count + 1))
@@ -162,8 +164,8 @@ class ReadObjects:
             for number in numbers:
                 part = body if number < part_count else body[: size - (part_count - 1) * len(body)]
                 self._spend(write_request_count=1, sent_bytes=len(part))
-                etags[number] = await self._ground.store.upload_part(
-                    self._ground.bucket, key, upload_id, number, part
+                etags[number] = await self._workspace.store.upload_part(
+                    self._workspace.bucket, key, upload_id, number, part
                 )
 
         try:
@@ -173,22 +175,24 @@ class ReadObjects:
         except* RequestError as troubles:
             raise troubles.exceptions[0] from None
         named = [etags[number] for number in sorted(etags)]
-        await self._ground.store.complete_multipart_upload(self._ground.bucket, key, upload_id, named)
+        await self._workspace.store.complete_multipart_upload(self._workspace.bucket, key, upload_id, named)
 
     async def _remove(self, key: str, *, is_certain: bool = True) -> None:
         """Strike the entry only when it is gone for certain; otherwise the next sweep looks."""
-        leftover, removal = self._own.pop(key), Removal(self._ground.store, self._ground.bucket)
+        leftover, removal = self._own.pop(key), Removal(self._workspace.store, self._workspace.bucket)
         try:
             await removal.clear(leftover.name)
         except RequestError as error:
-            _log.warning("left behind until the next sweep: %s in %s (%s)", key, self._ground.bucket, error)
+            _log.warning(
+                "left behind until the next sweep: %s in %s (%s)", key, self._workspace.bucket, error
+            )
         else:
             if is_certain:
-                await self._ground.journal.strike(leftover)
+                await self._workspace.journal.strike(leftover)
         finally:
             deletions = removal.request_count - removal.listing_count
             self._spend(write_request_count=removal.listing_count, free_request_count=deletions)
-            await self._ground.journal.abandon(leftover)
+            await self._workspace.journal.abandon(leftover)
 
     def _spend(
         self,

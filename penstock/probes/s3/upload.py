@@ -44,9 +44,9 @@ from penstock.probes.outside import (
 from penstock.probes.probe import Leftover, LeftoverKind, inconclusive
 from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
 from penstock.probes.s3.crew import Crew, count_enough
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workers import Duty
+from penstock.probes.s3.workspace import Workspace
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
@@ -65,22 +65,22 @@ class S3UploadProbe:
 
     def __init__(
         self,
-        ground: Ground,
+        workspace: Workspace,
         *,
         payload_source: PayloadSource = incompressible_payload,
         is_verified: bool = False,
     ) -> None:
         """`is_verified`: what the service says of each body is held against the body, after the transfer."""
-        self._ground = ground
+        self._workspace = workspace
         self._payload_source = payload_source
         self._is_verified = is_verified
-        self._staff = ground.staff()
+        self._staff = workspace.staff()
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[S3UploadSetting]) -> Outcome[S3UploadSetting]:
         """Carry out the plan within its cost; the clean-up follows it, within 30 s of its own."""
         self.used = Cost()
-        started_at = self._ground.clock.now()
+        started_at = self._workspace.clock.now()
         allotment = Allotment.of(plan)
         if allotment.refusal:
             return inconclusive(plan, started_at, allotment.refusal)
@@ -94,22 +94,22 @@ class S3UploadProbe:
     async def _run(
         self, plan: ProbePlan[S3UploadSetting], started_at: datetime, allotment: Allotment, duty: Duty
     ) -> Outcome[S3UploadSetting]:
-        key_prefix = self._ground.key_prefix + run_name(started_at, uuid.uuid4().hex)
+        key_prefix = self._workspace.key_prefix + run_name(started_at, uuid.uuid4().hex)
         upload = _Upload(
             plan=plan,
             allotment=allotment,
-            store=self._ground.store,
-            sender=duty.workers or self._ground.store,
-            removal=Removal(self._ground.store, self._ground.bucket),
-            clock=self._ground.clock,
-            bucket=self._ground.bucket,
+            store=self._workspace.store,
+            sender=duty.workers or self._workspace.store,
+            removal=Removal(self._workspace.store, self._workspace.bucket),
+            clock=self._workspace.clock,
+            bucket=self._workspace.bucket,
             key_prefix=key_prefix,
             body=self._payload_source(allotment.body_bytes, plan.seed),
         )
         leftover = Leftover(
-            kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=self._ground.bucket, name=key_prefix
+            kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=self._workspace.bucket, name=key_prefix
         )
-        await self._ground.journal.record(leftover)
+        await self._workspace.journal.record(leftover)
         try:
             effort = await duty.measured(upload.transfer())
         finally:
@@ -117,7 +117,7 @@ class S3UploadProbe:
                 await clean_up_shielded(self._remove(upload, leftover), seconds_max=CLEAN_UP_SECONDS_MAX)
             finally:
                 self.used = upload.used
-                await self._ground.journal.abandon(leftover)
+                await self._workspace.journal.abandon(leftover)
         duty.learn(effort, thread_count=upload.crew.connection_count)
         if self._is_verified:
             await asyncio.to_thread(upload.verify)
@@ -133,13 +133,13 @@ class S3UploadProbe:
         except RequestError as error:
             _log.warning(
                 "left behind until the next sweep: %s below %s (%s)",
-                self._ground.bucket,
+                self._workspace.bucket,
                 leftover.name,
                 error,
             )
         else:
             if not upload.may_arrive_later:
-                await self._ground.journal.strike(leftover)
+                await self._workspace.journal.strike(leftover)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.ground import Ground
+from penstock.probes.s3.workspace import Workspace
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
 from tests.factories import S3_TARIFF
@@ -26,7 +26,7 @@ def a_probe(
 ) -> S3DownloadProbe:
     """On a bucket of its own."""
     return S3DownloadProbe(
-        Ground(store, clock, journal or MemoryJournal(), "b", loop_tick_seconds=0.1), object_key=object_key
+        Workspace(store, clock, journal or MemoryJournal(), "b", loop_tick_seconds=0.1), object_key=object_key
     )
 
 
@@ -179,7 +179,7 @@ def test_classes_that_charge_for_reading_are_read_only_on_purpose(storage_class:
 
     async def insisted(clock: VirtualClock) -> Outcome[S3DownloadSetting]:
         probe = S3DownloadProbe(
-            Ground(store, clock, MemoryJournal(), "b"),
+            Workspace(store, clock, MemoryJournal(), "b"),
             object_key="theirs",
             object_storage_class=storage_class,
         )

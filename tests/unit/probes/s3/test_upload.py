@@ -13,9 +13,9 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
 from penstock.probes.s3.crew import steady_window
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
 from tests.unit.probes.fakes import AMPLE, MemoryJournal, MemoryStore, an_upload_plan, virtually
@@ -29,7 +29,7 @@ def blank_payload(size_bytes: int, seed: int) -> bytes:
 def a_probe(store: MemoryStore, clock: VirtualClock, journal: MemoryJournal) -> S3UploadProbe:
     """On a bucket of its own."""
     return S3UploadProbe(
-        Ground(store, clock, journal, "bucket", loop_tick_seconds=0.1), payload_source=blank_payload
+        Workspace(store, clock, journal, "bucket", loop_tick_seconds=0.1), payload_source=blank_payload
     )
 
 
@@ -112,7 +112,7 @@ def test_what_arrived_damaged_is_told_by_its_checksum() -> None:
     def measures(*, is_verified: bool) -> Mapping[str, float]:
         outcome = virtually(
             lambda clock: S3UploadProbe(
-                Ground(DamagingStore(), clock, MemoryJournal(), "bucket"), is_verified=is_verified
+                Workspace(DamagingStore(), clock, MemoryJournal(), "bucket"), is_verified=is_verified
             ).run(plan)
         )
         assert isinstance(outcome, Observation)
@@ -345,7 +345,7 @@ def test_late_event_loop_is_inconclusive() -> None:
 
     async def story(clock: VirtualClock) -> Outcome[S3UploadSetting]:
         probe = S3UploadProbe(
-            Ground(store, StandingStill(clock), MemoryJournal(), "b"), payload_source=blank_payload
+            Workspace(store, StandingStill(clock), MemoryJournal(), "b"), payload_source=blank_payload
         )
         return await probe.run(an_upload_plan())
 

@@ -11,9 +11,9 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.measurement import Effort
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workers import BODIES_BYTES_MAX, Staffing, WorkerError, Workers
+from penstock.probes.s3.workspace import Workspace
 from penstock.units import MiB
 from penstock.vocabulary import Observation
 from tests.unit.probes.fakes import MemoryJournal, MemoryStore, a_download_plan, an_upload_plan, virtually
@@ -48,7 +48,7 @@ def test_who_stands_apart_hires_one() -> None:
     workers = BusyWorkers()
     outcome = virtually(
         lambda clock: S3DownloadProbe(
-            Ground(workers, clock, MemoryJournal(), "bucket", hire=workers.hire), is_apart=True
+            Workspace(workers, clock, MemoryJournal(), "bucket", hire=workers.hire), is_apart=True
         ).run(a_download_plan())
     )
     assert isinstance(outcome, Observation)
@@ -61,7 +61,7 @@ def observed_twice(workers: BusyWorkers, *, worker_count_max: int = 4) -> Observ
 
     async def story(clock: VirtualClock) -> Observation[S3UploadSetting]:
         probe = S3UploadProbe(
-            Ground(
+            Workspace(
                 workers,
                 clock,
                 MemoryJournal(),

@@ -1,4 +1,4 @@
-"""Knows what a probe of objects stands on: a store and a bucket, a clock, a journal, and who else may move bodies."""
+"""Knows the workspace of a probe of objects: a store and a bucket, a clock, a journal, and who else may move bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY_PREFIX = "penstock/"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Workspace:
     """Where a probe puts and reads objects, and with what."""
 
     store: ObjectStore

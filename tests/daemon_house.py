@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from penstock.client.connection import ask
 from penstock.trial.stage import Process, daemon, status_of
+from tests.waiting import until
 
 
 class DaemonHouse:
@@ -44,13 +44,16 @@ class DaemonHouse:
 
     def wait_for(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first status of which this holds."""
-        deadline = time.monotonic() + self._wait_seconds_max
-        while time.monotonic() < deadline:
+        status: dict[str, Any] | None = None
+
+        def has_come() -> bool:
+            nonlocal status
             status = status_of(self.socket_path)
-            if status is not None and holds(status):
-                return status
-            time.sleep(0.05)
-        raise AssertionError(f"did not come to pass in {self._wait_seconds_max} s; last status: {status}")
+            return status is not None and holds(status)
+
+        until(has_come, self._wait_seconds_max)
+        assert status is not None
+        return status
 
     def swept_by_next_life(self, operation: str, payload: str) -> dict[str, Any]:
         """The advice of a life that probes nothing, which also removes what is left of the one before."""
@@ -58,9 +61,7 @@ class DaemonHouse:
         self.configuration_file.write_text(configured.replace("is_enabled = true", "is_enabled = false"))
         with self.daemon():
             advice = self.advice(operation, payload)
-            deadline = time.monotonic() + self._wait_seconds_max
-            while self.leftovers() and time.monotonic() < deadline:
-                time.sleep(0.05)
+            until(lambda: not self.leftovers(), self._wait_seconds_max)
         assert self.leftovers() == []
         return advice
 

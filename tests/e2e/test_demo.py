@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import until
 
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
 
@@ -69,10 +70,8 @@ def test_broken_off_it_leaves_nothing(short_path: Path, told: str, signal_number
         line = child.stderr.readline()
         assert line, f"it ended before it came that far, and said: {heard}"
         heard += line
-    while not told and not is_caught(
-        child.pid, signal.SIGTERM
-    ):  # somewhere in its imports: it says nothing yet
-        time.sleep(0.01)
+    if not told:  # somewhere in its imports: it says nothing yet
+        until(lambda: is_caught(child.pid, signal.SIGTERM))
     ports = listening_ports(child.pid)
     child.send_signal(signal_number)
     if signal_number == signal.SIGHUP:

@@ -19,6 +19,7 @@ from penstock.client.connection import ask
 from penstock.trial.stage import CREDENTIALS, status_of
 from tests.fuzz.conversation import a_conversation
 from tests.fuzz.mutation import Mutator
+from tests.waiting import until
 
 CONNECTION_COUNT = 32  # at a time
 ANSWER_SECONDS = 0.03  # without a byte: the daemon waits for more, so this side ends
@@ -93,10 +94,9 @@ class FuzzedDaemon:
 
     def has_let_go(self, socket_count: int) -> bool:
         """Whether no more than so many sockets are open soon after the last connection was closed."""
-        deadline = time.monotonic() + HANG_SECONDS
-        while self.socket_count > socket_count and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return self.socket_count <= socket_count
+        with contextlib.suppress(AssertionError):
+            return until(lambda: self.socket_count <= socket_count, HANG_SECONDS)
+        return False
 
     def is_alive(self) -> bool:
         """Whether it runs."""
@@ -123,9 +123,12 @@ def fuzzed_daemon(folder: Path, more: str = "") -> Iterator[FuzzedDaemon]:
         process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=dict(CREDENTIALS))
     try:
         daemon = FuzzedDaemon(process, folder, port)
-        while status_of(daemon.socket_path) is None or "hearing" not in daemon.log_path.read_text():
+
+        def hears() -> bool:
             assert daemon.is_alive(), daemon.log_path.read_text()
-            time.sleep(0.05)
+            return status_of(daemon.socket_path) is not None and "hearing" in daemon.log_path.read_text()
+
+        until(hears)
         yield daemon
     finally:
         process.terminate()

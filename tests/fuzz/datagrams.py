@@ -5,6 +5,7 @@ What is bent holds no secrets; they are put at its end. So none can come to stan
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -13,6 +14,7 @@ from penstock.client.connection import ask
 from tests.fuzz.daemon import HANG_SECONDS, FuzzedDaemon
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.readers import CALL, TOLD
+from tests.waiting import until
 
 CANARY = b"CANARY7SECRETS"
 SHOWN = b"shown-and-so-kept"
@@ -35,9 +37,9 @@ def shout(daemon: FuzzedDaemon, word: str, numbers: range) -> list[str]:
                 time.sleep(_SLICE_SECONDS)
             sender.send(_datagram(Mutator(word, number)))
             sent_count += 1
-    deadline = time.monotonic() + HANG_SECONDS
-    while (told := _told_count(daemon)) != sent_count and time.monotonic() < deadline:
-        time.sleep(0.05)
+    with contextlib.suppress(AssertionError):
+        until(lambda: _told_count(daemon) == sent_count, HANG_SECONDS)
+    told = _told_count(daemon)
     held = daemon.holds(CANARY, SHOWN)
     answer = ask(str(daemon.socket_path), "GET", "/v1/clients", timeout_seconds=HANG_SECONDS)
     findings = {

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from penstock.client.connection import NoDaemonError, ask
 from tests.fuzz.daemon import fuzzed_daemon
+from tests.waiting import until
 
 HOSTILE_UIDS = (65533, 65534)
 ANSWER_SECONDS_MAX = 30.0  # root gives up, and was not answered
 _PAUSE_SECONDS = 0.05
-_SETTLE_SECONDS = 2.0  # until the hostile are at work
+_STARTING_SECONDS = 4.0  # that the hostile may take, until they are at work
 _QUESTIONS = (
     "/v1/status",
     "/v1/recommendation?operation=s3_upload&payload_size_bytes=1GiB",
@@ -54,15 +55,16 @@ def beside_hostile_users(folder: Path, seconds: float, uids: Sequence[int] = HOS
     answers = Answers()
     with fuzzed_daemon(folder) as daemon:
         path = daemon.socket_path
-        attack_seconds = str(seconds + 2 * _SETTLE_SECONDS)
+        attack_seconds = str(seconds + _STARTING_SECONDS)
         attackers = [
             subprocess.Popen(
                 [sys.executable, "-m", "tests.fuzz.hostile", str(path), str(uid), attack_seconds]
             )
             for uid in uids
         ]
+        quiet_count = daemon.socket_count
         try:
-            time.sleep(_SETTLE_SECONDS)
+            until(lambda: daemon.socket_count > quiet_count)
             ends = time.monotonic() + seconds
             while time.monotonic() < ends:
                 _ask(path, answers)

@@ -13,6 +13,7 @@ from typing import Any
 from penstock.client.advice import Advice
 from penstock.client.boto3_queue import QueueConsumer
 from penstock.client.reporting import Reporter
+from tests.waiting import until
 
 POLL_SECONDS = 10
 _WAIT_SECONDS_MAX = 30.0
@@ -93,7 +94,7 @@ def stop_with_messages_in_hand(stopping: Stopping) -> None:
 
     stopping.send(30)
     consumer, thread = stopping.start(handle)
-    assert becomes(lambda: len(handled) == 3)
+    until(lambda: len(handled) == 3)
     consumer.stop()
     left = stopping.left(27)  # while the three are still being handled
     is_done.set()
@@ -109,20 +110,12 @@ def stop_while_it_waits(stopping: Stopping) -> None:
     handled: list[str] = []
     consumer, thread = stopping.start(lambda message: handled.append(message["MessageId"]))
     polls = consumer._messages._polls
-    assert becomes(lambda: len(polls) == 3)
+    until(lambda: len(polls) == 3)
     consumer.stop()
     thread.join(_WAIT_SECONDS_MAX)
     assert not thread.is_alive()
     assert len(polls) == 3
     stopping.send(5)
     assert len(stopping.left(5)) == 5
-    assert becomes(lambda: not polls)
+    until(lambda: not polls)
     assert not handled
-
-
-def becomes(condition: Callable[[], bool]) -> bool:
-    """Whether it becomes so."""
-    end = time.monotonic() + _WAIT_SECONDS_MAX
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()

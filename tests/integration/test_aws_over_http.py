@@ -45,13 +45,17 @@ from penstock.probes.outside import (
     Unreachable,
     Unsent,
 )
-from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.upload import S3UploadProbe
-from penstock.probes.s3.workspace import Workspace
-from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Cost, Observation
-from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, a_download_plan, an_upload_plan
+from tests.seams import (
+    MODEST,
+    deliveries_are_measured,
+    downloads_are_measured,
+    messages_come_and_go,
+    objects_come_and_go,
+    uploads_are_measured,
+    workspace_in,
+)
+from tests.unit.probes.fakes import a_download_plan, an_upload_plan
 
 REGION = "eu-west-1"
 SECRET = "do-not-print-this-anywhere"  # noqa: S105  # it opens nothing
@@ -64,9 +68,6 @@ LINK = LinkTruth(
 )
 ACTION = ActionTruth(request_seconds=0.002)
 QUEUE = QueueTruth(send=ACTION, receive=ACTION, delete=ACTION)
-# Between ticks: a machine that is busy with other tests makes no probe inconclusive here.
-UNJUDGED_SECONDS = 3600.0
-MODEST = Cost(transferred_bytes=64 * MiB, request_count=1000, usd=1.0, duration_seconds=20.0)
 
 
 @contextlib.asynccontextmanager
@@ -342,22 +343,10 @@ async def test_connections_are_kept() -> None:
     assert len(peers) == 1
 
 
-async def test_object_store_on_the_lab() -> None:
-    """The whole seam: parts, completion, abort, lists and deletion."""
+async def test_objects_come_and_go_on_the_lab() -> None:
+    """The whole seam."""
     async with object_store() as (store, _):
-        upload_id = await store.create_multipart_upload("bucket", "a/object")
-        etags = [await store.upload_part("bucket", "a/object", upload_id, n, bytes(5 * MiB)) for n in (1, 2)]
-        unfinished = await store.create_multipart_upload("bucket", "a/unfinished")
-        assert ("a/unfinished", unfinished) in await store.list_multipart_uploads("bucket", "a/")
-        await store.complete_multipart_upload("bucket", "a/object", upload_id, etags)
-        await store.abort_multipart_upload("bucket", "a/unfinished", unfinished)
-        with pytest.raises(Missing):
-            await store.abort_multipart_upload("bucket", "a/unfinished", unfinished)
-        assert await store.list_multipart_uploads("bucket", "a/") == []
-        assert await store.list_objects("bucket", "a/") == ["a/object"]
-        await store.delete_object("bucket", "a/object")
-        await store.delete_object("bucket", "a/object")
-        assert await store.list_objects("bucket", "") == []
+        await objects_come_and_go(store, "bucket")
 
 
 async def test_many_objects_are_deleted_by_one_request() -> None:
@@ -408,70 +397,21 @@ async def test_a_key_that_stays_is_trouble() -> None:
             await store.delete_objects("bucket", ["a", "b"])
 
 
-@pytest.mark.parametrize("count", [1, 3])
-async def test_message_queues_on_the_lab(count: int) -> None:
-    """The whole seam: queues, attributes, and messages one by one and in batches."""
+async def test_messages_come_and_go_on_the_lab() -> None:
+    """The whole seam."""
     async with message_queues() as queues:
-        with pytest.raises(Missing):
-            await queues.find_queue("penstock-a")
-        url = await queues.create_queue("penstock-a", {"VisibilityTimeout": "45"})
-        assert await queues.find_queue("penstock-a") == url
-        assert await queues.list_queues("penstock-") == ["penstock-a"]
-        assert (await queues.queue_attributes(url))["VisibilityTimeout"] == "45"
-        assert await queues.send(url, [f"body {n}" for n in range(count)]) == count
-        messages = await queues.receive(url, message_count_max=10, wait_seconds=1)
-        assert {message.body for message in messages} <= {f"body {n}" for n in range(count)}
-        handles = [message.receipt_handle for message in messages]
-        assert await queues.delete(url, handles) == len(handles) >= 1
-        await queues.delete_queue(url)
-        with pytest.raises(Missing):
-            await queues.queue_attributes(url)
+        await messages_come_and_go(queues)
 
 
 @pytest.mark.parametrize("size", [64 * KiB, 24 * MiB])
-async def test_upload_probe_over_http(size: int) -> None:
-    """A real upload is measured and removed."""
-    async with object_store() as (store, service):
-        journal = MemoryJournal()
-        probe = S3UploadProbe(
-            Workspace(store, SystemClock(), journal, "bucket", loop_tick_seconds=UNJUDGED_SECONDS)
+async def test_probes_of_objects_over_http(size: int) -> None:
+    """Real transfers are measured, and what they made is removed."""
+    async with object_store() as (store, _):
+        workspace = workspace_in(store, "bucket")
+        await uploads_are_measured(workspace, an_upload_plan(size=size, part=5 * MiB, cost_max=MODEST))
+        await downloads_are_measured(
+            workspace, a_download_plan(size=size, range_size=5 * MiB, cost_max=MODEST)
         )
-        plan = an_upload_plan(size=size, threads=4, part=5 * MiB, cost_max=MODEST)
-        outcome = await probe.run(plan)
-        assert isinstance(outcome, Observation), outcome
-        assert outcome.failed_count == outcome.throttled_count == 0
-        assert (
-            outcome.transferred_bytes == outcome.measures["part_count"] * size
-            or outcome.transferred_bytes == size
-        )
-        assert list(service.shelf.objects("bucket", "")) == []
-        assert list(service.shelf.uploads("bucket", "")) == []
-        assert journal.entries == []
-
-
-@pytest.mark.parametrize("size", [64 * KiB, 24 * MiB])
-async def test_download_probe_over_http(size: int) -> None:
-    """What is to be read is put, read over real sockets, recognised by another host, and removed."""
-    async with object_store() as (store, service):
-        journal = MemoryJournal()
-        probes = [
-            S3DownloadProbe(
-                Workspace(store, SystemClock(), journal, "bucket", loop_tick_seconds=UNJUDGED_SECONDS)
-            )
-            for _ in range(2)
-        ]
-        plan = a_download_plan(size=size, threads=4, range_size=5 * MiB, cost_max=MODEST)
-        for probe in probes:
-            outcome = await probe.run(plan)
-            assert isinstance(outcome, Observation), outcome
-            assert outcome.failed_count == outcome.throttled_count == 0
-            assert outcome.measures["first_byte_seconds_mean"] < outcome.measures["range_seconds_mean"]
-            assert outcome.transferred_bytes == outcome.measures["downloaded_bytes"] >= size
-            assert len(list(service.shelf.objects("bucket", ""))) == 1
-        for probe in probes:
-            await probe.close()
-        assert list(service.shelf.objects("bucket", "")) == []
-        assert journal.entries == []
 
 
 async def test_ranges_on_the_lab() -> None:
@@ -564,23 +504,4 @@ async def test_what_is_read_is_not_kept() -> None:
 async def test_delivery_probe_over_http(service_class: str) -> None:
     """Real messages go all the way, whatever the class of the queue, and the queue is removed in the end."""
     async with message_queues() as queues:
-        journal = MemoryJournal()
-        probe = SqsDeliveryProbe(
-            queues,
-            SystemClock(),
-            journal,
-            queue_name="penstock-host",
-            service_class=service_class,
-            loop_tick_seconds=UNJUDGED_SECONDS,
-        )
-        cost_max = Cost(transferred_bytes=MiB, request_count=200, duration_seconds=10.0)
-        outcome = await probe.run(a_delivery_plan(batch_message_count=5, cost_max=cost_max))
-        assert isinstance(outcome, Observation), outcome
-        assert outcome.measures["left_count"] == outcome.measures["duplicate_count"] == 0
-        assert outcome.request_count <= 200
-        assert await queues.list_queues("penstock") == [
-            f"penstock-host{QUEUE_CLASSES[service_class].name_suffix}"
-        ]
-        await probe.close()
-        assert await queues.list_queues("penstock") == []
-        assert journal.entries == []
+        await deliveries_are_measured(queues, 5, service_class)

@@ -10,7 +10,6 @@ import os
 import queue
 import socket
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from penstock.client.operations import SDK_DEFAULTS
 from penstock.units import GiB
 from tests.integration.conftest import PATIENCE_SECONDS
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+from tests.waiting import until
 
 DEFAULT = SDK_DEFAULTS["s3_upload"]["setting"]
 
@@ -63,7 +63,7 @@ def test_it_can_be_taken_again(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         for _ in range(20):
             with lease:
                 assert lease.basis == "measured"
-        until(server, 0)
+        until(lambda: held(server) == 0)
         with lease, a_lease(tmp_path) as other:
             assert (held(server), other.setting["thread_count"]) == (2, 16)
     assert caplog.text == ""
@@ -139,12 +139,6 @@ def held(server: Served) -> int:
     return len(server.api._leases)
 
 
-def until(server: Served, count: int) -> None:
-    """Wait for the daemon to know so many; the test's own timeout is the other outcome."""
-    while held(server) != count:
-        time.sleep(0.005)
-
-
 def test_a_forked_child_does_not_keep_its_parents_lease(tmp_path: Path) -> None:
     """The lease ends with the process that took it, whatever its children do."""
     with served_in_thread(tmp_path) as server:
@@ -158,7 +152,7 @@ def test_a_forked_child_does_not_keep_its_parents_lease(tmp_path: Path) -> None:
             os._exit(0)
         os.close(reading)
         os.waitpid(parent, 0)
-        until(server, 0)
+        until(lambda: held(server) == 0)
         os.close(writing)
 
 

@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from penstock.cli.main import cli
 from penstock.lab.worlds import CROSS_REGION, REGIONAL
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from tests.real.servers import plain_client
+from tests.waiting import until
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 TRY_COUNT_MAX = 12  # a busy machine spoils what takes a fifth of a second
@@ -205,8 +205,7 @@ def test_an_interrupted_client_is_ended_and_removes_what_it_sent(house: House) -
         assert process.stderr is not None
         while not process.stderr.readline().startswith("client/transfer-manager/128"):
             pass
-        while not any(left.startswith("penstock-tune/") for left in house.left()):
-            time.sleep(0.01)
+        until(lambda: any(left.startswith("penstock-tune/") for left in house.left()))
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=60)[1]
     assert process.returncode == 130

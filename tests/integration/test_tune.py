@@ -10,7 +10,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
 from tests.real.servers import plain_client
+from tests.waiting import until
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 SCRIPT = """
@@ -212,7 +212,7 @@ def test_an_interruption_ends_the_command_and_gives_the_advice_so_far(
     with subprocess.Popen(
         [*PENSTOCK, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:
-        _wait_for(pid_file)
+        until(pid_file.exists)
         process.send_signal(number)
         if number == signal.SIGHUP:
             process.send_signal(number)  # as the shell and the kernel do
@@ -236,7 +236,7 @@ def test_ctrl_c_in_the_first_run_says_that_there_is_no_advice_yet(tmp_path: Path
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
         cwd=tmp_path,
     ) as process:
-        _wait_for(tmp_path / "begun")
+        until((tmp_path / "begun").exists)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -426,12 +426,12 @@ def test_boto3_ends_in_the_midst_of_a_part_and_leaves_nothing(
         where = ["--endpoint-url", url, "--region", "lab-1", "--probes", "1"]
         patience = ["--timeout", "5s"] if how == "time-out" else []
         with subprocess.Popen([*PENSTOCK, *words, *where, *patience], stdout=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 60
-            while process.poll() is None and not client.list_multipart_uploads(Bucket="bucket").get(
-                "Uploads"
-            ):
-                assert time.monotonic() < deadline, "the upload has not begun"
-                time.sleep(0.05)
+            until(
+                lambda: (
+                    process.poll() is not None
+                    or client.list_multipart_uploads(Bucket="bucket").get("Uploads")
+                )
+            )
             if how == "Ctrl-C":
                 process.send_signal(signal.SIGINT)
             process.wait(timeout=60)
@@ -476,9 +476,3 @@ def test_mistakes_with_boto3_are_a_sentence_that_says_what_to_do(
 def _scripted_rate(thread_count: int, part_size_bytes: int) -> float:
     """Of the script above, in bytes per second."""
     return min(thread_count * part_size_bytes / (0.04 + part_size_bytes / 12e6), 300e6)
-
-
-def _wait_for(file: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)

@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.trial.stage import daemon, status_of
 from tests.real.servers import plain_client
+from tests.waiting import until
 
 NEAR, FAR, S3_PORT, SINK_PORT = "10.77.0.1", "10.77.0.2", 9000, 9001
 IN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
@@ -131,10 +130,8 @@ def _far_host() -> Any:
         try:
             _run("ip link set lo up")
             _run("ip link add near0 type veth peer name far0")
-            deadline = time.monotonic() + WAIT_SECONDS_MAX
-            while os.stat(f"/proc/{host.pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:  # noqa: PTH116
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            mine = Path("/proc/self/ns/net").stat().st_ino
+            until(lambda: Path(f"/proc/{host.pid}/ns/net").stat().st_ino != mine)
             _run(f"ip link set far0 netns {host.pid}")
             _run(f"ip addr add {NEAR}/24 dev near0")
             _run("ip link set near0 up")
@@ -166,19 +163,18 @@ def near(folder: Path) -> dict[str, Any]:
 
 
 def _broken_off(socket_path: Path, other: Other) -> dict[str, Any]:
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while time.monotonic() < deadline:
+    def broken_off() -> dict[str, Any] | None:
         status = status_of(socket_path)
         assert status is not None
-        sentences = [c["sentence"] for c in status["cycles"]]
-        if any("broken off" in sentence for sentence in sentences):
-            return {
-                "sentences": sentences,
-                "spent_bytes": status["spent_per_day"]["transferred_bytes"],
-                "others_sent_bytes": other.sent_bytes,
-            }
-        time.sleep(0.1)
-    return {"sentences": sentences, "others_sent_bytes": other.sent_bytes}
+        return status if any("broken off" in c["sentence"] for c in status["cycles"]) else None
+
+    status = until(broken_off, WAIT_SECONDS_MAX)
+    assert status is not None
+    return {
+        "sentences": [c["sentence"] for c in status["cycles"]],
+        "spent_bytes": status["spent_per_day"]["transferred_bytes"],
+        "others_sent_bytes": other.sent_bytes,
+    }
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,6 +24,7 @@ from tests.daemon_house import DaemonHouse, has_measured
 from tests.real import provision
 from tests.real.fault_proxy import FaultProxy, faulty_ways
 from tests.real.servers import REGION
+from tests.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -59,14 +59,6 @@ def is_up(house: DaemonHouse, running: Process) -> bool:
     """Whether it answers; raises when it is dead."""
     running.check()
     return status_of(house.socket_path) is not None
-
-
-def until(holds: Any, seconds: float = WAIT_SECONDS_MAX) -> None:  # Any: called, and asked for its truth
-    """Wait for it."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "did not come to pass"
-        time.sleep(0.05)
 
 
 def measured(house: DaemonHouse) -> list[str]:

@@ -6,8 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from penstock.client.connection import ask
 from tests.fuzz.daemon import FuzzedDaemon, fuzzed_daemon
 from tests.unit.daemon.test_hearing import a_datagram
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -63,13 +63,13 @@ def an_application(user_id: int, port: int) -> Iterator[None]:
 def test_one_user_moves_nothing_and_two_halve_the_advice(tmp_path: Path) -> None:
     """Each is named by the kernel, whatever he sends; what both say halves the threads."""
     with fuzzed_daemon(tmp_path, PROBED) as daemon, contextlib.ExitStack() as applications:
-        _wait_for(lambda: _advice(daemon)["basis"] != "default")
+        until(lambda: _advice(daemon)["basis"] != "default")
         before = _advice(daemon)["setting"]
         applications.enter_context(an_application(BACKUP, daemon.port))
-        _wait_for(lambda: f"requests of user {BACKUP} are refused" in daemon.log_path.read_text())
+        until(lambda: f"requests of user {BACKUP} are refused" in daemon.log_path.read_text())
         assert _advice(daemon)["setting"] == before
         applications.enter_context(an_application(ARCHIVE, daemon.port))
-        _wait_for(lambda: _advice(daemon)["setting"] != before)
+        until(lambda: _advice(daemon)["setting"] != before)
         held = _advice(daemon)
         assert held["setting"]["thread_count"] == before["thread_count"] // 2
         assert f"user {BACKUP} and user {ARCHIVE} were refused" in json.dumps(held)
@@ -79,10 +79,3 @@ def _advice(daemon: FuzzedDaemon) -> dict[str, Any]:
     target = "/v1/recommendation?operation=s3_upload&payload_size_bytes=64GiB"
     document: dict[str, Any] = json.loads(ask(str(daemon.socket_path), "GET", target).body)
     return document
-
-
-def _wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

@@ -23,6 +23,7 @@ from tests.daemon_house import DaemonHouse
 from tests.real import provision
 from tests.real.servers import REGION, Minio, at_the_end_of, plain_client
 from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]  # the first test waits for the build
 
@@ -120,10 +121,7 @@ def test_kills_at_any_moment_leave_nothing(house: DaemonHouse, place: Place) -> 
         return [*place.left(), *house.sqs.list_queues().get("QueueUrls", [])]
 
     with house.daemon():
-        deadline = time.monotonic() + GONE_SECONDS_MAX
-        while (remaining := all_left()) and time.monotonic() < deadline:
-            time.sleep(0.2)
-    assert remaining == []
+        until(lambda: not all_left(), GONE_SECONDS_MAX)
     assert all_left() == []
 
 
@@ -148,9 +146,7 @@ def test_an_interrupted_tuning_leaves_nothing(client: str, tmp_path: Path, place
             text=True,
             env=environment,
         ) as tuning:
-            deadline = time.monotonic() + 60.0
-            while not left() and tuning.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.05)
+            until(lambda: left() or tuning.poll() is not None)
             tuning.send_signal(signal.SIGINT)
             _, told = tuning.communicate(timeout=60)
     assert tuning.returncode == 130, told

@@ -8,28 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from penstock.clock import SystemClock
 from penstock.lab.link import LinkTruth
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.payload import incompressible_payload
-from penstock.probes.s3.upload import S3UploadProbe
-from penstock.probes.s3.workspace import Workspace
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Cost, Observation, ProbePlan
+from penstock.vocabulary import Observation, ProbePlan
 from tests.real.servers import REGION, at_the_end_of, plain_client
-from tests.unit.probes.fakes import AMPLE, MemoryJournal, a_download_plan, an_upload_plan
+from tests.seams import (
+    MODEST,
+    downloads_are_measured,
+    objects_come_and_go,
+    uploads_are_measured,
+    workspace_in,
+)
+from tests.unit.probes.fakes import a_download_plan, an_upload_plan
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 
 KEY = Credentials(
     access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
 )
-MODEST = Cost(usd=10.0, transferred_bytes=64 * MiB, request_count=500, duration_seconds=30.0)
-UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no test
 SLOW = LinkTruth(
     round_trip_seconds=0.010,
     connection_rate_bytes_per_second=6e6,
@@ -72,21 +74,10 @@ async def test_a_multipart_upload_is_read_back_whole(s3_url: str, bucket: str) -
     assert leftovers(s3_url, bucket) == []
 
 
-async def test_an_aborted_upload_is_gone_and_says_so(s3_url: str, bucket: str) -> None:
-    """After an abort nothing is listed, and what belongs to the upload is Missing."""
+async def test_objects_come_and_go(s3_url: str, bucket: str) -> None:
+    """What belongs to an upload that was aborted is missing, and nothing is left that another client sees."""
     async with store_at(s3_url) as store:
-        upload_id = await store.create_multipart_upload(bucket, "aborted")
-        await store.upload_part(bucket, "aborted", upload_id, 1, b"x" * 5 * MiB)
-        assert await store.list_multipart_uploads(bucket, "abo") == [("aborted", upload_id)]
-        assert await store.list_multipart_uploads(bucket, "other") == []
-
-        await store.abort_multipart_upload(bucket, "aborted", upload_id)
-        assert await store.list_multipart_uploads(bucket, "") == []
-        with pytest.raises(Missing, match="NoSuchUpload"):
-            await store.upload_part(bucket, "aborted", upload_id, 2, b"x")
-        with pytest.raises(Missing, match="NoSuchUpload"):
-            await store.abort_multipart_upload(bucket, "aborted", upload_id)
-
+        await objects_come_and_go(store, bucket)
     assert leftovers(s3_url, bucket) == []
 
 
@@ -114,24 +105,9 @@ async def test_a_wrong_secret_is_denied_with_what_to_do(s3_url: str, bucket: str
     assert leftovers(s3_url, bucket) == []
 
 
-async def test_a_bucket_that_is_not_there_is_missing(s3_url: str) -> None:
-    """The sentence says what to create or configure."""
-    async with store_at(s3_url) as store:
-        with pytest.raises(Missing, match="create it in this region"):
-            await store.create_multipart_upload("no-such-bucket", "key")
-
-
-async def run_probe(url: str, bucket: str, plan: ProbePlan[S3UploadSetting]) -> object:
-    journal = MemoryJournal()
+async def run_probe(url: str, bucket: str, plan: ProbePlan[S3UploadSetting]) -> Observation[S3UploadSetting]:
     async with store_at(url) as store:
-        probe = S3UploadProbe(
-            Workspace(store, SystemClock(), journal, bucket, loop_tick_seconds=UNJUDGED_SECONDS)
-        )
-        try:
-            return await probe.run(plan)
-        finally:
-            await probe.close()
-            assert await journal.open_entries() == []
+        return await uploads_are_measured(workspace_in(store, bucket), plan)
 
 
 @pytest.mark.parametrize(
@@ -143,11 +119,7 @@ async def test_the_probe_measures_and_removes(
     """Multipart uploads, single PUTs and small objects: all bytes arrive, and nothing stays."""
     plan = an_upload_plan(size=size, threads=threads, part=5 * MiB, cost_max=MODEST)
     outcome = await run_probe(s3_url, bucket, plan)
-
-    assert isinstance(outcome, Observation)
-    assert outcome.failed_count == outcome.throttled_count == 0
     assert outcome.measures["part_count"] == part_count
-    assert outcome.transferred_bytes == (size if size > 5 * MiB else size * part_count)
     assert leftovers(s3_url, bucket) == []
 
 
@@ -170,29 +142,12 @@ async def test_a_cancelled_probe_leaves_nothing(s3_url: str, bucket: str) -> Non
 async def test_the_download_probe_reads_and_removes(
     s3_url: str, bucket: str, size: int, threads: int, range_count: int
 ) -> None:
-    """What is to be read is put, found by its name by a second host, read in ranges or whole, and removed."""
-    journal = MemoryJournal()
-    plan = a_download_plan(size=size, threads=threads, range_size=5 * MiB, cost_max=AMPLE)
+    """In ranges, or whole."""
+    plan = a_download_plan(size=size, threads=threads, range_size=5 * MiB)
     async with store_at(s3_url) as store:
-        probes = [
-            S3DownloadProbe(
-                Workspace(store, SystemClock(), journal, bucket, loop_tick_seconds=UNJUDGED_SECONDS)
-            )
-            for _ in range(2)
-        ]
-        for probe in probes:
-            outcome = await probe.run(plan)
-            assert isinstance(outcome, Observation), outcome
-            assert outcome.failed_count == outcome.throttled_count == 0
-            assert outcome.measures["range_count"] == range_count
-            assert outcome.measures["read_object_bytes"] == size
-            assert 0 < outcome.measures["first_byte_seconds_p50"] < outcome.latency_seconds_p50
-            assert len(leftovers(s3_url, bucket)) == 1
-        for probe in probes:
-            await probe.close()
-
+        outcome = await downloads_are_measured(workspace_in(store, bucket), plan)
+    assert outcome.measures["range_count"] == range_count
     assert leftovers(s3_url, bucket) == []
-    assert await journal.open_entries() == []
 
 
 async def test_a_named_object_is_only_read(s3_url: str, bucket: str) -> None:
@@ -202,10 +157,7 @@ async def test_a_named_object_is_only_read(s3_url: str, bucket: str) -> None:
     client.put_object(Bucket=bucket, Key="theirs", Body=body)
     before = client.head_object(Bucket=bucket, Key="theirs")
     async with store_at(s3_url) as store:
-        probe = S3DownloadProbe(
-            Workspace(store, SystemClock(), MemoryJournal(), bucket, loop_tick_seconds=UNJUDGED_SECONDS),
-            object_key="theirs",
-        )
+        probe = S3DownloadProbe(workspace_in(store, bucket), object_key="theirs")
         outcome = await probe.run(a_download_plan(size=40 * MiB, threads=4, range_size=3 * MiB))
         await probe.close()
 

@@ -6,20 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.clock import SystemClock
-from penstock.models.sqs.queue_class import QUEUE_CLASSES
 from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
 from penstock.probes.outside import Missing, ReceivedMessage, Refused
-from penstock.probes.sqs.delivery import SqsDeliveryProbe
-from penstock.units import KiB, MiB
-from penstock.vocabulary import Cost, Observation
+from penstock.units import MiB
 from tests.real.servers import REGION, plain_client
-from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan
+from tests.seams import deliveries_are_measured, messages_come_and_go
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
-
-MODEST = Cost(usd=10.0, transferred_bytes=64 * MiB, request_count=2000, duration_seconds=4.0)
-UNJUDGED_SECONDS = 3600.0  # between ticks: how busy this machine is decides no test
 
 
 @contextlib.asynccontextmanager
@@ -45,18 +38,10 @@ async def receive_one(queues: AwsMessageQueues, url: str) -> ReceivedMessage:
     return message
 
 
-async def test_a_message_goes_all_the_way_once(sqs_url: str) -> None:
+async def test_messages_come_and_go(sqs_url: str) -> None:
     """What is sent alone or in a batch is received with its text, and is gone after its deletion."""
-    async with a_queue(sqs_url) as (queues, url):
-        assert await queues.send(url, ["alone"]) == 1
-        assert await queues.send(url, ["one", "two"]) == 2
-        received: list[ReceivedMessage] = []
-        while len(received) < 3:
-            received += await queues.receive(url, message_count_max=10, wait_seconds=10)
-
-        assert sorted(message.body for message in received) == ["alone", "one", "two"]
-        assert await queues.delete(url, [message.receipt_handle for message in received]) == 3
-        assert (await queues.queue_attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+    async with queues_at(sqs_url) as queues:
+        await messages_come_and_go(queues)
 
 
 async def test_an_empty_receive_is_an_empty_list(sqs_url: str) -> None:
@@ -129,34 +114,6 @@ async def test_a_fifo_queue_keeps_a_group_in_order_for_one_receiver_at_a_time(sq
 async def test_the_probe_delivers_every_message_once_and_removes_its_queue(
     sqs_url: str, batch: int, service_class: str
 ) -> None:
-    """Against strict handles and limits: no failure, no copy, nothing left; the queue goes with the probe."""
-    plan = a_delivery_plan(
-        size=KiB,
-        cost_max=MODEST,
-        batch_message_count=batch,
-        sender_thread_count=2,
-        receiver_thread_count=2,
-        deleter_thread_count=2,
-    )
-    journal = MemoryJournal()
+    """Against strict handles and limits: no failure, no copy, nothing left."""
     async with queues_at(sqs_url) as queues:
-        probe = SqsDeliveryProbe(
-            queues,
-            SystemClock(),
-            journal,
-            queue_name=f"real-probe-{batch}",
-            service_class=service_class,
-            loop_tick_seconds=UNJUDGED_SECONDS,
-        )
-        outcome = await probe.run(plan)
-        name = f"real-probe-{batch}{QUEUE_CLASSES[service_class].name_suffix}"
-        assert await queues.list_queues("real-probe") == [name]
-        await probe.close()
-        assert await queues.list_queues("real-probe") == []
-
-    assert isinstance(outcome, Observation)
-    assert outcome.failed_count == outcome.throttled_count == 0
-    assert outcome.measures["sent_count"] == outcome.measures["deleted_count"] > 0
-    assert outcome.measures["duplicate_count"] == outcome.measures["left_count"] == 0
-    assert outcome.request_count <= MODEST.request_count
-    assert await journal.open_entries() == []
+        await deliveries_are_measured(queues, batch, service_class)

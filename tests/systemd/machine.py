@@ -16,7 +16,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2]
@@ -97,14 +97,6 @@ class Machine:
     def shown(self, name: str) -> str:
         """A property of the service."""
         return self.do("systemctl", "show", "penstock.service", "-P", name).strip()
-
-
-def until(holds: Callable[[], bool], seconds: float = _WAIT_SECONDS) -> None:
-    """It comes to pass in time."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @contextlib.contextmanager

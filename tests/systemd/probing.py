@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.systemd.machine import Machine, until
+from tests.systemd.machine import Machine
+from tests.waiting import until
 
 SECONDS_MAX = 900.0  # of a busy machine
 LAB = "/opt/penstock/bin/penstock lab --world near --json > /run/lab.json"

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.systemd import probing
-from tests.systemd.machine import Machine, booted, missing, until
+from tests.systemd.machine import Machine, booted, missing
+from tests.waiting import until
 
 pytestmark = [pytest.mark.systemd, pytest.mark.timeout(600)]
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.systemd import probing
-from tests.systemd.machine import SOURCE, Machine, booted, missing, until
+from tests.systemd.machine import SOURCE, Machine, booted, missing
 from tests.systemd.probing import SECONDS_MAX, measured, status
+from tests.waiting import until
 
 pytestmark = [pytest.mark.systemd, pytest.mark.timeout(3600)]
 

@@ -14,16 +14,9 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.sqs import SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.lab.worlds import DEMO
-from penstock.probes.outside import (
-    MessageQueues,
-    Missing,
-    ObjectStore,
-    ReceivedMessage,
-    Refused,
-    Throttled,
-)
+from penstock.probes.outside import MessageQueues, ObjectStore, Throttled
 from penstock.trial.simulated_aws import SimulatedMessageQueues, SimulatedObjectStore
-from penstock.units import MiB
+from tests.seams import messages_come_and_go, objects_come_and_go
 
 ResultT = TypeVar("ResultT")
 
@@ -49,71 +42,26 @@ def with_queues(story: Callable[[MessageQueues], Awaitable[ResultT]]) -> ResultT
     return run_virtually(tell, start_at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def test_an_upload_can_be_made_listed_and_removed() -> None:
+def test_objects_come_and_go() -> None:
     """The whole life of a probe's object goes through the seam."""
-
-    async def life(store: ObjectStore) -> list[list[str]]:
-        upload_id = await store.create_multipart_upload("b", "p/k")
-        etags = [await store.upload_part("b", "p/k", upload_id, n, bytes(5 * MiB)) for n in (1, 2)]
-        assert await store.list_multipart_uploads("b", "p/") == [("p/k", upload_id)]
-        await store.complete_multipart_upload("b", "p/k", upload_id, etags)
-        await store.put_object("b", "other", b"x")
-        seen = [await store.list_objects("b", "p/"), await store.list_objects("b", "")]
-        await store.delete_object("b", "p/k")
-        await store.delete_object("b", "p/k")
-        return [*seen, await store.list_objects("b", "p/")]
-
-    assert with_store(life) == [["p/k"], ["other", "p/k"], []]
+    with_store(lambda store: objects_come_and_go(store, "b"))
 
 
-def test_an_aborted_upload_leaves_nothing() -> None:
-    """After the abort the upload is missing."""
-
-    async def life(store: ObjectStore) -> list[tuple[str, str]]:
-        upload_id = await store.create_multipart_upload("b", "k")
-        await store.abort_multipart_upload("b", "k", upload_id)
-        with pytest.raises(Missing):
-            await store.upload_part("b", "k", upload_id, 1, b"x")
-        return await store.list_multipart_uploads("b", "")
-
-    assert with_store(life) == []
-
-
-def test_errors_are_those_of_the_seam() -> None:
-    """Missing, throttled and refused are told apart."""
+def test_a_store_that_is_asked_too_much_says_so() -> None:
+    """As the real one."""
 
     async def ask(store: ObjectStore) -> None:
-        with pytest.raises(Missing):
-            await store.put_object("nobody", "k", b"x")
-        upload_id = await store.create_multipart_upload("b", "k")
-        with pytest.raises(Refused):
-            await store.complete_multipart_upload("b", "k", upload_id, ["wrong"])
+        for _ in range(2):
+            await store.put_object("b", "k", b"x")
         with pytest.raises(Throttled):
             await store.put_object("b", "k", b"x")
 
     with_store(ask, prefix_request_rate_per_second=8.0)
 
 
-def test_messages_go_through_the_seam() -> None:
+def test_messages_come_and_go() -> None:
     """Send, receive and delete singly and in batches; the queue is found by name and gone after its deletion."""
-
-    async def life(queues: MessageQueues) -> list[object]:
-        url = await queues.create_queue("probe-1", {"VisibilityTimeout": "8"})
-        assert await queues.find_queue("probe-1") == url
-        seen: list[object] = [await queues.list_queues("probe"), await queues.send(url, ["a"])]
-        seen.append(await queues.send(url, ["b"] * 9))
-        received: list[ReceivedMessage] = []
-        while len(received) < 10:
-            received += await queues.receive(url, message_count_max=10, wait_seconds=1)
-        seen.append((await queues.queue_attributes(url))["ApproximateNumberOfMessagesNotVisible"])
-        handles = [message.receipt_handle for message in received]
-        seen += [await queues.delete(url, handles[:1]), await queues.delete(url, [*handles[1:], "bad"])]
-        await queues.delete_queue(url)
-        with pytest.raises(Missing):
-            await queues.find_queue("probe-1")
-        return seen
-
-    assert with_queues(life) == [["probe-1"], 1, 9, "10", 1, 9]
+    with_queues(messages_come_and_go)
 
 
 def test_too_many_sends_are_throttled() -> None:

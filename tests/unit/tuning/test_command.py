@@ -15,6 +15,7 @@ import pytest
 
 from penstock.tuning.command import Failure, Report, doubt, run_command
 from penstock.units import MiB
+from tests.waiting import until
 
 REQUEST = {"thread_count": 4, "part_size_bytes": 8388608, "object_size_bytes": 1000, "probe_index": 3}
 GOOD = '{"transferred_bytes": 1000, "duration_seconds": 0.5}'
@@ -142,7 +143,7 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
         assert outcome == Failure(reason=f"it took longer than {seconds} s", is_timeout=True)
         if pid_file.exists() and pid_file.read_text():
             break
-    assert _ends(int(pid_file.read_text()))
+    until(lambda: _is_gone(int(pid_file.read_text())))
 
 
 def test_a_child_that_is_left_behind_is_ended(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_a_child_that_is_left_behind_is_ended(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     outcome = run(f"sleep 60 & echo $! > {shlex.quote(str(pid_file))}; echo {shlex.quote(GOOD)}")
     assert isinstance(outcome, Report)
-    assert _ends(int(pid_file.read_text()))
+    until(lambda: _is_gone(int(pid_file.read_text())))
 
 
 def test_nothing_is_left_when_the_tuning_itself_is_killed(tmp_path: Path) -> None:
@@ -162,9 +163,9 @@ def test_nothing_is_left_when_the_tuning_itself_is_killed(tmp_path: Path) -> Non
         f"from penstock.tuning.command import run_command\nrun_command({command!r}, {{}}, timeout_seconds=60)"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as process:
-        _wait_for(pid_file)
+        until(pid_file.exists)
         process.kill()
-    assert _ends(int(pid_file.read_text()))
+    until(lambda: _is_gone(int(pid_file.read_text())))
 
 
 def test_a_child_that_was_not_reaped_is_not_waited_for(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_another_thread_may_end_it(tmp_path: Path) -> None:
     stop = os.eventfd(0)
 
     def end() -> None:
-        _wait_for(ready)
+        until(ready.exists)
         os.eventfd_write(stop, 1)
 
     ender = threading.Thread(target=end)
@@ -243,25 +244,14 @@ def test_an_amount_in_another_unit_is_doubted(transferred: int, size: int, is_st
 
 
 def _interrupt_when(ready: Path) -> None:
-    _wait_for(ready)
+    until(ready.exists)
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _wait_for(file: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def _ends(pid: int) -> bool:
-    """Gone soon, or waiting to be buried by whoever adopted it: a signal takes a moment to be carried out."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in {"Z", "X"}:
-            return True
-        time.sleep(0.01)
-    return False
+def _is_gone(pid: int) -> bool:
+    """Or waiting to be buried by whoever adopted it: a signal takes a moment to be carried out."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in {"Z", "X"}

@@ -1,8 +1,9 @@
-"""Knows the SQS figures that penstock is judged by: its advice where a queue collapsed, the cure, and the warning.
+"""Knows the SQS figures that penstock is judged by: its advice where a queue collapsed, and the warning.
 
 `python -m bench sqs-delivery` prints them; the tests hold the same functions to their bounds in a quicker form. All
 is virtual time: the measuring application on the lab's SQS, which shares no formula with the models. The collapse
-itself, and the rules that were published with it, are experiments (`penstock measure run sqs-blast --lab`).
+itself, how it is rescued, and the rules that were published with it, are experiments (`penstock measure run sqs-blast
+--lab`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from penstock.experiments.calibrations import timed
 from penstock.experiments.queues import PUBLISHED_CONDITIONS as SEED_CONDITIONS
 from penstock.models.sqs.backlog_warning import ACT_FRACTION, WARN_FRACTION
 from penstock.models.sqs.delivery import SqsDeliveryModel
-from penstock.models.sqs.duplicate_loop import DeleteLoop, Rescue
-from penstock.models.sqs.plan import Conditions, SqsPlan, plan, plan_rescue
+from penstock.models.sqs.duplicate_loop import DeleteLoop
+from penstock.models.sqs.plan import Conditions, SqsPlan, plan
 from penstock.probes.sqs.application import Tally
 from penstock.probes.sqs.conduct import BLAST, Conduct
 from penstock.probes.sqs.queue_application import advised_conduct
@@ -49,10 +50,10 @@ def advised(found: SqsPlan, rate_per_second: float, *, long_polls: bool = False)
     return replace(conduct, polls_only_when_sent=not long_polls, long_polls=long_polls)
 
 
-def under_advice(world: World, conditions: Conditions, *, duration_seconds: float, seed: int = 1) -> Tally:
+def under_advice(world: World, conditions: Conditions, *, duration_seconds: float) -> Tally:
     """The same server with what penstock plans for it."""
     conduct = advised(plan(conditions), conditions.message_rate_per_second)
-    return play(world, conduct, duration_seconds, seed=seed)
+    return play(world, conduct, duration_seconds, seed=1)
 
 
 WEST_CONDITIONS = replace(SEED_CONDITIONS, delivery_latency_seconds=0.300, latency_objective_seconds=0.310)
@@ -74,40 +75,7 @@ def behind_a_receive_window(
     return play(world, conduct, duration_seconds, seed=3), 50.0 / load
 
 
-def rescued(
-    *, stop_at_seconds: float = 300.0, rescue_at_seconds: float = 1000.0, seconds_after: float = 600.0
-) -> tuple[Tally, Rescue]:
-    """A queue at 0.95 of capacity, thrown into the loop by a stop of 60 s, rescued ten minutes later."""
-    world = replace(
-        SEED_WORLD.with_actions(delete=timed(0.0155, 0.0035)),
-        deleter_outages=((stop_at_seconds, stop_at_seconds + 60.0),),
-    )
-    conditions = replace(SEED_CONDITIONS, delete_seconds=0.019, delete_seconds_per_message=0.0035)
-    collapsed = play(world, BLAST, rescue_at_seconds, seed=5)
-    found = plan_rescue(
-        conditions, undeleted_message_count=collapsed.samples[-1].undeleted_count, visible_message_count=0
-    )
-    cure = replace(
-        BLAST,
-        receive_window=found.receive_window_message_count,
-        delete_batch=found.batch_message_count,
-        deleter_count=found.deleter_thread_count,
-    )
-    changes = [(rescue_at_seconds, cure)]
-    return play(world, BLAST, rescue_at_seconds + seconds_after, seed=5, changes=changes), found
-
-
-def recovered_after_seconds(tally: Tally, rescue_at_seconds: float) -> float:
-    """Until fewer messages were sent and not deleted than in five seconds are sent."""
-    open_count = 0
-    for sample in tally.samples:
-        open_count += sample.counts.sent_count - sample.counts.deleted_count
-        if sample.at_seconds > rescue_at_seconds and open_count < 250 and sample.undeleted_count < 250:
-            return sample.at_seconds - rescue_at_seconds
-    return float("inf")
-
-
-def heals(load: float, stop_seconds: float, *, seed: int = 1) -> bool:
+def heals(load: float, stop_seconds: float) -> bool:
     """Whether a queue heals from a stop of its deleter, at a quarter of the seed's rate, which makes no difference."""
     queue = replace(
         SEED_WORLD.queue,
@@ -116,7 +84,7 @@ def heals(load: float, stop_seconds: float, *, seed: int = 1) -> bool:
         delete=timed(0.080 * load, variation=0.1),
     )
     world = World(queue=queue, deleter_outages=((30.0, 30.0 + stop_seconds),))
-    tally = play(world, BLAST, 450.0, seed=seed)
+    tally = play(world, BLAST, 450.0, seed=1)
     return tally.rate_between("duplicate_count", 360.0, 450.0) < 0.5
 
 
@@ -182,9 +150,7 @@ class Quality:
     count: int
 
 
-def prediction_quality(
-    world_seeds: Sequence[int], *, tried_count: int = 8, unseen_count: int = 10
-) -> dict[str, Quality]:
+def prediction_quality(world_seeds: Sequence[int]) -> dict[str, Quality]:
     """Fit to probes of the ramp and of some settings in each world; predict what an application gets of others.
 
     Half of those are at full speed, half at part of it.
@@ -196,11 +162,11 @@ def prediction_quality(
     held: dict[str, list[bool]] = {name: [] for name in ratios}
     for world_seed in world_seeds:
         world = a_world(world_seed)
-        tried = [*model.ramp(CONTEXT), *(a_setting(1000 * world_seed + i) for i in range(tried_count))]
+        tried = [*model.ramp(CONTEXT), *(a_setting(1000 * world_seed + i) for i in range(8))]
         seen = [observe(world, s, seed=10_000 * world_seed + i, number=i) for i, s in enumerate(tried)]
         fit = model.fit(PLACE, seen, prior=None, seed=1)
         choices = model.candidates(fit, CONTEXT, Demand())
-        for index in range(unseen_count):
+        for index in range(10):
             setting = a_setting(1000 * world_seed + 500 + index)
             if index % 2:
                 choice = choices[(7 * index + world_seed) % len(choices)]
@@ -244,14 +210,6 @@ def run(*, long: bool) -> dict[str, object]:
             "goodput_of_capacity": tally.rate_between("deleted_count", 60.0, HOUR) / capacity,
             **_row(tally),
         }
-    tally, cure = rescued()
-    figures["rescue"] = {
-        "duplicates_before": tally.rate_between("duplicate_count", 900.0, 1000.0),
-        "duplicates_after": tally.rate_between("duplicate_count", 1031.0, 1600.0),
-        "recovered_after_seconds": recovered_after_seconds(tally, 1000.0),
-        "planned_seconds": cure.recovered_after_seconds,
-        "deleters": cure.deleter_thread_count,
-    }
     for load in (0.6, 0.8, 0.95):
         theory = DeleteLoop(
             arrival_rate_per_second=50.0, delete_rate_per_second=50.0 / load, visibility_timeout_seconds=30.0

@@ -6,8 +6,6 @@ The service and its client's host are the lab's, the application and the probe a
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +16,7 @@ from penstock.probes.probe import NoJournal
 from penstock.probes.sqs.application import (
     SESSION_LENGTH,
     DeleteBrake,
+    DrivenEnoughError,
     MeasurementApplication,
     Sample,
     Tally,
@@ -33,19 +32,8 @@ _PROBE_COST = Cost(transferred_bytes=10**9, request_count=10**6, duration_second
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class _UnresponsiveError(Exception):
-    """The application is so slow that nobody would wait for it."""
-
-
-def play(
-    world: World,
-    conduct: Conduct,
-    duration_seconds: float,
-    *,
-    seed: int,
-    changes: Sequence[tuple[float, Conduct]] = (),
-) -> Tally:
-    """The measuring application in this world, until it is unresponsive; `changes` are (at, conduct from then on)."""
+def play(world: World, conduct: Conduct, duration_seconds: float, *, seed: int) -> Tally:
+    """The measuring application in this world, until it is unresponsive."""
 
     async def story(clock: VirtualClock) -> Tally:
         host = Host(world, clock, seed=seed)
@@ -59,29 +47,16 @@ def play(
             visibility_timeout_seconds=world.queue.visibility_timeout_seconds,
             brake=DeleteBrake(clock),
         )
-        try:
-            await application.drive(duration_seconds, _steering(application, host, changes))
-        except* _UnresponsiveError:
-            pass
+
+        def collect(sample: Sample) -> None:
+            host.collect(sample.unreceived_count + sample.undeleted_count)
+            if host.slowdown >= UNRESPONSIVE_SLOWDOWN:
+                raise DrivenEnoughError
+
+        await application.drive(duration_seconds, collect)
         return application.tally
 
     return run_virtually(story, start_at=_EPOCH)
-
-
-def _steering(
-    application: MeasurementApplication, host: Host, changes: Sequence[tuple[float, Conduct]]
-) -> Callable[[Sample], None]:
-    """What happens each second."""
-    coming = deque(changes)
-
-    def steer(sample: Sample) -> None:
-        host.collect(sample.unreceived_count + sample.undeleted_count)
-        if host.slowdown >= UNRESPONSIVE_SLOWDOWN:
-            raise _UnresponsiveError
-        while coming and sample.at_seconds >= coming[0][0]:
-            application.adopt(coming.popleft()[1])
-
-    return steer
 
 
 def conduct_of(setting: SqsDeliverySetting) -> Conduct:

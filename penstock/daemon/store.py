@@ -49,6 +49,7 @@ from penstock.vocabulary import (
     Inconclusive,
     Observation,
     Origin,
+    Outcome,
     Place,
     ProbeHarm,
     Recommendation,
@@ -80,6 +81,7 @@ _UNKNOWN_UID = -1
 _UNREADABLE = (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError)
 """What reading a stored value may raise where it was damaged, or where another penstock wrote it."""
 _PLACE = "operation, region, instance_type, service_class"
+_SPENT = ("transferred_bytes", "request_count", "usd", "credit_bytes", "duration_seconds")
 _IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
 
 
@@ -174,10 +176,14 @@ class Store:
 
     def observation_row(self, observation: Observation[Any]) -> Row[Observation[Any]]:
         """Ready to be written. Raises ValueError for what could not be read back (not a finite number)."""
-        document = self._documents.write(observation, Observation)
-        if observation.origin is Origin.APPLICATION:
-            return _report_row(document, observation)
-        return _row("observations", observation.context, observation.started_at, document, observation)
+        columns = self._columns_of(observation, Observation)
+        if observation.origin is Origin.PROBE:
+            return _row("observations", columns, observation)
+        return _row("reports", columns | {"reporter_uid": _uid(observation.reporter_uid)}, observation)
+
+    def _columns_of(self, outcome: Outcome[Any], kind: type) -> dict[str, Any]:
+        document = self._documents.write(outcome, kind)
+        return _on(outcome.context) | {"started_at": _date(outcome.started_at), "document": document}
 
     def add_observations(self, observations: Iterable[Observation[Any]]) -> None:
         """Remember, in one transaction."""
@@ -193,7 +199,7 @@ class Store:
     ) -> list[Observation[Any]]:
         """The newest observations of a place that penstock made itself, oldest first."""
         sql = f"SELECT document FROM observations WHERE {_IS_PLACE} AND started_at >= ?"
-        parameters: list[Any] = [*_place(place), _date(since) if since else ""]
+        parameters: list[Any] = [*_place(place), _from(since)]
         if payload_size_bytes is not None:
             sql, parameters = sql + " AND payload_size_bytes = ?", [*parameters, payload_size_bytes]
         sql += " ORDER BY started_at DESC, observation_id DESC LIMIT ?"
@@ -219,7 +225,7 @@ class Store:
         # As bytes: what is no text in them is found by the decoder.
         sql = f"""SELECT CAST(document AS BLOB) FROM observations WHERE {_IS_PLACE} AND started_at >= ?
                   ORDER BY started_at, observation_id"""
-        for (document,) in self._database.each_row(sql, (*_place(place), _date(since) if since else "")):
+        for (document,) in self._database.each_row(sql, (*_place(place), _from(since))):
             value = self._documents.read(document, Observation, place.operation)
             if value is not None:
                 yield value
@@ -233,7 +239,7 @@ class Store:
                        (PARTITION BY reporter_uid ORDER BY started_at DESC, report_id DESC) AS number
                    FROM reports WHERE {_IS_PLACE} AND started_at >= ?)
                   WHERE number <= ? ORDER BY number, started_at DESC LIMIT ?"""
-        parameters = (*_place(place), _date(since) if since else "", count_max_per_user, count_max)
+        parameters = (*_place(place), _from(since), count_max_per_user, count_max)
         stored = self._observations_of(place.operation, sql, parameters)
         waiting = [
             value
@@ -265,15 +271,14 @@ class Store:
 
     def add_inconclusive(self, inconclusive: Inconclusive[Any]) -> None:
         """Remember a probe that could not measure."""
-        document = self._documents.write(inconclusive, Inconclusive)
-        context, at = inconclusive.context, inconclusive.started_at
-        self.add_rows([_row("inconclusives", context, at, document, inconclusive)])
+        columns = self._columns_of(inconclusive, Inconclusive)
+        self.add_rows([_row("inconclusives", columns, inconclusive)])
 
     def inconclusives(self, *, count_max: int, since: datetime | None = None) -> list[Inconclusive[Any]]:
         """The newest probes that could not measure, oldest first."""
         sql = """SELECT operation, document FROM inconclusives WHERE started_at >= ?
                  ORDER BY started_at DESC, inconclusive_id DESC LIMIT ?"""
-        rows = self._rows(sql, (_date(since) if since else "", count_max))
+        rows = self._database.rows(sql, (_from(since), count_max))
         stored = self._documents.read_all(rows, Inconclusive)
         waiting = [
             value for value in self._waiting(Inconclusive) if since is None or value.started_at >= since
@@ -284,26 +289,25 @@ class Store:
 
     def add_fit(self, fit: Fit, *, fitted_at: datetime) -> None:
         """Remember what a model learned."""
-        sql = f"INSERT INTO fits ({_PLACE}, fitted_at, document) VALUES (?, ?, ?, ?, ?, ?)"
-        document = self._documents.write(fit, Fit)
-        self.add_rows([Row(sql, (*_place(fit.place), _date(fitted_at), document), fit)])
+        columns = {"fitted_at": _date(fitted_at), "document": self._documents.write(fit, Fit)}
+        self.add_rows([_row("fits", _at(fit.place) | columns, fit)])
 
     def fits(self) -> list[Fit]:
         """The newest fit of each place."""
         sql = f"""SELECT operation, document FROM fits WHERE fit_id IN
                   (SELECT max(fit_id) FROM fits GROUP BY {_PLACE}) ORDER BY {_PLACE}"""
-        newest = {fit.place: fit for fit in self._documents.read_all(self._rows(sql), Fit)}
+        newest = {fit.place: fit for fit in self._documents.read_all(self._database.rows(sql), Fit)}
         newest.update({fit.place: fit for fit in self._waiting(Fit)})
         return list(newest.values())
 
     def add_recommendation(self, recommendation: Recommendation[Any]) -> None:
         """Remember what was advised."""
-        columns = f"{_PLACE}, payload_size_bytes, demand, issued_at, document"
-        sql = f"INSERT INTO recommendations ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        context = recommendation.context
-        key = (*_place(context.place), context.payload_size_bytes, _demand(recommendation.demand))
-        document = self._documents.write(recommendation, Recommendation)
-        self.add_rows([Row(sql, (*key, _date(recommendation.issued_at), document), recommendation)])
+        columns = _on(recommendation.context) | {
+            "demand": _plain(recommendation.demand),
+            "issued_at": _date(recommendation.issued_at),
+            "document": self._documents.write(recommendation, Recommendation),
+        }
+        self.add_rows([_row("recommendations", columns, recommendation)])
 
     def recommendations(self) -> list[Recommendation[Any]]:
         """The newest advice for each context and demand."""
@@ -311,7 +315,7 @@ class Store:
         sql = f"""SELECT operation, document FROM recommendations WHERE recommendation_id IN
                   (SELECT max(recommendation_id) FROM recommendations GROUP BY {question})
                   ORDER BY {question}"""
-        stored = self._documents.read_all(self._rows(sql), Recommendation)
+        stored = self._documents.read_all(self._database.rows(sql), Recommendation)
         newest = {(r.context, r.demand): r for r in [*stored, *self._waiting(Recommendation)]}
         return list(newest.values())
 
@@ -322,9 +326,9 @@ class Store:
         sql = f"SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?"
         parameters: list[Any] = [*_place(context.place), context.payload_size_bytes]
         if demand is not None:
-            sql, parameters = sql + " AND demand = ?", [*parameters, _demand(demand)]
+            sql, parameters = sql + " AND demand = ?", [*parameters, _plain(demand)]
         sql += " ORDER BY recommendation_id DESC LIMIT ?"
-        stored = self._documents.read_all(self._rows(sql, (*parameters, count_max)), Recommendation)
+        stored = self._documents.read_all(self._database.rows(sql, (*parameters, count_max)), Recommendation)
         waiting = [
             value
             for value in self._waiting(Recommendation)
@@ -335,38 +339,44 @@ class Store:
     def fit_before(self, place: Place, at: datetime) -> Fit | None:
         """The last fit of a place that was made before this moment."""
         sql = f"SELECT operation, document FROM fits WHERE {_IS_PLACE} AND fitted_at < ? ORDER BY fit_id DESC LIMIT 1"
-        return next(iter(self._documents.read_all(self._rows(sql, (*_place(place), _date(at))), Fit)), None)
+        return next(
+            iter(self._documents.read_all(self._database.rows(sql, (*_place(place), _date(at))), Fit)), None
+        )
 
     def advice_before(self, context: Context, demand: Demand, at: datetime) -> Recommendation[Any] | None:
         """What stood before this moment."""
         sql = f"""SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?
                   AND demand = ? AND issued_at < ? ORDER BY recommendation_id DESC LIMIT 1"""
-        parameters = (*_place(context.place), context.payload_size_bytes, _demand(demand), _date(at))
-        return next(iter(self._documents.read_all(self._rows(sql, parameters), Recommendation)), None)
+        parameters = (*_place(context.place), context.payload_size_bytes, _plain(demand), _date(at))
+        return next(
+            iter(self._documents.read_all(self._database.rows(sql, parameters), Recommendation)), None
+        )
 
     def put_change(self, change: Change[Any]) -> None:
         """Remember a change of a place, in place of what was known of it before."""
-        columns = f"{_PLACE}, changed_at, noticed_at, document"
-        sql = f"INSERT OR REPLACE INTO changes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        document = self._documents.write(change, Change)
-        key = (*_place(change.place), _date(change.changed_at), _date(change.noticed_at))
-        self.add_rows([Row(sql, (*key, document), change)])
+        columns = _at(change.place) | {
+            "changed_at": _date(change.changed_at),
+            "noticed_at": _date(change.noticed_at),
+            "document": self._documents.write(change, Change),
+        }
+        self.add_rows([_row("changes", columns, change)])
 
     def changes(self, *, place: Place | None = None, count_max: int) -> list[Change[Any]]:
         """The newest changes that were noticed, of one place or of all, newest first."""
         condition, parameters = (f"WHERE {_IS_PLACE}", _place(place)) if place else ("", ())
         sql = f"SELECT operation, document FROM changes {condition} ORDER BY noticed_at DESC LIMIT ?"
-        stored = self._documents.read_all(self._rows(sql, (*parameters, count_max)), Change)
+        stored = self._documents.read_all(self._database.rows(sql, (*parameters, count_max)), Change)
         waiting = {(c.place, c.noticed_at): c for c in self._waiting(Change) if place in {None, c.place}}
         known = {(c.place, c.noticed_at): c for c in stored} | waiting
         return sorted(known.values(), key=lambda c: c.noticed_at, reverse=True)[:count_max]
 
     def add_backlog(self, spell: BacklogSpell) -> None:
         """Remember what a watched queue held."""
-        names = [field.name for field in dataclasses.fields(spell)]
-        sql = f"INSERT INTO backlogs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        values = [_date(v) if isinstance(v, datetime) else v for v in dataclasses.astuple(spell)]
-        self.add_rows([Row(sql, tuple(values), spell)])
+        columns = {
+            name: _date(value) if isinstance(value, datetime) else value
+            for name, value in dataclasses.asdict(spell).items()
+        }
+        self.add_rows([_row("backlogs", columns, spell)])
 
     def backlogs(self, *, since: datetime | None = None) -> list[BacklogSpell]:
         """What watched queues held, oldest first."""
@@ -375,7 +385,7 @@ class Store:
         return self._understood(
             "backlogs",
             sql,
-            (_date(since) if since else "",),
+            (_from(since),),
             lambda row: msgspec.convert(dict(zip(names, row, strict=True)), type=BacklogSpell),
         )
 
@@ -383,40 +393,37 @@ class Store:
 
     def put_client_hours(self, hours: Iterable[ClientHour]) -> None:
         """Remember, in place of what was known of the same hours before."""
-        sql = "INSERT OR REPLACE INTO client_hours (began_at, user_id, sender, document) VALUES (?, ?, ?, ?)"
-        self.add_rows([Row(sql, _client_hour_row(hour), hour) for hour in hours])
+        self.add_rows([_row("client_hours", _client_hour_columns(hour), hour) for hour in hours])
 
     def client_hours(self, *, count_max: int, since: datetime | None = None) -> list[ClientHour]:
         """The newest, oldest first."""
         sql = "SELECT document FROM client_hours WHERE began_at >= ? ORDER BY client_hour_id DESC LIMIT ?"
-        rows = (_date(since) if since else "", count_max)
-        return self._understood("client_hours", sql, rows, lambda row: _plain(row[0], ClientHour))[::-1]
+        return self._understood("client_hours", sql, (_from(since), count_max), _reader_of(ClientHour))[::-1]
 
     def add_harm(self, harm: ProbeHarm) -> None:
         """Remember what a probe cost the applications beside it."""
-        sql = "INSERT INTO harms (started_at, document) VALUES (?, ?)"
-        self.add_rows([Row(sql, (_date(harm.started_at), msgspec.json.encode(harm).decode()), harm)])
+        columns = {"started_at": _date(harm.started_at), "document": _plain(harm)}
+        self.add_rows([_row("harms", columns, harm)])
 
     def harms(self, *, count_max: int, since: datetime | None = None) -> list[ProbeHarm]:
         """Of the newest probes, oldest first."""
         sql = "SELECT document FROM harms WHERE started_at >= ? ORDER BY harm_id DESC LIMIT ?"
-        rows = (_date(since) if since else "", count_max)
-        return self._understood("harms", sql, rows, lambda row: _plain(row[0], ProbeHarm))[::-1]
+        return self._understood("harms", sql, (_from(since), count_max), _reader_of(ProbeHarm))[::-1]
 
     # What comes before an act: on the disk on return, or DiskTrouble
 
     def record_leftover(self, leftover: Leftover, *, now: datetime) -> None:
         """Write down what is about to be created outside."""
-        parameters = (_leftover_document(leftover), _date(now))
-        self._commit("INSERT OR REPLACE INTO leftovers (document, recorded_at) VALUES (?, ?)", parameters)
+        row = _row("leftovers", {"document": _plain(leftover), "recorded_at": _date(now)}, leftover)
+        self._commit(row.sql, row.parameters)
 
     def strike_leftover(self, leftover: Leftover) -> None:
         """Strike out what is gone."""
-        self._commit("DELETE FROM leftovers WHERE document = ?", (_leftover_document(leftover),))
+        self._commit("DELETE FROM leftovers WHERE document = ?", (_plain(leftover),))
 
     def date_leftover(self, leftover: Leftover, *, now: datetime) -> None:
         """Count its age from now, if it was not struck out."""
-        parameters = (_date(now), _leftover_document(leftover))
+        parameters = (_date(now), _plain(leftover))
         self._commit("UPDATE leftovers SET recorded_at = ? WHERE document = ?", parameters)
 
     def dated_leftovers(self) -> dict[Leftover, datetime]:
@@ -465,7 +472,7 @@ class Store:
     def spend(self, *, since: datetime | None = None) -> list[Spend]:
         """What was spent, by hour and operation, oldest first."""
         sql = "SELECT * FROM spend WHERE hour_at >= ? ORDER BY hour_at, operation"
-        return self._understood("spend", sql, (_date(since) if since else "",), _spend_of)
+        return self._understood("spend", sql, (_from(since),), _spend_of)
 
     def add_attempt(self, context: Context, *, at: datetime) -> None:
         """Count a probe before it is made, so that one that kills the daemon is not made again at once."""
@@ -496,30 +503,25 @@ class Store:
         fits = f"fit_id NOT IN (SELECT max(fit_id) FROM fits GROUP BY {_PLACE})"
         advice = f"""recommendation_id NOT IN (SELECT max(recommendation_id) FROM recommendations
                      GROUP BY {_PLACE}, payload_size_bytes, demand)"""
+        bounds = {
+            ("observation", "started_at"): OBSERVATION_COUNT_MAX,
+            ("report", "started_at"): REPORT_COUNT_MAX,
+            ("client_hour", "began_at"): CLIENT_HOUR_COUNT_MAX,
+            ("harm", "started_at"): HARM_COUNT_MAX,
+            ("inconclusive", "started_at"): INCONCLUSIVE_COUNT_MAX,
+            ("fit", "fitted_at"): FIT_COUNT_MAX,
+            ("recommendation", "issued_at"): RECOMMENDATION_COUNT_MAX,
+            ("backlog", "began_at"): BACKLOG_COUNT_MAX,
+        }
+        keeping = {"fit": f" AND {fits}", "recommendation": f" AND {advice}"}
         conditions: list[tuple[str, str, Sequence[Any]]] = [
-            ("observations", _too_old_or_many("observation", "started_at"), (old, OBSERVATION_COUNT_MAX)),
-            ("reports", _too_old_or_many("report", "started_at"), (old, REPORT_COUNT_MAX)),
+            *(
+                (f"{noun}s", _too_old_or_many(noun, date) + keeping.get(noun, ""), (old, most))
+                for (noun, date), most in bounds.items()
+            ),
             ("reports", _beyond_of_user("report", "reporter_uid"), (REPORT_COUNT_MAX_PER_USER,)),
-            ("client_hours", _too_old_or_many("client_hour", "began_at"), (old, CLIENT_HOUR_COUNT_MAX)),
-            (
-                "client_hours",
-                _beyond_of_user("client_hour", "user_id"),
-                (CLIENT_HOUR_COUNT_MAX_PER_USER,),
-            ),
-            ("harms", _too_old_or_many("harm", "started_at"), (old, HARM_COUNT_MAX)),
-            ("inconclusives", _too_old_or_many("inconclusive", "started_at"), (old, INCONCLUSIVE_COUNT_MAX)),
-            ("fits", f"{_too_old_or_many('fit', 'fitted_at')} AND {fits}", (old, FIT_COUNT_MAX)),
-            (
-                "recommendations",
-                f"{_too_old_or_many('recommendation', 'issued_at')} AND {advice}",
-                (old, RECOMMENDATION_COUNT_MAX),
-            ),
-            (
-                "changes",
-                "change_id <= (SELECT max(change_id) - ? FROM changes)",
-                (CHANGE_COUNT_MAX,),
-            ),
-            ("backlogs", _too_old_or_many("backlog", "began_at"), (old, BACKLOG_COUNT_MAX)),
+            ("client_hours", _beyond_of_user("client_hour", "user_id"), (CLIENT_HOUR_COUNT_MAX_PER_USER,)),
+            ("changes", "change_id <= (SELECT max(change_id) - ? FROM changes)", (CHANGE_COUNT_MAX,)),
             ("spend", "hour_at < ?", (_date(now - SPEND_RETENTION),)),
         ]
         return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
@@ -570,15 +572,12 @@ class Store:
         sql = f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {condition} LIMIT ?)"
         return self._database.write(lambda c: c.execute(sql, (*parameters, PRUNED_COUNT_MAX)).rowcount)
 
-    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._database.rows(sql, parameters)
-
     def _understood(
         self, table: str, sql: str, parameters: Sequence[Any], read: Callable[[tuple[Any, ...]], T]
     ) -> list[T]:
         """What can be read of the rows. SQLite has no checksums: a row may be damaged in a file that is sound."""
         values = []
-        for row in self._rows(sql, parameters):
+        for row in self._database.rows(sql, parameters):
             try:
                 values.append(read(row))
             except _UNREADABLE as error:
@@ -590,15 +589,9 @@ class Store:
                     )
         return values
 
-    def _column(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        return [row[0] for row in self._rows(sql, parameters)]
-
     def _observations_of(self, operation: str, sql: str, parameters: Sequence[Any]) -> list[Observation[Any]]:
-        documents = (
-            self._documents.read(document, Observation, operation)
-            for document in self._column(sql, parameters)
-        )
-        return [value for value in documents if value is not None]
+        rows = ((operation, document) for (document,) in self._database.rows(sql, parameters))
+        return self._documents.read_all(rows, Observation)
 
     def _waiting(self, kind: type[T]) -> Iterator[T]:
         return (row.value for row in self._pending if isinstance(row.value, kind))
@@ -695,13 +688,9 @@ class _ReadOnly:
         self._path = path
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        try:
-            with speaking_of_damage():
-                return self._connection.execute(sql, parameters).fetchall()
-        except sqlite3.DatabaseError as error:
-            raise trouble_with(self._path, error) from error
+        return list(self.each_row(sql, parameters))
 
-    def each_row(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+    def each_row(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         try:
             with speaking_of_damage():
                 yield from self._connection.execute(sql, parameters)
@@ -811,18 +800,11 @@ def _is_report(value: object) -> bool:
     return isinstance(value, Observation) and value.origin is Origin.APPLICATION
 
 
-def _row(table: str, context: Context, at: datetime, document: str, value: T) -> Row[T]:
-    columns = f"{_PLACE}, payload_size_bytes, started_at, document"
-    sql = f"INSERT INTO {table} ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    return Row(sql, (*_place(context.place), context.payload_size_bytes, _date(at), document), value)
-
-
-def _report_row(document: str, report: Observation[Any]) -> Row[Observation[Any]]:
-    columns = f"{_PLACE}, payload_size_bytes, reporter_uid, started_at, document"
-    uid = _UNKNOWN_UID if report.reporter_uid is None else report.reporter_uid
-    key = (*_place(report.context.place), report.context.payload_size_bytes, uid)
-    sql = f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-    return Row(sql, (*key, _date(report.started_at), document), report)
+def _row(table: str, columns: Mapping[str, Any], value: T) -> Row[T]:
+    """In place of what was there under the same key, if anything was."""
+    places = ", ".join("?" * len(columns))
+    sql = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})"
+    return Row(sql, tuple(columns.values()), value)
 
 
 def _spend_row(spend: Spend) -> Row[Spend]:
@@ -831,14 +813,7 @@ def _spend_row(spend: Spend) -> Row[Spend]:
              request_count = request_count + excluded.request_count, usd = usd + excluded.usd,
              credit_bytes = credit_bytes + excluded.credit_bytes,
              duration_seconds = duration_seconds + excluded.duration_seconds"""
-    cost = spend.cost
-    numbers = (
-        cost.transferred_bytes,
-        cost.request_count,
-        cost.usd,
-        cost.credit_bytes,
-        cost.duration_seconds,
-    )
+    numbers = (getattr(spend.cost, name) for name in _SPENT)
     return Row(sql, (_date(spend.hour_at), spend.operation, *numbers), spend)
 
 
@@ -853,33 +828,45 @@ def _beyond_of_user(noun: str, user: str) -> str:
     return f"{noun}_id IN (SELECT {noun}_id FROM (SELECT {noun}_id, {number} AS number FROM {noun}s) WHERE number > ?)"
 
 
-def _client_hour_row(hour: ClientHour) -> tuple[Any, ...]:
+def _client_hour_columns(hour: ClientHour) -> dict[str, Any]:
     sender = (hour.name, hour.product, hour.version, hour.service, hour.api, hour.region)
-    user_id = _UNKNOWN_UID if hour.user_id is None else hour.user_id
-    return _date(hour.began_at), user_id, " ".join(sender), msgspec.json.encode(hour).decode()
+    return {
+        "began_at": _date(hour.began_at),
+        "user_id": _uid(hour.user_id),
+        "sender": " ".join(sender),
+        "document": _plain(hour),
+    }
 
 
-def _plain(document: Any, kind: type[T]) -> T:
-    """A value that is of no operation. Raises one of `_UNREADABLE`."""
-    return msgspec.json.decode(document, type=kind)
+def _uid(known: int | None) -> int:
+    return _UNKNOWN_UID if known is None else known
 
 
-def _leftover_document(leftover: Leftover) -> str:
-    return msgspec.json.encode(leftover).decode()
+def _plain(value: Any) -> str:
+    """The document of a value that is of no operation."""
+    return msgspec.json.encode(value).decode()
 
 
-def _demand(demand: Demand) -> str:
-    return msgspec.json.encode(demand).decode()
+def _reader_of(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
+    """Its way back, out of the first column."""
+    return lambda row: msgspec.json.decode(row[0], type=kind)
 
 
 def _place(place: Place) -> tuple[str, str, str, str]:
     return place.operation, place.region, place.instance_type, place.service_class
 
 
+def _at(place: Place) -> dict[str, Any]:
+    return dict(zip(_PLACE.split(", "), _place(place), strict=True))
+
+
+def _on(context: Context) -> dict[str, Any]:
+    return _at(context.place) | {"payload_size_bytes": context.payload_size_bytes}
+
+
 def _place_of(row: tuple[Any, ...]) -> Place:
     """As `_place` writes it. Raises one of `_UNREADABLE`, as the next three do."""
-    names = ("operation", "region", "instance_type", "service_class")
-    return msgspec.convert(dict(zip(names, row, strict=False)), type=Place)
+    return msgspec.convert(dict(zip(_PLACE.split(", "), row, strict=False)), type=Place)
 
 
 def _context(row: tuple[Any, ...]) -> Context:
@@ -891,8 +878,7 @@ def _count(value: Any) -> int:
 
 
 def _spend_of(row: tuple[Any, ...]) -> Spend:
-    names = ("transferred_bytes", "request_count", "usd", "credit_bytes", "duration_seconds")
-    cost = msgspec.convert(dict(zip(names, row[2:], strict=True)), type=Cost)
+    cost = msgspec.convert(dict(zip(_SPENT, row[2:], strict=True)), type=Cost)
     return Spend(hour_at=_moment(row[0]), operation=msgspec.convert(row[1], type=str), cost=cost)
 
 
@@ -902,6 +888,10 @@ def _moment(text: Any) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return moment.astimezone(UTC)
+
+
+def _from(since: datetime | None) -> str:
+    return _date(since) if since else ""
 
 
 def _date(moment: datetime) -> str:

@@ -1,69 +1,22 @@
-"""The published collapse of a queue, its cure and penstock's advice, in virtual time."""
+"""What advice does for a queue that the published way collapses, in virtual time; the ways are experiments."""
 
 import pytest
 
 from bench.sqs_campaigns import (
     HELD_OUT_WORLDS,
-    HOUR,
     WEST_CONDITIONS,
     behind_a_receive_window,
     heals,
     prediction_quality,
-    recovered_after_seconds,
-    rescued,
     under_advice,
     warnings,
 )
-from bench.sqs_world import play
 from penstock.experiments.calibrations import QUEUE as SEED_WORLD
-from penstock.experiments.calibrations import QUEUE_EAST as EAST
 from penstock.experiments.calibrations import QUEUE_WEST as WEST
-from penstock.experiments.calibrations import timed
 from penstock.experiments.queues import PUBLISHED_CONDITIONS as SEED_CONDITIONS
 from penstock.models.sqs.backlog_warning import ACT_FRACTION
 from penstock.models.sqs.duplicate_loop import DeleteLoop
 from penstock.models.sqs.plan import plan
-from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED
-
-
-def test_blast_collapses_when_the_deleter_is_slower() -> None:
-    """10 % slower: 50 messages a second for five minutes, then copies by the hundred and no delete that counts."""
-    world = SEED_WORLD.with_actions(send=timed(0.020, variation=0.2), delete=timed(0.022, variation=0.2))
-    tally = play(world, BLAST, 1000.0, seed=1)
-    onset_seconds = tally.overdue_at_seconds
-    after = onset_seconds + 540.0, onset_seconds + 660.0
-    assert onset_seconds == pytest.approx(30.0 * 1.1 / 0.1, rel=0.1)
-    assert tally.rate_between("received_count", 60.0, onset_seconds) == pytest.approx(50.0, abs=1.0)
-    assert tally.rate_between("duplicate_count", *after) > 100
-    assert tally.rate_between("deleted_count", *after) < 1
-    assert tally.rate_between("received_count", *after) < 41
-
-
-def test_a_deleter_with_room_never_collapses() -> None:
-    """2 % faster than what arrives: nothing happens."""
-    world = SEED_WORLD.with_actions(send=timed(0.020, variation=0.2), delete=timed(0.0196, variation=0.2))
-    tally = play(world, BLAST, 400.0, seed=1)
-    assert tally.overdue_at_seconds == float("inf")
-    assert tally.total.duplicate_count <= 2
-
-
-def test_the_seeds_rules_cost_a_tenth() -> None:
-    """A window of 10 at 153 ms carries 45 of 50 messages a second, with hardly a duplicate."""
-    tally = play(SEED_WORLD, RATE_CONTROLLED, 400.0, seed=1)
-    assert tally.total.received_count / 400.0 == pytest.approx(45.0, abs=1.0)
-    assert tally.total.latency_seconds_mean == pytest.approx(0.153, abs=0.005)
-    assert tally.total.duplicate_count <= 2
-
-
-@pytest.mark.long
-def test_regions_differ_under_the_same_rules() -> None:
-    """100 ms in the East cost little; 300 ms in the West cost two fifths."""
-    east = play(EAST, RATE_CONTROLLED, 300.0, seed=1).total
-    west = play(WEST, RATE_CONTROLLED, 300.0, seed=1).total
-    assert east.latency_seconds_mean == pytest.approx(0.100, abs=0.01)
-    assert east.received_count / 300.0 > 48.0
-    assert west.latency_seconds_mean == pytest.approx(0.300, abs=0.02)
-    assert west.received_count / 300.0 == pytest.approx(31.0, abs=1.5)
 
 
 def test_advice_carries_everything_on_the_same_server() -> None:
@@ -100,15 +53,6 @@ def test_the_receive_window_holds_through_an_outage() -> None:
     assert tally.rate_between("deleted_count", 120.5, 300.5) >= 0.98 * capacity
 
 
-def test_a_collapsed_queue_is_rescued_while_it_is_sent_to() -> None:
-    """No new copy one second after a visibility timeout, everything caught up within five minutes."""
-    tally, _ = rescued(stop_at_seconds=60.0, rescue_at_seconds=400.0, seconds_after=301.0)
-    assert tally.rate_between("duplicate_count", 300.0, 400.0) > 100
-    assert tally.rate_between("duplicate_count", 431.5, 700.5) == 0
-    assert recovered_after_seconds(tally, 400.0) <= 300
-    assert tally.rate_between("sent_count", 400.5, 700.5) == pytest.approx(50.0, abs=1.5)
-
-
 @pytest.mark.parametrize(
     "load", [pytest.param(0.60, marks=pytest.mark.long), 0.80, pytest.param(0.95, marks=pytest.mark.long)]
 )
@@ -131,20 +75,6 @@ def test_the_warning_comes_early_and_only_when_it_should() -> None:
 
 
 # The long form
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_eight_hours_under_the_seeds_rules_and_under_advice() -> None:
-    """45 messages a second at 153 ms against 50 at no more than 160 ms, for eight hours."""
-    rules = play(SEED_WORLD, RATE_CONTROLLED, 8 * HOUR, seed=1).total
-    assert rules.received_count / (8 * HOUR) == pytest.approx(45.0, abs=1.0)
-    assert rules.latency_seconds_mean == pytest.approx(0.153, abs=0.005)
-    assert rules.duplicate_count <= 2
-    advice = under_advice(SEED_WORLD, SEED_CONDITIONS, duration_seconds=8 * HOUR).total
-    assert advice.received_count / (8 * HOUR) >= 49.0
-    assert advice.latency_seconds_mean <= 0.160
-    assert advice.duplicate_count <= 5
 
 
 @pytest.mark.long

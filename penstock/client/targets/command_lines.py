@@ -8,16 +8,13 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.targets.advised import MiB
 from penstock.client.targets.python_sdks import CRT_CONNECTION_COUNT_MIN, CRT_GBPS_PER_CONNECTION
 from penstock.client.targets.target import (
-    NO_HEDGE,
-    OWN_CHUNKS,
     WHOLE_OBJECTS,
     Option,
-    Target,
     assignments,
+    both_ways,
     carried,
     environment,
     flags,
@@ -165,104 +162,50 @@ def _wal_g_download(advised: Download) -> Iterator[Option]:
 _WAL_G_LIMIT = {"WALG_NETWORK_RATE_LIMIT": "rate_limit_bytes_per_second"}
 
 
-_S5CMD_REASONS = {
-    "multipart_threshold_bytes": "it splits what is larger than one part, always",
-    "connection_pool_count": "it opens a connection for each request in flight, and has no flag for it",
-    "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-    "hedge_timeout_seconds": NO_HEDGE,
-}
-_RCLONE_REASONS = {
-    "connection_pool_count": "it keeps 2 x (checkers + transfers + 1) connections, and has no flag for it",
-    "hedge_timeout_seconds": NO_HEDGE,
-}
-_AWS_CLI_REASONS = {
-    "connection_pool_count": "it has no key for it; version 1 keeps 10 connections",
-    "hedge_timeout_seconds": NO_HEDGE,
-}
-_MOUNTPOINT_REASONS = {
-    "thread_count": "it opens 10 connections at the least",
-    "connection_pool_count": "it has as many connections as its throughput asks for",
-    "rate_limit_bytes_per_second": "--maximum-throughput-gbps sets connections, and limits nothing",
-    "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
-}
-_WAL_G_REASONS = {
-    "connection_pool_count": "it opens a connection for each request in flight, and has no setting for it",
-    "hedge_timeout_seconds": NO_HEDGE,
-}
-
-
 TARGETS = (
-    Target(
-        name="aws-cli",
-        operation=S3_UPLOAD,
-        purpose="`aws configure set` lines, or the s3 section of a profile (versions 1 and 2)",
-        say=_aws_cli,
-        reasons=_AWS_CLI_REASONS,
+    *both_ways(
+        "aws-cli",
+        upload=("`aws configure set` lines, or the s3 section of a profile (versions 1 and 2)", _aws_cli),
+        download=("the same for downloads", _aws_cli_download),
+        reasons={"connection_pool_count": "it has no key for it; version 1 keeps 10 connections"},
+        download_reasons=WHOLE_OBJECTS,
         writers={"commands": _aws_commands, "config": _aws_section},
     ),
-    Target(
-        name="aws-cli-download",
-        operation=S3_DOWNLOAD,
-        purpose="the same for downloads",
-        say=_aws_cli_download,
-        reasons={**WHOLE_OBJECTS, **OWN_CHUNKS, **_AWS_CLI_REASONS},
-        writers={"commands": _aws_commands, "config": _aws_section},
-    ),
-    Target(
-        name="s5cmd",
-        operation=S3_UPLOAD,
-        purpose="flags of s5cmd, with the verb cp among them",
-        say=_s5cmd,
-        reasons=_S5CMD_REASONS,
+    *both_ways(
+        "s5cmd",
+        upload=("flags of s5cmd, with the verb cp among them", _s5cmd),
+        download=("the same for downloads", _s5cmd_download),
+        reasons={
+            "multipart_threshold_bytes": "it splits what is larger than one part, always",
+            "connection_pool_count": "it opens a connection for each request in flight, and has no flag for it",
+            "rate_limit_bytes_per_second": "it has no limit on bandwidth",
+        },
+        download_reasons=WHOLE_OBJECTS,
         writers={"flags": _s5cmd_flags},
     ),
-    Target(
-        name="s5cmd-download",
-        operation=S3_DOWNLOAD,
-        purpose="the same for downloads",
-        say=_s5cmd_download,
-        reasons={**WHOLE_OBJECTS, **OWN_CHUNKS, **_S5CMD_REASONS},
-        writers={"flags": _s5cmd_flags},
-    ),
-    Target(
-        name="rclone",
-        operation=S3_UPLOAD,
-        purpose="flags, environment, or a remote's lines in rclone.conf",
-        say=_rclone,
-        reasons=_RCLONE_REASONS,
+    *both_ways(
+        "rclone",
+        upload=("flags, environment, or a remote's lines in rclone.conf", _rclone),
+        download=("flags or environment: streams and cut-off of multi-thread downloads", _rclone_download),
+        reasons={
+            "connection_pool_count": "it keeps 2 x (checkers + transfers + 1) connections, and has no flag for it"
+        },
+        download_reasons=WHOLE_OBJECTS,
         writers={"flags": flags(" "), "env": environment(rclone_variable), "config": _rclone_remote},
+        download_writers={"flags": flags(" "), "env": environment(rclone_variable)},
     ),
-    Target(
-        name="rclone-download",
-        operation=S3_DOWNLOAD,
-        purpose="flags or environment: streams and cut-off of multi-thread downloads",
-        say=_rclone_download,
+    *both_ways(
+        "mountpoint",
+        upload=("flags of mount-s3", _mountpoint),
+        download=("the same for reading", _mountpoint_download),
         reasons={
-            **WHOLE_OBJECTS,
-            "io_chunk_bytes": "it reads the network in pieces of its own size",
-            **_RCLONE_REASONS,
-        },
-        writers={"flags": flags(" "), "env": environment(rclone_variable)},
-    ),
-    Target(
-        name="mountpoint",
-        operation=S3_UPLOAD,
-        purpose="flags of mount-s3",
-        say=_mountpoint,
-        reasons={
-            **_MOUNTPOINT_REASONS,
+            "thread_count": "it opens 10 connections at the least",
+            "connection_pool_count": "it has as many connections as its throughput asks for",
             "multipart_threshold_bytes": "it uploads everything in parts",
+            "rate_limit_bytes_per_second": "--maximum-throughput-gbps sets connections, and limits nothing",
+            "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
         },
-        writers={"flags": flags(" ")},
-    ),
-    Target(
-        name="mountpoint-download",
-        operation=S3_DOWNLOAD,
-        purpose="the same for reading",
-        say=_mountpoint_download,
-        reasons={
-            **_MOUNTPOINT_REASONS,
-            **OWN_CHUNKS,
+        download_reasons={
             "multipart_threshold_bytes": "it reads everything in parts",
             "read_ahead_bytes": "it doubles what it reads ahead as long as a file is read in order",
             "block_size_bytes": "it begins with 1.125 MiB, and doubles what it reads ahead",
@@ -270,26 +213,19 @@ TARGETS = (
         },
         writers={"flags": flags(" ")},
     ),
-    Target(
-        name="wal-g",
-        operation=S3_UPLOAD,
-        purpose="environment of WAL-G, for backup-push and wal-push",
-        say=_wal_g,
+    *both_ways(
+        "wal-g",
+        upload=("environment of WAL-G, for backup-push and wal-push", _wal_g),
+        download=(
+            "environment of WAL-G, for backup-fetch and wal-fetch; each file is one request",
+            _wal_g_download,
+        ),
         reasons={
-            **_WAL_G_REASONS,
+            "connection_pool_count": "it opens a connection for each request in flight, and has no setting for it",
             "multipart_threshold_bytes": "it splits what is larger than one part, always",
         },
-        writers={"env": environment(str)},
-    ),
-    Target(
-        name="wal-g-download",
-        operation=S3_DOWNLOAD,
-        purpose="environment of WAL-G, for backup-fetch and wal-fetch; each file is one request",
-        say=_wal_g_download,
-        reasons={
+        download_reasons={
             **WHOLE_OBJECTS,
-            **OWN_CHUNKS,
-            **_WAL_G_REASONS,
             "range_size_bytes": "it reads each file in one request",
             "multipart_threshold_bytes": "it reads each file in one request",
         },

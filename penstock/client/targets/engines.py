@@ -8,9 +8,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.targets.advised import PART_COUNT_MAX
-from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, carried, environment
+from penstock.client.targets.target import Option, both_ways, carried, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,88 +110,53 @@ def _polars_download(advised: Download) -> Iterator[Option]:
 
 
 TARGETS = (
-    Target(
-        name="duckdb",
-        operation=S3_UPLOAD,
-        purpose="SET statements for COPY ... TO 's3://...'",
-        say=_duckdb,
+    *both_ways(
+        "duckdb",
+        upload=("SET statements for COPY ... TO 's3://...'", _duckdb),
+        download=("SET statements of DuckDB 2 for reading from 's3://...'", _duckdb_download),
         reasons={
             "multipart_threshold_bytes": "it splits what is larger than one part, always",
             "connection_pool_count": "it has a connection for each upload thread, and no setting for it",
             "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-            "hedge_timeout_seconds": NO_HEDGE,
         },
-        writers={"config": _sql},
-        comment="--",
-    ),
-    Target(
-        name="duckdb-download",
-        operation=S3_DOWNLOAD,
-        purpose="SET statements of DuckDB 2 for reading from 's3://...'",
-        say=_duckdb_download,
-        reasons={
-            **OWN_CHUNKS,
+        download_reasons={
             "multipart_threshold_bytes": "it reads the blocks that a query needs, of files of any size",
             "read_ahead_bytes": "how far it reads ahead follows from the query",
             "block_size_bytes": "it reads several blocks at a time, so that their size is the range size",
-            "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-            "hedge_timeout_seconds": NO_HEDGE,
         },
         writers={"config": _sql},
         comment="--",
     ),
-    Target(
-        name="pyarrow",
-        operation=S3_UPLOAD,
-        purpose="the number of I/O threads of PyArrow, which also sets its connections",
-        say=_pyarrow,
+    *both_ways(
+        "pyarrow",
+        upload=("the number of I/O threads of PyArrow, which also sets its connections", _pyarrow),
+        download=(
+            "I/O threads of PyArrow, CacheOptions for Parquet, and the buffer of a stream",
+            _pyarrow_download,
+        ),
         reasons={
             "part_size_bytes": "its parts are 10 MiB; there is no option for them",
             "multipart_threshold_bytes": "it splits by its own part size, always",
             "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-            "hedge_timeout_seconds": NO_HEDGE,
+        },
+        download_reasons={
+            "multipart_threshold_bytes": "it reads the ranges that it is asked for, of files of any size"
         },
         writers={"config": _pyarrow_source, "env": environment(lambda _: "ARROW_IO_THREADS")},
+        download_writers={"config": _pyarrow_source},
     ),
-    Target(
-        name="pyarrow-download",
-        operation=S3_DOWNLOAD,
-        purpose="I/O threads of PyArrow, CacheOptions for Parquet, and the buffer of a stream",
-        say=_pyarrow_download,
-        reasons={
-            **OWN_CHUNKS,
-            "multipart_threshold_bytes": "it reads the ranges that it is asked for, of files of any size",
-            "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-            "hedge_timeout_seconds": NO_HEDGE,
-        },
-        writers={"config": _pyarrow_source},
-    ),
-    Target(
-        name="polars",
-        operation=S3_UPLOAD,
-        purpose="environment of Polars for sink_parquet and its like",
-        say=_polars,
+    *both_ways(
+        "polars",
+        upload=("environment of Polars for sink_parquet and its like", _polars),
+        download=("environment of Polars for scan_parquet and its like", _polars_download),
         reasons={
             "multipart_threshold_bytes": "it splits what is larger than one chunk, always",
             "connection_pool_count": "it opens a connection for each request in flight",
             "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-            "hedge_timeout_seconds": NO_HEDGE,
         },
-        writers={"env": environment(str)},
-    ),
-    Target(
-        name="polars-download",
-        operation=S3_DOWNLOAD,
-        purpose="environment of Polars for scan_parquet and its like",
-        say=_polars_download,
-        reasons={
-            **OWN_CHUNKS,
-            "multipart_threshold_bytes": "it splits what is larger than one chunk, always",
-            "connection_pool_count": "it opens a connection for each request in flight",
+        download_reasons={
             "block_size_bytes": "it reads several chunks at a time, so that their size is the range size",
             "coalesced_gap_bytes": "how ranges are merged follows from its chunk size",
-            "rate_limit_bytes_per_second": "it has no limit on bandwidth",
-            "hedge_timeout_seconds": NO_HEDGE,
         },
         writers={"env": environment(str)},
     ),

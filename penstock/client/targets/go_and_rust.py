@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, carried
+from penstock.client.targets.target import Option, both_ways, carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,60 +105,43 @@ def _rust_source(translation: Translation) -> list[str]:
 
 
 TARGETS = (
-    Target(
-        name="go-transfermanager",
-        operation=S3_UPLOAD,
-        purpose="function options of the AWS SDK for Go 2: transfermanager, the older manager, the transport",
-        say=_go,
-        reasons={
-            "rate_limit_bytes_per_second": "it has no limit on bandwidth: wrap the reader",
-            "hedge_timeout_seconds": "it has no hedged requests",
-        },
-        writers={"config": _go_source},
-        comment="//",
-    ),
-    Target(
-        name="go-transfermanager-download",
-        operation=S3_DOWNLOAD,
-        purpose="the same for downloads: transfermanager, the older Downloader, the transport",
-        say=_go_download,
-        reasons={
-            **OWN_CHUNKS,
+    *both_ways(
+        "go-transfermanager",
+        upload=(
+            "function options of the AWS SDK for Go 2: transfermanager, the older manager, the transport",
+            _go,
+        ),
+        download=(
+            "the same for downloads: transfermanager, the older Downloader, the transport",
+            _go_download,
+        ),
+        reasons={"rate_limit_bytes_per_second": "it has no limit on bandwidth: wrap the reader"},
+        download_reasons={
             "multipart_threshold_bytes": "it reads in ranges whatever is larger than one",
-            "rate_limit_bytes_per_second": "it has no limit on bandwidth: wrap the reader",
-            "hedge_timeout_seconds": NO_HEDGE,
             "block_size_bytes": "it hands on what arrives, and has no blocks",
             "coalesced_gap_bytes": "each request has one range",
         },
         writers={"config": _go_source},
         comment="//",
     ),
-    Target(
-        name="rust-object-store",
-        operation=S3_UPLOAD,
-        purpose="BufWriter, WriteMultipart and ClientOptions of object_store; obstore in Python",
-        say=_rust,
+    *both_ways(
+        "rust-object-store",
+        upload=("BufWriter, WriteMultipart and ClientOptions of object_store; obstore in Python", _rust),
+        download=(
+            "LimitStore, BufReader and coalesce_ranges of object_store; obstore in Python",
+            _rust_download,
+        ),
         reasons={
             "multipart_threshold_bytes": "it splits what is larger than one part, always",
             "rate_limit_bytes_per_second": "it has no limit on bandwidth: pace the writes",
-            "hedge_timeout_seconds": "it has no hedged requests",
         },
-        writers={"config": _rust_source},
-        comment="//",
-    ),
-    Target(
-        name="rust-object-store-download",
-        operation=S3_DOWNLOAD,
-        purpose="LimitStore, BufReader and coalesce_ranges of object_store; obstore in Python",
-        say=_rust_download,
-        reasons={
-            **OWN_CHUNKS,
+        download_reasons={
             "multipart_threshold_bytes": "the loop over ranges is yours, and begins where you say",
             "rate_limit_bytes_per_second": "it has no limit on bandwidth: pace the reads",
-            "hedge_timeout_seconds": NO_HEDGE,
             "read_ahead_bytes": "BufReader reads one buffer, and nothing ahead",
         },
-        writers={"config": _rust_download_source},
+        writers={"config": _rust_source},
+        download_writers={"config": _rust_download_source},
         comment="//",
     ),
 )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.targets.target import NO_HEDGE, OWN_CHUNKS, Option, Target, assignments, carried
+from penstock.client.targets.target import Option, assignments, both_ways, carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,97 +140,64 @@ def _crt(calls: str) -> str:
     return f"S3AsyncClient.crtBuilder(){calls}"
 
 
-_S3A_REASONS = {
-    "rate_limit_bytes_per_second": "it limits operations per second, not bytes",
-    "hedge_timeout_seconds": NO_HEDGE,
-}
+_S3A_REASONS = {"rate_limit_bytes_per_second": "it limits operations per second, not bytes"}
 _S3A_DOWNLOAD_REASONS = {
-    **_S3A_REASONS,
-    **OWN_CHUNKS,
     "multipart_threshold_bytes": "how a stream is read does not follow from the size of its file",
     "read_ahead_bytes": "vectored reads fetch what they are asked for, and nothing ahead",
 }
-_JAVA_REASONS = {
-    "rate_limit_bytes_per_second": "targetThroughputInGbps is a target, which sets connections; not a limit",
-    "hedge_timeout_seconds": "the CRT decides by itself; without it there are no hedged requests",
-}
-
 TARGETS = (
-    Target(
-        name="hadoop-s3a",
-        operation=S3_UPLOAD,
-        purpose="properties of fs.s3a, for core-site.xml or as -D flags",
-        say=_s3a,
+    *both_ways(
+        "hadoop-s3a",
+        upload=("properties of fs.s3a, for core-site.xml or as -D flags", _s3a),
+        download=(
+            "properties of fs.s3a for reading: prefetched blocks, or with --access random vectored reads",
+            _s3a_download,
+        ),
         reasons=_S3A_REASONS,
+        download_reasons=_S3A_DOWNLOAD_REASONS,
         writers={"config": _site_xml, "flags": _hadoop_flags},
         comment="<!--",
     ),
-    Target(
-        name="hadoop-s3a-download",
-        operation=S3_DOWNLOAD,
-        purpose="properties of fs.s3a for reading: prefetched blocks, or with --access random vectored reads",
-        say=_s3a_download,
-        reasons=_S3A_DOWNLOAD_REASONS,
-        writers={"config": _site_xml, "flags": _hadoop_flags},
-        comment="<!--",
-    ),
-    Target(
-        name="spark",
-        operation=S3_UPLOAD,
-        purpose="the same properties for spark-defaults.conf, or as --conf flags",
-        say=_spark,
+    *both_ways(
+        "spark",
+        upload=("the same properties for spark-defaults.conf, or as --conf flags", _spark),
+        download=(
+            "the same properties for spark-defaults.conf; Parquet and ORC want --access random",
+            _spark_download,
+        ),
         reasons=_S3A_REASONS,
+        download_reasons=_S3A_DOWNLOAD_REASONS,
         writers={"config": assignments(" "), "flags": _spark_flags},
     ),
-    Target(
-        name="spark-download",
-        operation=S3_DOWNLOAD,
-        purpose="the same properties for spark-defaults.conf; Parquet and ORC want --access random",
-        say=_spark_download,
-        reasons=_S3A_DOWNLOAD_REASONS,
-        writers={"config": assignments(" "), "flags": _spark_flags},
-    ),
-    Target(
-        name="flink",
-        operation=S3_UPLOAD,
-        purpose="lines of Flink's config.yaml, for the plugin flink-s3-fs-hadoop",
-        say=_flink,
+    *both_ways(
+        "flink",
+        upload=("lines of Flink's config.yaml, for the plugin flink-s3-fs-hadoop", _flink),
+        download=("the same for reading; each stream is one request after another", _flink_download),
         reasons={
             **_S3A_REASONS,
             "multipart_threshold_bytes": "its recoverable writer uploads everything in parts",
         },
-        writers={"config": assignments(": ")},
-    ),
-    Target(
-        name="flink-download",
-        operation=S3_DOWNLOAD,
-        purpose="the same for reading; each stream is one request after another",
-        say=_flink_download,
-        reasons={
+        download_reasons={
             **_S3A_DOWNLOAD_REASONS,
-            "range_size_bytes": "a stream is read in one request, from where it was opened",
-            "block_size_bytes": "a stream is read in one request, from where it was opened",
-            "read_ahead_bytes": "a stream is read in one request, from where it was opened",
+            **dict.fromkeys(
+                ("range_size_bytes", "block_size_bytes", "read_ahead_bytes"),
+                "a stream is read in one request, from where it was opened",
+            ),
         },
         writers={"config": assignments(": ")},
     ),
-    Target(
-        name="java-sdk-v2",
-        operation=S3_UPLOAD,
-        purpose="builders of the AWS SDK for Java 2, with the CRT and without",
-        say=_java_sdk,
-        reasons=_JAVA_REASONS,
-        writers={"config": _java},
-        comment="//",
-    ),
-    Target(
-        name="java-sdk-v2-download",
-        operation=S3_DOWNLOAD,
-        purpose="builders of the AWS SDK for Java 2 for downloads, with the CRT and without",
-        say=_java_sdk_download,
+    *both_ways(
+        "java-sdk-v2",
+        upload=("builders of the AWS SDK for Java 2, with the CRT and without", _java_sdk),
+        download=(
+            "builders of the AWS SDK for Java 2 for downloads, with the CRT and without",
+            _java_sdk_download,
+        ),
         reasons={
-            **_JAVA_REASONS,
-            **OWN_CHUNKS,
+            "rate_limit_bytes_per_second": "targetThroughputInGbps is a target, which sets connections; not a limit",
+            "hedge_timeout_seconds": "the CRT decides by itself; without it there are no hedged requests",
+        },
+        download_reasons={
             "multipart_threshold_bytes": "thresholdInBytes is of uploads; it reads in parts what is larger than one",
             "block_size_bytes": "it hands on what arrives, and has no blocks",
             "coalesced_gap_bytes": "each getObject has one range",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.targets.advised import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.client.targets.target import (
     APPLICATION,
@@ -17,6 +17,7 @@ from penstock.client.targets.target import (
     WHOLE_OBJECTS,
     Option,
     Target,
+    both_ways,
     carried,
     python_calls,
 )
@@ -177,86 +178,58 @@ def _pytorch_client(thread_count: int, part_size_bytes: int, field: str) -> Iter
     yield Option("S3ClientConfig", "part_size", part, (field,))
 
 
-_PYTORCH_REASONS = {
-    "thread_count": "it opens 10 connections at the least",
-    "connection_pool_count": "it opens 10 connections at the least",
-    "multipart_threshold_bytes": "it moves in parts whatever is larger than one",
-    "hedge_timeout_seconds": "the CRT decides by itself, from the times that it sees",
-    "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
-}
-
 _NEITHER = {"hedge_timeout_seconds": _NO_HEDGE, "rate_limit_bytes_per_second": _NO_LIMIT}
-_uploads = partial(Target, operation=S3_UPLOAD, writers={"config": python_calls})
-_downloads = partial(Target, operation=S3_DOWNLOAD, writers={"config": python_calls})
+_in_python = partial(both_ways, writers={"config": python_calls})
 
 TARGETS = (
-    _uploads(
-        name="boto3",
-        purpose="TransferConfig and Config of boto3; penstock.client.boto3 does it in process",
-        say=_boto3,
+    *_in_python(
+        "boto3",
+        upload=("TransferConfig and Config of boto3; penstock.client.boto3 does it in process", _boto3),
+        download=(
+            "TransferConfig and Config of boto3 for download_file; penstock.client.boto3 does it in process",
+            _boto3_download,
+        ),
         reasons={"hedge_timeout_seconds": _NO_HEDGE},
+        download_reasons=WHOLE_OBJECTS,
     ),
-    _downloads(
-        name="boto3-download",
-        purpose="TransferConfig and Config of boto3 for download_file; penstock.client.boto3 does it in process",
-        say=_boto3_download,
-        reasons={**WHOLE_OBJECTS, "hedge_timeout_seconds": _NO_HEDGE},
-    ),
-    _uploads(
-        name="aiobotocore",
-        purpose="AioConfig, and what your own semaphore and split into parts need",
-        say=_aiobotocore,
+    *_in_python(
+        "aiobotocore",
+        upload=("AioConfig, and what your own semaphore and split into parts need", _aiobotocore),
+        download=("AioConfig, and what your own ranged get_object calls need", _aiobotocore_download),
         reasons=_NEITHER,
     ),
-    _downloads(
-        name="aiobotocore-download",
-        purpose="AioConfig, and what your own ranged get_object calls need",
-        say=_aiobotocore_download,
-        reasons={"rate_limit_bytes_per_second": _NO_LIMIT},
-    ),
-    _uploads(
-        name="awscrt",
-        purpose="S3Client of awscrt, by its law of 0.4 Gbit/s a connection",
-        say=_awscrt,
+    *_in_python(
+        "awscrt",
+        upload=("S3Client of awscrt, by its law of 0.4 Gbit/s a connection", _awscrt),
+        download=("S3Client of awscrt for GET_OBJECT", _awscrt_download),
         reasons={
             "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
             "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
         },
-    ),
-    _downloads(
-        name="awscrt-download",
-        purpose="S3Client of awscrt for GET_OBJECT",
-        say=_awscrt_download,
-        reasons={
+        download_reasons={
             **WHOLE_OBJECTS,
-            **OWN_CHUNKS,
             "multipart_threshold_bytes": "it reads in parts whatever is larger than one",
-            "hedge_timeout_seconds": "it decides by itself, from the times that it sees",
-            "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
         },
     ),
-    _uploads(
-        name="s3fs",
-        purpose="S3FileSystem and put_file of s3fs, for fsspec, pandas and Dask",
-        say=_s3fs,
+    *_in_python(
+        "s3fs",
+        upload=("S3FileSystem and put_file of s3fs, for fsspec, pandas and Dask", _s3fs),
+        download=(
+            "S3FileSystem, get_file and cat_ranges of s3fs, for fsspec, pandas and Dask",
+            _s3fs_download,
+        ),
         reasons={
             "multipart_threshold_bytes": "it splits from twice the chunk size on, always",
             **_NEITHER,
         },
-    ),
-    _downloads(
-        name="s3fs-download",
-        purpose="S3FileSystem, get_file and cat_ranges of s3fs, for fsspec, pandas and Dask",
-        say=_s3fs_download,
-        reasons={
-            **OWN_CHUNKS,
+        download_reasons={
             "multipart_threshold_bytes": "it splits what is larger than a chunk, always",
             "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
-            **_NEITHER,
         },
     ),
-    _downloads(
+    Target(
         name="fsspec-download",
+        operation=S3_DOWNLOAD,
         purpose="arguments of open, get and cat_ranges of any filesystem of fsspec",
         say=_fsspec,
         reasons={
@@ -267,20 +240,23 @@ TARGETS = (
             "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
             **_NEITHER,
         },
+        writers={"config": python_calls},
     ),
-    _uploads(
-        name="pytorch",
-        purpose="S3ClientConfig of the S3 connector for PyTorch, for checkpoints",
-        say=_pytorch,
-        reasons=_PYTORCH_REASONS,
-    ),
-    _downloads(
-        name="pytorch-download",
-        purpose="S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
-        say=_pytorch_download,
+    *_in_python(
+        "pytorch",
+        upload=("S3ClientConfig of the S3 connector for PyTorch, for checkpoints", _pytorch),
+        download=(
+            "S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
+            _pytorch_download,
+        ),
         reasons={
-            **_PYTORCH_REASONS,
-            **OWN_CHUNKS,
+            "thread_count": "it opens 10 connections at the least",
+            "connection_pool_count": "it opens 10 connections at the least",
+            "multipart_threshold_bytes": "it moves in parts whatever is larger than one",
+            "hedge_timeout_seconds": "the CRT decides by itself, from the times that it sees",
+            "rate_limit_bytes_per_second": _CRT_NO_LIMIT,
+        },
+        download_reasons={
             "read_ahead_bytes": "a sequential reader reads the whole object ahead, as the CRT sees fit",
             "block_size_bytes": "a sequential reader has none; range_based has, with --access random",
         },

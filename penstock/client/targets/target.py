@@ -9,11 +9,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.targets.advised import READERS, stated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
+
+    from penstock.client.targets.advised import Download, Upload
 
 APPLICATION = "application"
 """The group of what no option of a library carries, because the application's own code is where it happens."""
@@ -73,6 +76,29 @@ class Target(NamedTuple):
     reasons: Mapping[str, str]  # for each field that it may be unable to express
     writers: Mapping[str, Callable[[Translation], list[str]]]
     comment: str = "#"
+
+
+def both_ways(
+    name: str,
+    *,
+    upload: tuple[str, Callable[[Upload], Iterable[Option]]],
+    download: tuple[str, Callable[[Download], Iterable[Option]]],
+    reasons: Mapping[str, str],
+    download_reasons: Mapping[str, str] | None = None,
+    writers: Mapping[str, Callable[[Translation], list[str]]],
+    download_writers: Mapping[str, Callable[[Translation], list[str]]] | None = None,
+    comment: str = "#",
+) -> tuple[Target, Target]:
+    """The two rows of a client: purpose and words of each way; `download_reasons` and `_writers` where they differ.
+
+    Nobody hedges and nobody is told how to read the network, unless a reason says more.
+    """
+    up, down = {"hedge_timeout_seconds": NO_HEDGE, **reasons}, {**OWN_CHUNKS, **(download_reasons or {})}
+    reading = f"{name}-download"
+    return (
+        Target(name, S3_UPLOAD, *upload, up, writers, comment),
+        Target(reading, S3_DOWNLOAD, *download, {**up, **down}, download_writers or writers, comment),
+    )
 
 
 def translate(

@@ -49,6 +49,13 @@ class Learner:
         self._history.append(observation)
         self._conclusion = None
 
+    def planned(self) -> ProbePlan[Any]:
+        """The next probe, by the last deliberation."""
+        plan = self._concluded().plan
+        if plan is None:
+            raise RuntimeError("no probe was affordable, though the budget is without bounds")
+        return plan
+
     def recommended(self) -> Recommendation[Any]:
         """The advice, with the one before it for hysteresis."""
         self._standing = recommend(
@@ -61,13 +68,6 @@ class Learner:
             validity_seconds=_VALID_SECONDS,
         )
         return self._standing
-
-    def _planned(self) -> ProbePlan[Any]:
-        """That of the last deliberation."""
-        plan = self._concluded().plan
-        if plan is None:
-            raise RuntimeError("no probe was affordable, though the budget is without bounds")
-        return plan
 
     def _concluded(self) -> Conclusion[Any]:
         if self._conclusion is None:
@@ -117,7 +117,7 @@ class PenstockTuner(Learner):
     def ask(self, seed: int) -> BenchSetting:
         """The plan of the last deliberation."""
         self._seed = seed
-        return self._clip(self._planned().setting)
+        return self._clip(self.planned().setting)
 
     def tell(self, observation: Observation[Any]) -> None:
         """One more observation of the history."""
@@ -146,7 +146,7 @@ class PenstockTuner(Learner):
 
     def last_choice(self) -> tuple[Reason, bool]:
         """Why the last setting that was asked for is to be tried, and whether the law is given up for the place."""
-        return self._planned().reason, self.known.is_off_model
+        return self.planned().reason, self.known.is_off_model
 
     def has_drifted(self) -> bool:
         """Whether the last observation raised the alarm."""

@@ -2,7 +2,7 @@
 
     python -m bench promised-gain
 
-Thirty links of random physics, in virtual time. On each, a few uploads teach the optimizer that the daemon uses; an
+Thirty links of random physics, in virtual time. On each, a few probes of the daemon teach its own optimizer; an
 application uploads with threads and parts of its own choosing, and tells of each attempt and call in the datagrams of
 an SDK; what is heard of it is held against the advice as the daemon does. Then the application does as advised. What it
 gained is the ratio of what it moved in some uploads each way, in turns.
@@ -21,29 +21,33 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bench import results
-from bench.penstock_tuner import PenstockTuner
-from bench.surfaces import Limits
+from bench.penstock_tuner import Learner
 from penstock.daemon.hearing import Hearing
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.listening.tally import Series
 from penstock.models.model import Fit
-from penstock.models.s3.upload import PART_SIZE_BYTES_MIN, S3UploadSetting
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.heard import by_operation, verdict_on
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.comparison import gain
+from penstock.probes.probe import NoJournal
+from penstock.probes.s3.ground import Ground
+from penstock.probes.s3.upload import S3UploadProbe
+from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
-from penstock.vocabulary import UNKNOWN, Context, Estimate, Observation, Place, Recommendation
+from penstock.vocabulary import UNKNOWN, Context, Estimate, Inconclusive, Place, Recommendation
 
 WITHIN_FRACTION_MIN = 0.85
 RUN_COUNT = {False: 30, True: 90}
 PROBE_COUNT = 8
 ROUND_COUNT = 6  # of uploads each way
-_SEED = 1902
+_SEED = 1905
 PART_SIZE_BYTES = 8 * MiB  # boto3's
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)
 ROW = OPERATIONS["s3_upload"]
+_LOOP_TICK_SECONDS = 3600.0  # in virtual time no loop is late
 _REGION = "eu-west-1"
 CONTEXT = Context(
     place=Place(operation=ROW.name, region=_REGION, instance_type=UNKNOWN),
@@ -134,7 +138,7 @@ async def _played(clock: VirtualClock, truth: LinkTruth, chance: random.Random) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What some uploads taught the optimizer that the daemon uses."""
+    """What some probes taught the optimizer that the daemon uses."""
 
     advice: Recommendation[S3UploadSetting]
     fit: Fit
@@ -143,21 +147,16 @@ class Learned:
 async def learned(service: S3Service, clock: VirtualClock) -> Learned:
     """Of this service, in virtual time; it gets its bucket here."""
     service.shelf.create_bucket("b")
-    application = _Application(service, clock)
-    advisor = PenstockTuner(
-        CONTEXT,
-        Limits(
-            object_size_bytes=CONTEXT.payload_size_bytes,
-            thread_count_max=64,
-            part_size_bytes_min=PART_SIZE_BYTES_MIN,
-            part_size_bytes_max=64 * MiB,
-        ),
-    )
-    for probe in range(PROBE_COUNT):
-        asked = advisor.ask(probe)
-        setting = S3UploadSetting(thread_count=asked.thread_count, part_size_bytes=asked.request_size_bytes)
-        advisor.tell(await application.probe(setting))
-    return Learned(advice=advisor.recommended(), fit=advisor.fit(application.probes))
+    store = SimulatedObjectStore(service)
+    ground = Ground(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
+    advisor = Learner(ROW.model, CONTEXT)
+    for _ in range(PROBE_COUNT):
+        probe = S3UploadProbe(ground, payload_source=lambda size_bytes, _: bytes(size_bytes))
+        outcome = await probe.run(advisor.planned())
+        if isinstance(outcome, Inconclusive):
+            raise RuntimeError(outcome.reason)  # noqa: TRY004  # the link's fault, not the caller's
+        advisor.tell(outcome)
+    return Learned(advice=advisor.recommended(), fit=advisor.known)
 
 
 def own_setting(chance: random.Random, thread_counts: Sequence[int]) -> S3UploadSetting:
@@ -192,23 +191,6 @@ class _Application:
     def __init__(self, service: S3Service, clock: VirtualClock) -> None:
         self._service = service
         self._clock = clock
-        self.probes: list[Observation[Any]] = []
-
-    async def probe(self, setting: S3UploadSetting) -> Observation[Any]:
-        """An upload that teaches."""
-        started_at = self._clock.now()
-        seconds = await self.upload(setting)
-        self.probes.append(
-            Observation(
-                context=CONTEXT,
-                setting=setting,
-                started_at=started_at,
-                duration_seconds=seconds,
-                transferred_bytes=CONTEXT.payload_size_bytes,
-                request_count=2 + math.ceil(CONTEXT.payload_size_bytes / setting.part_size_bytes),
-            )
-        )
-        return self.probes[-1]
 
     async def upload(self, setting: S3UploadSetting, hearing: Hearing | None = None) -> float:
         """How many seconds it took; each part is told of, where somebody hears."""

@@ -54,7 +54,7 @@ class Penstock(Learner):
 
     def ask(self) -> SqsDeliverySetting:
         """The plan of a deliberation over all that was seen."""
-        setting: SqsDeliverySetting = self._planned().setting
+        setting: SqsDeliverySetting = self.planned().setting
         return setting
 
     def advice(self) -> SqsDeliverySetting:

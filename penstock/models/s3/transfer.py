@@ -61,6 +61,10 @@ _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not ch
 _PROBE_WAVES = 3
 _WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
+# How many times as long as is expected a probe may take, for a dip must not end it; and as long as where the place is as
+# slow as it may well be: where a ceiling may be near, the mean of the draws is that of those without one.
+_DIP_PATIENCE, _SLOW_PATIENCE = 5.0, 2.0
+_SLOW_QUANTILE = 0.05
 _BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
 _CREDIT_SHARE_MAX = 0.5  # of the credits that are left: what a transfer may take and still fit well
 _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
@@ -249,13 +253,14 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         transferred = ceil(transferred / s) * s
         parts = ceil(transferred / s)
         requests = parts + self.requests_around(context, setting, parts)
-        seconds = transferred / rate + 1.0
+        slow = self._slow_rate(fit, context, setting)
+        seconds = max(_DIP_PATIENCE * (transferred / rate + 1.0), _SLOW_PATIENCE * transferred / slow)
         return Cost(
             transferred_bytes=int(transferred),
             request_count=requests,
             usd=self.usd(tariff, request_count=requests, transferred_bytes=transferred),
             credit_bytes=self._credit_bytes_max(fit, context, setting, transferred),
-            duration_seconds=5.0 * seconds,  # a dip must not end the probe
+            duration_seconds=seconds,
         )
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
@@ -464,6 +469,12 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """Bytes per second while every connection is busy."""
         demand = Demand(regime=Regime.SUSTAINED)
         return _mean_rate(Posterior.from_state(fit.state), self._steady(context, setting, demand), demand)
+
+    def _slow_rate(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
+        """The same, of which nineteen in twenty draws say that it is more."""
+        steady = self._steady(context, setting, Demand(regime=Regime.SUSTAINED))
+        logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
+        return exp(float(quantiles(logs, [_SLOW_QUANTILE])[0]))
 
     def _steady(self, context: Context, setting: S3SettingT, demand: Demand) -> Transfers:
         return replace(self._transfers(context, [setting], demand), is_steady=np.array([True]))

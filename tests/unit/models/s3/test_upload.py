@@ -489,6 +489,17 @@ def test_probe_pays_for_no_more_than_it_needs() -> None:
     assert large.credit_bytes == 0
 
 
+def test_a_probe_is_given_the_time_of_the_ceiling_that_may_be_there() -> None:
+    """Of sixteen connections that did half of what four promised, a dip is one account and a ceiling the other."""
+    world = UploadWorld(
+        connection_bytes_per_second=2.05e6, host_bytes_per_second=15.4e6, request_seconds=0.06, size=512 * MiB
+    )
+    fit = MODEL.fit(world.place, history(world, 2), prior=None, seed=0)
+    wave = a_setting(64)
+    cost = MODEL.probe_cost(fit, world.context, wave, S3_TARIFF)
+    assert cost.duration_seconds > cost.transferred_bytes / world.truth(wave)
+
+
 @pytest.mark.parametrize("instance_type", ["c5.large", "t3.nano", "c6g.2xlarge"])
 @pytest.mark.parametrize("count", [0, 3, 8])
 def test_a_probe_pays_for_the_credits_that_it_spends(instance_type: str, count: int) -> None:

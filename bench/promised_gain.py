@@ -33,8 +33,8 @@ from penstock.operations.heard import by_operation, verdict_on
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.comparison import gain
 from penstock.probes.probe import NoJournal
-from penstock.probes.s3.ground import Ground
 from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
 from penstock.vocabulary import UNKNOWN, Context, Estimate, Inconclusive, Place, Recommendation
@@ -148,10 +148,10 @@ async def learned(service: S3Service, clock: VirtualClock) -> Learned:
     """Of this service, in virtual time; it gets its bucket here."""
     service.shelf.create_bucket("b")
     store = SimulatedObjectStore(service)
-    ground = Ground(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
+    workspace = Workspace(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
     advisor = Learner(ROW.model, CONTEXT)
     for _ in range(PROBE_COUNT):
-        probe = S3UploadProbe(ground, payload_source=lambda size_bytes, _: bytes(size_bytes))
+        probe = S3UploadProbe(workspace, payload_source=lambda size_bytes, _: bytes(size_bytes))
         outcome = await probe.run(advisor.planned())
         if isinstance(outcome, Inconclusive):
             raise RuntimeError(outcome.reason)  # noqa: TRY004  # the link's fault, not the caller's

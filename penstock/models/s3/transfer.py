@@ -61,8 +61,8 @@ _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not ch
 _PROBE_WAVES = 3
 _WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
-# How many times as long as is expected a probe may take, for a dip must not end it; and as long as where the place is as
-# slow as it may well be: where a ceiling may be near, the mean of the draws is that of those without one.
+# How many times as long a probe may take as is expected, for a dip must not end it, and as it takes where the place is
+# as slow as it may well be: where a ceiling may be near, the mean of the draws is that of those without one.
 _DIP_PATIENCE, _SLOW_PATIENCE = 5.0, 2.0
 _SLOW_QUANTILE = 0.05
 _BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low

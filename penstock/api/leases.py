@@ -21,7 +21,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from heapq import heapify, heappop, heappush
 from math import floor
 from typing import Any
 
@@ -212,18 +211,14 @@ def divide(appetites: Sequence[Appetite], weights: Sequence[float]) -> list[Shar
 def apportion(wanted: Sequence[float]) -> list[int]:
     """Whole numbers near these, none below 1, with the same sum, rounded; where that is below their number, all 1."""
     given = [max(1, floor(value)) for value in wanted]
-    missing = round(sum(wanted)) - sum(given)
-    for index in sorted(range(len(wanted)), key=lambda i: round(given[i] - wanted[i], 9))[: max(0, missing)]:
+    most_missing_first = sorted(range(len(wanted)), key=lambda i: round(given[i] - wanted[i], 9))
+    excess = sum(given) - max(round(sum(wanted)), len(wanted))
+    for index in most_missing_first[: max(0, -excess)]:
         given[index] += 1
-    above = [(wanted[i] - given[i], i) for i in range(len(given)) if given[i] > 1]
-    heapify(above)
-    for _ in range(max(0, -missing)):  # what was given to those who wanted less than 1
-        if not above:
-            break
-        short, index = heappop(above)
+    # What was given to those who wanted less than 1: the others pay in turns, whom least is missing first.
+    spare = sorted((turn, wanted[i] - n, i) for i, n in enumerate(given) for turn in range(n - 1))
+    for *_, index in spare[: max(0, excess)]:
         given[index] -= 1
-        if given[index] > 1:
-            heappush(above, (short + 1, index))
     return given
 
 

@@ -85,6 +85,13 @@ def test_different_optima_fill_the_host_together() -> None:
     assert small.host_fraction == large.host_fraction == 0.5
 
 
+def test_who_could_use_half_the_host_gets_his_part_of_what_he_could_use() -> None:
+    """Three of them have a third of the host each: two thirds of what each would run at."""
+    shares = divide([an_upload(12, 0.5)] * 3, [1.0] * 3)
+    assert [threads(share.setting) for share in shares] == [8, 8, 8]
+    assert sum(share.host_fraction or 0.0 for share in shares) == pytest.approx(1.0)
+
+
 def test_nobody_is_left_without_a_thread() -> None:
     """With more leases than threads each gets one; and a heavy one pays for the least of the light ones."""
     assert [threads(s.setting) for s in divide([an_upload(4)] * 6, [1.0] * 6)] == [1] * 6
@@ -98,6 +105,8 @@ def test_nobody_is_left_without_a_thread() -> None:
         ([3.9, 3.1, 0.1, 0.1, 0.1], [2, 2, 1, 1, 1]),  # the least of the small is paid for in turn
         ([3.0, 0.1, 0.1, 0.1, 0.1], [1, 1, 1, 1, 1]),
         ([2.0, 2.0, 2.0], [2, 2, 2]),
+        ([3.9, 5.1, 0.1, 0.1], [3, 4, 1, 1]),
+        ([9.5, 2.2, 0.1, 0.1], [9, 1, 1, 1]),
     ],
 )
 def test_whole_threads_are_given_where_most_is_missing(wanted: list[float], whole: list[int]) -> None:
@@ -175,7 +184,8 @@ def test_what_comes_in_is_not_taken_from_what_goes_out() -> None:
 
 def test_what_others_move_is_their_objects_and_not_ones_own() -> None:
     """Of the same operation; a claim that says no number is of one object."""
-    book, mine = LeaseBook(), a_claim()
+    body = b'{"operation":"s3_upload","payload_size_bytes":"1GiB"}'
+    book, mine = LeaseBook(), read_claim(body)
     book.grant(mine, an_upload(32), process_id=1, uid=1000, now=NOON)
     for other in ("s3_download", "sqs_delivery"):
         granted(book, an_upload(32), operation=other)
@@ -210,6 +220,12 @@ def test_leases_have_a_cap_overall_and_for_each_user() -> None:
         book.grant(a_claim(), an_upload(8), process_id=1, uid=0, is_in_control=True, now=NOON)
     book.release(mine[0])
     granted(book, an_upload(8), uid=1)
+
+
+def test_no_user_may_hold_more_than_half_of_all_leases() -> None:
+    """As long as nobody says otherwise."""
+    limits = LeaseLimits()
+    assert limits.lease_count_max == 2 * limits.lease_count_max_per_uid
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), WEIGHTS), min_size=1, max_size=40))

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.duplicate_loop import DeleteLoop
-from penstock.models.sqs.plan import Conditions, ConditionsError, _choose, plan, plan_rescue, read_conditions
+from penstock.models.sqs.plan import (
+    Conditions,
+    ConditionsError,
+    SqsPlan,
+    _choose,
+    plan,
+    plan_rescue,
+    read_conditions,
+)
+from penstock.units import KiB, MiB
+from penstock.vocabulary import Estimate
 
 
 def a_document(**more: Any) -> dict[str, Any]:
@@ -24,15 +34,17 @@ def a_document(**more: Any) -> dict[str, Any]:
     } | more
 
 
+def planned(**more: Any) -> SqsPlan:
+    """For the seed's queue, with these changes."""
+    return plan(read_conditions(a_document(**more)))
+
+
 def test_the_seeds_queue_gets_more_deleters_and_both_windows() -> None:
     """Where the seed sent at 45 a second with a window of 10, the advice carries all 50 within 160 ms."""
     found = plan(read_conditions(a_document(latency_objective_seconds=0.160)))
     assert 49.0 <= found.goodput_messages_per_second.expected <= 50.5
     assert found.goodput_messages_per_second.low < 50.0 < found.goodput_messages_per_second.high
     assert found.delivery_latency_seconds_mean.expected <= 0.160
-    setting = found.setting
-    threads = (setting.sender_thread_count, setting.receiver_thread_count, setting.deleter_thread_count)
-    assert found.connection_pool_count == sum(threads) + 2
     assert found.setting.deleter_thread_count * found.setting.batch_message_count >= 2
     assert 15 <= found.setting.send_window_message_count <= 24
     assert found.collapse_after_seconds is not None
@@ -116,9 +128,85 @@ def test_a_fifo_queue_is_carried_in_batches() -> None:
 
 def test_long_work_gets_a_longer_visibility_timeout() -> None:
     """The timeout leaves six times the work, and receivers are counted with their work."""
-    found = plan(read_conditions(a_document(work_seconds=20.0)))
-    assert found.visibility_timeout_seconds >= 120
-    assert found.setting.receiver_thread_count == 256
+    assert planned(work_seconds=20.0).setting.receiver_thread_count == 256
+    for work_seconds, timeout_seconds in ((20.0, 120), (5.1, 31), (1.0, 30)):
+        assert planned(work_seconds=work_seconds).visibility_timeout_seconds == timeout_seconds
+
+
+def test_a_queue_that_is_hardly_used_is_as_late_as_was_measured() -> None:
+    """From the start of a send; where nobody measured it, a send and a receive."""
+    for stated, seconds in ((0.3, 0.3), (None, 0.124)):
+        found = planned(message_rate_per_second=1, send_seconds=0.1, delivery_latency_seconds=stated)
+        assert found.delivery_latency_seconds_mean.expected == pytest.approx(seconds, rel=0.02)
+
+
+def test_a_batch_waits_for_its_messages_as_long_as_the_objective_leaves() -> None:
+    """At most until it is full, and unasked no longer than a second."""
+    slow = {"message_rate_per_second": 10, "delete_seconds": 0.4, "deleter_count_max": 1}
+    free = planned(**slow)
+    assert free.setting.batch_message_count == 10
+    assert free.batch_linger_seconds == pytest.approx(0.9)
+    for objective_seconds, latency_seconds in ((0.5, 0.5), (0.3, 0.3), (9.0, 0.665)):
+        found = planned(**slow, latency_objective_seconds=objective_seconds)
+        assert found.delivery_latency_seconds_mean.expected == pytest.approx(latency_seconds, rel=0.01)
+    assert planned(**slow, latency_objective_seconds=0.1).batch_linger_seconds == 0.0
+    slower = {"message_rate_per_second": 2, "delete_seconds": 2.0, "deleter_count_max": 1}
+    assert planned(**slower).batch_linger_seconds == 1.0
+
+
+@pytest.mark.parametrize(("payload_size_bytes", "batch"), [(8 * KiB, 10), (300 * KiB, 3), (MiB, 1)])
+def test_a_batch_is_no_larger_than_a_request_may_be(payload_size_bytes: int, batch: int) -> None:
+    """1 MiB for all of its messages, also where larger batches would carry more."""
+    found = planned(message_rate_per_second=500, deleter_count_max=1, payload_size_bytes=payload_size_bytes)
+    assert found.setting.batch_message_count == batch
+
+
+def test_what_varies_more_comes_later_and_is_told_less_surely() -> None:
+    """On either side of what is taken where nothing is stated."""
+
+    def width(estimate: Estimate | None) -> float:
+        assert estimate is not None
+        return estimate.high - estimate.low
+
+    for action, told in (
+        ("send", lambda found: width(found.goodput_messages_per_second)),
+        ("send", lambda found: found.delivery_latency_seconds_mean.expected),
+        ("receive", lambda found: found.delivery_latency_seconds_mean.expected),
+        ("delete", lambda found: width(found.collapse_after_seconds)),
+    ):
+        name = f"{action}_seconds_variation"
+        calm, usual, wild = (planned(**more) for more in ({name: 0.5}, {}, {name: 0.8}))
+        assert told(calm) < told(usual) < told(wild)
+
+
+def test_what_threatens_the_queue_is_said() -> None:
+    """Deleters that are slower than senders lose it by themselves, others only when they stop for long."""
+    slower, faster = planned(), planned(delete_seconds=0.015)
+    assert "collapses by itself" in slower.explanation
+    assert (slower.deleter_outage_seconds_max, faster.collapse_after_seconds) == (0.0, None)
+    assert "a deleter stopped for 32 s collapses" in faster.explanation
+    assert faster.deleter_outage_seconds_max == pytest.approx(32.5)
+
+
+def test_few_groups_bound_the_rate_and_the_danger() -> None:
+    """Each has one receiver at a time, and holds no more than SQS hands out of it undeleted."""
+    fifo = {"message_rate_per_second": 200, "service_class": "fifo"}
+    one, two, enough = (planned(**fifo, message_group_count=count) for count in (1, 2, None))
+    assert [found.message_group_count_min for found in (one, two, enough)] == [3, 3, 3]
+    assert "3 message groups would carry it" in one.explanation
+    assert one.goodput_messages_per_second.high < 150
+    assert two.goodput_messages_per_second.expected > 199
+    assert "so few groups cannot fill the queue" in two.explanation
+    assert (one.collapse_after_seconds, two.collapse_after_seconds) == (None, None)
+    assert enough.collapse_after_seconds is not None
+    assert planned().message_group_count_min is None
+    assert "message_group_count_min" not in planned().document()
+    assert two.document()["message_group_count_min"] == 3
+
+
+def test_a_message_a_year_gets_a_plan() -> None:
+    """Nothing is divided by what is hardly there."""
+    assert planned(message_rate_per_second=3e-8).goodput_messages_per_second.expected > 0
 
 
 def test_the_document_is_json_with_intervals() -> None:
@@ -135,7 +223,13 @@ def test_the_document_is_json_with_intervals() -> None:
         ({"send_seconds": -1}, "send_seconds: -1 must be more than 0"),
         ({"send_seconds": "fast"}, "send_seconds: 'fast' is not a number"),
         ({"deleter_count_max": 1.5}, "not a whole number"),
-        ({"service_class": "express"}, "service_class"),
+        ({"deleter_count_max": 0}, "not a whole number"),
+        ({"service_class": "express"}, "service_class: 'express'; say one of"),
+        ({"service_class": 1}, "service_class: 1; say one of"),
+        ({"send_seconds": 0}, "must be more than 0"),
+        ({"work_seconds": -1}, "must be at least 0"),
+        ({"send_seconds": True}, "True is not a number"),
+        ({"send_seconds": float("nan")}, "nan is not a number"),
         ({"delete_seconds_per_message": 1.0}, "more than delete_seconds"),
     ],
 )
@@ -143,6 +237,34 @@ def test_conditions_that_cannot_be_are_refused(change: dict[str, Any], complaint
     """Each mistake is named with what was expected."""
     with pytest.raises(ConditionsError, match=complaint):
         read_conditions(a_document(**change))
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("visibility_timeout_seconds", 12 * 3600),
+        ("payload_size_bytes", MiB),
+        ("message_rate_per_second", 1_000_000),
+        ("deleter_count_max", 1_000_000),
+        ("message_group_count", 1_000_000_000),
+        ("send_seconds_variation", 100),
+    ],
+)
+def test_what_is_beyond_any_queue_is_a_slip_of_the_unit(name: str, most: int) -> None:
+    """SQS's own bounds, and what nobody has."""
+    assert getattr(read_conditions(a_document(**{name: most})), name) == most
+    with pytest.raises(ConditionsError, match=f"{name}: must be at most {most:,}"):
+        read_conditions(a_document(**{name: most + 1}))
+
+
+def test_nothing_is_a_number_where_nothing_can_be() -> None:
+    """No work, no wait, no variation; and what is whole may be written as a fraction."""
+    nothing = dict.fromkeys(
+        ("work_seconds", "receive_wait_seconds", "send_seconds_per_message", "delete_seconds_variation"), 0
+    )
+    found = read_conditions(a_document(deleter_count_max=2.0, latency_objective_seconds=None, **nothing))
+    assert (found.work_seconds, found.delete_seconds_variation) == (0, 0)
+    assert repr(found.deleter_count_max) == "2"
 
 
 def test_every_mistake_is_told_at_once() -> None:
@@ -166,7 +288,10 @@ def test_every_plan_is_stable(
         delete_seconds=delete,
         visibility_timeout_seconds=timeout_seconds,
     )
-    setting = plan(conditions).setting
+    found = plan(conditions)
+    setting = found.setting
+    threads = (setting.sender_thread_count, setting.receiver_thread_count, setting.deleter_thread_count)
+    assert found.connection_pool_count == sum(threads) + 2
     batch = setting.batch_message_count
     capacity = setting.deleter_thread_count * batch / (delete * (0.8 + 0.2 * batch))
     assert setting.send_rate_limit_messages_per_second <= capacity
@@ -185,3 +310,25 @@ def test_a_collapsed_queue_gets_a_rescue() -> None:
     )
     assert found.recovered_after_seconds <= 300
     assert found.batch_message_count == 10
+
+
+@pytest.mark.parametrize(
+    ("receive_seconds", "each_seconds"), [(0.024, 0.004), (0.024, 0.02), (0.1, 0.005), (0.19, 0.0)]
+)
+def test_a_rescue_takes_as_long_as_its_requests(receive_seconds: float, each_seconds: float) -> None:
+    """A batch of ten takes a single message's time and nine more messages'; all copies go before one is received."""
+    stated = {
+        "receive_seconds": receive_seconds,
+        "receive_seconds_per_message": each_seconds,
+        "delete_seconds_per_message": each_seconds,
+    }
+    found = plan_rescue(
+        read_conditions(a_document(**stated)), undeleted_message_count=40_000, visible_message_count=10_000
+    )
+    receive_rate = 10 / (receive_seconds + 9 * each_seconds)
+    rate = found.deleter_thread_count * 10 / (0.020286 + 9 * min(each_seconds, 0.95 * 0.020286))
+    assert found.delete_rate_per_second == pytest.approx(rate)
+    paused_seconds = 40_000 / rate
+    spare = min(rate, receive_rate) - 50
+    after_seconds = paused_seconds + (10_000 + 50 * paused_seconds) / spare if spare > 0 else float("inf")
+    assert found.recovered_after_seconds == pytest.approx(after_seconds, rel=1e-3)

@@ -32,7 +32,7 @@ TESTS = {
     "penstock/optimizer/objective.py": "tests/unit/optimizer/test_objective.py",
     "penstock/optimizer/proposal.py": "tests/unit/optimizer tests/contracts/test_operations.py",
     "penstock/models/sqs/plan.py": "tests/unit/models/sqs/test_plan.py",
-    "penstock/client/advice.py": "tests/integration/test_client.py",
+    "penstock/client/advice.py": "tests/unit/client/test_advice.py tests/integration/test_client.py",
 }
 
 

@@ -107,6 +107,7 @@ def test_an_answer_with_one_flaw_is_none(changes: dict[str, Any]) -> None:
         {"payload_size_bytes": SIZE_BYTES_MAX},
         {"setting": {"thread_count": 1_000_000, "part_size_bytes": 1 << 59}},
         {"derived": {"x": -1e18, "y": 1e18, "z_count": 0, "w": 0.5}},
+        {"setting": {"thread_count": 8, "part_size_bytes": 8 * MiB, "of_a_newer_daemon": 1}},
         {"demand": {}},
         {"demand": {"object_count": 1_000_000}},
         {"expires_at": "2999-01-01T00:00:00+02:00"},
@@ -117,9 +118,18 @@ def test_an_answer_at_its_bounds_is_advice(changes: dict[str, Any]) -> None:
     assert in_force(an_answer(**changes)).basis == "measured"
 
 
-def test_advice_has_its_time_and_defaults_have_none() -> None:
-    """What has expired is refused with the moment, in UTC."""
-    assert 50 < in_force(an_answer(expires_at=in_seconds(60))).seconds_left() <= 60
+def test_advice_has_its_time_and_defaults_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has expired, and be it now, is refused with the moment, in UTC."""
+
+    class Frozen(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Frozen:
+            return cls(2030, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(advice_module, "datetime", Frozen)
+    assert in_force(an_answer(expires_at="2030-01-01T00:00:00.5Z")).seconds_left() == 0.5
+    with pytest.raises(StaleAdviceError):
+        in_force(an_answer(expires_at="2030-01-01T00:00:00Z"))
     with pytest.raises(StaleAdviceError, match=r"2020-02-02 02:02 UTC.*penstock status"):
         in_force(an_answer(expires_at="2020-02-02T02:02:00Z"))
     default = default_advice("s3_upload", 5, "a reason")
@@ -136,6 +146,7 @@ def test_the_nearest_standing_advice_serves(tmp_path: Path, asked: int, found: i
     """By ratio, up to twice the size or half of it; of the same operation, and in force."""
     others = [
         an_answer(payload_size_bytes=88, operation="s3_copy"),
+        an_answer(payload_size_bytes=91, operation="s3_uploads"),
         an_answer(payload_size_bytes=89, expires_at=in_seconds(-1)),
     ]
     standing = [an_answer(payload_size_bytes=size) for size in (100, 0, 70)]
@@ -207,6 +218,49 @@ def test_a_refusal_is_passed_on(
     advice = an_adviser(tmp_path).advise("s3_upload", GiB)
     assert advice.basis == "default"
     assert sentence in advice.explanation
+
+
+def test_a_refusal_that_could_not_be_said_is_said_later(
+    tmp_path: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each refusal is said once, and no silence counts as that."""
+    said: list[str] = []
+
+    def complain(_: str, sentence: str) -> bool:
+        said.append(sentence)
+        return len(said) > 1
+
+    monkeypatch.setattr(advice_module, "complain", complain)
+    adviser, daemon.status, daemon.document = an_adviser(tmp_path), 400, {"detail": "no such region"}
+    for size in (1, 2, 3, 4):
+        adviser.advise("s3_upload", size)
+    assert said == ["no such region"] * 2
+
+
+def test_answers_are_forgotten_before_they_are_too_many(
+    tmp_path: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once; until then each is remembered."""
+    monkeypatch.setattr(advice_module, "_ANSWER_COUNT_MAX", 3)
+    adviser = an_adviser(tmp_path)
+    for size, count in ((1, 1), (2, 2), (3, 3), (1, 3), (2, 3), (3, 3), (4, 4), (4, 4), (1, 5), (4, 5)):
+        adviser.advise("s3_upload", size)
+        assert len(daemon.asked) == count
+
+
+def test_a_snapshot_that_stays_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one with all that a daemon can hold, and whatever is asked."""
+    reads, read = list[int](), advice_module._read_snapshot
+
+    def counting(descriptor: int, size_bytes: int) -> Any:
+        reads.append(size_bytes)
+        return read(descriptor, size_bytes)
+
+    monkeypatch.setattr(advice_module, "_read_snapshot", counting)
+    adviser = an_adviser(tmp_path, *(an_answer(payload_size_bytes=4**n) for n in range(30)))
+    for n in range(30):
+        assert adviser.advise("s3_upload", 4**n).payload_size_bytes == 4**n
+    assert len(reads) == 1
 
 
 def test_a_snapshot_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

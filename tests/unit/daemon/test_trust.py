@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.daemon import trust
 from penstock.daemon.trust import (
     PLACE_COUNT_MAX,
     PLACE_COUNT_MAX_PER_USER,
@@ -57,6 +58,8 @@ def about(**changes: str) -> Context:
     [
         ({"transferred_bytes": 0}, "nothing arrived"),
         ({"duration_seconds": 600.0}, "ends in the future"),
+        ({"duration_seconds": 62.1}, "ends in the future"),
+        ({"duration_seconds": 0.02}, "3.36 GB/s is more than this host can move"),
         ({"duration_seconds": 0.01}, "6.71 GB/s is more than this host can move (c5.large: 1.25 GB/s)"),
         (
             {"context": about(service_class="premium")},
@@ -76,6 +79,7 @@ def test_what_a_newer_host_of_the_type_might_do_is_taken() -> None:
     """The table may be old: only what is far beyond it is refused."""
     door, _ = a_door()
     assert door.refusal(a_report(duration_seconds=0.04), GOOD) is None  # 1.7 GB/s
+    assert door.refusal(a_report(duration_seconds=62.0), GOOD) is None  # clocks differ by a minute
     assert (
         door.refusal(a_report(context=about(instance_type="z99.huge"), duration_seconds=0.01), GOOD) is None
     )
@@ -88,15 +92,16 @@ def test_every_class_of_queue_can_be_reported_about(service_class: str) -> None:
     assert door.refusal(a_report(context=about(service_class=service_class)), GOOD) is None
 
 
-def test_a_user_who_reports_too_often_is_told_so_and_harms_no_other() -> None:
+def test_a_user_who_reports_too_often_is_told_so_and_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a burst, then a rate; each user has his own."""
+    monkeypatch.setattr(trust, "REPORT_COUNT_PER_SECOND", 2.0)
     door, clock = a_door()
     taken = [door.refusal(a_report(), BAD) is None for _ in range(REPORT_COUNT_BURST + 100)]
     assert sum(taken) == REPORT_COUNT_BURST
     assert "report a share of your transfers" in (door.refusal(a_report(), BAD) or "")
     assert door.refusal(a_report(), GOOD) is None
-    clock.seconds = 10.0
-    assert sum(door.refusal(a_report(), BAD) is None for _ in range(100)) == 10
+    clock.seconds = 10.5
+    assert sum(door.refusal(a_report(), BAD) is None for _ in range(100)) == 21
 
 
 def test_what_is_refused_costs_a_user_nothing() -> None:
@@ -127,4 +132,5 @@ def test_users_are_remembered_up_to_a_bound() -> None:
     taken = [door.refusal(a_report(), uid) is None for uid in range(2 * USER_COUNT_MAX)]
     assert sum(taken) == USER_COUNT_MAX
     clock.seconds = 3600.0
-    assert door.refusal(a_report(), 10**6) is None
+    taken = [door.refusal(a_report(), 10**6 + uid) is None for uid in range(USER_COUNT_MAX + 9)]
+    assert sum(taken) == USER_COUNT_MAX

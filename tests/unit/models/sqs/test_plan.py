@@ -57,7 +57,7 @@ def test_a_latency_of_short_polls_is_an_upper_end() -> None:
     short_polled = plan(read_conditions(a_document(receive_wait_seconds=0)))
     ours, theirs = short_polled.delivery_latency_seconds_mean, long_polled.delivery_latency_seconds_mean
     assert ours.expected < 0.75 * theirs.expected
-    assert ours.low < 0.45 * theirs.expected
+    assert 0.3 * theirs.expected < ours.low < 0.45 * theirs.expected
     assert ours.high < theirs.expected
     assert short_polled.setting == long_polled.setting
     assert plan(read_conditions(a_document(receive_wait_seconds=20))) == long_polled
@@ -97,6 +97,7 @@ def test_of_two_ways_that_carry_all_the_one_with_fewer_threads_is_chosen() -> No
     ]
     for goodput, chosen in (
         ([50.0] * 5, 2),
+        ([60.0, 50.0, 50.0, 50.0, 50.0], 2),
         ([50.0, 50.0, 40.0, 50.0, 50.0], 4),
         ([40.0, 50.0, 40.0, 40.0, 40.0], 1),
     ):
@@ -198,7 +199,8 @@ def test_few_groups_bound_the_rate_and_the_danger() -> None:
     assert two.goodput_messages_per_second.expected > 199
     assert "so few groups cannot fill the queue" in two.explanation
     assert (one.collapse_after_seconds, two.collapse_after_seconds) == (None, None)
-    assert enough.collapse_after_seconds is not None
+    for many in (enough, planned(**fifo, message_group_count=100_000)):
+        assert many.collapse_after_seconds is not None
     assert planned().message_group_count_min is None
     assert "message_group_count_min" not in planned().document()
     assert two.document()["message_group_count_min"] == 3

@@ -7,8 +7,7 @@ from itertools import groupby
 
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.report import chart
-from penstock.report.figure import Figure, Key, Table
-from penstock.report.live import live
+from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.wording import date_words
 from penstock.units import format_seconds, number
 
@@ -40,13 +39,10 @@ def _backlog_figure(spells: Sequence[BacklogSpell]) -> Figure:
         chart.Line(x=times, y=line, css=f"cdf d{n}", is_stepped=True) for n, line in enumerate(lines.values())
     ]
     newest = spells[-1]
-    title = f"The backlog of {newest.queue} over time"
-    description = _words(spells)
-    return Figure(
-        title=title,
-        description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
+    return drawn(
+        (x, y, layers),
+        title=f"The backlog of {newest.queue} over time",
+        description=_words(spells),
         keys=tuple(Key(f"cdf d{n}", words) for n, words in enumerate(_NAMES.values())),
         table=Table(
             ("from", *_NAMES.values(), "the oldest undeleted", "visibility timeout"),

@@ -15,9 +15,8 @@ from penstock.report.changes import change_sentence
 from penstock.report.density import Density
 from penstock.report.distributions import Spread
 from penstock.report.episodes import episode_sentence
-from penstock.report.figure import Figure, Key, Table
+from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.findings import PlaceFindings, Surface
-from penstock.report.live import live
 from penstock.report.rhythm import Rhythm, Sample, group_words, rhythm_sentence
 from penstock.report.wording import date_words, percent, span
 from penstock.units import counted, format_bytes, label, number, quantity
@@ -58,7 +57,6 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         chart.Mark(x=at, text="changed" if is_apart else "", css="advised", row=0)
         for at, is_apart in _apart([c.changed_at.timestamp() for c in place.changes], (x.high - x.low) / 8)
     ]
-    title = f"What was measured over time, {label(place.value_metric)} beside what is expected now"
     words = [episode_sentence(e) for e in place.episodes] + [
         change_sentence(change, place.value_metric) for change in place.changes
     ]
@@ -70,12 +68,11 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     keys += [Key("c0 aside", "before the place changed")] if changed_at and not is_dense else []
     keys += [Key("advised", "the place changed")] if place.changes else []
     keys += [Key("band", "requests were refused")] if place.episodes else []
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.COURSE,
-        title=title,
+        title=f"What was measured over time, {label(place.value_metric)} beside what is expected now",
         description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
         keys=tuple(keys),
         table=_by_day(place.course),
     )
@@ -162,18 +159,16 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
         )
         for name, at, css in marked
     ]
-    title = f"{label(metric).capitalize()} over {label(x_name)} and {label(y_name)}"
     description = (
         f"{place.payload_noun.capitalize()}s of {format_bytes(surface.context.payload_size_bytes)}; the strongest "
         f"field is {quantity(metric, most)}. The points are the advice and what known clients do by themselves."
     )
     rows = tuple((name, quantity(x_name, at[0]), quantity(y_name, at[1])) for name, at, _ in marked)
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.SURFACE,
-        title=title,
+        title=f"{label(metric).capitalize()} over {label(x_name)} and {label(y_name)}",
         description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
         keys=(
             Key("c1", "advised"),
             Key("c2", "what a client does by itself"),
@@ -229,13 +224,11 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
     ]
     layers.append(chart.Line(x=[0.0, 24.0], y=[1.0, 1.0], css="diagonal"))
     title = "By the hour of the day"
-    description = _rhythm_words(place.rhythms)
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.HOURS,
         title=title,
-        description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
+        description=_rhythm_words(place.rhythms),
         keys=(Key("b0", "measured"), Key("diagonal", "the middle")),
         table=Table(
             ("of", "from", "beside the middle", "measurements"),
@@ -283,11 +276,10 @@ def study_figure(study: Study) -> Figure:
         chart.Mark(x=at, text=name, css="advised", row=n % 2)
         for n, (name, at) in enumerate(study.marks.items())
     ]
-    return Figure(
+    return drawn(
+        (x, y, layers),
         title=study.title,
         description=study.sentence,
-        svg=chart.draw(study.title, study.sentence, x, y, layers),
-        live=live(study.title, x, y, layers),
         keys=tuple(keys),
         table=_study_table(study),
     )
@@ -354,12 +346,10 @@ def _spread_figure(place: PlaceFindings, name: str, found: Sequence[Spread]) -> 
                 (spread.p99_seconds, 0.99),
             )
         ]
-    title = f"How long one takes: {label(name)}"
-    return Figure(
-        title=title,
+    return drawn(
+        (x, y, layers),
+        title=f"How long one takes: {label(name)}",
         description=_spread_words(name, shown),
-        svg=chart.draw(title, _spread_words(name, shown), x, y, layers),
-        live=live(title, x, y, layers),
         keys=tuple(
             Key(f"c{n}", f"{place.payload_noun}s of {format_bytes(spread.payload_size_bytes)}")
             for n, spread in enumerate(shown)

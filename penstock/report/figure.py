@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from penstock.report.chart import Axis, Layer, draw
+from penstock.report.live import live
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +37,12 @@ class Figure:
     keys: tuple[Key, ...]
     table: Table
     anchor: str = ""  # its name on the page, within its place
+
+
+def drawn(
+    drawing: tuple[Axis, Axis, Sequence[Layer]], *, title: str, description: str, **rest: Any
+) -> Figure:
+    """The figure of two axes and layers; `rest` is legend, table and perhaps anchor (Any: of several types)."""
+    x, y, layers = drawing
+    svg = draw(title, description, x, y, layers)
+    return Figure(title=title, description=description, svg=svg, live=live(title, x, y, layers), **rest)

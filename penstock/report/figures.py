@@ -16,7 +16,7 @@ from penstock.report.evidence_figures import (
     study_figure,
     surface_figure,
 )
-from penstock.report.figure import Figure, Key, Table
+from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.findings import (
     Curve,
     History,
@@ -27,7 +27,6 @@ from penstock.report.findings import (
     is_since_change,
 )
 from penstock.report.judgement_figures import foreseen_figure, regret_figure
-from penstock.report.live import live
 from penstock.report.remarks import cost_words
 from penstock.report.retries import DayOfRetries, Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
@@ -100,7 +99,6 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         *_client_points(place, curve, metric),
         *_curve_points(place, curve, measured, advised, colours),
     ]
-    title = f"{label(metric).capitalize()} against {label(curve.knob)}, {place.payload_noun}s of {size}"
     others = ", ".join(f"{label(n)} {knob_value(advised, n)}" for n in knobs(advised) if n != curve.knob)
     description = (
         f"With {others or 'nothing else to set'}, as advised. "
@@ -112,12 +110,11 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
             "the newest with the others as advised are points."
         )
     has_aside = any(not is_on_curve(curve, m, advised) for m in measured)
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.curve_anchor(curve.knob),
-        title=title,
+        title=f"{label(metric).capitalize()} against {label(curve.knob)}, {place.payload_noun}s of {size}",
         description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
         keys=_curve_keys(
             measured,
             colours,
@@ -263,7 +260,6 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         )
         for m, fitted in pairs
     ]
-    title = f"Measured against predicted {label(metric)}"
     fitted, promised = place.fitted_coverage, place.promised_coverage
     has_aside = not all(is_since_change(m, place.fit) for m in judged)
     since = " since the place changed" if has_aside else ""
@@ -282,12 +278,11 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         keys.append(Key("c0 aside", "before the place changed"))
     if any(map(_has_trouble, judged)):
         keys.append(Key("cross", "throttled or failed requests"))
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.PREDICTED,
-        title=title,
+        title=f"Measured against predicted {label(metric)}",
         description=description + ".",
-        svg=chart.draw(title, description + ".", x, y, layers),
-        live=live(title, x, y, layers),
         keys=tuple(keys),
         table=_record_table(place),
     )
@@ -343,12 +338,11 @@ def _retries_figure(found: Retries) -> Figure:
                     )
                 )
     title, description = "Requests that had to be sent again", retries_sentence(found)
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.RETRIES,
         title=title,
         description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
         keys=(Key("b1", "refused by the service"), Key("b0", "failed on the way")),
         table=Table(
             ("day", "measurements", "requests", "refused", "failed"),
@@ -399,14 +393,11 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
         ),
     ]
     size = format_bytes(history.context.payload_size_bytes)
-    title = f"How the advised {label(name)} changed, {place.payload_noun}s of {size}"
     count = counted(len(steps) - 1, "change")
-    description = f"{count} of setting, basis or bottleneck since {date_words(steps[0].issued_at)}."
-    return Figure(
-        title=title,
-        description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
+    return drawn(
+        (x, y, layers),
+        title=f"How the advised {label(name)} changed, {place.payload_noun}s of {size}",
+        description=f"{count} of setting, basis or bottleneck since {date_words(steps[0].issued_at)}.",
         keys=(Key("line", f"advised {label(name)}"), Key("c0", "a change of the advice")),
         table=history_table(place, history),
     )
@@ -449,14 +440,11 @@ def _spend_figure(report: Report, name: str) -> Figure:
     layers: list[chart.Layer] = list(_bars(report, name, days, operations))
     if limit is not None and is_limit_seen:
         layers.append(chart.Line(x=[x.low, x.high], y=[limit] * 2, css="limit"))
-    title = f"Spent by day: {label(name)}"
-    description = _budget_words(name, highest, limit)
     keys = [Key(f"b{n % _CLIENT_COUNT_MAX}", op.replace("_", " ")) for n, op in enumerate(operations)]
-    return Figure(
-        title=title,
-        description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
+    return drawn(
+        (x, y, layers),
+        title=f"Spent by day: {label(name)}",
+        description=_budget_words(name, highest, limit),
         keys=(*keys, Key("limit", "budget of 24 hours")) if is_limit_seen else tuple(keys),
         table=_spend_table(report, name, days, operations),
     )

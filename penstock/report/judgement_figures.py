@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.report import anchors, chart
-from penstock.report.figure import Figure, Key, Table
+from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.findings import Measured, PlaceFindings
 from penstock.report.judgement import REASONS, mean_regret, sharpness
-from penstock.report.live import live
 from penstock.report.wording import date_words, percent, setting_words, span
 from penstock.units import counted, format_bytes, number, quantity
 from penstock.vocabulary import Estimate
@@ -50,14 +49,11 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
         )
         for (m, e), ratio in zip(pairs, ratios, strict=True)
     ]
-    title = "Was it right? What was foreseen beside what was seen"
-    description = _foreseen_words(pairs)
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.FORESEEN,
-        title=title,
-        description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
+        title="Was it right? What was foreseen beside what was seen",
+        description=_foreseen_words(pairs),
         keys=(
             Key("c0", "within what was foreseen"),
             Key("c1", "not"),
@@ -89,17 +85,15 @@ def regret_figure(place: PlaceFindings) -> Figure | None:
         )
         for s in steps
     ]
-    title = "What the advice of its time lost"
     description = (
         f"Beside what is advised today, by the newest fit: {percent(mean_regret(steps, newest_at))} on average over "
         f"time, {percent(max(s.lost_fraction for s in steps))} at most, {percent(steps[-1].lost_fraction)} at last."
     )
-    return Figure(
+    return drawn(
+        (x, y, layers),
         anchor=anchors.LOST,
-        title=title,
+        title="What the advice of its time lost",
         description=description,
-        svg=chart.draw(title, description, x, y, layers),
-        live=live(title, x, y, layers),
         keys=(Key("line", "lost"), Key("c0", "a change of the advice")),
         table=Table(
             ("from", "advice", "lost"),

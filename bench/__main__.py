@@ -1,4 +1,4 @@
-"""Knows the benchmarks by name: `python -m bench [--long] [NAME ...]` runs all of them, or those named."""
+"""Knows the benchmarks by name: `python -m bench [--long] [--seed N] [NAME ...]` runs all of them, or those named."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 
-# name -> module with `run(*, long: bool) -> dict`; a module that is missing is an error, not a gap.
+# name -> module with `run(*, long: bool) -> dict`, and `seeds` where worlds are fresh; one that is missing is an error.
 BENCHMARKS = {
     "s3-upload": "bench.harness",
     "s3-download": "bench.downloads",
@@ -42,6 +42,13 @@ def main() -> None:
         "names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)} (default: all)"
     )
     parser.add_argument("--long", action="store_true", help="all seeds, instead of a few minutes")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        action="append",
+        default=[],
+        help="of fresh worlds, in place of those that are drawn",
+    )
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(BENCHMARKS)
     if unknown:
@@ -52,7 +59,8 @@ def main() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in arguments.names or BENCHMARKS:
         print(f"== {name} ({'long' if arguments.long else 'short'} form)", flush=True)
-        importlib.import_module(BENCHMARKS[name]).run(long=arguments.long)
+        run = importlib.import_module(BENCHMARKS[name]).run
+        run(long=arguments.long, **({"seeds": arguments.seed} if arguments.seed else {}))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 `skopt-gp` is scikit-optimize as `bench.tuners` sets it up, without any physics. For the product it is also counted who
 chose each probe: the ramp, the posterior of the law, scikit-optimize, or the rule that verifies the advice.
 
-`python -m bench ablation` draws a seed of fresh worlds and prints it; `python -m bench.ablation SEED` uses that one.
+`python -m bench ablation`: without `--seed` one of fresh worlds is drawn, and printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.fresh_worlds import Kind, fresh_worlds
 from bench.penstock_tuner import PenstockTuner
-from bench.spread import carried_out, fresh_seeds, seeds_asked_for
+from bench.spread import carried_out, fresh_seeds
 from bench.surfaces import Session, SurfaceDescription
 from bench.tuners import SkoptGaussianProcess, Tuner, TunerFactory, penstock
 from penstock.models.model import Fit
@@ -70,13 +70,9 @@ class Outcome:
     choosers: Counter[str] = field(default_factory=Counter)
 
 
-def run(*, long: bool = False) -> dict[str, Any]:
-    """What the table of benchmarks calls."""
-    return judge(fresh_seeds(long=long))
-
-
-def judge(seeds: list[int]) -> dict[str, Any]:
+def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
     """Every tuner in every world of the seeds."""
+    seeds = list(seeds) or fresh_seeds(long=long)
     print(f"fresh worlds of seeds {seeds}")
     jobs = [
         (name, seed, index) for seed in seeds for index in range(len(fresh_worlds(seed))) for name in TUNERS
@@ -151,7 +147,3 @@ def _choosers(outcomes: list[Outcome]) -> list[str]:
         shares = ", ".join(f"{name} {count / total.total():.2f}" for name, count in total.most_common())
         lines.append(f"{title}: {shares}")
     return lines
-
-
-if __name__ == "__main__":
-    judge(seeds_asked_for())

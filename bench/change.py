@@ -8,7 +8,7 @@ threads beside the advice that stood, and when it comes, to stay, within 5 % of 
 is advised to whoever has seen twelve probes of the new place and nothing else: the best of a ladder is the luckiest of
 its measurements. What is raised before the change is a false alarm.
 
-`python -m bench.change [SEED ...]`: without a seed one is drawn, and printed.
+`python -m bench change`: without `--seed` one is drawn, and printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from bench.fresh_worlds import Kind, fresh_worlds
 from bench.penstock_tuner import PenstockTuner
-from bench.spread import carried_out, fresh_seeds, seeds_asked_for
+from bench.spread import carried_out, fresh_seeds
 from bench.sqs_choosing import Penstock, choosing_world, driven
 from bench.sqs_world import observe
 from bench.surfaces import Session
@@ -198,9 +198,10 @@ def meet(job: tuple[str, int, int]) -> Met:
     return met
 
 
-def judge(seeds: Sequence[int]) -> dict[str, Any]:
+def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
     """Every place of the seeds."""
-    print(f"fresh places of seeds {list(seeds)}")
+    seeds = list(seeds) or fresh_seeds(long=long)
+    print(f"fresh places of seeds {seeds}")
     jobs = [("queues", seed, index) for seed in seeds for index in range(QUEUES)]
     jobs += [
         ("uploads", seed, index)
@@ -208,7 +209,7 @@ def judge(seeds: Sequence[int]) -> dict[str, Any]:
         for index in range(sum(w.kind is not Kind.OFF_MODEL for w in fresh_worlds(seed)))
     ]
     found = carried_out(meet, jobs)
-    return {"seeds": list(seeds), **{what: _verdict(what, found) for what in ("uploads", "queues")}}
+    return {"seeds": seeds, **{what: _verdict(what, found) for what in ("uploads", "queues")}}
 
 
 def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
@@ -239,12 +240,3 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
     print(f"\n{what}: {len(chosen)} places, {len(felt)} in which the advice that stood was no longer good")
     print("\n".join(f"  {name:28s}{value:8.3g}" for name, value in figures.items()))
     return figures
-
-
-def run(*, long: bool = False) -> dict[str, Any]:
-    """What the table of benchmarks calls."""
-    return judge(fresh_seeds(long=long))
-
-
-if __name__ == "__main__":
-    judge(seeds_asked_for())

@@ -6,12 +6,12 @@ over the narrowest that could be stated by one who knows the truth and the noise
 is the limit. Beside it stands the oracle: it knows the curve and follows the same rule. The frontier is what other
 bargains would have advised from the same fits.
 
-`python -m bench.learning [--seed N] [--rounds N] [--suite]`: without a seed one is drawn, and printed.
+`python -m bench learning`: without `--seed` one is drawn, and printed.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from time import perf_counter
@@ -80,19 +80,15 @@ class Run:
     seconds: float = 0.0
 
 
-def run(*, long: bool = False) -> dict[str, Any]:
-    """What the table of benchmarks calls: worlds of a seed that is drawn anew."""
-    return judge(fresh_seeds(long=long), rounds=2 if long else 1, suite=long)
-
-
-def judge(seeds: list[int], *, rounds: int, suite: bool) -> dict[str, Any]:
-    """Run the worlds of all seeds (and the catalogue), print the verdict and keep the rows."""
+def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
+    """Run the worlds of all seeds (long: twice as many, and the catalogue), print the verdict and keep the rows."""
+    seeds, rounds = list(seeds) or fresh_seeds(long=long), 2 if long else 1
     began = perf_counter()
     print(f"fresh worlds of seeds {seeds}")
     jobs = [
         Job(seed, rounds, index, seed) for seed in seeds for index in range(len(fresh_worlds(seed, rounds)))
     ]
-    if suite:
+    if long:
         jobs += [Job(None, 1, index, seed) for seed in seeds for index in range(len(suite_worlds()))]
     runs = carried_out(perform, jobs)
     figures = verdict(runs)
@@ -371,12 +367,3 @@ def _median(values: list[float]) -> float:
 
 def _worst(values: list[float]) -> float:
     return float(np.quantile(values, 0.05)) if values else float("nan")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.learning", description=__doc__)
-    parser.add_argument("--seed", type=int, action="append", help="of the worlds; several may be given")
-    parser.add_argument("--rounds", type=int, default=1, help="each kind in each weather so many times")
-    parser.add_argument("--suite", action="store_true", help="the surfaces of the catalogue as well")
-    given = parser.parse_args()
-    judge(given.seed or fresh_seeds(long=False), rounds=given.rounds, suite=given.suite)

@@ -6,13 +6,14 @@ and the whole trial fails) or as s5cmd does (eleven times, half a second at leas
 of the size that it makes for real clients, in virtual time. The advice is judged by long runs beside the best number
 of threads of a ladder, and once more by a client that keeps to the rate that was advised with it.
 
-`python -m bench.small_objects [SEED ...]`: without a seed one is drawn, and printed.
+`python -m bench small-objects`: without `--seed` one is drawn, and printed.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import exp, inf, log
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.spread import carried_out, fresh_seeds, seeds_asked_for
+from bench.spread import carried_out, fresh_seeds
 from penstock.clock import SystemClock
 from penstock.models.s3.ranges import UploadRanges
 from penstock.tuning.clients import small_object_count
@@ -229,8 +230,9 @@ def _judged(store: Store, task: Task, trials: list[Trial], known: dict[int, floa
     )
 
 
-def judge(seeds: list[int]) -> dict[str, Any]:
+def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
     """Every store of the seeds."""
+    seeds = list(seeds) or fresh_seeds(long=long)
     print(f"fresh stores of seeds {seeds}")
     jobs = [(seed, index) for seed in seeds for index in range(WORLDS)]
     found = [each for rows in carried_out(judge_store, jobs) for each in rows]
@@ -260,12 +262,3 @@ def _table(found: list[Judged]) -> list[str]:
             f"{np.mean([row.fraction_within_rate for row in chosen]):.3f}"
         )
     return lines
-
-
-def run(*, long: bool = False) -> dict[str, Any]:
-    """What the table of benchmarks calls."""
-    return judge(fresh_seeds(long=long))
-
-
-if __name__ == "__main__":
-    judge(seeds_asked_for())

@@ -31,8 +31,3 @@ def fresh_seeds(*, long: bool) -> list[int]:
     """One that nobody has looked at, or four."""
     first = secrets.randbelow(10**6)
     return [first + i for i in range(4 if long else 1)]
-
-
-def seeds_asked_for() -> list[int]:
-    """Those on the command line, or a fresh one."""
-    return [int(each) for each in sys.argv[1:]] or fresh_seeds(long=False)

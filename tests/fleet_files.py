@@ -36,14 +36,14 @@ def world(place: Place, *, host: str, day: int) -> UploadWorld:
     )
 
 
-def write_fleet(folder: Path, *, day_count: int = 6, count: int = 6) -> None:
-    """So many observations of each host, place and day."""
-    for day in range(day_count):
+def write_fleet(folder: Path) -> None:
+    """Six observations of each host, place and day."""
+    for day in range(6):
         for host in HOSTS:
             rows = []
             for place in (CALM, CHANGED):
                 truth = world(place, host=host, day=day)
-                for i, one in enumerate(history(truth, count)):
+                for i, one in enumerate(history(truth, 6)):
                     at = DAY + timedelta(days=day, hours=i, seconds=HOSTS.index(host))
                     seconds = one.setting.part_size_bytes / truth.connection_bytes_per_second
                     dated = dataclasses.replace(one, started_at=at, latency_seconds_p50=seconds)

@@ -16,10 +16,10 @@ from penstock.analysis.schema import OBSERVATIONS, PLACE, SPEND
 MEMORY_LIMIT = "1GB"
 
 
-def answers(source: str, *, memory_limit: str = MEMORY_LIMIT) -> dict[str, list[dict[str, Any]]]:
+def answers(source: str) -> dict[str, list[dict[str, Any]]]:
     """By the names of `questions.QUESTIONS`, and `fits`. Raises FilesError."""
     with tempfile.TemporaryDirectory(prefix="penstock-duckdb-") as spilled, duckdb.connect() as connection:
-        connection.execute("SET memory_limit = ?", [memory_limit])
+        connection.execute("SET memory_limit = ?", [MEMORY_LIMIT])
         connection.execute("SET temp_directory = ?", [spilled])
         connection.execute("SET preserve_insertion_order = false")
         connection.execute("SET TimeZone = 'UTC'")

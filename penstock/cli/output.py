@@ -40,9 +40,9 @@ def print_table(
         _print_plain_table(headings, rows, title, width)
 
 
-def print_mapping(document: Mapping[str, Any], *, title: str = "", width: int | None = None) -> None:
+def print_mapping(document: Mapping[str, Any], *, width: int | None = None) -> None:
     """A document whose names carry their units: plain values first, then its sections and lists, each a table."""
-    for index, (inner_title, headings, rows) in enumerate(_tables(document, title)):
+    for index, (inner_title, headings, rows) in enumerate(_tables(document, "")):
         if index:
             click.echo()
         print_table(headings, rows, title=inner_title, width=width)

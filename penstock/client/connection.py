@@ -201,11 +201,9 @@ class Stream:
         self._connection.close()
 
 
-def stream(
-    path: str, target: str, *, method: str = "GET", body: bytes | None = None, timeout_seconds: float = 5.0
-) -> Iterator[bytes]:
+def stream(path: str, target: str) -> Iterator[bytes]:
     """The lines of an answer that does not end, for as long as the daemon lives. Raises NoDaemonError."""
-    answer = Stream(path, method, target, body, timeout_seconds)
+    answer = Stream(path, "GET", target, None, 5.0)
     try:
         while (line := answer.line()) is not None:
             yield line

@@ -92,17 +92,17 @@ def _blast_quantities(records: Records) -> Quantities:
     return values
 
 
-def running_means(samples: Sequence[Mapping[str, float]], seconds: int = RUNNING_SECONDS) -> list[float]:
+def running_means(samples: Sequence[Mapping[str, float]]) -> list[float]:
     """Latency over the last ten seconds, in seconds, message by message."""
     found, totals, counts = [], 0.0, 0.0
     for index, sample in enumerate(samples):
         totals += sample["latency_seconds_mean"] * sample["received_count"]
         counts += sample["received_count"]
-        if index >= seconds:
-            gone = samples[index - seconds]
+        if index >= RUNNING_SECONDS:
+            gone = samples[index - RUNNING_SECONDS]
             totals -= gone["latency_seconds_mean"] * gone["received_count"]
             counts -= gone["received_count"]
-        if index >= seconds - 1:
+        if index >= RUNNING_SECONDS - 1:
             found.append(totals / counts if counts > 0.5 else 0.0)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -40,22 +40,20 @@ _BUCKET = "lab"
 _PLACE = Place(operation="", region="lab", instance_type="simulated")
 _TICK_SECONDS = 3600.0  # in virtual time no loop is late
 _READ_KEY = "read"
+_SEED = 1
 
-Tell = Callable[[Record], None]
 
-
-def run_in_lab(steps: Sequence[Step], *, seed: int = 1, tell: Tell = lambda _: None) -> list[Record]:
-    """All steps, each world with a time of its own; `tell` hears of each record. Not from a running event loop."""
+def run_in_lab(steps: Sequence[Step]) -> list[Record]:
+    """All steps, each world with a time of its own. Not from a running event loop."""
     records: dict[str, Record] = {}
     for world in dict.fromkeys(step.world for step in steps):
         mine = [step for step in steps if step.world == world]
 
         async def story(clock: VirtualClock, mine: Sequence[Step] = mine, world: str = world) -> None:
-            laboratory = _Laboratory(world, clock, seed=seed)
+            laboratory = _Laboratory(world, clock)
             for step in mine:
                 await asyncio.sleep(step.wait_seconds)
                 records[step.label] = await laboratory.record(step)
-                tell(records[step.label])
 
         run_virtually(story, start_at=_START_AT)
     return [records[step.label] for step in steps]
@@ -92,11 +90,10 @@ class _WeightlessStore(SimulatedObjectStore):
 class _Laboratory:
     """One calibrated world and the probes in it."""
 
-    def __init__(self, world: str, clock: VirtualClock, *, seed: int) -> None:
+    def __init__(self, world: str, clock: VirtualClock) -> None:
         self._name = world
         self._world = WORLDS[world]
         self._clock = clock
-        self._seed = seed
         self._stores: dict[int, S3Service] = {}
         self._queue_count = 0
 
@@ -125,15 +122,13 @@ class _Laboratory:
         if index not in self._stores:
             assert not isinstance(self._world, World)
             outbound, inbound = self._world
-            self._stores[index] = S3Service(
-                outbound, clock=self._clock, seed=self._seed + index, inbound=inbound
-            )
+            self._stores[index] = S3Service(outbound, clock=self._clock, seed=_SEED + index, inbound=inbound)
             self._stores[index].shelf.create_bucket(_BUCKET)
         return self._stores[index]
 
     def _queue_probe(self) -> QueueApplicationProbe:
         assert isinstance(self._world, World)
-        host = Host(self._world, self._clock, seed=self._seed + self._queue_count)
+        host = Host(self._world, self._clock, seed=_SEED + self._queue_count)
         self._queue_count += 1
 
         def tell(sample: Sample) -> None:

@@ -27,12 +27,12 @@ _BUCKET, _KEY = "reference", "object"
 _START_AT = datetime(2026, 1, 1, tzinfo=UTC)
 _PAUSE_AFTER_THROTTLING_SECONDS = 0.5
 
+_IN_SERVICE_MAX = 256  # requests of a queue
 THREAD_COUNTS = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 _WAVE_COUNTS = (1, 2, 3)
 PART_SIZES_BYTES = tuple(mebibytes * MiB for mebibytes in (5, 8, 12, 16, 32, 64))
 RANGE_SIZES_BYTES = tuple(mebibytes * MiB for mebibytes in (1, 2, 4, 8, 16, 32, 64, 128))
 _RANGE_SIZE_BYTES_MIN = 64 * KiB
-_READ_COUNT = 16  # of each thread, where ranges of a large object are read: enough for a steady state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,27 +85,14 @@ def download_throughput_bytes_per_second(
     """
     range_count = math.ceil(object_size_bytes / range_size_bytes)
     sizes = [range_size_bytes] * (range_count - 1)
-    return _reading_rate(truth, [*sizes, object_size_bytes - sum(sizes)], thread_count)
+    sizes.append(object_size_bytes - sum(sizes))
 
-
-def ranges_throughput_bytes_per_second(
-    truth: LinkTruth, *, thread_count: int, range_size_bytes: int
-) -> float:
-    """Measure what an ideal reader of many ranges gets, each of them asked for by itself.
-
-    The first of each thread is shorter, so that they do not wait and move in step as no real ones do.
-    """
-    first = [math.ceil(range_size_bytes * i / thread_count) for i in range(1, thread_count + 1)]
-    return _reading_rate(truth, first + [range_size_bytes] * (_READ_COUNT * thread_count), thread_count)
-
-
-def _reading_rate(truth: LinkTruth, sizes: Sequence[int], thread_count: int) -> float:
     async def read(clock: VirtualClock) -> float:
         service = S3Service(truth, clock=clock, seed=0)
         service.shelf.create_bucket(_BUCKET)
         service.shelf.put(_BUCKET, _KEY, service.shelf.body(max(sizes), None))
         await _share(sizes, thread_count, lambda size: service.read(_BUCKET, _KEY, 0, size))
-        return sum(sizes) / clock.monotonic_seconds()
+        return object_size_bytes / clock.monotonic_seconds()
 
     return run_virtually(read, start_at=_START_AT)
 
@@ -114,7 +101,6 @@ def upload_optimum(
     truth: LinkTruth,
     object_size_bytes: int,
     *,
-    thread_counts: Sequence[int] = THREAD_COUNTS,
     part_sizes_bytes: Sequence[int] = PART_SIZES_BYTES,
 ) -> Optimum:
     """Search a grid on the calm path."""
@@ -129,14 +115,13 @@ def upload_optimum(
             calm_truth, object_size_bytes, thread_count=n, part_size_bytes=s
         )
 
-    return _best(_worth_trying(object_size_bytes, thread_counts, part_sizes_bytes, is_legal), measured)
+    return _best(_worth_trying(object_size_bytes, THREAD_COUNTS, part_sizes_bytes, is_legal), measured)
 
 
 def download_optimum(
     truth: LinkTruth,
     object_size_bytes: int,
     *,
-    thread_counts: Sequence[int] = THREAD_COUNTS,
     range_sizes_bytes: Sequence[int] = RANGE_SIZES_BYTES,
 ) -> Optimum:
     """Search a grid on the calm path: of one whole object."""
@@ -150,7 +135,7 @@ def download_optimum(
             calm_truth, object_size_bytes, thread_count=n, range_size_bytes=s
         )
 
-    return _best(_worth_trying(object_size_bytes, thread_counts, range_sizes_bytes, is_legal), measured)
+    return _best(_worth_trying(object_size_bytes, THREAD_COUNTS, range_sizes_bytes, is_legal), measured)
 
 
 def _best(settings: Iterable[tuple[int, int]], measured: Callable[[int, int], float]) -> Optimum:
@@ -227,7 +212,7 @@ async def _share(
     await asyncio.gather(*(carry_out() for _ in range(min(thread_count, len(work)))))
 
 
-def best_goodput_messages_per_second(truth: QueueTruth, *, in_service_max: int = 256) -> float:
+def best_goodput_messages_per_second(truth: QueueTruth) -> float:
     """Return the most messages a second that can be carried (sent, received, deleted) in full batches.
 
     A message needs a tenth of a send, of a receive and of a delete. With n requests in service, each taking
@@ -238,7 +223,7 @@ def best_goodput_messages_per_second(truth: QueueTruth, *, in_service_max: int =
     batch = BATCH_MESSAGE_COUNT_MAX
     seconds = sum(action.request_seconds + batch * action.message_seconds for action in actions)
     by_concurrency = max(
-        batch * count / (seconds * usl_stretch(truth, count)) for count in range(1, in_service_max + 1)
+        batch * count / (seconds * usl_stretch(truth, count)) for count in range(1, _IN_SERVICE_MAX + 1)
     )
     limits = [a.request_rate_per_second_max for a in actions if a.request_rate_per_second_max is not None]
     return min([by_concurrency, *(batch * limit for limit in limits)])

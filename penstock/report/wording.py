@@ -35,11 +35,11 @@ def knob_value(setting: Setting, name: str) -> str:
     return "none" if value == 0 else quantity(name, value)
 
 
-def place_words(place: Place, *, operation: str = "") -> str:
+def place_words(place: Place) -> str:
     """``s3 upload in eu-central-1 from c5.large``, with the class where it is not the usual one."""
     usual = "" if place.service_class == "standard" else f", {place.service_class}"
     host = "" if place.instance_type == "unknown" else f" from {place.instance_type}"
-    return f"{operation or place.operation.replace('_', ' ')} in {place.region}{host}{usual}"
+    return f"{place.operation.replace('_', ' ')} in {place.region}{host}{usual}"
 
 
 def demand_words(demand: Demand) -> str:

@@ -12,7 +12,6 @@ from penstock.lab.optimum import (
     calm,
     download_optimum,
     download_throughput_bytes_per_second,
-    ranges_throughput_bytes_per_second,
     upload_optimum,
     upload_throughput_bytes_per_second,
 )
@@ -67,23 +66,6 @@ def test_a_reference_download_takes_what_the_formula_says() -> None:
         A_PATH, 80_000_000, thread_count=2, range_size_bytes=10_000_000
     )
     assert got == pytest.approx(80_000_000 / (4 * (0.1 + 10.0)))
-
-
-def test_a_reader_of_ranges_gets_what_the_formula_says() -> None:
-    """Ranges of 100 kB on three threads: 3 s / (L + s/B), for the host is not full."""
-    got = ranges_throughput_bytes_per_second(A_PATH, thread_count=3, range_size_bytes=100_000)
-    assert got == pytest.approx(3 * 100_000 / (0.1 + 0.1), rel=0.02)
-
-
-def test_small_ranges_need_many_threads() -> None:
-    """What one request moves tells how many have to be on their way until the host is full: s / (L + s/B) each."""
-    four, eight, twelve, best = (
-        ranges_throughput_bytes_per_second(A_PATH, thread_count=n, range_size_bytes=100_000)
-        for n in (4, 8, 12, 32)
-    )
-    assert best == pytest.approx(4e6, rel=0.02)
-    assert (four / best, eight / best) == pytest.approx((0.5, 0.85), abs=0.06)
-    assert twelve > 0.9 * best
 
 
 def test_throttled_parts_are_sent_again() -> None:

@@ -2,7 +2,7 @@
 
 The five studies are run again by `penstock measure`, in the lab's own worlds; the judge keeps links of its own.
 
-`python -m bench.calibration` prints every figure, with the error of each link.
+`tests/unit/bench/test_surfaces.py` holds every figure to its error.
 """
 
 from __future__ import annotations
@@ -174,7 +174,6 @@ class Anchor:
 
     link: str
     quantity: str
-    unit: str
     measured: float
     computed: float
     tolerance: float  # of |computed / measured - 1|, stated beforehand
@@ -191,82 +190,23 @@ def anchors() -> list[Anchor]:
     def steady(link: Link, n: float, size: float) -> float:
         return float(part_rate(link, np.array([n]), np.array([size]), cold=False)[0][0]) * size
 
-    def cold_goodput(link: Link) -> float:
-        return float(many(link, 10_000, 250, 1 * MiB)) * 8 / 1e9
-
-    down: list[tuple[str, Link, float, float]] = [
+    found: list[Anchor] = []
+    for name, link, rate, ceiling in (
         ("m5d.24xlarge GET", M5D_24XLARGE, 93.1, 2633),
         ("c5n.9xlarge GET", C5N_9XLARGE, 88.9, 5542),
         ("c5n.18xlarge GET", C5N_18XLARGE, 87.5, 7250),
-    ]
-    found = [
-        Anchor(
-            name,
-            "1 connection, 32 MiB",
-            "MiB/s",
-            32 / (0.0078 + 32 / rate),
-            steady(link, 1, 32 * MiB) / MiB,
-            0.03,
-        )
-        for name, link, rate, _ in down
-    ]
-    found += [
-        Anchor(
-            name,
-            "plateau",
-            "MiB/s",
-            ceiling,
-            max(steady(link, float(n), 32 * MiB) for n in range(8, 200, 4)) / MiB,
-            0.05,
-        )
-        for name, link, _, ceiling in down
-    ]
-    return [
-        *found,
-        Anchor(
-            "c5n.18xlarge PUT",
-            "1 MiB, 250 connections",
-            "Gbit/s",
-            21.8,
-            cold_goodput(C5N_18XLARGE_UPLOAD),
-            0.08,
-        ),
-        Anchor(
-            "cross-region PUT", "1 connection", "MB/s", 20.0, steady(CROSS_REGION, 1, 64 * MiB) / MB, 0.05
-        ),
-        Anchor(
-            "cross-region PUT", "32 connections", "MB/s", 125.0, steady(CROSS_REGION, 32, 64 * MiB) / MB, 0.05
-        ),
-        *(
-            Anchor("nixl GET", f"{n} connections", "GB/s", measured, steady(NIXL, n, 16 * MiB) / 1e9, 0.08)
-            for n, measured in ((25, 10.06), (375, 18.13), (1000, 13.06))
-        ),
-    ]
-
-
-def calibration_table() -> str:
-    """The anchors as text, with the root mean square error of each link."""
-    rows = anchors()
-    lines = [f"{'link':20s} {'figure':24s} {'published':>10s} {'computed':>10s} {'unit':8s} {'error':>7s}"]
-    lines += [
-        f"{a.link:20s} {a.quantity:24s} {a.measured:10.2f} {a.computed:10.2f} {a.unit:8s} {100 * a.error:+6.1f}%"
-        for a in rows
-    ]
-    return "\n".join(
-        [*lines, "", "root mean square error of each link, figures of throughput only", *_errors(rows)]
-    )
-
-
-def _errors(rows: list[Anchor]) -> list[str]:
-    by_link: dict[str, list[float]] = {}
-    for anchor in rows:
-        if anchor.unit != "threads":
-            by_link.setdefault(anchor.link, []).append(anchor.error)
-    return [
-        f"  {name:20s} {100 * float(np.sqrt(np.mean(np.square(errors)))):5.1f}% of {len(errors)}"
-        for name, errors in by_link.items()
-    ]
-
-
-if __name__ == "__main__":
-    print(calibration_table())
+    ):
+        one, plateau = steady(link, 1, 32 * MiB), max(steady(link, n, 32 * MiB) for n in range(8, 200, 4))
+        found += [
+            Anchor(name, "1 connection, 32 MiB, MiB/s", 32 / (0.0078 + 32 / rate), one / MiB, 0.03),
+            Anchor(name, "plateau, MiB/s", ceiling, plateau / MiB, 0.05),
+        ]
+    cold_gbps = float(many(C5N_18XLARGE_UPLOAD, 10_000, 250, 1 * MiB)) * 8 / 1e9
+    found.append(Anchor("c5n.18xlarge PUT", "1 MiB, 250 connections, Gbit/s", 21.8, cold_gbps, 0.08))
+    for n, measured in ((1, 20.0), (32, 125.0)):
+        computed = steady(CROSS_REGION, n, 64 * MiB) / MB
+        found.append(Anchor("cross-region PUT", f"{n} connections, MB/s", measured, computed, 0.05))
+    for n, measured in ((25, 10.06), (375, 18.13), (1000, 13.06)):
+        computed = steady(NIXL, n, 16 * MiB) / 1e9
+        found.append(Anchor("nixl GET", f"{n} connections, GB/s", measured, computed, 0.08))
+    return found

@@ -12,6 +12,28 @@ from penstock.client.connection import ask
 from penstock.trial.stage import Process, daemon, status_of
 from tests.waiting import until
 
+HERE = """
+[daemon]
+state_directory = "{directory}/state"
+runtime_directory = "{directory}/run"
+seed = 1
+[host]
+region = "{region}"
+instance_type = "lab"
+[aws]
+s3_endpoint_url = "{s3_url}"
+sqs_endpoint_url = "{sqs_url}"
+"""
+"""How a configuration begins: more of `[aws]` may follow."""
+BOUNDLESS = """
+[budget]
+usd_per_day = 100
+transferred_bytes_per_day = "64GiB"
+duty_cycle_fraction = 1
+host_cpu_fraction_max = 1
+host_network_fraction_max = 1
+"""
+
 
 class DaemonHouse:
     """A daemon's folders and configuration; `s3` and `sqs` are unmodified clients of the servers that it probes."""
@@ -51,7 +73,10 @@ class DaemonHouse:
             status = status_of(self.socket_path)
             return status is not None and holds(status)
 
-        until(has_come, self._wait_seconds_max)
+        try:
+            until(has_come, self._wait_seconds_max)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; last status: {status}") from late
         assert status is not None
         return status
 

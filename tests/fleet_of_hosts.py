@@ -111,11 +111,9 @@ class Host:
         link: LinkTruth,
         *,
         seed: int,
-        instance_type: str = "lab",
         fleet: FleetSection | None = None,
-        mean_interval_seconds: float = 3600.0,
     ) -> None:
-        self.link, self._clock, self._seed, self._instance_type = link, clock, seed, instance_type
+        self.link, self._clock, self._seed = link, clock, seed
         self._shared = shared
         self._service = S3Service(link, clock=clock, seed=seed)
         self._service.shelf.create_bucket(BUCKET)
@@ -123,7 +121,7 @@ class Host:
         folder.mkdir(parents=True, exist_ok=True)
         section = UPLOAD.section_type(
             is_enabled=True,
-            mean_interval_seconds=mean_interval_seconds,
+            mean_interval_seconds=3600.0,
             bucket=BUCKET,
             object_size_bytes=(SIZE,),
             network_path="gateway-endpoint",
@@ -140,7 +138,7 @@ class Host:
     @property
     def place(self) -> Place:
         """Where it measures."""
-        return Place(operation=UPLOAD.name, region=REGION, instance_type=self._instance_type)
+        return Place(operation=UPLOAD.name, region=REGION, instance_type="lab")
 
     async def object_store(self, region: str) -> ObjectStore:  # noqa: ARG002  # there is one
         """`penstock.operations.operation.Outside`."""
@@ -157,9 +155,7 @@ class Host:
             clock=self._clock,
             outside=self,
             thinker=InlineThinker(),
-            identity=HostIdentity(
-                region=REGION, instance_type=self._instance_type, sentence="", is_instance=True
-            ),
+            identity=HostIdentity(region=REGION, instance_type="lab", sentence="", is_instance=True),
             host_name=f"host-{self._seed}",
             seed=self._seed + 1,
             sample_host=HostSample,

@@ -22,7 +22,7 @@ from penstock.lab import worlds
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import World
 from penstock.trial.stage import CREDENTIALS, lab_endpoint, process, status_of
-from tests.daemon_house import DaemonHouse
+from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse
 from tests.real.servers import plain_client
 
 WAIT_SECONDS_MAX = 120.0
@@ -39,17 +39,7 @@ FAST = World(
     queue=worlds.NEAR.queue,
 )
 
-CONFIGURATION = """
-[daemon]
-state_directory = "{directory}/state"
-runtime_directory = "{directory}/run"
-seed = 1
-[host]
-region = "lab-1"
-instance_type = "lab"
-[aws]
-s3_endpoint_url = "{s3_endpoint_url}"
-sqs_endpoint_url = "{sqs_endpoint_url}"
+CONFIGURATION = f"""{HERE}
 connect_timeout_seconds = "1s"
 read_timeout_seconds = "5s"
 [probes.s3_upload]
@@ -65,12 +55,7 @@ usd_per_day = 100
 mean_interval_seconds = "0.4s"
 duration_seconds_max = "1s"
 thread_count_max = 8
-[budget]
-usd_per_day = 100
-duty_cycle_fraction = 1
-host_cpu_fraction_max = 1
-host_network_fraction_max = 1
-"""
+{BOUNDLESS}"""
 
 
 @pytest.fixture
@@ -79,7 +64,7 @@ def stage(tmp_path: Path) -> Iterator[DaemonHouse]:
     with lab_endpoint("s3", FAST, tmp_path) as s3, lab_endpoint("sqs", FAST, tmp_path) as sqs:
         stage = DaemonHouse(
             tmp_path,
-            CONFIGURATION.format(directory=tmp_path, s3_endpoint_url=s3, sqs_endpoint_url=sqs),
+            CONFIGURATION.format(directory=tmp_path, region="lab-1", s3_url=s3, sqs_url=sqs),
             s3=plain_client("s3", s3),
             sqs=plain_client("sqs", sqs),
             bucket=BUCKET,

@@ -18,21 +18,13 @@ from click.testing import CliRunner, Result
 from penstock.cli.main import cli
 from penstock.lab.worlds import CROSS_REGION, REGIONAL
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from tests.daemon_house import HERE
 from tests.real.servers import plain_client
 from tests.waiting import until
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 TRY_COUNT_MAX = 12  # a busy machine spoils what takes a fifth of a second
-CONFIGURATION = """
-[daemon]
-state_directory = "{directory}/state"
-runtime_directory = "{directory}/run"
-[host]
-region = "lab-1"
-instance_type = "here"
-[aws]
-s3_endpoint_url = "{s3_url}"
-sqs_endpoint_url = "{sqs_url}"
+CONFIGURATION = f"""{HERE}
 [probes.s3_upload]
 bucket = "measured"
 [probes.s3_download]
@@ -81,7 +73,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
         s3 = plain_client("s3", s3_url)
         sqs = plain_client("sqs", sqs_url)
         s3.create_bucket(Bucket="measured")
-        text = CONFIGURATION.format(directory=tmp_path, s3_url=s3_url, sqs_url=sqs_url)
+        text = CONFIGURATION.format(directory=tmp_path, region="lab-1", s3_url=s3_url, sqs_url=sqs_url)
         (tmp_path / "penstock.toml").write_text(text)
         yield House(tmp_path, s3, sqs)
         s3.close()
@@ -142,7 +134,7 @@ def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
         s3 = plain_client("s3", far_url)
         s3.create_bucket(Bucket="measured")
         far.mkdir()
-        text = CONFIGURATION.format(directory=far, s3_url=far_url, sqs_url=far_url)
+        text = CONFIGURATION.format(directory=far, region="lab-1", s3_url=far_url, sqs_url=far_url)
         (far / "far.toml").write_text(text)
         words = ("threads-by-size", "--short", "--json", "--far", str(far / "far.toml"))
         ran = house.run_all_of(*words)

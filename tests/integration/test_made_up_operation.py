@@ -20,6 +20,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
 from penstock.trial.faces.face import Clients
 from penstock.trial.stage import CREDENTIALS, Process, lab_endpoint, process
+from tests.daemon_house import BOUNDLESS, HERE
 from tests.integration import made_up
 
 ROOT = Path(__file__).parents[2]
@@ -33,25 +34,13 @@ LINK = LinkTruth(
 WORLD = World(name="fast", story="quick enough for a test", link=LINK, queue=NEAR.queue)
 NOBODY = "http://127.0.0.1:9"  # an address of this host where nothing listens
 QUESTION = f"/v1/recommendation?operation={made_up.NAME}&payload_size_bytes=1GiB"
-CONFIGURATION = """
-[daemon]
-state_directory = "{directory}/state"
-runtime_directory = "{directory}/run"
-[host]
-region = "eu-west-1"
-instance_type = "lab"
-[aws]
-s3_endpoint_url = "{endpoint_url}"
+CONFIGURATION = f"""{HERE}
 [probes.s3_made_up]
 is_enabled = true
-bucket = "{bucket}"
+bucket = "{{bucket}}"
 object_size_bytes = ["6MiB"]
 thread_count_max = 8
-[budget]
-usd_per_day = 100
-duty_cycle_fraction = 1
-host_cpu_fraction_max = 1
-"""
+{BOUNDLESS}"""
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -72,9 +61,8 @@ def configured(directory: Path, endpoint_url: str = NOBODY, bucket: str = "made-
     for name in ("state", "run"):
         (directory / name).mkdir(exist_ok=True)
     file = directory / "penstock.toml"
-    file.write_text(
-        CONFIGURATION.format(directory=directory, endpoint_url=endpoint_url, bucket=bucket), encoding="utf-8"
-    )
+    where = {"region": "eu-west-1", "s3_url": endpoint_url, "sqs_url": NOBODY}
+    file.write_text(CONFIGURATION.format(directory=directory, bucket=bucket, **where), encoding="utf-8")
     return str(file)
 
 

@@ -24,6 +24,7 @@ from penstock.lab import worlds
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.trial.stage import daemon, status_of
+from tests.daemon_house import BOUNDLESS, HERE
 from tests.real.servers import plain_client
 from tests.waiting import until
 
@@ -34,16 +35,7 @@ LINK = "80mbit"  # which a busy machine fills, too
 OTHERS_BYTES_PER_SECOND = 8e6
 WAIT_SECONDS_MAX = 80.0
 _ENDPOINT = f"http://{FAR}:{S3_PORT}"
-_CONFIGURATION = f"""
-[daemon]
-state_directory = "{{folder}}/state"
-runtime_directory = "{{folder}}/run"
-seed = 1
-[host]
-region = "lab-1"
-instance_type = "lab"
-[aws]
-s3_endpoint_url = "{_ENDPOINT}"
+_CONFIGURATION = f"""{HERE}
 [probes.s3_upload]
 is_enabled = true
 bucket = "test-bucket"
@@ -51,13 +43,7 @@ object_size_bytes = ["64MiB"]
 mean_interval_seconds = "0.5s"
 duration_seconds_max = "10s"
 worker_count_max = 1
-[budget]
-usd_per_day = 100
-transferred_bytes_per_day = "64GiB"
-duty_cycle_fraction = 1
-host_cpu_fraction_max = 1
-host_network_fraction_max = 1
-"""
+{BOUNDLESS}"""
 
 
 def _run(command: str) -> None:
@@ -148,7 +134,9 @@ def near(folder: Path) -> dict[str, Any]:
     """Let the daemon probe beside the other application until a probe is broken off (Any: JSON)."""
     _run("mount -t sysfs sysfs /sys")  # of this namespace: its interfaces, and not those of the whole machine
     configuration_file = folder / "penstock.toml"
-    configuration_file.write_text(_CONFIGURATION.format(folder=folder))
+    configuration_file.write_text(
+        _CONFIGURATION.format(directory=folder, region="lab-1", s3_url=_ENDPOINT, sqs_url="")
+    )
     for name in ("state", "run"):
         (folder / name).mkdir()
     socket_path = folder / "run/penstock.sock"

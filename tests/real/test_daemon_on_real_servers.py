@@ -14,7 +14,7 @@ import pytest
 
 from penstock.lab.link import LinkTruth
 from penstock.trial.stage import CREDENTIALS, process
-from tests.daemon_house import DaemonHouse, has_measured
+from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse, has_measured
 from tests.real.servers import REGION, at_the_end_of, plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
@@ -28,27 +28,17 @@ A_REGION_AWAY = LinkTruth(
     host_rate_bytes_per_second=35e6,
     service_latency_seconds_median=0.020,
 )
-CONFIGURATION = """
-[daemon]
-state_directory = "{directory}/state"
-runtime_directory = "{directory}/run"
-seed = 1
-[host]
-region = "{region}"
-instance_type = "here"
-[aws]
-s3_endpoint_url = "{s3_url}"
-sqs_endpoint_url = "{sqs_url}"
+CONFIGURATION = f"""{HERE}
 [probes.s3_upload]
 is_enabled = true
-bucket = "{bucket}"
+bucket = "{{bucket}}"
 object_size_bytes = ["24MiB"]
 mean_interval_seconds = "0.3s"
 duration_seconds_max = "3s"
 thread_count_max = 8
 [probes.s3_download]
 is_enabled = true
-bucket = "{bucket}"
+bucket = "{{bucket}}"
 object_size_bytes = ["24MiB"]
 mean_interval_seconds = "0.3s"
 duration_seconds_max = "5s"
@@ -59,12 +49,7 @@ usd_per_day = 100
 mean_interval_seconds = "0.3s"
 duration_seconds_max = "1.5s"
 thread_count_max = 4
-[budget]
-usd_per_day = 100
-duty_cycle_fraction = 1
-host_cpu_fraction_max = 1
-host_network_fraction_max = 1
-"""
+{BOUNDLESS}"""
 
 
 @pytest.fixture

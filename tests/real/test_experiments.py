@@ -59,7 +59,7 @@ def test_an_experiment_survives_a_kill_and_ends(
 ) -> None:
     """Killed after its first step, it goes on with the second; all measured, within their cost; nothing is left."""
     with at_the_end_of(A_REGION_AWAY, s3_url, tmp_path) as far_url:
-        text = CONFIGURATION.format(directory=tmp_path, s3_url=far_url, sqs_url=sqs_url)
+        text = CONFIGURATION.format(directory=tmp_path, region="lab-1", s3_url=far_url, sqs_url=sqs_url)
         text = text.replace('"measured"', f'"{bucket}"').replace('"lab-1"', f'"{REGION}"')
         (tmp_path / "penstock.toml").write_text(text)
         words = ["measure", "run", name, "--short", "--config", str(tmp_path / "penstock.toml")]

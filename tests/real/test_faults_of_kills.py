@@ -47,7 +47,7 @@ def lives(tmp_path: Path, s3_url: str, sqs_url: str) -> Iterator[Lives]:
     """With a budget that the kills come close to."""
     bucket = f"kills-{time.time_ns()}"
     plain_client("s3", s3_url).create_bucket(Bucket=bucket)
-    configuration = CONFIGURATION.replace("[budget]", f"[budget]\ntransferred_bytes_per_day = {LIMIT_BYTES}")
+    configuration = CONFIGURATION.replace('"64GiB"', str(LIMIT_BYTES))
     with faulty_ways(
         tmp_path, s3_url, sqs_url, bucket, configuration=configuration, wait_seconds_max=400.0
     ) as (house, ways):

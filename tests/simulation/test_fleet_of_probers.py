@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 
 from bench.shared_limit import Wrong
-from penstock.daemon.config import FleetSection
 from penstock.daemon.fleet import Fleet
 from penstock.daemon.schedule import LEARNING_COUNT, LEARNING_PACE, STEADY_PACE
 from penstock.fleet import prior
 from penstock.fleet.prior import Evidence
 from penstock.lab.virtual_time import VirtualClock
 from penstock.vocabulary import Observation, Place
-from tests.factories import PLACE, S3_TARIFF, an_observation
-from tests.unit.daemon.house import Outside
+from tests.factories import PLACE, an_observation
+from tests.unit.daemon.test_fleet import a_fleet
 from tests.unit.probes.fakes import MemoryStore, virtually
 
 INTERVAL_SECONDS = 600.0
@@ -64,25 +63,13 @@ class Host:
 
 def a_day(host_count: int, *, dies_after_seconds: float = DAY_SECONDS) -> list[Host]:
     """Of so many hosts that start within a minute, the first with a seat dying after a while, clocks 10 min apart."""
-    section = FleetSection(bucket="b", may_write=True, prober_count=1)
 
     async def lived(clock: VirtualClock) -> list[Host]:
-        outside = Outside()
-        outside.objects = MemoryStore()
+        store = MemoryStore()
 
         def a_host(number: int) -> Host:
             wrong = Wrong(clock, timedelta(minutes=10.0 * (number % 2)))
-            fleet = Fleet(
-                section,
-                outside,
-                wrong,
-                places=[PLACE],
-                probed=[PLACE],
-                region="r",
-                tariff=S3_TARIFF,
-                host_name=f"h{number}",
-                seed=1,
-            )
+            fleet = a_fleet(wrong, store, name=f"h{number}", probed=[PLACE])
             return Host(fleet, wrong, random.Random(number))
 
         async def begin(number: int, host: Host) -> None:

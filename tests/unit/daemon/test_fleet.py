@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.clock import Clock
 from penstock.daemon import fleet as fleet_of
 from penstock.daemon.config import FleetSection
 from penstock.daemon.fleet import SOON_SECONDS, VISIT_SECONDS_MAX, Fleet
@@ -38,7 +39,7 @@ KEY = prior.key("penstock-fleet/", PLACE)
 
 
 def a_fleet(
-    clock: VirtualClock,
+    clock: Clock,
     store: MemoryStore,
     *,
     name: str = "a",

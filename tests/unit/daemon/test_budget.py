@@ -107,7 +107,8 @@ def test_the_limit_comes_from_the_configuration() -> None:
 def test_a_busy_host_is_left_alone_for_a_minute() -> None:
     """Applications come first."""
     section = BudgetSection(host_cpu_fraction_max=0.5, host_network_fraction_max=0.2)
-    assert host_verdict(0.5, 0.2, section, NOON) == ALLOWED
+    for network in (0.2, None):
+        assert host_verdict(0.5, network, section, NOON) == ALLOWED
     for verdict, what in (
         (host_verdict(0.8, 0.0, section, NOON), "processors"),
         (host_verdict(0.0, 0.8, section, NOON), "network"),

@@ -1,0 +1,313 @@
+"""Which probe is next: rules of the choice, on a model that is a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.models.model import Appraisal, Suspicion
+from penstock.optimizer.proposal import (
+    Quest,
+    _ramp_step,
+    _reachable,
+    _should_verify,
+    knowledge_gradient,
+    propose,
+    unkept_memory_bytes,
+)
+from penstock.units import MiB
+from penstock.vocabulary import Cost, Demand, Observation, Reason, Regime, knob
+from tests.factories import CONTEXT, a_fit, an_observation
+
+AMPLE = Cost(transferred_bytes=10**6, request_count=10**6, usd=1e6, credit_bytes=10**6, duration_seconds=60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """What is tuned."""
+
+    thread_count: int = knob(1, 1024)
+
+
+@dataclass
+class Table:
+    """A model that says of each number of threads what is believed: the logarithm's mean and deviation."""
+
+    beliefs: dict[int, tuple[float, float]]
+    prices: dict[int, int] | None = None  # in bytes, where a probe of all costs not the same
+    refused: dict[int, float] | None = None
+    sustained_price: int | None = None
+    setting_type = Threads
+
+    def candidates(self, _fit: Any, _context: Any, demand: Demand) -> list[Threads]:
+        self._regime = demand.regime
+        return [Threads(n) for n in self.beliefs]
+
+    def appraise(self, _fit: Any, _context: Any, settings: Sequence[Threads], _demand: Any) -> Appraisal:
+        counts = np.array([s.thread_count for s in settings], dtype=np.float64)
+        ones = np.ones(len(settings))
+        return Appraisal(
+            value=np.exp([self.beliefs.get(s.thread_count, (0.0, 0.0))[0] for s in settings]),
+            latency_seconds=ones,
+            connection_count=counts,
+            memory_bytes=counts * MiB,
+            request_rate_per_second=ones,
+            refused_fraction=np.array([(self.refused or {}).get(s.thread_count, 0.0) for s in settings]),
+        )
+
+    def ramp(self, _context: Any) -> list[Threads]:
+        return [Threads(4), Threads(8), Threads(16)]
+
+    def legal(self, _context: Any, setting: Threads) -> Threads:
+        return setting
+
+    def measured_value(self, observation: Observation[Any]) -> float:
+        return observation.throughput_bytes_per_second
+
+    def probe_cost(self, _fit: Any, _context: Any, setting: Threads, _tariff: Any) -> Cost:
+        price = (self.prices or {}).get(setting.thread_count, 100)
+        return Cost(transferred_bytes=price, request_count=7, duration_seconds=90.0)
+
+    def probe_seconds_min(self, _fit: Any, _context: Any, setting: Threads) -> float:
+        return setting.thread_count / 10.0
+
+
+class Believing(Table):
+    """One that can draw from what it believes, of each number of threads by itself."""
+
+    def draws(self, _fit: Any, _context: Any, settings: Sequence[Threads], _demand: Any) -> Any:
+        half = np.random.default_rng(1).standard_normal((200, len(settings)))
+        means, deviations = np.array([self.beliefs[s.thread_count] for s in settings]).T
+        return means + deviations * np.concatenate([half, -half])
+
+
+def a_quest(model: Table, measured: Sequence[tuple[int, float]] = (), **changes: Any) -> Quest:
+    """After these measurements, threads and throughput, the oldest first; -1 is one of nothing but refusals."""
+    history = [
+        an_observation(
+            setting=Threads(count),
+            transferred_bytes=int(1000 * max(value, 0.0)),
+            duration_seconds=1.0,
+            request_count=100,
+            throttled_count=50 if value < 0 else 0,
+        )
+        for count, value in measured
+    ]
+    quest = Quest(
+        model=model,  # type: ignore[arg-type]  # has what a proposal asks for
+        fit=a_fit(residual_fraction_p50=0.05, suspicion=Suspicion()),
+        history=history,
+        context=CONTEXT,
+        demand=Demand(),
+        cost_max=AMPLE,
+        seed=3,
+    )
+    return replace(quest, **changes)
+
+
+SURE = dict.fromkeys((4, 8, 16, 32), (0.0, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("measured", "step"),
+    [
+        ([], 4),
+        ([(4, 100)], 8),
+        ([(4, 100), (8, 50)], None),
+        ([(4, 100), (8, 116)], 16),
+        ([(4, 100), (8, 114)], None),
+        ([(4, 100), (8, 90), (4, 80), (8, 120)], 16),
+        ([(8, 100)], 4),
+        ([(4, 100), (8, -1)], None),
+        ([(4, 100), (8, 200), (16, 400)], None),
+    ],
+)
+def test_a_ramp_goes_on_as_long_as_it_pays(measured: list[tuple[int, float]], step: int | None) -> None:
+    """Each step by the best that was seen of it and of the one before; refusals end it."""
+    found = _ramp_step(a_quest(Table(SURE), measured))
+    assert found == (None if step is None else Threads(step))
+
+
+def test_who_knows_better_needs_no_ramp() -> None:
+    """A neighbour's knowledge, or a posterior to draw from once something was measured; another size is no step."""
+    assert _ramp_step(a_quest(Table(SURE), has_prior=True)) is None
+    assert _ramp_step(a_quest(Believing(SURE))) == Threads(4)
+    assert _ramp_step(a_quest(Believing(SURE), [(4, 100)])) is None
+    quest = a_quest(Table(SURE), [(4, 100)])
+    assert _ramp_step(replace(quest, context=replace(CONTEXT, payload_size_bytes=1))) is None
+
+
+@pytest.mark.parametrize(("most", "step"), [(5, 4), (4, 4), (3, 2), (1, 2)])
+def test_a_ramp_keeps_the_limits(most: int, step: int) -> None:
+    """Where none of its steps does, the gentlest setting there is."""
+    model = Table({16: (0.0, 0.1), 2: (0.0, 0.1), 8: (0.0, 0.1)})
+    assert _ramp_step(a_quest(model, demand=Demand(thread_count_max=most))) == Threads(step)
+
+
+def test_memory_that_cannot_be_kept_is_told() -> None:
+    """To the byte."""
+    for most, told in ((None, None), (4 * MiB, None), (4 * MiB - 1, 4 * MiB)):
+        quest = a_quest(Believing(SURE), demand=Demand(memory_bytes_max=most))
+        assert unkept_memory_bytes(quest) == told
+        assert (propose(quest) is None) is (told is not None)
+
+
+@pytest.mark.parametrize(
+    ("measured", "has_prior", "reachable"),
+    [
+        ([], False, [4, 8, 16]),
+        ([(8, 100)], False, [4, 8, 16, 32]),
+        ([(2, 100)], False, [4, 8]),
+        ([(2, 100), (64, -1)], False, [4, 8]),
+        ([(64, -1)], False, [4, 8, 16]),
+        ([(1, 100)], False, [4]),
+        ([(0.5, 100)], False, [4]),
+        ([], True, [4, 8, 16, 32]),
+    ],
+)
+def test_no_more_is_dared_than_four_times_what_went_well(
+    measured: list[Any], has_prior: bool, reachable: list[int]
+) -> None:
+    """A neighbour's advice is dared as well; and where nothing may be dared, the least is."""
+    model = Believing({4: (0.0, 0.1), 8: (0.1, 0.1), 16: (0.2, 0.1), 32: (5.0, 0.1), 64: (0.0, 0.1)})
+    quest = a_quest(model, measured, has_prior=has_prior)
+    counts = np.array([float(n) for n in model.beliefs])
+    field: Any = type("Field", (), {"connections": counts, "incumbent": 3})
+    assert counts[_reachable(quest, field)].tolist() == reachable
+
+
+def test_the_way_to_advice_that_is_out_of_reach_is_by_the_best_within_it() -> None:
+    """That can be paid for."""
+    model = Believing({2: (0.0, 0.1), 6: (0.2, 0.1), 8: (0.1, 0.1), 64: (5.0, 0.1)})
+    for price, count in ((100, 6), (10**7, 8)):
+        model.prices = {6: price}
+        plan = propose(a_quest(model, [(2, 100)]))
+        assert plan is not None
+        assert (plan.setting, plan.reason) == (Threads(count), Reason.RAMP)
+
+
+@pytest.mark.parametrize(
+    ("counts", "suspicion", "is_due"),
+    [
+        ([], 9.0, False),
+        ([16, 16], 9.0, False),
+        ([4, 16], 9.0, True),
+        ([16, 4], 9.0, True),
+        ([16, 4], 0.0, False),
+        ([4] * 12, 0.0, True),
+        ([4] * 11, 0.0, False),
+        ([4] * 12 + [12], 0.0, False),  # within half an octave of 16
+        ([4] * 12 + [11], 0.0, True),
+        ([4] * 9 + [16, 4, 4], 0.0, False),
+        ([4] * 9 + [12] + [4] * 5, 0.0, False),
+        ([4] * 9 + [12] + [4] * 6, 0.0, True),
+    ],
+)
+def test_the_advice_is_verified_when_in_doubt_and_now_and_then(
+    counts: list[int], suspicion: float, is_due: bool
+) -> None:
+    """Twice while a change is suspected; else when nothing near was measured among the last."""
+    quest = a_quest(Believing(SURE), [(count, 100) for count in counts])
+    quest = replace(quest, fit=replace(quest.fit, suspicion=Suspicion(surprise=suspicion)))
+    assert _should_verify(quest, Threads(16)) is is_due
+
+
+MANY = [(n, 100.0) for n in (4, 8, 16, 32)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 8),
+        ({"prices": {8: 10**6}}, 16),  # as much as all that there is to spend
+        ({"prices": {8: 10**6 + 1}}, 16),
+        ({"refused": {8: 0.3}}, 16),
+        ({"beliefs": {4: (0.0, 0.01), 8: (0.0, 0.4), 16: (0.0, 0.5), 32: (0.0, 0.01)}}, 16),
+        ({"beliefs": {4: (0.0, 0.01), 8: (-9.0, 0.5), 16: (0.0, 0.4), 32: (0.0, 0.01)}}, 16),
+    ],
+)
+def test_what_tells_most_for_its_price_is_measured(changes: dict[str, Any], count: int) -> None:
+    """What may be the best and is not known; dear and refused probes have to tell more, and hopeless ones tell less."""
+    table = {"beliefs": {4: (0.0, 0.01), 8: (0.0, 0.5), 16: (0.0, 0.45), 32: (0.0, 0.01)}} | changes
+    plan = propose(a_quest(Believing(**table), MANY))
+    assert plan is not None
+    assert plan.setting == Threads(count)
+
+
+def test_what_was_just_measured_tells_less() -> None:
+    """Of two of which as little is known, the other."""
+    model = Believing({4: (0.0, 0.01), 8: (0.0, 0.5), 16: (0.0, 0.45), 32: (0.0, 0.01)})
+    for measured, count in (([(8, 100.0)], 16), ([(8, 100.0)] + [(4, 100.0)] * 10, 8)):
+        plan = propose(a_quest(model, measured))
+        assert plan is not None
+        assert plan.setting == Threads(count)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_planned"),
+    [
+        ({}, True),
+        ({"cost_max": replace(AMPLE, transferred_bytes=100, request_count=7)}, True),
+        ({"cost_max": replace(AMPLE, transferred_bytes=99)}, False),
+        ({"cost_max": replace(AMPLE, request_count=6)}, False),
+        ({"cost_max": replace(AMPLE, duration_seconds=0.4)}, True),  # four threads need as much
+        ({"cost_max": replace(AMPLE, duration_seconds=0.39)}, False),
+        ({"avoided": tuple(Threads(n) for n in SURE)}, False),
+    ],
+)
+def test_a_plan_is_within_every_bound(changes: dict[str, Any], is_planned: bool) -> None:
+    """A probe may be broken off, but not before it has measured; it carries its bounds and its seed."""
+    quest = a_quest(Believing(SURE), MANY, **changes)
+    plan = propose(quest)
+    assert (plan is not None) is is_planned
+    if plan is not None:
+        seconds = quest.cost_max.duration_seconds
+        assert plan.cost_max == Cost(
+            transferred_bytes=100, request_count=7, duration_seconds=min(90.0, seconds)
+        )
+        assert (plan.seed, plan.context) == (quest.seed, quest.context)
+
+
+class WithCredits(Believing):
+    """What the burst serves costs credits, and what is sustained does not."""
+
+    def probe_cost(self, fit: Any, context: Any, setting: Threads, tariff: Any) -> Cost:
+        cost = super().probe_cost(fit, context, setting, tariff)
+        return cost if self._regime is Regime.SUSTAINED else replace(cost, credit_bytes=2 * 10**6)
+
+
+def test_without_credits_what_the_host_sustains_is_learned() -> None:
+    """Unless only the burst is asked for."""
+    for regime, is_planned in ((Regime.AUTO, True), (Regime.SUSTAINED, True), (Regime.BURST, False)):
+        plan = propose(a_quest(WithCredits(SURE), MANY, demand=Demand(regime=regime)))
+        assert (plan is not None) is is_planned
+
+
+@pytest.mark.parametrize(
+    ("unknown", "reason"), [(16, Reason.VERIFY), (8, Reason.REFINE), (32, Reason.REFINE), (4, Reason.EXPLORE)]
+)
+def test_a_plan_says_what_it_is_for(unknown: int, reason: Reason) -> None:
+    """Within an octave of the advice it refines, beyond that it explores."""
+    beliefs = dict.fromkeys((4, 8, 32), (-0.4, 0.01)) | {16: (0.0, 0.01)}
+    beliefs[unknown] = (beliefs[unknown][0], 0.8)
+    plan = propose(a_quest(Believing(beliefs), MANY))
+    assert plan is not None
+    assert (plan.setting, plan.reason) == (Threads(unknown), reason)
+
+
+def test_what_a_measurement_gains_is_relative_and_more_with_less_noise() -> None:
+    """Twice of everything is no news; nor is what moves with nothing; and what moves together is learned together."""
+    half = np.random.default_rng(2).standard_normal((300, 3))
+    drawn = np.concatenate([half, -half]) * [0.01, 0.5, 0.5] + [0.0, -0.1, -8.0]
+    drawn[:, 2] = 4.0 * (drawn[:, 1] + 0.1) - 8.0  # hopeless, and tells all of the second
+    gains = knowledge_gradient(drawn, [0, 1, 2], 0.2)
+    assert knowledge_gradient(drawn + 3.0, [0, 1, 2], 0.2) == pytest.approx(gains)
+    assert knowledge_gradient(drawn, [2, 0], 0.2) == pytest.approx(gains[[2, 0]])
+    assert gains[1] < knowledge_gradient(drawn, [1], 0.05)[0]
+    assert gains[2] > gains[1] > 10 * gains[0] > 0.0
+    apart = np.concatenate([half, -half]) * [0.01, 0.5, 0.5] + [0.0, -0.1, -8.0]
+    assert knowledge_gradient(apart, [2], 0.2)[0] < 0.01 * gains[2]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.models.inference.drift import Cusum, Watched, changed_count, watch
+from penstock.models.model import Array
 
 
 def run(surprises: Sequence[float]) -> Cusum:
@@ -102,6 +103,30 @@ def test_a_place_that_does_not_change_is_hardly_ever_said_to() -> None:
     for stated in (0.1, 0.05):
         found = [watch(row, np.full(row.shape, stated)).begins for row in values]
         assert sum(map(len, found)) <= 6
+
+
+def weathered(weather: float, seed: int, count: int = 40) -> tuple[Array, Array]:
+    """Four quantities in hours that are alike, and differ by so much."""
+    rng, deviations = np.random.default_rng(seed), np.full((4, count), 0.1)
+    wander = rng.standard_normal((4, count))
+    for at in range(1, count):
+        wander[:, at] = 0.9 * wander[:, at - 1] + (1 - 0.9**2) ** 0.5 * wander[:, at]
+    return weather * wander + 0.1 * rng.standard_normal((4, count)), deviations
+
+
+def test_slow_weather_is_hardly_ever_a_change() -> None:
+    """Hours that differ by 15 % are a change once in 200 measurements at most."""
+    assert sum(len(watch(*weathered(0.15, seed)).begins) for seed in range(40)) <= 8
+
+
+def test_where_all_hours_are_alike_half_as_long_again_is_a_change() -> None:
+    """Calm is learned as well, so that four measurements tell even that in nine places of ten."""
+    found = 0
+    for seed in range(40):
+        values, deviations = weathered(0.0, seed, count=20)
+        values[:3, 16:] += np.log(1.5)
+        found += any(begin >= 15 for begin in watch(values, deviations).begins)
+    assert found >= 36
 
 
 def test_what_was_not_seen_says_nothing() -> None:

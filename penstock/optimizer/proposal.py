@@ -54,7 +54,10 @@ _VERIFY_EVERY = 6  # probes of this payload size
 _VERIFY_AFTER = 12
 _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
 _VERIFY_PAUSE = 3
-_SUSPECT_REPEATS = 2  # measurements of the incumbent, one after the other, while a change is suspected
+# Measurements near the incumbent, among the latest, while a change is suspected: others tell what has changed. Where
+# the same setting was asked for twice in a row, and moved a little with each, it took five probes of six.
+_SUSPECT_REPEATS = 2
+_SUSPECT_AMONG = 4
 _NOISE_MIN = 0.04
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 _NODE_COUNT = 11  # of the quadrature over t
@@ -213,16 +216,18 @@ def _field(quest: Quest) -> _Field:
 
 
 def _should_verify(quest: Quest, incumbent: Any) -> bool:
-    """When change is in the air, until the incumbent was measured twice; and when nothing near was for a while."""
-    own = [o.setting for o in quest.own]
+    """When another setting surprised, or change is in the air, or nothing was measured near the incumbent for long."""
+    own, suspicion = [o.setting for o in quest.own], quest.fit.suspicion
     if not own:
-        return False
-    if quest.fit.suspicion.is_raised and own[-_SUSPECT_REPEATS:] != [incumbent] * _SUSPECT_REPEATS:
-        return True
-    if incumbent in own[-_VERIFY_PAUSE:]:
         return False
     points = objective.coordinates(quest.model.setting_type, [incumbent, *own[-_VERIFY_EVERY:]])
     is_near = np.abs(points[1:] - points[0]).max(axis=1) <= _VERIFY_OCTAVES
+    if suspicion.is_surprised and not is_near[-1]:
+        return True
+    if suspicion.is_raised and is_near[-_SUSPECT_AMONG:].sum() < _SUSPECT_REPEATS:
+        return True
+    if incumbent in own[-_VERIFY_PAUSE:]:
+        return False
     return len(own) >= _VERIFY_AFTER and not is_near.any()
 
 

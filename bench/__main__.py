@@ -14,6 +14,7 @@ BENCHMARKS = {
     "ablation": "bench.ablation",
     "small-objects": "bench.small_objects",
     "change": "bench.change",
+    "slow-weather": "bench.slow_weather",
     "sqs-delivery": "bench.sqs_campaigns",
     "sqs-real": "bench.sqs_real",
     "sqs-choosing": "bench.sqs_choosing",

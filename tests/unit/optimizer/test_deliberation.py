@@ -9,6 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from penstock.models.model import Suspicion
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import surrogate
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
@@ -171,6 +172,21 @@ def test_one_measurement_far_off_sends_a_probe_to_the_incumbent() -> None:
     assert slow.fit.drift_count == 0
     assert slow.fit.suspicion.value_ratio == pytest.approx(0.25, rel=0.2)
     assert slow.plan.reason is Reason.VERIFY
+
+
+def test_a_suspicion_is_followed_elsewhere_once_two_probes_looked_near_the_advice() -> None:
+    """Also where the advice has moved a little since: what has changed is told by other settings."""
+    probes = history(WORLD, 14)
+    fit = concluded(probes, asks=False).fit
+    suspected = replace(fit, suspicion=Suspicion(level=0.9))
+    first = concluded(probes, fit=suspected).plan
+    assert first is not None
+    assert first.reason is Reason.VERIFY
+    near = replace(first.setting, thread_count=first.setting.thread_count + 1)
+    probes += [WORLD.observe(near, 14 + i) for i in range(2)]
+    after = concluded(probes, fit=suspected).plan
+    assert after is not None
+    assert after.setting != first.setting
 
 
 def test_off_model_places_get_a_second_opinion() -> None:

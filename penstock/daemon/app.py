@@ -36,7 +36,7 @@ from penstock.daemon.hearing import Hearing
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
 from penstock.daemon.limits import thread_count_limits
-from penstock.daemon.outside_aws import AwsOutside
+from penstock.daemon.prober import Prober
 from penstock.daemon.refusal_watch import RefusalWatch
 from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
 from penstock.daemon.store import AsyncStore, Store
@@ -48,7 +48,8 @@ from penstock.daemon.troubles import Troubles
 from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.models.sqs.backlog_warning import BacklogSpell
-from penstock.operations.operation import Equipment, Outside, Service
+from penstock.operations.operation import Equipment, Operation, Outside, Service
+from penstock.operations.sections.section import Section
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
@@ -65,6 +66,11 @@ _STOP_SECONDS_MAX = 90.0  # a probe's clean-up, and the removal of queues, when 
 _BEAT_SECONDS = 10.0
 
 
+def probe_here(row: Operation[Any, Any], section: Section, equipment: Equipment) -> Probe[Any]:
+    """One that runs in this process."""
+    return ProbeOnDemand(partial(row.make_probe, section, equipment), equipment.clock)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What an app is put into: this machine and AWS, or the lab."""
@@ -77,6 +83,7 @@ class Surroundings:
     seed: int
     sample_host: Callable[[], host.HostSample] = host.HostSample  # what its counters say: nothing in a lab
     loop_tick_seconds: float = LOOP_TICK_SECONDS
+    probe: Callable[[Operation[Any, Any], Section, Equipment], Probe[Any]] = probe_here
 
     @property
     def home(self) -> Place:
@@ -401,13 +408,15 @@ async def _real_surroundings(
 ) -> Surroundings:
     identity = await host.identify(configuration.host)
     log.info("region %s, instance type %s (%s)", identity.region, identity.instance_type, identity.sentence)
-    clock = SystemClock()
+    host_name = host.host_name()
+    prober = await resources.enter_async_context(Prober(configuration, host_name, LOOP_TICK_SECONDS))
     return Surroundings(
-        clock=clock,
-        outside=await resources.enter_async_context(AwsOutside(configuration)),
+        clock=SystemClock(),
+        outside=prober,
+        probe=prober.probe,
         thinker=SpawnedThinker(),
         identity=identity,
-        host_name=host.host_name(),
+        host_name=host_name,
         sample_host=host.sample,
         seed=configuration.daemon.seed or host.machine_seed(),
     )
@@ -432,8 +441,12 @@ def _watches(
                 host_name=surroundings.host_name,
                 loop_tick_seconds=surroundings.loop_tick_seconds,
             )
-            on_demand = ProbeOnDemand(partial(row.make_probe, section, equipment), surroundings.clock)
-            probe = AttendedProbe(on_demand, surroundings.sample_host, surroundings.clock, harm_watch)
+            probe = AttendedProbe(
+                surroundings.probe(row, section, equipment),
+                surroundings.sample_host,
+                surroundings.clock,
+                harm_watch,
+            )
             place = tariffs.place(row, region)
             watches += [
                 Watch(

@@ -257,8 +257,10 @@ def _children_ticks(proc: Path) -> int:
     return sum(_own_ticks(stat) for stat in stats if stat)
 
 
-def _children(proc: Path) -> list[str]:
-    return [child for file in proc.glob("self/task/*/children") for child in _text(file).split()]
+def _children(proc: Path, process: str = "self") -> list[str]:
+    """And theirs: what probes has others beside it."""
+    found = [child for file in proc.glob(f"{process}/task/*/children") for child in _text(file).split()]
+    return found + [theirs for child in found for theirs in _children(proc, child)]
 
 
 def _own_bytes(proc: Path) -> tuple[int, int]:

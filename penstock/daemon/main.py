@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(config_file: Path | None) -> int:
     memory.keep_little()
     # Imported here: after the environment is set, and not for `--help`.
-    with memory.growing(), _without_certificates():
+    with memory.growing(), memory.without_certificates():
         import uvloop
 
         from penstock.api.listener import SocketPathError
@@ -61,22 +60,6 @@ def _run(config_file: Path | None) -> int:
         _complain(group)
         status = EXIT_FAILED
     return status
-
-
-@contextlib.contextmanager
-def _without_certificates() -> Iterator[None]:
-    """For aiohttp, which reads all that the machine has, twice, for connections that the daemon never opens.
-
-    To AWS botocore brings its own; the metadata service has none.
-    """
-    before = os.environ.get("SSL_CERT_FILE")
-    os.environ["SSL_CERT_FILE"] = os.devnull
-    try:
-        yield
-    finally:
-        del os.environ["SSL_CERT_FILE"]
-        if before is not None:
-            os.environ["SSL_CERT_FILE"] = before
 
 
 def _complain(group: BaseExceptionGroup[Exception]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,22 @@ def growing() -> Iterator[None]:
         gc.freeze()
         gc.enable()
         give_back()
+
+
+@contextlib.contextmanager
+def without_certificates() -> Iterator[None]:
+    """For aiohttp, which as it is imported reads all that the machine has, twice, for connections never opened here.
+
+    To AWS botocore brings its own; the metadata service has none.
+    """
+    before = os.environ.get("SSL_CERT_FILE")
+    os.environ["SSL_CERT_FILE"] = os.devnull
+    try:
+        yield
+    finally:
+        del os.environ["SSL_CERT_FILE"]
+        if before is not None:
+            os.environ["SSL_CERT_FILE"] = before
 
 
 def go_first() -> None:

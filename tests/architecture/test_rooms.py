@@ -55,6 +55,10 @@ CATCHES_ALL = {
         "run",
     ): "a cycle that failed is told, and three in a row end the process",
     (
+        "penstock/processes/dialogue.py",
+        "_serve",
+    ): "whoever asked from another process is told, whatever it is",
+    (
         "penstock/lab/virtual_time.py",
         "run_in_executor",
     ): "the future carries it to whoever awaits, as asyncio's does",

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 from penstock.probes.outside import MessageQueues, Missing, Refused, RequestError, Unreachable, Unsent
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
@@ -36,6 +37,10 @@ class OwnQueue:
         self._leftover: Leftover | None = None
         self._making: asyncio.Task[str] | None = None
         self._request_count = 0
+
+    def __getstate__(self) -> dict[str, Any]:  # Any: attributes
+        """For another process: by then whatever was on its way has been answered."""
+        return {**vars(self), "_making": None}
 
     @property
     def is_ours(self) -> bool:

@@ -1,0 +1,242 @@
+"""Knows the process that speaks to AWS for the daemon: it is started when something is asked for, and ends when idle.
+
+aiobotocore, its clients and what a probe holds are a quarter of what the daemon would take, so they are held no longer
+than they are used. What probes know of earlier runs is put away with the process and taken up by the next. What they
+make outside is journalled by the daemon, which outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self, cast
+
+from penstock.clock import Clock
+from penstock.daemon.config import Configuration
+from penstock.operations.operation import Equipment, Operation, Service
+from penstock.operations.sections.section import Section
+from penstock.probes.outside import MessageQueues, ObjectStore, Unreachable
+from penstock.probes.probe import Journal, Leftover, NoJournal, Probe, inconclusive
+from penstock.processes.dialogue import Dialogue, GoneError, send
+from penstock.vocabulary import Cost, Outcome, ProbePlan
+
+IDLE_SECONDS = 60.0
+STOP_SECONDS_MAX = 2.0
+BEYOND_SECONDS_MAX = 300.0  # for what comes before and after a probe's own time
+_MODULE = "penstock.daemon.prober_process"
+_GONE = "the process that probes ended by itself: was it killed for want of memory?"
+_log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Of a probe: the operation's name and the region."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a new process is told first."""
+
+    configuration: Configuration
+    host_name: str
+    loop_tick_seconds: float
+    put_away: Mapping[Key, bytes]  # by the process before
+
+
+class Prober:
+    """`penstock.operations.operation.Outside`, and who makes probes.
+
+    A context manager: on leaving it the process ends. Whoever uses it must have ended before.
+    """
+
+    def __init__(self, configuration: Configuration, host_name: str, loop_tick_seconds: float) -> None:
+        self._configuration = configuration
+        self._host_name = host_name
+        self._loop_tick_seconds = loop_tick_seconds
+        self._journal: Journal = NoJournal()
+        self._recorded: set[Leftover] = set()  # and neither struck nor abandoned
+        self._put_away: Mapping[Key, bytes] = {}
+        self._used: dict[Key, Cost] = {}
+        self._changing = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._dialogue: Dialogue | None = None
+        self._asking_count = 0
+        # What is asked for time and again would start it time and again.
+        self._is_kept = bool(configuration.watched_queue.name or configuration.fleet.shared_limits)
+        self._rest_handle: asyncio.TimerHandle | None = None
+        self._resting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        self._stay()
+        async with self._changing:
+            await self._end()
+
+    async def object_store(self, region: str) -> ObjectStore:
+        """S3 in this region, request by request."""
+        return cast("ObjectStore", _Remote(partial(self.ask, "request", Service.S3, region)))
+
+    async def message_queues(self, region: str) -> MessageQueues:
+        """SQS in this region, request by request."""
+        return cast("MessageQueues", _Remote(partial(self.ask, "request", Service.SQS, region)))
+
+    def probe(self, row: Operation[Any, Any], _section: Section, equipment: Equipment) -> Probe[Any]:
+        """A probe that runs there."""
+        self._journal = equipment.journal
+        return _ProbeThere(self, (row.name, equipment.region), equipment.clock)
+
+    async def ask(self, name: str, *arguments: Any) -> Any:  # Any: pickled
+        """Have it done there, by a new process where there is none. Raises what was raised there, and Unreachable."""
+        self._stay()
+        self._asking_count += 1
+        try:
+            async with self._changing:
+                dialogue = await self._there()
+            return await dialogue.ask(name, *arguments)
+        except (GoneError, OSError) as trouble:
+            raise Unreachable(f"{_GONE} ({trouble})" if str(trouble) else _GONE) from trouble
+        finally:
+            self._asking_count -= 1
+            if not self._asking_count and not self._is_kept:
+                self._stay()
+                self._rest_handle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin_rest)
+
+    def used(self, key: Key) -> Cost:
+        """Of the run that ended last."""
+        return self._used.get(key, Cost())
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether probes keep anything outside."""
+        return bool(self._recorded)
+
+    async def _there(self) -> Dialogue:
+        if self._dialogue is not None and self._dialogue.listening.done():
+            await self._bury()
+        if self._dialogue is None:
+            await self._start()
+        assert self._dialogue is not None
+        return self._dialogue
+
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with contextlib.closing(theirs):
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+            command = [sys.executable, "-P", "-m", _MODULE, str(os.getpid())]
+            try:
+                self._process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno())
+            except OSError:
+                writer.close()
+                raise
+        assignment = Assignment(
+            configuration=self._configuration,
+            host_name=self._host_name,
+            loop_tick_seconds=self._loop_tick_seconds,
+            put_away=self._put_away,
+        )
+        send(writer, assignment)
+        self._put_away = {}
+        served = {name: getattr(self, f"_{name}") for name in ("record", "strike", "abandon", "open_entries")}
+        self._dialogue = Dialogue(reader, writer, served=served, told={"used": self._used.__setitem__})
+
+    def _stay(self) -> None:
+        if self._rest_handle is not None:
+            self._rest_handle.cancel()
+
+    def _begin_rest(self) -> None:
+        self._resting = asyncio.create_task(self._rest())  # and is not interrupted
+
+    async def _rest(self) -> None:
+        """Put away what probes know, and end the process; the next is a second away."""
+        async with self._changing:
+            if not self._asking_count and self._dialogue is not None:
+                with contextlib.suppress(GoneError):  # then the next one buries it
+                    self._put_away = await self._dialogue.ask("put_away")
+                    await self._end()
+
+    async def _end(self) -> None:
+        """End it; what a probe still holds outside is put away, or was closed."""
+        if self._dialogue is None:
+            return
+        assert self._process is not None
+        self._dialogue.close()
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        await self._dialogue.listening
+        self._dialogue = self._process = None
+
+    async def _bury(self) -> None:
+        """It ended by itself: nobody uses any more what its probes made."""
+        _log.warning("%s", _GONE)
+        await self._end()
+        for leftover in list(self._recorded):
+            await self._abandon(leftover)
+
+    async def _record(self, leftover: Leftover) -> None:
+        await self._journal.record(leftover)
+        self._recorded.add(leftover)
+
+    async def _strike(self, leftover: Leftover) -> None:
+        self._recorded.discard(leftover)
+        await self._journal.strike(leftover)
+
+    async def _abandon(self, leftover: Leftover) -> None:
+        self._recorded.discard(leftover)
+        await self._journal.abandon(leftover)
+
+    async def _open_entries(self) -> list[Leftover]:
+        return await self._journal.open_entries()
+
+
+class _ProbeThere:
+    """A probe in the other process."""
+
+    def __init__(self, prober: Prober, key: Key, clock: Clock) -> None:
+        self._prober = prober
+        self._key = key
+        self._clock = clock
+
+    @property
+    def used(self) -> Cost:
+        """See the protocol."""
+        return self._prober.used(self._key)
+
+    async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Have it run there."""
+        started_at = self._clock.now()
+        try:
+            async with asyncio.timeout(plan.cost_max.duration_seconds + BEYOND_SECONDS_MAX):
+                outcome: Outcome[Any] = await self._prober.ask("run", self._key, plan)
+                return outcome
+        except Unreachable as trouble:
+            return inconclusive(plan, started_at, str(trouble))
+
+    async def close(self) -> None:
+        """Have it closed there."""
+        if self._prober.is_holding:
+            with contextlib.suppress(Unreachable):
+                await self._prober.ask("close", self._key)
+
+
+class _Remote:
+    """Whatever is asked of it is asked there."""
+
+    def __init__(self, ask: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self._ask = ask
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def request(*arguments: Any, **named: Any) -> Any:
+            return await self._ask(name, arguments, named)
+
+        return request

@@ -1,0 +1,165 @@
+"""Knows what is done in the process that speaks to AWS: probes, and requests one by one, until nobody asks any more.
+
+`python -m penstock.daemon.prober_process PARENT_PROCESS_ID`, with the connection to the daemon as standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import pickle
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.clock import SystemClock
+from penstock.daemon import log
+from penstock.daemon.outside_aws import AwsOutside
+from penstock.daemon.prober import Assignment, Key
+from penstock.operations.operation import Equipment, Service
+from penstock.operations.table import OPERATIONS
+from penstock.probes.outside import RequestError
+from penstock.probes.probe import Leftover, Probe, inconclusive
+from penstock.processes import memory
+from penstock.processes.dialogue import Dialogue, receive
+from penstock.processes.parent import settle_in
+from penstock.vocabulary import Outcome, ProbePlan
+
+
+class Bench:
+    """Where probes are carried out, with what the daemon says of them."""
+
+    def __init__(self, assignment: Assignment, outside: AwsOutside) -> None:
+        self._assignment = assignment
+        self._outside = outside
+        self._clock = SystemClock()
+        self._journal = _Journal(self)
+        self._probes: dict[Key, Probe[Any]] = {}
+        self.dialogue: Dialogue
+
+    async def run(self, key: Key, plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Carry out the plan; what it used is told before, whatever happens."""
+        started_at = self._clock.now()
+        try:
+            probe = await self._probe(key)
+        except RequestError as trouble:
+            return inconclusive(plan, started_at, str(trouble))
+        try:
+            return await probe.run(plan)
+        finally:
+            self.dialogue.tell("used", key, probe.used)
+
+    async def close(self, key: Key) -> None:
+        """Remove what the probe keeps outside."""
+        await (await self._probe(key)).close()
+
+    async def request(
+        self, service: Service, region: str, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> Any:  # Any: of and from a seam
+        """One request to a service."""
+        return await getattr(await self._client(service, region), name)(*arguments, **named)
+
+    async def put_away(self) -> Mapping[Key, bytes]:
+        """What each probe knows of its earlier runs, for the next process."""
+        known = {key: _packed(probe, self._journal) for key, probe in self._probes.items()}
+        return {**self._assignment.put_away, **known}
+
+    async def _probe(self, key: Key) -> Probe[Any]:
+        """As it was put away, or a new one."""
+        if key not in self._probes:
+            operation, region = key
+            row = OPERATIONS[operation]
+            if (packed := self._assignment.put_away.get(key)) is not None:
+                client = await self._client(row.service, region)
+                self._probes[key] = _unpacked(packed, {_JOURNAL: self._journal, _CLIENT: client})
+            else:
+                equipment = Equipment(
+                    clock=self._clock,
+                    journal=self._journal,
+                    outside=self._outside,
+                    region=region,
+                    host_name=self._assignment.host_name,
+                    loop_tick_seconds=self._assignment.loop_tick_seconds,
+                )
+                section = self._assignment.configuration.section_of(row)
+                self._probes[key] = await row.make_probe(section, equipment)
+        return self._probes[key]
+
+    async def _client(self, service: Service, region: str) -> Any:  # Any: of either seam
+        if service is Service.S3:
+            return await self._outside.object_store(region)
+        return await self._outside.message_queues(region)
+
+
+_JOURNAL, _CLIENT = "journal", "client"  # what a probe is put away without
+
+
+def _packed(probe: Probe[Any], journal: _Journal) -> bytes:
+    from penstock.probes.aws import AwsMessageQueues, AwsObjectStore
+
+    class Packer(pickle.Pickler):
+        def persistent_id(self, thing: object) -> str | None:
+            if thing is journal:
+                return _JOURNAL
+            return _CLIENT if isinstance(thing, (AwsObjectStore, AwsMessageQueues)) else None
+
+    content = io.BytesIO()
+    Packer(content).dump(probe)
+    return content.getvalue()
+
+
+def _unpacked(content: bytes, missing: Mapping[str, Any]) -> Probe[Any]:
+    class Unpacker(pickle.Unpickler):  # from a process like this one
+        def persistent_load(self, name: str) -> Any:
+            return missing[name]
+
+    probe: Probe[Any] = Unpacker(io.BytesIO(content)).load()
+    return probe
+
+
+class _Journal:
+    """The daemon's, from here."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    async def record(self, leftover: Leftover) -> None:
+        """See the protocol."""
+        await self._bench.dialogue.ask("record", leftover)
+
+    async def strike(self, leftover: Leftover) -> None:
+        """See the protocol."""
+        await self._bench.dialogue.ask("strike", leftover)
+
+    async def abandon(self, leftover: Leftover) -> None:
+        """See the protocol."""
+        await self._bench.dialogue.ask("abandon", leftover)
+
+    async def open_entries(self) -> list[Leftover]:
+        """See the protocol."""
+        entries: list[Leftover] = await self._bench.dialogue.ask("open_entries")
+        return entries
+
+
+async def work() -> None:
+    """Until the daemon hangs up."""
+    reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=sys.stdin.fileno()))
+    assignment: Assignment = await receive(reader)
+    section = assignment.configuration.daemon
+    log.configure(section.log_level, section.log_format)
+    async with AwsOutside(assignment.configuration) as outside:
+        bench = Bench(assignment, outside)
+        served = {name: getattr(bench, name) for name in ("run", "close", "request", "put_away")}
+        bench.dialogue = Dialogue(reader, writer, served=served)
+        await bench.dialogue.listening
+
+
+if __name__ == "__main__":
+    import uvloop  # as in the daemon: the kernel counts what it sends for the process that sent it
+
+    settle_in(int(sys.argv[1]))
+    memory.keep_little()
+    with memory.without_certificates():
+        import penstock.probes.aws  # noqa: F401  # all that is done here needs it
+    uvloop.run(work())

@@ -1,0 +1,147 @@
+"""Knows how two processes of penstock ask each other: each is asked by name, and answers when it has the answer.
+
+What is said is pickled, so both are of one installation, and nobody else has an end of the connection. A cancellation
+is passed on and waited for, so that whoever is cancelled knows that the other side has ended, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import pickle
+import traceback
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+CANCEL_SECONDS_MAX = 90.0  # above what any probe takes to clean up
+_LENGTH_BYTES = 4
+
+
+class GoneError(Exception):
+    """The other process ended, or does not listen any more."""
+
+
+class Dialogue:
+    """One end. `served` is what the other end may ask for, `told` what it may say without an answer (Any: pickled)."""
+
+    def __init__(
+        self,
+        reader: StreamReader,
+        writer: StreamWriter,
+        *,
+        served: Mapping[str, Callable[..., Awaitable[Any]]],
+        told: Mapping[str, Callable[..., None]] | None = None,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._served = served
+        self._told = told or {}
+        self._numbers = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._serving: dict[int, asyncio.Task[None]] = {}
+        self.listening = asyncio.create_task(self._listen())
+
+    async def ask(self, name: str, *arguments: Any) -> Any:
+        """The answer. Raises what was raised there, and GoneError."""
+        if self.listening.done():
+            raise GoneError
+        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        send(self._writer, ("ask", number, name, arguments))
+        try:
+            await asyncio.wait({answer})
+        except asyncio.CancelledError:
+            await self._cancel(number, answer)
+            raise
+        finally:
+            self._waiting.pop(number, None)
+        if answer.cancelled():
+            raise GoneError
+        return answer.result()
+
+    def tell(self, name: str, *arguments: Any) -> None:
+        """What needs no answer; it is heard before any answer that is given later."""
+        send(self._writer, ("tell", 0, name, arguments))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+    async def _cancel(self, number: int, answer: asyncio.Future[Any]) -> None:
+        """Until it has ended there, whoever else is impatient."""
+        send(self._writer, ("cancel", number, "", ()))
+        ending = asyncio.ensure_future(asyncio.wait({answer}, timeout=CANCEL_SECONDS_MAX))
+        while not ending.done():
+            try:
+                await asyncio.wait({ending})
+            except asyncio.CancelledError:
+                continue
+        if not answer.done():
+            self.close()
+        elif not answer.cancelled():
+            answer.exception()  # nobody asks for it any more
+
+    async def _listen(self) -> None:
+        """Until the other end hangs up."""
+        try:
+            while True:
+                self._hear(*await receive(self._reader))
+        except (EOFError, OSError):
+            pass
+        finally:
+            for answer in self._waiting.values():
+                answer.cancel()
+            for task in self._serving.values():
+                task.cancel()
+            self._writer.close()
+
+    def _hear(self, kind: str, number: int, name: str, content: Any) -> None:
+        if kind == "ask":
+            task = asyncio.create_task(self._serve(number, name, content))
+            self._serving[number] = task
+            task.add_done_callback(lambda _: self._serving.pop(number))
+        elif kind == "tell":
+            self._told[name](*content)
+        elif kind == "cancel":
+            if (serving := self._serving.get(number)) is not None:
+                serving.cancel()
+        elif (answer := self._waiting.get(number)) is not None and not answer.done():
+            if kind == "answer":
+                answer.set_result(content)
+            elif kind == "raise":
+                answer.set_exception(content)
+            else:
+                answer.cancel()
+
+    async def _serve(self, number: int, name: str, arguments: Any) -> None:
+        try:
+            kind, content = "answer", await self._served[name](*arguments)
+        except asyncio.CancelledError:
+            kind, content = "ended", None
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, whoever asked is told
+            kind, content = "raise", _portable(trouble)
+        send(self._writer, (kind, number, name, content))
+
+
+def _portable(trouble: Exception) -> Exception:
+    """With what the log would say of it; another one in its place where it cannot be sent."""
+    trouble.add_note("".join(traceback.format_exception(trouble)))
+    try:
+        pickle.loads(pickle.dumps(trouble))  # noqa: S301  # our own
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return RuntimeError("\n".join([repr(trouble), *trouble.__notes__]))
+    return trouble
+
+
+def send(writer: StreamWriter, message: Any) -> None:
+    """One message."""
+    if not writer.is_closing():
+        content = pickle.dumps(message)
+        writer.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
+
+
+async def receive(reader: StreamReader) -> Any:
+    """The next message. Raises EOFError when there is none."""
+    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+    return pickle.loads(await reader.readexactly(length))  # noqa: S301  # from ourselves

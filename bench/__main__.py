@@ -32,6 +32,7 @@ BENCHMARKS = {
     "many-files": "bench.many_files",
     "exported-clients": "bench.exported_clients",
     "footprint": "bench.footprint",
+    "crowd": "bench.crowd",
     "report-size": "bench.report_size",
 }
 

@@ -78,8 +78,10 @@ def run(*, long: bool = False) -> dict[str, Any]:
         folder = Path(name)
         first_answers = [_first_answer_seconds(folder / f"start-{i}") for i in range(_START_COUNT[long])]
         found = {
-            "penstockd, never probed": _of_daemon(folder / "never", rest_seconds),
-            "penstockd, a year of observations": _of_daemon(folder / "year", rest_seconds, is_full=True),
+            "penstockd, never probed": _ofrunning_daemon(folder / "never", rest_seconds),
+            "penstockd, a year of observations": _ofrunning_daemon(
+                folder / "year", rest_seconds, is_full=True
+            ),
             "penstockd, after probes": _after_probes(folder / "probed", rest_seconds),
             **_others(folder / "others", rest_seconds),
         }
@@ -95,12 +97,17 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 
 def resting(process_id: int, seconds: float) -> Footprint:
-    """What a process takes while nobody asks it for anything."""
+    """What a process takes while nobody asks it for anything, when those that it has started have ended."""
+    deadline = time.monotonic() + _WAIT_SECONDS_MAX
+    while descendants(process_id) and time.monotonic() < deadline:
+        time.sleep(1.0)
     time.sleep(_SETTLE_SECONDS)
+    if left := descendants(process_id):
+        raise RuntimeError(f"{process_id} does not rest: {left} are still there")
     before, began = _cpu_seconds(process_id), time.monotonic()
     time.sleep(seconds)
     used = _cpu_seconds(process_id) - before
-    memory = _memory_bytes(process_id)
+    memory = memory_bytes(process_id)
     return Footprint(
         rss_bytes=memory["Rss"],
         pss_bytes=memory["Pss"],
@@ -109,7 +116,15 @@ def resting(process_id: int, seconds: float) -> Footprint:
     )
 
 
-def _memory_bytes(process_id: int) -> dict[str, float]:
+def descendants(process_id: int) -> list[int]:
+    """The processes that it has started, and those that they have."""
+    files = Path(f"/proc/{process_id}/task").glob("*/children")
+    found = [int(child) for file in files for child in file.read_text(encoding="ascii").split()]
+    return found + [theirs for child in found for theirs in descendants(child)]
+
+
+def memory_bytes(process_id: int) -> dict[str, float]:
+    """As the kernel adds it up."""
     lines = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
     return {name: 1024.0 * int(value.split()[0]) for name, value in (line.split(":") for line in lines)}
 
@@ -123,12 +138,12 @@ def _cpu_seconds(process_id: int) -> float:
 # --- The daemon
 
 
-def _of_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> Footprint:
+def _ofrunning_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> Footprint:
     configuration = _configuration(folder, probes=_PROBES.format(interval="30d") if is_full else "")
     if is_full:
         _fill(folder / "state/penstock.db")
-    with _daemon(folder, configuration) as child:
-        _wait_for_answer(folder)
+    with running_daemon(folder, configuration) as child:
+        wait_for_answer(folder)
         if is_full:
             _wait_until(folder, lambda status: status["activity"] == "idle")
         return resting(child.pid, rest_seconds)
@@ -137,8 +152,8 @@ def _of_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> F
 def _first_answer_seconds(folder: Path) -> float:
     configuration = _configuration(folder)
     began = time.monotonic()
-    with _daemon(folder, configuration):
-        _wait_for_answer(folder)
+    with running_daemon(folder, configuration):
+        wait_for_answer(folder)
         return time.monotonic() - began
 
 
@@ -148,15 +163,20 @@ def _after_probes(folder: Path, rest_seconds: float) -> Footprint:
         lab_endpoint("s3", worlds.DEMO, _made(folder)) as s3,
         lab_endpoint("sqs", worlds.DEMO, folder) as sqs,
     ):
-        aws = f'[aws]\ns3_endpoint_url = "{s3}"\nsqs_endpoint_url = "{sqs}"\n'
-        configuration = _configuration(folder, probes=_PROBES.format(interval="30d") + aws)
-        _make_bucket(s3)
-        with _daemon(folder, configuration) as child:
-            _wait_for_answer(folder)
+        configuration = probing(folder, s3, sqs, interval="30d")
+        with running_daemon(folder, configuration) as child:
+            wait_for_answer(folder)
             for count in (1, 2):
                 _probe_until(folder, count)
             _wait_until(folder, lambda status: status["activity"] == "idle")
             return resting(child.pid, rest_seconds)
+
+
+def probing(folder: Path, s3: str, sqs: str, *, interval: str) -> Path:
+    """The configuration of a daemon that probes these endpoints, with a bucket there."""
+    _make_bucket(s3)
+    aws = f'[aws]\ns3_endpoint_url = "{s3}"\nsqs_endpoint_url = "{sqs}"\n'
+    return _configuration(folder, probes=_PROBES.format(interval=interval) + aws)
 
 
 def _probe_until(folder: Path, count: int) -> None:
@@ -211,7 +231,8 @@ def _configuration(folder: Path, probes: str = "") -> Path:
 
 
 @contextlib.contextmanager
-def _daemon(folder: Path, configuration: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running_daemon(folder: Path, configuration: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Until the block ends, and what it leaves."""
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration)]
     with (folder / "log").open("wb") as log, _running(command, log) as child:
         yield child
@@ -227,7 +248,8 @@ def _running(command: list[str], log: Any) -> Iterator[subprocess.Popen[bytes]]:
             child.terminate()
 
 
-def _wait_for_answer(folder: Path) -> None:
+def wait_for_answer(folder: Path) -> None:
+    """Until it says what it advises."""
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while time.monotonic() < deadline:
         with contextlib.suppress(NoDaemonError):

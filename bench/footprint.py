@@ -78,10 +78,8 @@ def run(*, long: bool = False) -> dict[str, Any]:
         folder = Path(name)
         first_answers = [_first_answer_seconds(folder / f"start-{i}") for i in range(_START_COUNT[long])]
         found = {
-            "penstockd, never probed": _ofrunning_daemon(folder / "never", rest_seconds),
-            "penstockd, a year of observations": _ofrunning_daemon(
-                folder / "year", rest_seconds, is_full=True
-            ),
+            "penstockd, never probed": _of_daemon(folder / "never", rest_seconds),
+            "penstockd, a year of observations": _of_daemon(folder / "year", rest_seconds, is_full=True),
             "penstockd, after probes": _after_probes(folder / "probed", rest_seconds),
             **_others(folder / "others", rest_seconds),
         }
@@ -138,7 +136,7 @@ def _cpu_seconds(process_id: int) -> float:
 # --- The daemon
 
 
-def _ofrunning_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> Footprint:
+def _of_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> Footprint:
     configuration = _configuration(folder, probes=_PROBES.format(interval="30d") if is_full else "")
     if is_full:
         _fill(folder / "state/penstock.db")

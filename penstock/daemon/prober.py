@@ -100,8 +100,8 @@ class Prober:
             async with self._changing:
                 dialogue = await self._there()
             return await dialogue.ask(name, *arguments)
-        except (GoneError, OSError) as trouble:
-            raise Unreachable(f"{_GONE} ({trouble})" if str(trouble) else _GONE) from trouble
+        except GoneError:
+            raise Unreachable(_GONE) from None
         finally:
             self._asking_count -= 1
             if not self._asking_count and not self._is_kept:
@@ -132,9 +132,9 @@ class Prober:
             command = [sys.executable, "-P", "-m", _MODULE, str(os.getpid())]
             try:
                 self._process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno())
-            except OSError:
+            except OSError as trouble:
                 writer.close()
-                raise
+                raise Unreachable(f"no process to probe with could be started: {trouble}") from trouble
         assignment = Assignment(
             configuration=self._configuration,
             host_name=self._host_name,

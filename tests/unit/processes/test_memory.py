@@ -51,3 +51,26 @@ def test_what_grew_is_not_looked_through_again() -> None:
         assert gc.get_freeze_count() > before
     finally:
         gc.unfreeze()
+
+
+SMAPS = """\
+7f00-7f01 r-xp 00000000 fe:00 1   /usr/lib/libsame.so
+Rss:                   4 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+7f01-7f02 r--p 00001000 fe:00 1   /usr/lib/relocated.so
+Rss:                   4 kB
+Anonymous:             4 kB
+7f02-7f03 rw-p 00002000 fe:00 1   /usr/lib/written.so
+Anonymous:             0 kB
+7f03-7f04 r--p 00000000 00:00 0
+Anonymous:             0 kB
+7f04-7f06 r--p 00000000 fe:00 2   /usr/lib/of constants.so
+Rss:                   8 kB
+Anonymous:             0 kB
+"""
+
+
+def test_only_what_is_as_in_its_file_is_unmapped() -> None:
+    """What was relocated or written would be lost."""
+    assert list(memory.unchanged(SMAPS)) == [(0x7F00, 0x7F01), (0x7F04, 0x7F06)]

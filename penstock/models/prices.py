@@ -17,14 +17,8 @@ from enum import StrEnum
 
 from penstock.vocabulary import FREE, Tariff
 
-AS_OF = "2026-09"
-SOURCES = (
-    "https://aws.amazon.com/s3/pricing/",
-    "https://aws.amazon.com/sqs/pricing/",
-    "https://aws.amazon.com/vpc/pricing/",
-    "https://aws.amazon.com/privatelink/pricing/",
-    "https://aws.amazon.com/ec2/pricing/on-demand/#Data_Transfer",
-)
+# As of 2026-09, from aws.amazon.com: s3/pricing, sqs/pricing, vpc/pricing, privatelink/pricing, and
+# ec2/pricing/on-demand/#Data_Transfer.
 
 GB = 1e9  # where AWS counts 2^30 bytes for one, it costs less than is said here
 _MONTH_DAYS = 30.0

@@ -157,6 +157,40 @@ _COST: dict[str, Any] = {
 }
 
 
+_HOST: dict[str, Any] = {
+    "quiet_until": None,
+    "others_cpu_fraction": 0.12,
+    "host_cpu_fraction_max": 0.5,
+    "others_network_fraction": None,
+    "host_network_fraction_max": 0.3,
+    "others_received_bytes_per_second": 1e6,
+    "others_transmitted_bytes_per_second": 1e6,
+    "network_ceiling_bytes_per_second": None,
+}
+_FLEET: dict[str, Any] = {
+    "bucket": "my-fleet",
+    "key_prefix": "penstock-fleet/",
+    "host": "5d1f0a9c27be33d0",
+    "is_writing": True,
+    "sentence": "my-fleet/penstock-fleet/ is read and written",
+    "trouble": None,
+    "visited_at": "2026-11-21T10:00:00Z",
+    "written_count": 2,
+    "places": [
+        {
+            "operation": "s3_upload",
+            "region": "eu-west-1",
+            "instance_type": "m7i.large",
+            "service_class": "standard",
+            "observation_count": 41,
+            "host_count": 12,
+            "newest_observation_at": "2026-11-21T09:55:00Z",
+            "dropped": "1 x an observation of the future",
+        }
+    ],
+}
+
+
 def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dict[str, Any]:
     """With the keys of a real one, which tests/unit/cli/test_status.py sees to."""
     now = datetime.now(UTC)
@@ -177,16 +211,7 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
         "budget_per_day": dataclasses.asdict(limit),
         "spent_per_day": dataclasses.asdict(spent),
         "costs": {name: dict(_COST) for name in SETTINGS},
-        "host": {
-            "quiet_until": None,
-            "others_cpu_fraction": 0.12,
-            "host_cpu_fraction_max": 0.5,
-            "others_network_fraction": None,
-            "host_network_fraction_max": 0.3,
-            "others_received_bytes_per_second": 1e6,
-            "others_transmitted_bytes_per_second": 1e6,
-            "network_ceiling_bytes_per_second": None,
-        },
+        "host": dict(_HOST),
         "harm": {
             "latency_increase_seconds_max": 0.1,
             "broken_off_count": 0,
@@ -214,28 +239,7 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
         "report_kept_count": 3,
         "report_refused_count": 0,
         "queues": [],
-        "fleet": {
-            "bucket": "my-fleet",
-            "key_prefix": "penstock-fleet/",
-            "host": "5d1f0a9c27be33d0",
-            "is_writing": True,
-            "sentence": "my-fleet/penstock-fleet/ is read and written",
-            "trouble": None,
-            "visited_at": "2026-11-21T10:00:00Z",
-            "written_count": 2,
-            "places": [
-                {
-                    "operation": "s3_upload",
-                    "region": "eu-west-1",
-                    "instance_type": "m7i.large",
-                    "service_class": "standard",
-                    "observation_count": 41,
-                    "host_count": 12,
-                    "newest_observation_at": "2026-11-21T09:55:00Z",
-                    "dropped": "1 x an observation of the future",
-                }
-            ],
-        },
+        "fleet": dict(_FLEET),
         "shared_limits": [],
         "cycle_count": 14,
         "cycles": [

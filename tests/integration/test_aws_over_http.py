@@ -118,9 +118,9 @@ class Oracle:
             yield url
 
 
-def xml(code: str, more: str = "") -> str:
+def xml(code: str) -> str:
     """An error as S3 words it."""
-    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>why</Message>{more}</Error>"
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>why</Message></Error>"
 
 
 def store_at(url: str, *, read_timeout_seconds: float = 60.0) -> AbstractAsyncContextManager[AwsObjectStore]:

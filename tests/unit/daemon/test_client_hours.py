@@ -46,11 +46,11 @@ def an_hour(number: int = 0, *, user_id: int | None = None, name: str = "backup"
     )
 
 
-def a_harm(number: int = 0) -> ProbeHarm:
+def a_harm() -> ProbeHarm:
     """Of a probe that cost 12 ms."""
     return ProbeHarm(
-        started_at=NOON + timedelta(hours=number),
-        ended_at=NOON + timedelta(hours=number, minutes=1),
+        started_at=NOON,
+        ended_at=NOON + timedelta(minutes=1),
         operation="s3_upload",
         region="eu-west-1",
         payload_size_bytes=1 << 29,

@@ -30,9 +30,8 @@ PUBLIC = HostIdentity(
 )
 
 
-def path_of(endpoint_url: str, identity: HostIdentity, *, stated: str = "auto") -> NetworkPath:
-    section = msgspec.structs.replace(ObjectSection(), network_path=stated)
-    return way(section, endpoint_url, identity).path
+def path_of(endpoint_url: str, identity: HostIdentity) -> NetworkPath:
+    return way(ObjectSection(), endpoint_url, identity).path
 
 
 @pytest.mark.parametrize("row", OPERATIONS.values(), ids=lambda row: row.name)

@@ -49,10 +49,10 @@ def concluded(
     return deliberate(MODELS[place.operation], case)
 
 
-def reported(observations: Observations, *, uid: int = 1001) -> list[Observation[Any]]:
+def reported(observations: Observations) -> list[Observation[Any]]:
     """The same, said by an application."""
     return [
-        replace(o, origin=Origin.APPLICATION, client="boto3", reporter_uid=uid, measures={})
+        replace(o, origin=Origin.APPLICATION, client="boto3", reporter_uid=1001, measures={})
         for o in observations
     ]
 

@@ -34,7 +34,7 @@ def services(monkeypatch: pytest.MonkeyPatch) -> Services:
     return Services(monkeypatch)
 
 
-def a_run(name: str = "run", *, is_in_parts: bool = True) -> Remains:
+def a_run(name: str = "run") -> Remains:
     """One run with two files."""
     return Remains(
         bucket="bucket",
@@ -42,7 +42,7 @@ def a_run(name: str = "run", *, is_in_parts: bool = True) -> Remains:
         region="eu-west-1",
         prefix=f"penstock-tune/{name}/",
         file_names=("000000", "000001"),
-        is_in_parts=is_in_parts,
+        is_in_parts=True,
     )
 
 

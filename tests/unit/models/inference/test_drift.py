@@ -72,12 +72,12 @@ def test_at_least_the_last_has_changed() -> None:
     assert changed_count([0.0]) == 1
 
 
-def watched(*steps: tuple[int, float], noise: float = 0.1, count: int = 40, seed: int = 4) -> Watched:
+def watched(*steps: tuple[int, float], count: int = 40) -> Watched:
     """Two quantities, the second of which steps up at these measurements."""
-    values = noise * np.random.default_rng(seed).standard_normal((2, count))
+    values = 0.1 * np.random.default_rng(4).standard_normal((2, count))
     for at, height in steps:
         values[1, at:] += height
-    return watch(values, np.full(values.shape, noise))
+    return watch(values, np.full(values.shape, 0.1))
 
 
 def test_each_change_of_a_place_is_found_where_it_was() -> None:

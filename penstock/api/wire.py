@@ -16,8 +16,9 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
-from penstock.units import GiB, parse_bytes, parse_bytes_per_second, parse_seconds
+from penstock.units import GiB, format_bytes, parse_bytes, parse_bytes_per_second, parse_seconds
 from penstock.vocabulary import (
     UNKNOWN,
     Access,
@@ -36,7 +37,7 @@ from penstock.vocabulary import (
 )
 
 SCHEMA = 1  # counts up only when a key changes its meaning or goes away; new keys may come at any time
-PAYLOAD_SIZE_BYTES_MAX = 10_000 * 5 * GiB  # the largest object of S3: so many parts of so much
+PAYLOAD_SIZE_BYTES_MAX = max(row.payload_size_bytes_max for row in OPERATIONS.values())
 MEMORY_BYTES_MIN = "memory_bytes_min"  # among what is derived, where less than the least was allowed
 REPORT_COUNT_MAX = 100  # in one post
 _QUERY_VALUE_LENGTH_MAX = 64
@@ -164,6 +165,8 @@ def read_question(query: Iterable[tuple[str, str]]) -> Question:
         mistakes.append(
             Mistake("payload_size_bytes", "is missing; expected a size such as 1073741824 or 1GiB")
         )
+    if row is not None:
+        mistakes += _too_large(values.get("payload_size_bytes", 1), row)
     service_class = values.get("service_class", "standard")
     if row is not None and service_class not in row.service_classes:
         expected = ", ".join(row.service_classes)
@@ -261,6 +264,12 @@ def _decoded(document: bytes | msgspec.Raw, kind: type[T], *, where: str = "body
 
 def _unknown_operation(found: str) -> Mistake:
     return Mistake("operation", f"{found!r} is not known; expected one of {', '.join(OPERATIONS)}")
+
+
+def _too_large(payload_size_bytes: int, row: Operation[Any, Any]) -> Iterable[Mistake]:
+    if payload_size_bytes > row.payload_size_bytes_max:
+        found, most = format_bytes(payload_size_bytes), format_bytes(row.payload_size_bytes_max)
+        yield Mistake("payload_size_bytes", f"{found} is more than a {row.words.payload} has: at most {most}")
 
 
 # --- The query string
@@ -427,6 +436,7 @@ def _implausible(report: _Report, now: datetime) -> Iterable[Mistake]:
         yield _unknown_operation(report.operation)
     else:
         yield from _illegal_knobs(report.setting, row.setting_type)
+        yield from _too_large(report.payload_size_bytes, row)
     if not now - _REPORT_AGE_MAX <= report.started_at <= now + _CLOCK_SKEW_MAX:
         yield Mistake(
             "started_at", "lies more than a day back or in the future; report soon after the transfer"

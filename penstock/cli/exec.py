@@ -24,7 +24,7 @@ from penstock.cli.query import (
     parameters_of,
     store_option,
 )
-from penstock.cli.trouble import TroubleError, WrongUsageError
+from penstock.cli.trouble import TroubleError, WrongUsageError, cannot_run
 from penstock.client.targets.launch import (
     PROGRAMS,
     Launch,
@@ -219,7 +219,7 @@ def _become(launch: Launch) -> None:
     try:
         os.execvpe(launch.command[0], list(launch.command), environment)  # noqa: S606 - the point of the command
     except OSError as trouble:
-        raise TroubleError(f"{launch.command[0]} cannot be run: {trouble.strerror}") from trouble
+        raise TroubleError(f"{launch.command[0]} cannot be run: {cannot_run(trouble)}") from trouble
 
 
 def _private_aws_configuration(launch: Launch, environment: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json
-from penstock.cli.trouble import TroubleError
+from penstock.cli.trouble import TroubleError, cannot_run
 from penstock.lab.worlds import DEMO, WORLDS, World
 from penstock.trial.laboratory import FOREIGN, Laboratory, laboratory
 from penstock.trial.stage import StageError
@@ -101,7 +101,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         child = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user asks for
     except OSError as trouble:
-        raise TroubleError(f"{command[0]} cannot be run: {trouble.strerror}") from trouble
+        raise TroubleError(f"{command[0]} cannot be run: {cannot_run(trouble)}") from trouble
     try:
         code = child.wait()
     except BaseException:

@@ -61,7 +61,8 @@ def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | 
         if as_json:
             print_json(document)
         else:
-            click.echo("This would be removed:")
+            if document["leftovers"]:
+                click.echo("This would be removed:")
             _show(document["leftovers"])
         return
     document = _removed(socket_path, main_file)

@@ -57,7 +57,7 @@ def text(name: str, value: Any) -> str:
     """A value as its name says: bytes, seconds, a rate, a fraction, money, a date, a count."""
     if value is None:
         return "-"
-    if isinstance(value, bool):
+    if isinstance(value, bool) or name.startswith("is_"):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         return ", ".join(text("", item) for item in value) or "-"

@@ -38,3 +38,9 @@ class NotReadyError(TroubleError):
     """The daemon has nothing fresh to say."""
 
     exit_code = 4
+
+
+def cannot_run(trouble: OSError) -> str | None:
+    """Why a program did not begin."""
+    is_missing = isinstance(trouble, FileNotFoundError)
+    return "it is not installed here, or not on the PATH" if is_missing else trouble.strerror

@@ -29,6 +29,7 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import alternatives
 from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
+from penstock.units import format_bytes
 from penstock.vocabulary import (
     Context,
     Demand,
@@ -300,14 +301,15 @@ class Advisory:
         watched = [c for c in self._conductor.contexts if c.operation == operation]
         matches = [c for c in watched if c.payload_size_bytes == payload_size_bytes]
         if not matches:
-            sizes = ", ".join(str(size) for size in sorted({c.payload_size_bytes for c in watched}))
+            sizes = ", ".join(format_bytes(size) for size in sorted({c.payload_size_bytes for c in watched}))
             sizes = sizes or "none: its probes are not enabled"
             raise RefusedError(
-                f"{operation} is not probed at {payload_size_bytes} bytes here; the configured sizes are {sizes}"
+                f"{operation} is not probed at {format_bytes(payload_size_bytes)} here; "
+                f"the configured sizes are {sizes}"
             )
         for context in matches:  # one for each region that is probed
             self._conductor.request(context)
-        return f"a probe of {operation} at {payload_size_bytes} bytes comes next, within the budget"
+        return f"a probe of {operation} at {format_bytes(payload_size_bytes)} comes next, within the budget"
 
     async def remove_leftovers(self) -> Mapping[str, Any]:
         """Try all of them again between two probes; what was removed, and what is left."""

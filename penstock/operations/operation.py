@@ -116,6 +116,7 @@ class Operation(Generic[SectionT, SettingT]):
     # From what was heard by API, the advised setting and the SDK's own; None where it does nothing of the kind.
     driven: Callable[[Mapping[str, Series], SettingT, SettingT], Driven[SettingT] | None]
     untold_payload_bytes: int  # on the ladder; SDKs tell no sizes, so what was heard is taken for this one
+    payload_size_bytes_max: int  # the service takes no more
     payload_ladder_bytes: tuple[int, ...]  # sizes that standing advice covers, besides those that are probed
     words: Words
 

@@ -451,15 +451,14 @@ _DEMAND_SHARE = 0.98  # of a rate that was asked for: what comes so near carries
 
 def _limit(model: PerformanceModel[Any], prediction: Prediction, demand: Demand, bottleneck: str) -> str:
     """What is in the way; of a demand, whether it is met by what is expected."""
+    limit = _LIMITS.get(bottleneck, "what limits it is not known yet")
     expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
-    if bottleneck == "demand" and expected is not None and asked is not None and expected.expected < asked:
-        is_near = expected.expected >= _DEMAND_SHARE * asked
-        return (
-            "this carries what was asked for to within 2 %"
-            if is_near
-            else "this falls short of what was asked for"
-        )
-    return _LIMITS.get(bottleneck, "what limits it is not known yet")
+    if expected is None or asked is None or expected.expected >= asked:
+        return limit
+    if expected.expected < _DEMAND_SHARE * asked:
+        short = f"this falls short of the {quantity(model.value_metric, asked)} that were asked for"
+        return short if bottleneck == "demand" else f"{limit}, and {short}"
+    return "this carries what was asked for to within 2 %" if bottleneck == "demand" else limit
 
 
 def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, limit: str) -> str:

@@ -67,14 +67,12 @@ def _page(report: Report) -> Iterator[str]:
             "",
             "The database holds no observations, fits or advice." if not report.places else "No advice yet.",
         )
-    warnings = [r for place in report.places for r in place.remarks if r.is_warning]
-    warnings = [r for r in report.remarks if r.is_warning] + warnings
+    remarks = [("", r) for r in report.remarks]
+    remarks += [(f"{place_words(p.place)}: ", r) for p in report.places for r in p.remarks]
+    warnings = [f"- Warning: {escape(of + r.title)} ({escape(r.code)})." for of, r in remarks if r.is_warning]
     if warnings:
         yield ""
-    yield from (
-        f"- Warning: {escape(r.title)} ({escape(r.code)})."
-        for r in dict.fromkeys(warnings[:_WARNING_COUNT_MAX])
-    )
+    yield from dict.fromkeys(warnings[:_WARNING_COUNT_MAX])
     yield from ("", "Evidence: `penstock report`, or `--format markdown --full`.")
 
 

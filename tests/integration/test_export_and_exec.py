@@ -467,7 +467,7 @@ def test_an_unknown_or_missing_program_is_a_sentence(server: Served, programs: P
     assert "known are s5cmd, rclone, aws" in unknown.stderr
     missing = run(programs.parent, "--object-size 1GiB -- mount-s3 b /mnt")
     assert missing.returncode == 1
-    assert "mount-s3 cannot be run: No such file" in missing.stderr
+    assert "mount-s3 cannot be run: it is not installed here" in missing.stderr
 
 
 # --- advice that has expired ---

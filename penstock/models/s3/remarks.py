@@ -25,7 +25,10 @@ def sentences(posterior: Posterior, transfers: Transfers, doubled: Transfers) ->
     if np.mean(more < -_HURTS) >= SURE:
         yield f"More connections make it slower: twice as many {_percent(more)}."
     else:
-        yield f"Twice the connections: {_percent(more)}; a host and path twice as fast: {_percent(faster)}."
+        twice = f"Twice the connections: {_percent(more)}"
+        if doubled.n[0] == transfers.n[0]:
+            twice = "More connections would have nothing to move, as each request has one"
+        yield f"{twice}; a host and path twice as fast: {_percent(faster)}."
     seen = _most_connections_on_the_rising_side(posterior)
     if seen:
         yield f"No ceiling was seen with up to {seen} connections."

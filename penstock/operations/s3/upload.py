@@ -11,6 +11,7 @@ from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
     OBJECT_DEMAND,
     OBJECT_LADDER_BYTES,
+    OBJECT_SIZE_BYTES_MAX,
     UNTOLD_SIZE_BYTES,
     object_section,
     object_words,
@@ -73,6 +74,7 @@ UPLOAD = Operation(
     try_permissions=_permissions,
     driven=_driven,
     untold_payload_bytes=UNTOLD_SIZE_BYTES,
+    payload_size_bytes_max=OBJECT_SIZE_BYTES_MAX,
     payload_ladder_bytes=OBJECT_LADDER_BYTES,
     words=object_words(
         "part_size_bytes",

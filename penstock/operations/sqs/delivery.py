@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward, Words
-from penstock.units import KiB, counted, number
+from penstock.units import KiB, MiB, counted, number
 
 if TYPE_CHECKING:
     from penstock.listening.tally import Series
@@ -125,6 +125,7 @@ DELIVERY = Operation(
     try_permissions=_permissions,
     driven=_driven,
     untold_payload_bytes=KiB,
+    payload_size_bytes_max=MiB,
     payload_ladder_bytes=(KiB, 16 * KiB, 256 * KiB),
     words=Words(
         payload="message",

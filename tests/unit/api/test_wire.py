@@ -211,6 +211,18 @@ def test_the_largest_payload_is_the_largest_object_that_can_be_uploaded() -> Non
         wire.read_probe_request(body)
 
 
+def test_a_message_is_no_larger_than_the_queue_takes() -> None:
+    """Advice for messages that cannot be sent would look like any other; nobody can have measured them, either."""
+    question = [("operation", "sqs_delivery"), ("payload_size_bytes", "1MiB")]
+    assert wire.read_question(question).payload_size_bytes == MiB
+    beyond = mistakes_of([question[0], ("payload_size_bytes", "2MiB")])
+    assert beyond == {"payload_size_bytes": "2 MiB is more than a message has: at most 1 MiB"}
+    setting = dict.fromkeys(("sender_thread_count", "receiver_thread_count", "deleter_thread_count"), 2)
+    report = a_report(operation="sqs_delivery", payload_size_bytes=2 * MiB, setting=setting)
+    with pytest.raises(wire.UnreadableError, match="more than a message has"):
+        read_reports(report)
+
+
 def test_a_parameter_that_is_given_twice_is_refused() -> None:
     """Which of two was meant cannot be known."""
     assert mistakes_of([*QUESTION, ("operation", "sqs_delivery")]) == {"operation": "is given twice"}

@@ -62,3 +62,11 @@ def test_every_option_has_its_sentence() -> None:
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, (path, parameter.name)
+
+
+def test_a_mistyped_command_is_answered_with_what_may_have_been_meant() -> None:
+    """Commands are imported when they are called, so click does not know their names."""
+    mistyped = CliRunner().invoke(cli, ["statu"])
+    assert mistyped.exit_code == 2
+    assert "No such command 'statu'. Did you mean status?" in mistyped.stderr
+    assert "Did you mean" not in CliRunner().invoke(cli, ["xyzzy"]).stderr

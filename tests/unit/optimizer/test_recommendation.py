@@ -368,24 +368,26 @@ def test_the_first_alternative_is_the_advice(demand: Demand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "said"),
+    ("limit", "rate", "said"),
     [
-        (50.0, "; this carries what was asked for."),
-        (100.9, "; this carries what was asked for to within 2 %."),
-        (120.0, "; this falls short of what was asked for."),
+        ("demand", 50.0, "; this carries what was asked for."),
+        ("demand", 100.9, "; this carries what was asked for to within 2 %."),
+        ("demand", 120.0, "; this falls short of the 120 B/s that were asked for."),
+        ("memory", 50.0, "; memory is the limit."),
+        ("memory", 120.0, "; memory is the limit, and this falls short of the 120 B/s that were asked for."),
     ],
 )
-def test_what_is_said_of_a_demand_is_what_is_expected(rate: float, said: str) -> None:
-    """Where the model at its mode carries a rate and the expectation falls short of it, the words go by the latter."""
+def test_what_is_said_of_a_demand_is_what_is_expected(limit: str, rate: float, said: str) -> None:
+    """The words go by the expectation, not by the model's mode; whoever asked for more is told, whatever limits."""
 
     class Carries(S3UploadModel):
-        """Expects a hundred, and says that the demand is the limit."""
+        """Expects a hundred, and says what the limit is."""
 
         def predict(self, *_: object) -> dict[str, Estimate]:
             return {self.value_metric: Estimate(90.0, 100.0, 110.0)}
 
         def bottleneck(self, *_: object) -> str:
-            return "demand"
+            return limit
 
     demand = Demand(message_rate_per_second=rate)
     found = recommend(Carries(), FIT, WORLD.context, demand, previous=None, now=NOW, validity_seconds=600.0)

@@ -105,6 +105,13 @@ def test_what_would_help_is_said() -> None:
     assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
 
 
+def test_more_connections_than_requests_are_named_as_such() -> None:
+    """Where each request has a connection, "twice the connections: +0 %" would contradict that they are the limit."""
+    fit = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
+    whole = replace(FAST.context, payload_size_bytes=4 * a_setting(4).part_size_bytes)
+    assert "each request has one; a host" in " ".join(MODEL.remarks(fit, whole, a_setting(4), Demand()))
+
+
 def test_that_more_connections_hurt_is_said() -> None:
     """Where throughput falls beyond the knee, nobody is told that twice as many bring something."""
     probes = noted(SLOW, [*RAMP, 64, 128, 256, 200, 32], {})

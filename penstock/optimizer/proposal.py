@@ -53,7 +53,6 @@ _OPTIMISM = 1.5  # standard deviations
 _VERIFY_EVERY = 6  # probes of this payload size
 _VERIFY_AFTER = 12
 _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
-_VERIFY_PAUSE = 3
 # Measurements near the incumbent, among the latest, while a change is suspected: others tell what has changed. Where
 # the same setting was asked for twice in a row, and moved a little with each, it took five probes of six.
 _SUSPECT_REPEATS = 2
@@ -226,8 +225,6 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
         return True
     if suspicion.is_raised and is_near[-_SUSPECT_AMONG:].sum() < _SUSPECT_REPEATS:
         return True
-    if incumbent in own[-_VERIFY_PAUSE:]:
-        return False
     return len(own) >= _VERIFY_AFTER and not is_near.any()
 
 

@@ -225,6 +225,7 @@ MANY = [(n, 100.0) for n in (4, 8, 16, 32)]
         ({}, 8),
         ({"prices": {8: 10**6}}, 16),  # as much as all that there is to spend
         ({"prices": {8: 10**6 + 1}}, 16),
+        ({"prices": {8: 10**6}, "beliefs": SURE | {8: (0.0, 0.5), 16: (0.0, 0.35)}}, 8),
         ({"refused": {8: 0.3}}, 16),
         ({"beliefs": {4: (0.0, 0.01), 8: (0.0, 0.4), 16: (0.0, 0.5), 32: (0.0, 0.01)}}, 16),
         ({"beliefs": {4: (0.0, 0.01), 8: (-9.0, 0.5), 16: (0.0, 0.4), 32: (0.0, 0.01)}}, 16),
@@ -236,6 +237,15 @@ def test_what_tells_most_for_its_price_is_measured(changes: dict[str, Any], coun
     plan = propose(a_quest(Believing(**table), MANY))
     assert plan is not None
     assert plan.setting == Threads(count)
+
+
+@pytest.mark.parametrize("unknown", [1, 150, 400])
+def test_what_may_be_the_best_is_found_among_many(unknown: int) -> None:
+    """However many there are, wherever it is."""
+    beliefs = dict.fromkeys(range(1, 401), (0.0, 0.01)) | {unknown: (0.0, 0.5)}
+    plan = propose(a_quest(Believing(beliefs), [(200, 100.0)]))
+    assert plan is not None
+    assert plan.setting == Threads(unknown)
 
 
 def test_what_was_just_measured_tells_less() -> None:

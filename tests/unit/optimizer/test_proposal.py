@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.models.model import Appraisal, Suspicion
+from penstock.optimizer import proposal
 from penstock.optimizer.proposal import (
     Quest,
     _ramp_step,
@@ -81,6 +82,7 @@ class Believing(Table):
 
     def draws(self, _fit: Any, _context: Any, settings: Sequence[Threads], _demand: Any) -> Any:
         half = np.random.default_rng(1).standard_normal((200, len(settings)))
+        half /= np.sqrt((half**2).mean(axis=0))
         means, deviations = np.array([self.beliefs[s.thread_count] for s in settings]).T
         return means + deviations * np.concatenate([half, -half])
 
@@ -226,6 +228,10 @@ MANY = [(n, 100.0) for n in (4, 8, 16, 32)]
         ({"prices": {8: 10**6}}, 16),  # as much as all that there is to spend
         ({"prices": {8: 10**6 + 1}}, 16),
         ({"prices": {8: 10**6}, "beliefs": SURE | {8: (0.0, 0.5), 16: (0.0, 0.35)}}, 8),
+        (
+            {"beliefs": SURE | {4: (0.3, 0.01), 8: (0.0, 0.45), 16: (0.0, 0.46)}},
+            8,
+        ),  # as the advice would weigh connections
         ({"refused": {8: 0.3}}, 16),
         ({"beliefs": {4: (0.0, 0.01), 8: (0.0, 0.4), 16: (0.0, 0.5), 32: (0.0, 0.01)}}, 16),
         ({"beliefs": {4: (0.0, 0.01), 8: (-9.0, 0.5), 16: (0.0, 0.4), 32: (0.0, 0.01)}}, 16),
@@ -240,12 +246,20 @@ def test_what_tells_most_for_its_price_is_measured(changes: dict[str, Any], coun
 
 
 @pytest.mark.parametrize("unknown", [1, 150, 400])
-def test_what_may_be_the_best_is_found_among_many(unknown: int) -> None:
-    """However many there are, wherever it is."""
+def test_what_may_be_the_best_is_found_among_many(unknown: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, wherever it is; and some dozens of them are judged."""
+    judged, gradient = list[int](), proposal.knowledge_gradient
+
+    def counting(log_draws: Any, shortlist: Sequence[int], sigma: float) -> Any:
+        judged.append(len(shortlist))
+        return gradient(log_draws, shortlist, sigma)
+
+    monkeypatch.setattr(proposal, "knowledge_gradient", counting)
     beliefs = dict.fromkeys(range(1, 401), (0.0, 0.01)) | {unknown: (0.0, 0.5)}
     plan = propose(a_quest(Believing(beliefs), [(200, 100.0)]))
     assert plan is not None
     assert plan.setting == Threads(unknown)
+    assert 24 <= judged[0] <= 60
 
 
 def test_what_was_just_measured_tells_less() -> None:
@@ -321,3 +335,6 @@ def test_what_a_measurement_gains_is_relative_and_more_with_less_noise() -> None
     assert gains[2] > gains[1] > 10 * gains[0] > 0.0
     apart = np.concatenate([half, -half]) * [0.01, 0.5, 0.5] + [0.0, -0.1, -8.0]
     assert knowledge_gradient(apart, [2], 0.2)[0] < 0.01 * gains[2]
+    small = 0.05 * (drawn - [0.0, -0.1, -8.0]) / [0.01, 0.5, 2.0] * [0.0, 1.0, 1.0] + [0.0, 0.0, -8.0]
+    first, second = knowledge_gradient(small, [1, 2], 0.01)
+    assert first == pytest.approx(second)

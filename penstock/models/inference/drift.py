@@ -110,8 +110,8 @@ def _follow(surprises: Sequence[float], shared: Sequence[float]) -> tuple[tuple[
 
 
 # Of a logarithm: hours that are alike, and do not average out. What they come to is learned of each row, from how far
-# those before lay from their mean. Where hours differ by .15 (and correlate by .9), a change is seen once in 340
-# simulated measurements of four quantities; it was once in 50 to 110 while .1 was taken everywhere, each for itself.
+# those before lay from their mean. Where hours differ by .15, a change is seen once in 270 to 700 made-up measurements
+# of four quantities; it was once in 50 to 110 while .1 was taken everywhere, each measurement for itself.
 _WEATHER = 0.1
 _WEATHER_MIN = 0.03
 _WEATHER_COUNT = 4  # measurements, as which the usual weather counts

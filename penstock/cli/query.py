@@ -28,7 +28,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.optimizer.verdict import Verdict, sentence
 from penstock.report.anchors import figures_of, place_anchor
 from penstock.units import counted, label, number
-from penstock.vocabulary import Access, Estimate, Objective, Regime, Sink
+from penstock.vocabulary import Access, Basis, Estimate, Objective, Regime, Sink
 
 Command: TypeAlias = Callable[..., None]
 
@@ -195,6 +195,8 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
     def asked(*, as_json: bool, socket_path: str, **stated: object) -> None:
         document = advice_in_force(socket_path, parameters_of(row.name, stated))
         refuse_too_little_memory(document)
+        if why := _why_unknown(socket_path, document):
+            click.echo(why, err=True)
         print_json(document) if as_json else show_advice(document)
 
     def explained(*, is_full: bool, as_json: bool, socket_path: str, **stated: object) -> None:
@@ -213,6 +215,19 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
     command = asked if group is query else _FULL(explained)
     command = size_option(row.words)(demand_options(row.words.demand)(common_options(command)))
     group.command(row.command, help=purpose)(command)
+
+
+def _why_unknown(socket_path: str, document: Mapping[str, Any]) -> str | None:
+    """Why waiting brings no advice, in one sentence: nothing is known there, and nobody measures it."""
+    operation, region = document["operation"], document["region"]
+    if document["basis"] != Basis.DEFAULT:
+        return None
+    contexts = call(socket_path, "GET", "/v1/status")["contexts"]
+    regions = sorted({context["region"] for context in contexts if context["operation"] == operation})
+    if region in regions:
+        return None
+    where = f"only in {', '.join(regions)}" if regions else f"nowhere: see is_enabled in [probes.{operation}]"
+    return f"{operation} is not probed in {region}, and waiting changes nothing; it is probed {where}"
 
 
 _FULL = click.option(

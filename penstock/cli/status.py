@@ -75,6 +75,8 @@ def _in_short(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
             continue
         if name in _SECTIONS:
             shown |= _SECTIONS[name](document, now)
+        elif name == "next_probe_due_at" and value is not None:
+            shown["next_probe_due"] = "now" if _until(value, now) is None else _aged(name, value, now)
         else:
             shown[name.removesuffix("_at")] = _aged(name, value, now)
     return shown
@@ -102,8 +104,9 @@ def _spending(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
 
 
 def _costs(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
-    rows = {
-        operation: {
+    rows = [
+        {
+            "operation": operation,
             "spent_usd": cost["spent"]["usd"],
             "budget_usd": cost["usd_per_day"],
             "typically_usd": cost["day"]["typically"]["usd"] if "day" in cost else None,
@@ -113,7 +116,7 @@ def _costs(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
         }
         for operation, cost in document["costs"].items()
         if "day" in cost or cost["spent"]["request_count"]
-    }
+    ]
     return {"what each operation costs in 24 hours": rows} if rows else {}
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from penstock.api.wire import encode, read_question
+from penstock.cli import query
+from penstock.cli.main import cli
 from penstock.cli.output import print_mapping
 from penstock.cli.query import reasons
 from penstock.models.model import Fit
@@ -20,6 +23,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.units import label
 from penstock.vocabulary import Access, Basis, Estimate, Objective, Place, Reason, Regime, Sink
 from tests.factories import NOON
+from tests.integration.scripted_advisor import a_status
 from tests.unit.daemon.house import House, story
 from tests.unit.daemon.test_advisory import advisory_of
 
@@ -135,3 +139,24 @@ def test_a_long_explanation_is_cut_and_nothing_learned_is_said_so() -> None:
     assert len(lines) <= 10
     assert max(map(len, lines)) <= 80
     assert len(reasons({"recommendation": advice, "fit": None}, row.words)) < len(lines)
+
+
+@pytest.mark.parametrize(
+    ("region", "why"),
+    [
+        ("eu-west-1", ""),
+        (
+            "eu-wset-1",
+            "s3_upload is not probed in eu-wset-1, and waiting changes nothing; it is probed only in eu-west-1",
+        ),
+    ],
+)
+def test_nobody_waits_for_measurements_of_a_place_that_is_not_probed(
+    monkeypatch: pytest.MonkeyPatch, region: str, why: str
+) -> None:
+    """A region that is misspelled gets what the SDK does by itself, and that is said."""
+    advice = {"operation": "s3_upload", "region": region, "basis": "default"}
+    monkeypatch.setattr(query, "advice_in_force", lambda *_: {**advice, "derived": {}})
+    monkeypatch.setattr(query, "call", lambda *_: json.loads(encode(a_status())))
+    asked = CliRunner().invoke(cli, ["query", "s3-upload", "--object-size", "1GiB", "--json"])
+    assert asked.stderr.strip() == why

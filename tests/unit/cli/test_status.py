@@ -102,3 +102,15 @@ def test_a_status_fits_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "pays for about 2 of 140 probes a day" in said
     assert "$0.0041" in said
     assert "lease count 1,000 " in said
+
+
+@pytest.mark.parametrize(("due_at", "said"), [(NOON.isoformat(), "now"), (None, "-")])
+def test_a_probe_that_waits_for_another_is_due_now(
+    monkeypatch: pytest.MonkeyPatch, due_at: str | None, said: str
+) -> None:
+    """Nobody is told that the next probe was a minute ago."""
+    document = {**json.loads(encode(a_status())), "next_probe_due_at": due_at}
+    monkeypatch.setattr(status, "call", lambda *_: document)
+    lines = CliRunner().invoke(cli, ["status"]).output.splitlines()
+    (line,) = [line for line in lines if line.startswith("next probe due")]
+    assert line.split()[-1] == said

@@ -206,7 +206,7 @@ def _about_all(report: Report) -> Iterator[Remark]:
         yield Remark(
             code="leftovers-open",
             title="Something may still be outside",
-            reason=f"{report.leftover_count} entries of the journal are open: objects, uploads or queues of "
+            reason=f"The journal still holds {counted(report.leftover_count, 'thing')}: objects, uploads or queues of "
             "probes that are under way or were interrupted, or what the next probe reads again. penstockd removes "
             "what nobody uses; `penstock leftovers list` names it.",
         )

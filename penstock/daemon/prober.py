@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import socket
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +21,12 @@ from penstock.operations.operation import Equipment, Operation, Service
 from penstock.operations.sections.section import Section
 from penstock.probes.outside import MessageQueues, ObjectStore, Unreachable
 from penstock.probes.probe import Journal, Leftover, NoJournal, Probe, inconclusive
-from penstock.processes.dialogue import Dialogue, GoneError, send
+from penstock.processes import memory
+from penstock.processes.companion import Companion
+from penstock.processes.dialogue import GoneError
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 IDLE_SECONDS = 60.0
-STOP_SECONDS_MAX = 2.0
 BEYOND_SECONDS_MAX = 300.0  # for what comes before and after a probe's own time
 _MODULE = "penstock.daemon.prober_process"
 _GONE = "the process that probes ended by itself: was it killed for want of memory?"
@@ -63,8 +61,7 @@ class Prober:
         self._put_away: Mapping[Key, bytes] = {}
         self._used: dict[Key, Cost] = {}
         self._changing = asyncio.Lock()
-        self._process: asyncio.subprocess.Process | None = None
-        self._dialogue: Dialogue | None = None
+        self._there: Companion | None = None
         self._asking_count = 0
         # What is asked for time and again would start it time and again.
         self._is_kept = bool(configuration.watched_queue.name or configuration.fleet.shared_limits)
@@ -98,8 +95,8 @@ class Prober:
         self._asking_count += 1
         try:
             async with self._changing:
-                dialogue = await self._there()
-            return await dialogue.ask(name, *arguments)
+                there = await self._living()
+            return await there.ask(name, *arguments)
         except GoneError:
             raise Unreachable(_GONE) from None
         finally:
@@ -117,34 +114,28 @@ class Prober:
         """Whether probes keep anything outside."""
         return bool(self._recorded)
 
-    async def _there(self) -> Dialogue:
-        if self._dialogue is not None and self._dialogue.listening.done():
+    async def _living(self) -> Companion:
+        if self._there is not None and self._there.is_gone:
             await self._bury()
-        if self._dialogue is None:
+        if self._there is None:
             await self._start()
-        assert self._dialogue is not None
-        return self._dialogue
+        assert self._there is not None
+        return self._there
 
     async def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with contextlib.closing(theirs):
-            reader, writer = await asyncio.open_unix_connection(sock=ours)
-            command = [sys.executable, "-P", "-m", _MODULE, str(os.getpid())]
-            try:
-                self._process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno())
-            except OSError as trouble:
-                writer.close()
-                raise Unreachable(f"no process to probe with could be started: {trouble}") from trouble
         assignment = Assignment(
             configuration=self._configuration,
             host_name=self._host_name,
             loop_tick_seconds=self._loop_tick_seconds,
             put_away=self._put_away,
         )
-        send(writer, assignment)
-        self._put_away = {}
         served = {name: getattr(self, f"_{name}") for name in ("record", "strike", "abandon", "open_entries")}
-        self._dialogue = Dialogue(reader, writer, served=served, told={"used": self._used.__setitem__})
+        told = {"used": self._used.__setitem__}
+        try:
+            self._there = await Companion.started(_MODULE, assignment, served=served, told=told)
+        except OSError as trouble:
+            raise Unreachable(f"no process to probe with could be started: {trouble}") from trouble
+        self._put_away = {}
 
     def _stay(self) -> None:
         if self._rest_handle is not None:
@@ -156,25 +147,17 @@ class Prober:
     async def _rest(self) -> None:
         """Put away what probes know, and end the process; the next is a second away."""
         async with self._changing:
-            if not self._asking_count and self._dialogue is not None:
+            if not self._asking_count and self._there is not None:
                 with contextlib.suppress(GoneError):  # then the next one buries it
-                    self._put_away = await self._dialogue.ask("put_away")
+                    self._put_away = await self._there.ask("put_away")
                     await self._end()
 
     async def _end(self) -> None:
         """End it; what a probe still holds outside is put away, or was closed."""
-        if self._dialogue is None:
-            return
-        assert self._process is not None
-        self._dialogue.close()
-        try:
-            async with asyncio.timeout(STOP_SECONDS_MAX):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-        await self._dialogue.listening
-        self._dialogue = self._process = None
+        if self._there is not None:
+            await self._there.end()
+            self._there = None
+            memory.give_back()
 
     async def _bury(self) -> None:
         """It ended by itself: nobody uses any more what its probes made."""

@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import pickle
-import socket
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,9 +18,8 @@ from penstock.operations.operation import Equipment, Service
 from penstock.operations.table import OPERATIONS
 from penstock.probes.outside import RequestError
 from penstock.probes.probe import Leftover, Probe, inconclusive
-from penstock.processes import memory
+from penstock.processes import companion, memory
 from penstock.processes.dialogue import Dialogue, receive
-from penstock.processes.parent import settle_in
 from penstock.vocabulary import Outcome, ProbePlan
 
 
@@ -144,7 +140,7 @@ class _Journal:
 
 async def work() -> None:
     """Until the daemon hangs up."""
-    reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=sys.stdin.fileno()))
+    reader, writer = await companion.ends()
     assignment: Assignment = await receive(reader)
     section = assignment.configuration.daemon
     log.configure(section.log_level, section.log_format)
@@ -158,7 +154,7 @@ async def work() -> None:
 if __name__ == "__main__":
     import uvloop  # as in the daemon: the kernel counts what it sends for the process that sent it
 
-    settle_in(int(sys.argv[1]))
+    companion.settled()
     memory.keep_little()
     with memory.without_certificates():
         import penstock.probes.aws  # noqa: F401  # all that is done here needs it

@@ -3,13 +3,12 @@
 import asyncio
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.daemon import thinker
+from penstock.daemon import thinker_process
 from penstock.daemon.thinker import InlineThinker, SpawnedThinker, ThinkerError
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case
@@ -31,12 +30,12 @@ CASE: Case[Any] = Case(
 
 
 def children_of(process_id: int) -> set[int]:
-    """Live spawned workers whose parent is this process (its resource tracker is not one of them)."""
+    """Those that think and whose parent is this process."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
-            is_worker = b"spawn_main" in stat.with_name("cmdline").read_bytes()
+            is_worker = b"thinker_process" in stat.with_name("cmdline").read_bytes()
         except OSError:
             continue
         if is_worker and int(fields[1]) == process_id and fields[0] != "Z":
@@ -91,11 +90,13 @@ async def test_rest_ends_a_child_that_still_thinks() -> None:
     thinker = SpawnedThinker()
     await thinker.deliberate(MODEL, CASE)
     children = children_of(os.getpid()) - before
-    assert thinker._pool is not None
-    endless = thinker._pool.submit(time.sleep, 3600.0)
-    while not endless.running():  # noqa: ASYNC110  # a future of the pool has no event to wait for
-        await asyncio.sleep(0.01)
-    thinker.rest()
+    for child in children:
+        os.kill(child, signal.SIGSTOP)  # as good as endless
+    endless = asyncio.create_task(thinker.deliberate(MODEL, CASE))
+    await asyncio.sleep(0)
+    endless.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await endless
     assert children
     assert await until_gone(children)
 
@@ -122,5 +123,5 @@ def test_it_thinks_where_its_priority_is_not_its_own(monkeypatch: pytest.MonkeyP
         raise PermissionError
 
     monkeypatch.setattr(os, "nice", refuse)
-    thinker._give_way()
+    thinker_process.give_way()
     assert asked

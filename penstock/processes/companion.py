@@ -1,0 +1,85 @@
+"""Knows how another process of penstock is started, spoken with and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Self
+
+from penstock.processes.dialogue import Dialogue, send
+from penstock.processes.parent import settle_in
+
+STOP_SECONDS_MAX = 2.0
+
+
+class Companion:
+    """The process, and the dialogue with it."""
+
+    def __init__(self, process: Process, dialogue: Dialogue) -> None:
+        self._process = process
+        self._dialogue = dialogue
+
+    @classmethod
+    async def started(
+        cls,
+        module: str,
+        assignment: object,
+        *,
+        served: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
+        told: Mapping[str, Callable[..., None]] | None = None,
+    ) -> Self:
+        """`python -m MODULE` with this assignment; see `Dialogue`. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with contextlib.closing(theirs):
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+            # -P: nothing is imported from the folder that whoever starts it happens to be in
+            command = [sys.executable, "-P", "-m", module, str(os.getpid())]
+            try:
+                process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno())
+            except OSError:
+                writer.close()
+                raise
+        send(writer, assignment)
+        return cls(process, Dialogue(reader, writer, served=served or {}, told=told))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it does not listen any more."""
+        return self._dialogue.listening.done()
+
+    async def ask(self, name: str, *arguments: Any) -> Any:
+        """See `Dialogue`."""
+        return await self._dialogue.ask(name, *arguments)
+
+    async def end(self) -> None:
+        """Hang up, which ends it; kill it if it does not."""
+        self._dialogue.close()
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+        await self._dialogue.listening
+
+    def kill(self) -> None:
+        """At once, whatever it does."""
+        self._dialogue.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+
+def settled() -> None:
+    """In the process itself, first of all: from here on it ends with its parent."""
+    settle_in(int(sys.argv[1]))
+
+
+async def ends() -> tuple[StreamReader, StreamWriter]:
+    """In the process itself: what it is told comes first, its assignment before all."""
+    return await asyncio.open_unix_connection(sock=socket.socket(fileno=sys.stdin.fileno()))

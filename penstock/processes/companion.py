@@ -62,11 +62,15 @@ class Companion:
         self._dialogue.close()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
-                await self._process.wait()
+                await self.gone()
         except TimeoutError:
             self.kill()
-            await self._process.wait()
-        await self._dialogue.listening
+            await self.gone()
+
+    async def gone(self) -> None:
+        """When it has ended."""
+        await self._process.wait()
+        await asyncio.wait({self._dialogue.listening})
 
     def kill(self) -> None:
         """At once, whatever it does."""

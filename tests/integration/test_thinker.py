@@ -52,13 +52,21 @@ async def until_gone(process_ids: set[int]) -> bool:
     return False
 
 
+async def rested(thinker: SpawnedThinker) -> None:
+    """At rest, and its child is reaped before the loop ends."""
+    child = thinker._child
+    thinker.rest()
+    if child is not None:
+        await child.gone()
+
+
 async def test_a_child_concludes_what_the_parent_would() -> None:
     """Where the thinking happens makes no difference, and rest ends the child."""
     before = children_of(os.getpid())
     thinker = SpawnedThinker()
     conclusion = await thinker.deliberate(MODEL, CASE)
     children = children_of(os.getpid()) - before
-    thinker.rest()
+    await rested(thinker)
 
     assert conclusion == await InlineThinker().deliberate(MODEL, CASE)
     assert children
@@ -73,15 +81,18 @@ async def test_a_killed_child_is_told_and_replaced() -> None:
     children = children_of(os.getpid()) - before
     for child in children:
         os.kill(child, signal.SIGSTOP)  # it must not be done before it is killed
+    killed = thinker._child
+    assert killed is not None
     asking = asyncio.create_task(thinker.deliberate(MODEL, CASE))
     await asyncio.sleep(0)
     for child in children:
         os.kill(child, signal.SIGKILL)
     with pytest.raises(ThinkerError, match="MemoryMax"):
         await asking
+    await killed.gone()
 
     assert (await thinker.deliberate(MODEL, CASE)).plan is not None
-    thinker.rest()
+    await rested(thinker)
 
 
 async def test_rest_ends_a_child_that_still_thinks() -> None:
@@ -92,11 +103,14 @@ async def test_rest_ends_a_child_that_still_thinks() -> None:
     children = children_of(os.getpid()) - before
     for child in children:
         os.kill(child, signal.SIGSTOP)  # as good as endless
+    child = thinker._child
+    assert child is not None
     endless = asyncio.create_task(thinker.deliberate(MODEL, CASE))
     await asyncio.sleep(0)
     endless.cancel()
     with pytest.raises(asyncio.CancelledError):
         await endless
+    await child.gone()
     assert children
     assert await until_gone(children)
 
@@ -110,7 +124,7 @@ async def test_the_child_leaves_sigterm_to_its_parent() -> None:
     os.kill(child, signal.SIGTERM)
     assert (await thinker.deliberate(MODEL, CASE)).plan is not None
     assert children_of(os.getpid()) - before == {child}
-    thinker.rest()
+    await rested(thinker)
     assert await until_gone({child})
 
 

@@ -72,7 +72,10 @@ class Crowd:
     def hear(self) -> None:
         """Read what has come."""
         for descriptor, _ in self._ready.poll(0):
-            heard = self._members[descriptor].recv(_READ_BYTES)
+            try:
+                heard = self._members[descriptor].recv(_READ_BYTES)
+            except ConnectionResetError:
+                heard = b""
             self.heard_bytes += len(heard)
             if not heard:
                 self.closed_count += 1

@@ -103,14 +103,14 @@ async def test_rest_ends_a_child_that_still_thinks() -> None:
     children = children_of(os.getpid()) - before
     for child in children:
         os.kill(child, signal.SIGSTOP)  # as good as endless
-    child = thinker._child
-    assert child is not None
+    ended = thinker._child
+    assert ended is not None
     endless = asyncio.create_task(thinker.deliberate(MODEL, CASE))
     await asyncio.sleep(0)
     endless.cancel()
     with pytest.raises(asyncio.CancelledError):
         await endless
-    await child.gone()
+    await ended.gone()
     assert children
     assert await until_gone(children)
 

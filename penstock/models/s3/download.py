@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array, Fit
 from penstock.models.s3.directions import DOWNLOADS, Direction, in_flight_count
 from penstock.models.s3.law import CONNECTION_RATE, LATENCY, THREAD_COUNT_MAX
@@ -57,7 +56,6 @@ _BLOCK_BYTES_MIN, _BLOCK_BYTES_MAX = MiB, 128 * MiB
 _RECENT_COUNT = 16  # observations whose tails and sinks count
 _TOLD_COUNT_MIN = 50  # ranges of an observation: from here on its 99th percentile means something
 _TAIL_RATIO = 3.0  # p99 over p50 where nobody measured it
-_SLOW_QUANTILE = 0.1  # of the draws of a rate
 _HEDGE_RATIO = 1.25  # over the 99th percentile: about one request in two hundred is asked for again
 _HEDGE_SECONDS_MIN = 0.1
 _SINK_BOUND = 0.7  # of what the file takes: from here on it is the limit, or near it
@@ -159,14 +157,6 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
             duration_seconds=put_bytes / _PUTTING_BYTES_PER_SECOND_MIN,
         )
 
-    def probe_seconds_min(self, fit: Fit, context: Context, setting: S3DownloadSetting) -> float:
-        """One wave of ranges where it goes slowly: a range that does not end in time tells nothing."""
-        steady = self._steady(context, setting, Demand())
-        logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
-        size = max(context.payload_size_bytes, 1)
-        wave = in_flight_count(setting, size) * min(setting.range_size_bytes, size)
-        return wave / exp(float(quantiles(logs, [_SLOW_QUANTILE])[0]))
-
     def payload_bytes(self, context: Context, demand: Demand) -> int:
         """The object; for a reader here and there, a range."""
         size = max(context.payload_size_bytes, 1)
@@ -267,7 +257,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
     def _hedge_seconds(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> float:
         """When to ask again: a little after the slowest of a hundred ranges, as they were measured."""
         usual = setting.thread_count * min(setting.range_size_bytes, self.payload_bytes(context, demand))
-        usual_seconds = usual / self._steady_rate(fit, context, setting)
+        usual_seconds = usual / self._steady_rates(fit, context, setting)[0]
         ratio = fit.state.get("tail_ratio") or _TAIL_RATIO
         return max(_HEDGE_SECONDS_MIN, _HEDGE_RATIO * ratio * usual_seconds)
 

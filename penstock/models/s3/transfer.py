@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, inf, log
+from math import ceil, exp, inf
 from typing import Any, Generic
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from penstock.models import burst
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Appraisal, Array, Fit
-from penstock.models.s3 import remarks
+from penstock.models.s3 import answers, remarks
 from penstock.models.s3.directions import (
     BY_OPERATION,
     Direction,
@@ -30,9 +30,8 @@ from penstock.models.s3.evidence import (
     evidence_of,
     moved,
     object_seconds,
-    throughput_noise_scale,
 )
-from penstock.models.s3.law import PARAMETERS, PREFIX_RATE, THREAD_COUNT_MAX, Transfers
+from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
 from penstock.models.s3.learning import FIT_STATE_VERSION, Posterior, learn
 from penstock.models.s3.patience import patience, refused_late
 from penstock.models.s3.studies import studies
@@ -59,7 +58,6 @@ _RAMP_THREADS = (4, 16, 64, 256)
 _RAMP_REQUEST_BYTES = 8 * MiB
 _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
 _PROBE_WAVES = 3
-_WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
 # How many times as long a probe may take as is expected, for a dip must not end it, and as it takes where the place is
 # as slow as it may well be: where a ceiling may be near, the mean of the draws is that of those without one.
@@ -68,11 +66,6 @@ _SLOW_QUANTILE = 0.05
 _BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
 _CREDIT_SHARE_MAX = 0.5  # of the credits that are left: what a transfer may take and still fit well
 _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
-# Standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings.
-_INTERVAL = 1.85
-# How much wider an interval is while nothing has shown how much measurements vary here, as a share of it.
-_UNKNOWN_NOISE = 0.6
-
 _INTERVAL_DEVIATIONS = 2 * 1.645  # standard deviations of a normal law between the ends of 90 %
 
 
@@ -247,13 +240,12 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """Three waves or two seconds, whichever is more, but at most all parts; small objects go in a stream."""
         size = max(context.payload_size_bytes, 1)
         s = min(setting.request_size_bytes, size)
-        rate = self._steady_rate(fit, context, setting)
+        rate, slow = self._steady_rates(fit, context, setting)
         wanted = max(_PROBE_WAVES * setting.thread_count * s, rate * _PROBE_SECONDS)
         transferred = wanted if size <= self.direction.unsplit_bytes else min(wanted, size)
         transferred = ceil(transferred / s) * s
         parts = ceil(transferred / s)
         requests = parts + self.requests_around(context, setting, parts)
-        slow = self._slow_rate(fit, context, setting)
         seconds = max(_DIP_PATIENCE * (transferred / rate + 1.0), _SLOW_PATIENCE * transferred / slow)
         return Cost(
             transferred_bytes=int(transferred),
@@ -264,12 +256,10 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         )
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
-        """One wave of parts at the expected rate, with some room for a slow one."""
-        rate = self._steady_rate(fit, context, setting)
+        """One wave of requests where it goes slowly: a request that does not end in time tells nothing."""
         size = max(context.payload_size_bytes, 1)
-        part = min(setting.request_size_bytes, size)
-        thread_count = min(setting.thread_count, ceil(size / part)) if part < size else setting.thread_count
-        return _WAVE_ROOM * thread_count * part / rate
+        wave = in_flight_count(setting, size) * min(setting.request_size_bytes, size)
+        return wave / self._steady_rates(fit, context, setting)[1]
 
     def measured_value(self, observation: Observation[S3SettingT]) -> float:
         """Throughput of a whole object, extended from the share of it that was sent."""
@@ -294,7 +284,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         measured = np.log([self.measured_value(report) for report in reports])
         both = []
         for is_burst in (False, True):
-            low, expected, high = _log_intervals(posterior, moved(reports, is_burst=is_burst))
+            low, expected, high = answers.log_intervals(posterior, moved(reports, is_burst=is_burst))
             both.append((measured - expected, (high - low) / _INTERVAL_DEVIATIONS))
         (sustained, deviation), (burst, burst_deviation) = both
         is_sustained = np.abs(sustained) / deviation <= np.abs(burst) / burst_deviation
@@ -354,7 +344,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """Posterior means; nothing is faster than a stated bandwidth limit."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         transfers = self._transfers(context, settings, demand)
-        logs = np.minimum(posterior.log_throughput(transfers), _log_bandwidth(demand))
+        logs = np.minimum(posterior.log_throughput(transfers), answers.log_bandwidth(demand))
         latency = self._object_latency(posterior, context, settings, demand, logs)
         drawn = np.exp(logs)
         value = drawn.mean(axis=0)
@@ -371,7 +361,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """Draws of the logarithm of the value, (draws, settings): what is believed about all settings together."""
         demand = self._settled(fit, context, demand)
         sampled = Posterior.from_state(fit.state).sampled(self._transfers(context, settings, demand))
-        return np.asarray(np.minimum(sampled, _log_bandwidth(demand)), dtype=np.float64)
+        return np.asarray(np.minimum(sampled, answers.log_bandwidth(demand)), dtype=np.float64)
 
     def log_gains(
         self,
@@ -386,16 +376,16 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         aimed = replace(demand, object_count=1) if is_of_one else demand
         transfers = self._transfers(context, [reference, *settings], aimed)
         together = Posterior.from_state(fit.state).together(_single(transfers) if is_of_one else transfers)
-        logs = np.minimum(together, _log_bandwidth(demand))
+        logs = np.minimum(together, answers.log_bandwidth(demand))
         return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
 
     def predict(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Prediction:
         """Throughput, seconds of one object, requests per second: each for one future measurement."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
-        throughput = _interval(posterior, self._transfers(context, [setting], demand), demand)
+        throughput = answers.interval(posterior, self._transfers(context, [setting], demand), demand)
         size = self.payload_bytes(context, demand)
         one = _single(self._transfers(context, [setting], replace(demand, object_count=1)))
-        alone = _interval(posterior, one, demand)
+        alone = answers.interval(posterior, one, demand)
         s = size / ceil(size / min(setting.request_size_bytes, size))
         return {
             "throughput_bytes_per_second": throughput,
@@ -411,22 +401,22 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         demand = self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
-        rate = _mean_rate(posterior, transfers, demand)
+        rate = answers.mean_rate(posterior, transfers, demand)
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
-            "multipart_threshold_bytes": _threshold_bytes(posterior, context, setting, demand),
+            "multipart_threshold_bytes": answers.threshold_bytes(posterior, context, setting, demand),
             "memory_bytes": float(_held_bytes(setting, context, demand)),
             "crt_target_gbps": _CRT_GBPS_PER_CONNECTION * setting.thread_count,
             "request_rate_per_second": rate / float(transfers.s[0]),
-            "hedge_timeout_seconds": _hedge_seconds(
-                posterior, transfers, demand, fit.state.get("tail_ratio") or _TAIL_RATIO
+            "hedge_timeout_seconds": answers.hedge_seconds(
+                posterior, transfers, demand, fit.state.get("tail_ratio")
             ),
         }
         if (limit := lasting or stated) is not None:
             derived["rate_limit_bytes_per_second"] = limit
-        if _bottleneck(posterior, transfers, demand) == "request-rate":
-            derived["request_rate_limit_per_second"] = _request_rate_limit(posterior)
-        derived |= _burst_bundle(posterior, context, transfers, demand)
+        if answers.bottleneck(posterior, transfers, demand) == "request-rate":
+            derived["request_rate_limit_per_second"] = answers.request_rate_limit(posterior)
+        derived |= answers.burst_bundle(posterior, context, transfers, demand)
         return derived | self.derived_besides(fit, context, setting, demand)
 
     def bottleneck(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> str:
@@ -435,7 +425,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             return "unknown"
         lasting = self._lasting_rate(fit, context, demand)
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
-        name = _bottleneck(posterior, self._transfers(context, [setting], demand), demand)
+        name = answers.bottleneck(posterior, self._transfers(context, [setting], demand), demand)
         return "request-rate" if name == "demand" and lasting is not None else name
 
     def remarks(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Sequence[str]:
@@ -465,19 +455,18 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         del context, setting  # they depend on neither
         return tuple(studies(fit, observations))
 
-    def _steady_rate(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
-        """Bytes per second while every connection is busy."""
-        demand = Demand(regime=Regime.SUSTAINED)
-        return _mean_rate(Posterior.from_state(fit.state), self._steady(context, setting, demand), demand)
+    def _log_steady_rates(
+        self, fit: Fit, context: Context, setting: S3SettingT, regime: Regime = Regime.SUSTAINED
+    ) -> Array:
+        """Draws of the logarithm of bytes per second while every connection is busy."""
+        transfers = self._transfers(context, [setting], Demand(regime=regime))
+        steady = replace(transfers, is_steady=np.array([True]))
+        return Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
 
-    def _slow_rate(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
-        """The same, of which nineteen in twenty draws say that it is more."""
-        steady = self._steady(context, setting, Demand(regime=Regime.SUSTAINED))
-        logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
-        return exp(float(quantiles(logs, [_SLOW_QUANTILE])[0]))
-
-    def _steady(self, context: Context, setting: S3SettingT, demand: Demand) -> Transfers:
-        return replace(self._transfers(context, [setting], demand), is_steady=np.array([True]))
+    def _steady_rates(self, fit: Fit, context: Context, setting: S3SettingT) -> tuple[float, float]:
+        """The mean of the draws, and what nineteen in twenty are above."""
+        logs = self._log_steady_rates(fit, context, setting)
+        return float(np.exp(logs).mean()), exp(float(quantiles(logs, [_SLOW_QUANTILE])[0]))
 
     def _credit_bytes_max(
         self, fit: Fit, context: Context, setting: S3SettingT, transferred_bytes: float
@@ -486,8 +475,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         limits = burst.ceiling(context.place.instance_type)
         if limits is None or not limits.is_burstable:
             return 0
-        steady = self._steady(context, setting, Demand(regime=Regime.BURST))
-        logs = Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
+        logs = self._log_steady_rates(fit, context, setting, Regime.BURST)
         rate = exp(float(quantiles(logs, [_BURST_QUANTILE])[0]))
         return ceil(limits.credits_spent(transferred_bytes, seconds=transferred_bytes / rate))
 
@@ -517,7 +505,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         size = self.payload_bytes(context, demand)
         if demand.object_count > 1 or size <= self.direction.unsplit_bytes:
             alone = self._transfers(context, settings, replace(demand, object_count=1))
-            logs = np.minimum(_single(alone).log_throughput(posterior.draws), _log_bandwidth(demand))
+            logs = np.minimum(_single(alone).log_throughput(posterior.draws), answers.log_bandwidth(demand))
         return np.asarray(size * np.exp(-logs).mean(axis=0), dtype=np.float64)
 
     def _useful(self, n: int, s: int, size: int, demand: Demand) -> S3SettingT:
@@ -573,138 +561,3 @@ def _credits(place: Place, observations: Sequence[Observation[S3SettingT]]) -> f
     return burst.credits_at(
         limits, transfers, at_seconds=max(begin + lasted for begin, lasted, _ in transfers)
     )
-
-
-# --- Answering. ---
-
-
-def _interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
-    """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
-    reached = (float(logs[0]) for logs in _log_intervals(posterior, transfers))
-    return Estimate(*(exp(min(value, _log_bandwidth(demand))) for value in reached))
-
-
-def _log_intervals(posterior: Posterior, transfers: Transfers) -> tuple[Array, Array, Array]:
-    """Logarithms of the lower end, the middle and the upper end, for each of the transfers."""
-    values = posterior.log_throughput(transfers)
-    scales = np.array([throughput_noise_scale(n) for n in transfers.n])
-    # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
-    weather = posterior.misfit.weather if posterior.evidence.measurements().tells_weather else 0.0
-    noise = (posterior.sigma * scales) ** 2 + weather**2
-    spread = np.sqrt(values.var(axis=0) + posterior.misfit_variance(transfers) + noise)
-    reach = _INTERVAL * spread * (1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum())))
-    dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
-    middle = values.mean(axis=0)
-    dip_reach = 0.35 * log(dips / 0.05) if dips > 0.05 else 0.0
-    return middle - np.maximum(reach, dip_reach), middle, middle + reach
-
-
-def _log_bandwidth(demand: Demand) -> float:
-    return log(demand.bandwidth_bytes_per_second_max or inf)
-
-
-def _mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
-    """Bytes per second of the first of the transfers."""
-    logs = np.minimum(posterior.log_throughput(transfers)[:, 0], _log_bandwidth(demand))
-    return float(np.exp(logs).mean())
-
-
-def _bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> str:
-    """The limit that matters most in nearly all draws; where they do not agree nobody is sure."""
-    bandwidth = _log_bandwidth(demand)
-    if np.mean(posterior.log_throughput(transfers)[:, 0] >= bandwidth) >= remarks.SURE:
-        return "demand"
-    matter = {name: values[:, 0] for name, values in transfers.what_matters(posterior.draws).items()}
-    if not posterior.evidence.tells_of_processor:
-        # Throughput alone cannot tell the processor from the network, which is the likelier of the two.
-        matter["host-ceiling"] = matter["host-ceiling"] + matter.pop("client-cpu")
-    most = np.argmax(np.stack(list(matter.values())), axis=0)
-    shares = {name: float(np.mean(most == index)) for index, name in enumerate(matter)}
-    name = max(shares, key=lambda each: shares[each])
-    if shares[name] < remarks.SURE:
-        return "unsure"
-    held_bytes = float(transfers.n[0] * transfers.s[0])
-    is_full = held_bytes > _MEMORY_FULL * (demand.memory_bytes_max or inf)
-    return "memory" if name == "connections" and is_full else name
-
-
-_LIMIT_QUANTILE = 0.25  # of the draws: a limit that is guessed too high is met by refusals
-# Over what is so known: what is asked too little is lost whole, and what is asked too much is refused a few times. Of
-# clients of small objects (bench `small-objects`, seeds 31, 771 and 4242) .918, .889 and .845 of the best were .95,
-# .923 and .886 with it, and of all requests .002 to .006 more were refused.
-_LIMIT_ROOM = 1.15
-
-
-def _request_rate_limit(posterior: Posterior) -> float:
-    """How many requests a second to make at the most, where more would be refused; a little more than went through."""
-    drawn = exp(float(quantiles(posterior.draws[:, PREFIX_RATE], [_LIMIT_QUANTILE])[0]))
-    return _LIMIT_ROOM * max(drawn, posterior.evidence.carried_rate_per_second)
-
-
-_MEMORY_FULL = 0.85  # of what is allowed
-
-
-_TAIL_RATIO = 2.4  # of the 99th percentile over the usual time, where too few requests were measured
-_HEDGE_RATIO = 1.25  # over that percentile: about one request in two hundred is sent again
-
-
-def _hedge_seconds(posterior: Posterior, transfers: Transfers, demand: Demand, tail_ratio: float) -> float:
-    """When to send a part again: a little after the slowest of a hundred, as they were measured."""
-    steady = replace(transfers, is_steady=np.ones_like(transfers.is_steady))
-    return max(
-        1.0,
-        _HEDGE_RATIO
-        * tail_ratio
-        * float(transfers.n[0] * transfers.s[0])
-        / _mean_rate(posterior, steady, demand),
-    )
-
-
-_THRESHOLDS = np.array([6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtype=np.float64) * MiB
-
-
-def _threshold_bytes(posterior: Posterior, context: Context, setting: S3SettingT, demand: Demand) -> float:
-    """The size from which clients split: where parts pay, and as is advised for objects of this size."""
-    size, part = context.payload_size_bytes, setting.request_size_bytes
-    pays_from = _splitting_pays_from_bytes(posterior, setting, demand)
-    return min(pays_from, float(size)) if part < size else max(pays_from, size + 1.0)
-
-
-def _splitting_pays_from_bytes(posterior: Posterior, setting: S3SettingT, demand: Demand) -> float:
-    """The least of some sizes above the part from which parts of it beat single PUTs of the same objects."""
-    sizes = _THRESHOLDS[setting.request_size_bytes < _THRESHOLDS]
-    threads = np.full(len(sizes), float(setting.thread_count))
-    part = np.full(len(sizes), float(setting.request_size_bytes))
-    split, whole = (
-        planned_transfers(
-            setting.direction,
-            sizes,
-            threads,
-            each,
-            object_count=demand.object_count,
-            is_burst=demand.regime is Regime.BURST,
-        ).log_throughput(posterior.draws)
-        for each in (part, sizes)
-    )
-    paying = sizes[(split - whole).mean(axis=0) > 0]
-    return float(paying[0]) if len(paying) else max(float(_THRESHOLDS[-1]), setting.request_size_bytes + 1.0)
-
-
-def _burst_bundle(
-    posterior: Posterior, context: Context, transfers: Transfers, demand: Demand
-) -> dict[str, float]:
-    """What a burstable host reaches with credits and without, and how long the credits of the last measurement last."""
-    limits = burst.ceiling(context.place.instance_type)
-    if limits is None or not limits.is_burstable:
-        return {}
-    both = {"is_burst": float(demand.regime is Regime.BURST)}
-    for name, flag in (("sustained", 0.0), ("burst", 1.0)):
-        at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
-        both[f"{name}_throughput_bytes_per_second"] = _mean_rate(posterior, at, demand)
-    if posterior.credit_bytes is not None:
-        rate = both["burst_throughput_bytes_per_second"]
-        if rate > limits.baseline_bytes_per_second:
-            both["burst_seconds_left"] = limits.burst_seconds_left(
-                posterior.credit_bytes, rate_bytes_per_second=rate
-            )
-    return both

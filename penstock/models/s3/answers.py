@@ -1,0 +1,159 @@
+"""Knows what a posterior answers about transfers: intervals, what limits them, and what clients are told besides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, inf, log
+
+import numpy as np
+
+from penstock.models import burst
+from penstock.models.inference.draws import quantiles
+from penstock.models.model import Array
+from penstock.models.s3 import remarks
+from penstock.models.s3.directions import S3SettingT, planned_transfers
+from penstock.models.s3.evidence import throughput_noise_scale
+from penstock.models.s3.law import PREFIX_RATE, Transfers
+from penstock.models.s3.learning import Posterior
+from penstock.units import MiB
+from penstock.vocabulary import Context, Demand, Estimate, Regime
+
+# Standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings.
+_INTERVAL = 1.85
+# How much wider an interval is while nothing has shown how much measurements vary here, as a share of it.
+_UNKNOWN_NOISE = 0.6
+
+
+def interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
+    """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
+    reached = (float(logs[0]) for logs in log_intervals(posterior, transfers))
+    return Estimate(*(exp(min(value, log_bandwidth(demand))) for value in reached))
+
+
+def log_intervals(posterior: Posterior, transfers: Transfers) -> tuple[Array, Array, Array]:
+    """Logarithms of the lower end, the middle and the upper end, for each of the transfers."""
+    values = posterior.log_throughput(transfers)
+    scales = np.array([throughput_noise_scale(n) for n in transfers.n])
+    # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
+    weather = posterior.misfit.weather if posterior.evidence.measurements().tells_weather else 0.0
+    noise = (posterior.sigma * scales) ** 2 + weather**2
+    spread = np.sqrt(values.var(axis=0) + posterior.misfit_variance(transfers) + noise)
+    reach = _INTERVAL * spread * (1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum())))
+    dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
+    middle = values.mean(axis=0)
+    dip_reach = 0.35 * log(dips / 0.05) if dips > 0.05 else 0.0
+    return middle - np.maximum(reach, dip_reach), middle, middle + reach
+
+
+def log_bandwidth(demand: Demand) -> float:
+    """Of the limit that was stated, bytes per second; infinite where none was."""
+    return log(demand.bandwidth_bytes_per_second_max or inf)
+
+
+def mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
+    """Bytes per second of the first of the transfers."""
+    logs = np.minimum(posterior.log_throughput(transfers)[:, 0], log_bandwidth(demand))
+    return float(np.exp(logs).mean())
+
+
+_MEMORY_FULL = 0.85  # of what is allowed
+
+
+def bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> str:
+    """The limit that matters most in nearly all draws; where they do not agree nobody is sure."""
+    bandwidth = log_bandwidth(demand)
+    if np.mean(posterior.log_throughput(transfers)[:, 0] >= bandwidth) >= remarks.SURE:
+        return "demand"
+    matter = {name: values[:, 0] for name, values in transfers.what_matters(posterior.draws).items()}
+    if not posterior.evidence.tells_of_processor:
+        # Throughput alone cannot tell the processor from the network, which is the likelier of the two.
+        matter["host-ceiling"] = matter["host-ceiling"] + matter.pop("client-cpu")
+    most = np.argmax(np.stack(list(matter.values())), axis=0)
+    shares = {name: float(np.mean(most == index)) for index, name in enumerate(matter)}
+    name = max(shares, key=lambda each: shares[each])
+    if shares[name] < remarks.SURE:
+        return "unsure"
+    held_bytes = float(transfers.n[0] * transfers.s[0])
+    is_full = held_bytes > _MEMORY_FULL * (demand.memory_bytes_max or inf)
+    return "memory" if name == "connections" and is_full else name
+
+
+_LIMIT_QUANTILE = 0.25  # of the draws: a limit that is guessed too high is met by refusals
+# Over what is so known: what is asked too little is lost whole, and what is asked too much is refused a few times. Of
+# clients of small objects (bench `small-objects`, seeds 31, 771 and 4242) .918, .889 and .845 of the best were .95,
+# .923 and .886 with it, and of all requests .002 to .006 more were refused.
+_LIMIT_ROOM = 1.15
+
+
+def request_rate_limit(posterior: Posterior) -> float:
+    """How many requests a second to make at the most, where more would be refused; a little more than went through."""
+    drawn = exp(float(quantiles(posterior.draws[:, PREFIX_RATE], [_LIMIT_QUANTILE])[0]))
+    return _LIMIT_ROOM * max(drawn, posterior.evidence.carried_rate_per_second)
+
+
+_TAIL_RATIO = 2.4  # of the 99th percentile over the usual time, where too few requests were measured
+_HEDGE_RATIO = 1.25  # over that percentile: about one request in two hundred is sent again
+
+
+def hedge_seconds(
+    posterior: Posterior, transfers: Transfers, demand: Demand, tail_ratio: float | None
+) -> float:
+    """When to send a part again: a little after the slowest of a hundred, as they were measured."""
+    steady = replace(transfers, is_steady=np.ones_like(transfers.is_steady))
+    return max(
+        1.0,
+        _HEDGE_RATIO
+        * (tail_ratio or _TAIL_RATIO)
+        * float(transfers.n[0] * transfers.s[0])
+        / mean_rate(posterior, steady, demand),
+    )
+
+
+_THRESHOLDS = np.array([6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtype=np.float64) * MiB
+
+
+def threshold_bytes(posterior: Posterior, context: Context, setting: S3SettingT, demand: Demand) -> float:
+    """The size from which clients split: where parts pay, and as is advised for objects of this size."""
+    size, part = context.payload_size_bytes, setting.request_size_bytes
+    pays_from = _splitting_pays_from_bytes(posterior, setting, demand)
+    return min(pays_from, float(size)) if part < size else max(pays_from, size + 1.0)
+
+
+def _splitting_pays_from_bytes(posterior: Posterior, setting: S3SettingT, demand: Demand) -> float:
+    """The least of some sizes above the part from which parts of it beat single PUTs of the same objects."""
+    sizes = _THRESHOLDS[setting.request_size_bytes < _THRESHOLDS]
+    threads = np.full(len(sizes), float(setting.thread_count))
+    part = np.full(len(sizes), float(setting.request_size_bytes))
+    split, whole = (
+        planned_transfers(
+            setting.direction,
+            sizes,
+            threads,
+            each,
+            object_count=demand.object_count,
+            is_burst=demand.regime is Regime.BURST,
+        ).log_throughput(posterior.draws)
+        for each in (part, sizes)
+    )
+    paying = sizes[(split - whole).mean(axis=0) > 0]
+    return float(paying[0]) if len(paying) else max(float(_THRESHOLDS[-1]), setting.request_size_bytes + 1.0)
+
+
+def burst_bundle(
+    posterior: Posterior, context: Context, transfers: Transfers, demand: Demand
+) -> dict[str, float]:
+    """What a burstable host reaches with credits and without, and how long the credits of the last measurement last."""
+    limits = burst.ceiling(context.place.instance_type)
+    if limits is None or not limits.is_burstable:
+        return {}
+    both = {"is_burst": float(demand.regime is Regime.BURST)}
+    for name, flag in (("sustained", 0.0), ("burst", 1.0)):
+        at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
+        both[f"{name}_throughput_bytes_per_second"] = mean_rate(posterior, at, demand)
+    if posterior.credit_bytes is not None:
+        rate = both["burst_throughput_bytes_per_second"]
+        if rate > limits.baseline_bytes_per_second:
+            both["burst_seconds_left"] = limits.burst_seconds_left(
+                posterior.credit_bytes, rate_bytes_per_second=rate
+            )
+    return both

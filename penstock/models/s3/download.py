@@ -157,6 +157,10 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
             duration_seconds=put_bytes / _PUTTING_BYTES_PER_SECOND_MIN,
         )
 
+    def probe_seconds_min(self, fit: Fit, context: Context, setting: S3DownloadSetting) -> float:
+        """One wave of ranges where it goes slowly: a range that does not end in time tells nothing."""
+        return self._wave_bytes(context, setting) / self._steady_rates(fit, context, setting)[1]
+
     def payload_bytes(self, context: Context, demand: Demand) -> int:
         """The object; for a reader here and there, a range."""
         size = max(context.payload_size_bytes, 1)

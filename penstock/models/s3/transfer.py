@@ -58,6 +58,7 @@ _RAMP_THREADS = (4, 16, 64, 256)
 _RAMP_REQUEST_BYTES = 8 * MiB
 _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
 _PROBE_WAVES = 3
+_WAVE_ROOM = 1.25  # over the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
 # How many times as long a probe may take as is expected, for a dip must not end it, and as it takes where the place is
 # as slow as it may well be: where a ceiling may be near, the mean of the draws is that of those without one.
@@ -256,10 +257,13 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         )
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
-        """One wave of requests where it goes slowly: a request that does not end in time tells nothing."""
+        """One wave of parts at the expected rate, with some room for a slow one."""
+        return _WAVE_ROOM * self._wave_bytes(context, setting) / self._steady_rates(fit, context, setting)[0]
+
+    def _wave_bytes(self, context: Context, setting: S3SettingT) -> int:
+        """All that is in flight at once."""
         size = max(context.payload_size_bytes, 1)
-        wave = in_flight_count(setting, size) * min(setting.request_size_bytes, size)
-        return wave / self._steady_rates(fit, context, setting)[1]
+        return in_flight_count(setting, size) * min(setting.request_size_bytes, size)
 
     def measured_value(self, observation: Observation[S3SettingT]) -> float:
         """Throughput of a whole object, extended from the share of it that was sent."""

@@ -73,7 +73,7 @@ def test_a_probe_of_a_size_that_is_not_probed_is_refused(tmp_path: Path) -> None
     """The refusal names the sizes that there are."""
 
     async def told(house: House) -> None:
-        with pytest.raises(RefusedError, match="at 1 B here; the configured sizes are 64 MiB$"):
+        with pytest.raises(RefusedError, match=r"at 1 B here; the configured sizes are 64 MiB$"):
             await advisory_of(house).request_probe(CONTEXT.operation, 1)
         with pytest.raises(RefusedError, match="its probes are not enabled"):
             await advisory_of(house).request_probe("sqs_delivery", 1)

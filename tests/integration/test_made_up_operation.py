@@ -24,7 +24,7 @@ from tests.daemon_house import BOUNDLESS, HERE
 from tests.integration import made_up
 
 ROOT = Path(__file__).parents[2]
-MADE_UP = [sys.executable, "-m", made_up.__name__]
+WITH_MADE_UP = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests/integration/with_made_up'}"}
 LINK = LinkTruth(
     round_trip_seconds=0.001,
     connection_rate_bytes_per_second=8e6,
@@ -46,13 +46,12 @@ thread_count_max = 8
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
     """One command of a penstock that knows the operation."""
     return subprocess.run(
-        [*MADE_UP, "penstock", *arguments],
+        [sys.executable, "-m", "penstock", *arguments],
         capture_output=True,
         text=True,
         timeout=90,
         check=False,
-        cwd=ROOT,
-        env={**os.environ, **CREDENTIALS},
+        env={**os.environ, **CREDENTIALS, **WITH_MADE_UP},
     )
 
 
@@ -69,7 +68,8 @@ def configured(directory: Path, endpoint_url: str = NOBODY, bucket: str = "made-
 @contextlib.contextmanager
 def a_daemon(directory: Path, configuration: str) -> Iterator[Process]:
     """One that has fitted: until then it answers with the SDK's default, and between two questions it would change."""
-    with process([*MADE_UP, "penstockd", "--config", configuration], {"PYTHONPATH": str(ROOT)}) as child:
+    command = [sys.executable, "-m", "penstock.daemon.main", "--config", configuration]
+    with process(command, WITH_MADE_UP) as child:
         while True:
             child.check()
             with contextlib.suppress(NoDaemonError):

@@ -285,6 +285,8 @@ class Conductor:
         if verdict.is_allowed:
             verdict = self.ledger.allows(watch.context.operation, wanted, now)
         if plan is None or not verdict.is_allowed:
+            if plan is None and (avoided := self._avoided[watch.context]):
+                avoided.popleft()  # a service that was down must not end all probing
             return self._postpone(watch, verdict), None
         plan = dataclasses.replace(plan, reason=reason or plan.reason)
         outcome = await self._probe(watch, plan, _foreseen(conclusion.fit, plan))

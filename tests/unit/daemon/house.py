@@ -47,7 +47,7 @@ class CannedThinker:
         if self.trouble is not None:
             raise self.trouble
         plan: ProbePlan[Any] | None = None
-        if case.next_context is not None:
+        if case.next_context is not None and SETTING not in case.avoided:
             plan = ProbePlan(
                 context=case.next_context, setting=SETTING, reason=Reason.EXPLORE, cost_max=PLAN_COST
             )

@@ -256,6 +256,18 @@ def test_dollars_that_are_spent_are_the_reason_that_is_given(tmp_path: Path) -> 
     assert f"and probes.{CONTEXT.operation}.usd_per_day allows $0.0001 in 24 hours: raise it" in sentence
 
 
+def test_what_failed_is_tried_again_where_nothing_else_is_left(tmp_path: Path) -> None:
+    """A service was down, and each setting that may be tried failed once: that must not be the end of probing."""
+
+    async def told(house: House) -> None:
+        house.conductor._avoided[CONTEXT].append(an_observation().setting)
+        await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)
+        assert house.probe.run_count == 0
+        await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)
+
+    assert story(tmp_path, told).probe.run_count == 1
+
+
 def test_a_stopped_probe_gives_back_what_it_did_not_spend(tmp_path: Path) -> None:
     """A stop or a reload in the middle of a probe costs what was used, in memory and for the next life."""
 

@@ -40,6 +40,7 @@ class CannedThinker:
     def __init__(self) -> None:
         self.asked: list[Place] = []
         self.trouble: Exception | None = None
+        self.heeds_failures = False  # then there is no plan after the first of them
         self._fits: dict[Place, Fit] = {}
 
     async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
@@ -47,7 +48,8 @@ class CannedThinker:
         if self.trouble is not None:
             raise self.trouble
         plan: ProbePlan[Any] | None = None
-        if case.next_context is not None and SETTING not in case.avoided:
+        is_left = not (self.heeds_failures and SETTING in case.avoided)
+        if case.next_context is not None and is_left:
             plan = ProbePlan(
                 context=case.next_context, setting=SETTING, reason=Reason.EXPLORE, cost_max=PLAN_COST
             )

@@ -260,6 +260,7 @@ def test_what_failed_is_tried_again_where_nothing_else_is_left(tmp_path: Path) -
     """A service was down, and each setting that may be tried failed once: that must not be the end of probing."""
 
     async def told(house: House) -> None:
+        house.thinker.heeds_failures = True
         house.conductor._avoided[CONTEXT].append(an_observation().setting)
         await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)
         assert house.probe.run_count == 0

@@ -28,21 +28,39 @@ _OVERFLOW = """() => [...document.querySelectorAll('body *')].filter(e => {
 }).map(e => e.tagName + '.' + e.className).slice(0, 5)"""
 
 
+# Whether each figure came into view and was drawn. Headless Chromium at times draws no frame of a new page at all.
+_DRAW = """async () => {
+    const frame = () => Promise.race([
+        new Promise(resolve => requestAnimationFrame(() => resolve(true))),
+        new Promise(resolve => setTimeout(resolve, 5000, false)),
+    ]);
+    for (const figure of document.querySelectorAll('figure')) {
+        figure.scrollIntoView();
+        if (!await frame()) return false;
+    }
+    scrollTo(0, 0);
+    return true;
+}"""
+PAGE_COUNT_MAX = 3  # that are tried until one is drawn
+
+
 @contextmanager
 def opened(browser: Any, file: Path, **options: Any) -> Iterator[Any]:
     """A page that has drawn all that it draws; fails for whatever it asked for or complained of."""
-    context = browser.new_context(**options)
-    page = context.new_page()
-    asked: list[str] = []
-    said: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(file.as_uri())
-    page.evaluate(
-        "async () => { for (const f of document.querySelectorAll('figure')) { f.scrollIntoView();"
-        "await new Promise(requestAnimationFrame); } scrollTo(0, 0); }"
-    )
+    for _ in range(PAGE_COUNT_MAX):
+        context = browser.new_context(**options)
+        page = context.new_page()
+        asked: list[str] = []
+        said: list[str] = []
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        page.on("console", lambda message, said=said: said.append(message.text))
+        page.on("pageerror", lambda error, said=said: said.append(str(error)))
+        page.goto(file.as_uri())
+        if page.evaluate(_DRAW):
+            break
+        context.close()
+    else:
+        pytest.fail(f"the browser drew none of {PAGE_COUNT_MAX} pages")
     page.wait_for_timeout(100)
     yield page
     assert asked == [file.as_uri()]

@@ -65,7 +65,8 @@ CYCLE_COUNT_REMEMBERED = 200
 REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all of them
 REPORTS_PAUSE_SECONDS = 120.0  # between such fits: however much is reported, it costs a hundredth of a core
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more than is ever learned from
-AVOIDED_COUNT_MAX = 6  # settings that could not be measured; each success lets the oldest be tried again
+# Settings that could not be measured; each success, and each cycle without a plan, lets the oldest be tried again.
+AVOIDED_COUNT_MAX = 6
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
 T = TypeVar("T")

@@ -102,7 +102,6 @@ class Prober:
         finally:
             self._asking_count -= 1
             if not self._asking_count and not self._is_kept:
-                self._stay()
                 self._rest_handle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin_rest)
 
     def used(self, key: Key) -> Cost:

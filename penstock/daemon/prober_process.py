@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from penstock.clock import SystemClock
@@ -16,8 +17,8 @@ from penstock.daemon.outside_aws import AwsOutside
 from penstock.daemon.prober import Assignment, Key
 from penstock.operations.operation import Equipment, Service
 from penstock.operations.table import OPERATIONS
-from penstock.probes.outside import RequestError
-from penstock.probes.probe import Leftover, Probe, inconclusive
+from penstock.probes.on_demand import ProbeOnDemand
+from penstock.probes.probe import Leftover, Probe
 from penstock.processes import companion, memory
 from penstock.processes.dialogue import Dialogue, receive
 from penstock.vocabulary import Outcome, ProbePlan
@@ -31,16 +32,12 @@ class Bench:
         self._outside = outside
         self._clock = SystemClock()
         self._journal = _Journal(self)
-        self._probes: dict[Key, Probe[Any]] = {}
+        self._probes: dict[Key, ProbeOnDemand] = {}
         self.dialogue: Dialogue
 
     async def run(self, key: Key, plan: ProbePlan[Any]) -> Outcome[Any]:
         """Carry out the plan; what it used is told before, whatever happens."""
-        started_at = self._clock.now()
-        try:
-            probe = await self._probe(key)
-        except RequestError as trouble:
-            return inconclusive(plan, started_at, str(trouble))
+        probe = self._probe(key)
         try:
             return await probe.run(plan)
         finally:
@@ -48,7 +45,7 @@ class Bench:
 
     async def close(self, key: Key) -> None:
         """Remove what the probe keeps outside."""
-        await (await self._probe(key)).close()
+        await (await self._probe(key).made()).close()
 
     async def request(
         self, service: Service, region: str, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
@@ -58,29 +55,31 @@ class Bench:
 
     async def put_away(self) -> Mapping[Key, bytes]:
         """What each probe knows of its earlier runs, for the next process."""
-        known = {key: _packed(probe, self._journal) for key, probe in self._probes.items()}
+        made = ((key, on_demand.probe) for key, on_demand in self._probes.items())
+        known = {key: _packed(probe, self._journal) for key, probe in made if probe is not None}
         return {**self._assignment.put_away, **known}
 
-    async def _probe(self, key: Key) -> Probe[Any]:
-        """As it was put away, or a new one."""
+    def _probe(self, key: Key) -> ProbeOnDemand:
         if key not in self._probes:
-            operation, region = key
-            row = OPERATIONS[operation]
-            if (packed := self._assignment.put_away.get(key)) is not None:
-                client = await self._client(row.service, region)
-                self._probes[key] = _unpacked(packed, {_JOURNAL: self._journal, _CLIENT: client})
-            else:
-                equipment = Equipment(
-                    clock=self._clock,
-                    journal=self._journal,
-                    outside=self._outside,
-                    region=region,
-                    host_name=self._assignment.host_name,
-                    loop_tick_seconds=self._assignment.loop_tick_seconds,
-                )
-                section = self._assignment.configuration.section_of(row)
-                self._probes[key] = await row.make_probe(section, equipment)
+            self._probes[key] = ProbeOnDemand(partial(self._made, key), self._clock)
         return self._probes[key]
+
+    async def _made(self, key: Key) -> Probe[Any]:
+        """As it was put away, or a new one."""
+        operation, region = key
+        row = OPERATIONS[operation]
+        if (packed := self._assignment.put_away.get(key)) is not None:
+            client = await self._client(row.service, region)
+            return _unpacked(packed, {_JOURNAL: self._journal, _CLIENT: client})
+        equipment = Equipment(
+            clock=self._clock,
+            journal=self._journal,
+            outside=self._outside,
+            region=region,
+            host_name=self._assignment.host_name,
+            loop_tick_seconds=self._assignment.loop_tick_seconds,
+        )
+        return await row.make_probe(self._assignment.configuration.section_of(row), equipment)
 
     async def _client(self, service: Service, region: str) -> Any:  # Any: of either seam
         if service is Service.S3:

@@ -17,23 +17,28 @@ class ProbeOnDemand:
     def __init__(self, make: Callable[[], Awaitable[Probe[Any]]], clock: Clock) -> None:
         self._make = make
         self._clock = clock
-        self._probe: Probe[Any] | None = None
+        self.probe: Probe[Any] | None = None  # once it is made
 
     @property
     def used(self) -> Cost:
         """Of the probe that was made; nothing before."""
-        return self._probe.used if self._probe is not None else Cost()
+        return self.probe.used if self.probe is not None else Cost()
+
+    async def made(self) -> Probe[Any]:
+        """The probe itself, made if need be. Raises RequestError."""
+        if self.probe is None:
+            self.probe = await self._make()
+        return self.probe
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
         """Make the probe if need be, and run it."""
-        if self._probe is None:
-            try:
-                self._probe = await self._make()
-            except RequestError as trouble:
-                return inconclusive(plan, self._clock.now(), str(trouble))
-        return await self._probe.run(plan)
+        try:
+            probe = await self.made()
+        except RequestError as trouble:
+            return inconclusive(plan, self._clock.now(), str(trouble))
+        return await probe.run(plan)
 
     async def close(self) -> None:
         """Close what was made."""
-        if self._probe is not None:
-            await self._probe.close()
+        if self.probe is not None:
+            await self.probe.close()

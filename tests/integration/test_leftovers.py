@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from penstock.trial.stage import CREDENTIALS
 from tests.daemon_house import DaemonHouse
 from tests.integration.scripted_advisor import LEFT_BEHIND, Served
 from tests.integration.test_daemon import stage  # noqa: F401  # a fixture
+from tests.waiting import until
 
 
 def leftovers(*arguments: str | Path, socket: Path) -> Result:
@@ -26,15 +26,15 @@ def leftovers(*arguments: str | Path, socket: Path) -> Result:
 
 def kill_in_the_midst(house: DaemonHouse, process_id: int) -> None:
     """While something of an upload is outside."""
-    deadline = time.monotonic() + 60.0
-    while True:
+
+    def is_outside() -> bool:
+        """It stands still while it is looked at."""
         os.kill(process_id, signal.SIGSTOP)
-        if any(name.startswith("penstock-probe/") for name in house.leftovers()):
-            os.kill(process_id, signal.SIGKILL)
-            return
-        os.kill(process_id, signal.SIGCONT)
-        assert time.monotonic() < deadline, "nothing was uploaded"
-        time.sleep(0.01)
+        found = any(name.startswith("penstock-probe/") for name in house.leftovers())
+        os.kill(process_id, signal.SIGKILL if found else signal.SIGCONT)
+        return found
+
+    until(is_outside, seconds=60.0)
 
 
 def test_a_daemon_is_asked(server: Served) -> None:

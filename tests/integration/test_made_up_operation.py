@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from penstock.trial.faces.face import Clients
 from penstock.trial.stage import CREDENTIALS, Process, lab_endpoint, process
 from tests.daemon_house import BOUNDLESS, HERE
 from tests.integration import made_up
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 WITH_MADE_UP = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests/integration/with_made_up'}"}
@@ -70,13 +70,15 @@ def a_daemon(directory: Path, configuration: str) -> Iterator[Process]:
     """One that has fitted: until then it answers with the SDK's default, and between two questions it would change."""
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", configuration]
     with process(command, WITH_MADE_UP) as child:
-        while True:
+
+        def has_fitted() -> bool:
             child.check()
             with contextlib.suppress(NoDaemonError):
                 answer = ask(str(directory / "run/penstock.sock"), "GET", QUESTION)
-                if json.loads(answer.body)["basis"] != "default":
-                    break
-            time.sleep(0.1)
+                return bool(json.loads(answer.body)["basis"] != "default")
+            return False
+
+        until(has_fitted)
         yield child
 
 

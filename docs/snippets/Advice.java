@@ -1,4 +1,5 @@
-// Reads from penstock's snapshot file what is advised; it needs Jackson (jackson-databind).
+// Reads what is advised from the file in which the penstock daemon keeps it, and prints two numbers for uploads of
+// 1 GiB: how many threads, and how many bytes a part has. It needs Jackson (jackson-databind).
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.File;

@@ -1,4 +1,5 @@
-//! Reads from penstock's snapshot file what is advised; it needs serde_json and chrono.
+//! Reads what is advised from the file in which the penstock daemon keeps it, and prints two numbers for uploads of
+//! 1 GiB: how many threads, and how many bytes a part has. It needs serde_json and chrono.
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
-from penstock.units import GiB, format_bytes, parse_bytes, parse_bytes_per_second, parse_seconds
+from penstock.units import format_bytes, parse_bytes, parse_bytes_per_second, parse_seconds
 from penstock.vocabulary import (
     UNKNOWN,
     Access,
@@ -284,7 +284,9 @@ def _whole(text: str) -> int:
 def _size(text: str) -> int:
     size = parse_bytes(text)
     if not 1 <= size <= PAYLOAD_SIZE_BYTES_MAX:
-        raise ValueError(f"{text!r} is out of range: expected 1 byte to {PAYLOAD_SIZE_BYTES_MAX // GiB}GiB")
+        raise ValueError(
+            f"{text!r} is out of range: expected 1 byte to {format_bytes(PAYLOAD_SIZE_BYTES_MAX)}"
+        )
     return size
 
 

@@ -143,6 +143,8 @@ class Adviser:
 
         The size may be text, such as ``"1GiB"``. `demand` takes the names of the socket's query: region, objective,
         memory_bytes_max, ... What the daemon does not know, or cannot read, gets the defaults and a line in the log.
+
+        A daemon that hangs is waited for half a second in all; a host without time for this process may add to that.
         """
         try:
             return self._advise(operation, payload_size_bytes, demand)

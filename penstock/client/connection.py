@@ -58,6 +58,7 @@ def snapshot_path() -> str:
 class Connections:
     """Asks one socket, and keeps its connections for the next question. Safe to share between threads.
 
+    `timeout_seconds` is the most that a question waits for the daemon, from connecting to the last byte of the answer.
     A connection that the daemon has closed meanwhile, as a restart does, is replaced without a word. A forked child
     connects anew.
     """
@@ -73,18 +74,18 @@ class Connections:
 
         Only a GET goes over a kept connection: what changes something must not be sent twice.
         """
-        request = _request(method, target, body)
+        request, end_seconds = _request(method, target, body), _end_seconds(self._timeout_seconds)
         kept = self._take() if method == "GET" else None
         if kept is not None:
             try:
-                return self._exchange(kept, request)
+                return self._exchange(kept, request, end_seconds)
             except ConnectionError:
                 pass  # it had been closed before the question arrived
             except (OSError, ValueError) as trouble:
                 raise _no_answer(self._path, trouble) from trouble
-        connection = _connect(self._path, self._timeout_seconds)
+        connection = _connect(self._path, end_seconds)
         try:
-            return self._exchange(connection, request)
+            return self._exchange(connection, request, end_seconds)
         except (OSError, ValueError) as trouble:
             raise _no_answer(self._path, trouble) from trouble
 
@@ -106,10 +107,11 @@ class Connections:
         except IndexError:
             return None
 
-    def _exchange(self, connection: socket.socket, request: bytes) -> Answer:
+    def _exchange(self, connection: socket.socket, request: bytes, end_seconds: float) -> Answer:
         try:
+            _bound(connection, end_seconds)
             connection.sendall(request)
-            answer, is_open = _read_answer(connection)
+            answer, is_open = _read_answer(connection, end_seconds)
         except BaseException:
             connection.close()
             raise
@@ -145,10 +147,11 @@ class Stream:
     ) -> None:
         """Ask, and wait for the beginning of the answer. Raises NoDaemonError, or RefusedError."""
         self._path = path
-        self._connection = _connect(path, timeout_seconds)
+        end_seconds = _end_seconds(timeout_seconds)
+        self._connection = _connect(path, end_seconds)
         try:
             self._connection.sendall(_request(method, target, body, version="1.0"))
-            self._received = _begin(self._connection)
+            self._received = _begin(self._connection, end_seconds)
         except (OSError, ValueError) as trouble:
             self._connection.close()
             raise _no_answer(path, trouble) from trouble
@@ -172,8 +175,7 @@ class Stream:
     def line(self, *, timeout_seconds: float | None = None) -> bytes | None:
         """The next line, waiting for as long as it takes; None when the daemon has ended it. Raises NoDaemonError."""
         try:
-            self._connection.settimeout(timeout_seconds)
-            end_seconds = _end_seconds(self._connection)
+            end_seconds = _end_seconds(timeout_seconds)
             while b"\n" not in self._received:
                 received = _receive(self._connection, _RECEIVE_BYTES, end_seconds)
                 if not received:
@@ -220,7 +222,7 @@ def with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:
     return f"{target}?{urlencode(parameters)}"
 
 
-def _connect(path: str, timeout_seconds: float) -> socket.socket:
+def _connect(path: str, end_seconds: float) -> socket.socket:
     connection = None
     try:
         import socket  # which takes files, too
@@ -229,7 +231,7 @@ def _connect(path: str, timeout_seconds: float) -> socket.socket:
         if family is None:
             raise NoDaemonError("no daemon can be asked here: this Python has no unix sockets")
         connection = socket.socket(family, socket.SOCK_STREAM)
-        connection.settimeout(timeout_seconds)
+        _bound(connection, end_seconds)
         connection.connect(path)
     except (OSError, ImportError, ValueError) as trouble:  # ValueError: text that is no path
         if connection is not None:  # it is when there are no more descriptors
@@ -256,9 +258,8 @@ def _no_answer(path: str, trouble: Exception) -> NoDaemonError:
     )
 
 
-def _begin(connection: socket.socket) -> bytes:
+def _begin(connection: socket.socket, end_seconds: float) -> bytes:
     """Read the head of a stream; what came behind it. Raises OSError, ValueError, RefusedError."""
-    end_seconds = _end_seconds(connection)
     head, rest = _read_head(connection, end_seconds)
     if _status(head) != 200:
         body, _ = _read_body(connection, head, rest, end_seconds)
@@ -266,23 +267,29 @@ def _begin(connection: socket.socket) -> bytes:
     return rest
 
 
-def _read_answer(connection: socket.socket) -> tuple[Answer, bool]:
+def _read_answer(connection: socket.socket, end_seconds: float) -> tuple[Answer, bool]:
     """The next answer, and whether the connection can be used again. Raises OSError, ValueError."""
-    end_seconds = _end_seconds(connection)
     head, rest = _read_head(connection, end_seconds)
     body, is_open = _read_body(connection, head, rest, end_seconds)
     content_type = _header(head, b"\r\ncontent-type:").partition(b";")[0].strip()
     return Answer(_status(head), content_type.decode("latin-1"), body), is_open
 
 
-def _end_seconds(connection: socket.socket) -> float:
-    """When an answer that has begun must be there: one that trickles holds nobody up for longer than one that hangs."""
-    return time.monotonic() + (connection.gettimeout() or float("inf"))
+def _end_seconds(timeout_seconds: float | None) -> float:
+    """When all of an answer must be there: one that trickles holds nobody up for longer than one that hangs."""
+    return time.monotonic() + (float("inf") if timeout_seconds is None else timeout_seconds)
+
+
+def _bound(connection: socket.socket, end_seconds: float) -> None:
+    """Let the next step take no longer than what is left for all of them. Raises TimeoutError."""
+    left_seconds = end_seconds - time.monotonic()
+    if left_seconds <= 0.0:
+        raise TimeoutError("its answer takes too long")
+    connection.settimeout(None if left_seconds == float("inf") else left_seconds)
 
 
 def _receive(connection: socket.socket, size_bytes: int, end_seconds: float) -> bytes:
-    if time.monotonic() > end_seconds:
-        raise TimeoutError("its answer takes too long")
+    _bound(connection, end_seconds)
     return connection.recv(size_bytes)
 
 

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-SIZE_BYTES_MAX = 1 << 60  # beyond it a number is a mistake
+SIZE_BYTES_MAX = 10_000 * (5 << 30)  # of an object in S3: beyond it a number is a mistake
 _FACTORS: Mapping[str, int] = {"": 1, "B": 1} | {
     f"{letter}{ending}": base**power
     for power, letter in enumerate("KMGT", start=1)

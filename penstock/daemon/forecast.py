@@ -86,6 +86,7 @@ class _Wish:
 
     probe_count: float
     unpaid_count: float  # of sizes of which not even the gentlest probe is ever paid for
+    unpaid_by: str  # the key of the operation's limit that does not
     cost: Cost
 
     def but(self, fraction: float) -> _Wish:
@@ -94,6 +95,7 @@ class _Wish:
         return _Wish(
             probe_count=rest * self.probe_count,
             unpaid_count=rest * self.unpaid_count,
+            unpaid_by=self.unpaid_by,
             cost=_times(self.cost, rest),
         )
 
@@ -155,7 +157,9 @@ def _binding(operation: str, wish: _Wish, own: float, common: float, scarce: str
     """The key of the budget that gives the least of what is wanted."""
     if common < own:
         return scarce
-    return f"probes.{operation}.usd_per_day" if own < 1.0 or wish.unpaid_count else None
+    if own < 1.0:
+        return f"probes.{operation}.usd_per_day"
+    return f"probes.{operation}.{wish.unpaid_by}" if wish.unpaid_count else None
 
 
 def _wish(
@@ -163,7 +167,7 @@ def _wish(
 ) -> _Wish | None:
     """Each size in each region as often as its interval has it; None while nothing is known of a place."""
     count_each = DAY.total_seconds() / (section.mean_interval_seconds * STEADY_PACE)
-    count, unpaid_count, total = 0.0, 0.0, Cost()
+    count, unpaid_count, unpaid_by, total = 0.0, 0.0, "usd_per_day", Cost()
     for region in tariffs.regions(section):
         tariff = tariffs.of(row, region)
         most = costs.smaller(section.cost_max(tariff), limit)
@@ -175,9 +179,12 @@ def _wish(
             cost = _probe_cost(row, context, tariff, most, known)
             if cost is None:
                 unpaid_count += count_each
+                ampler = dataclasses.replace(most, transferred_bytes=limit.transferred_bytes)
+                if _probe_cost(row, context, tariff, ampler, known) is not None:
+                    unpaid_by = "transferred_bytes_max"
             else:
                 count, total = count + count_each, total + _times(cost, count_each)
-    return _Wish(probe_count=count, unpaid_count=unpaid_count, cost=total)
+    return _Wish(probe_count=count, unpaid_count=unpaid_count, unpaid_by=unpaid_by, cost=total)
 
 
 def _probe_cost(

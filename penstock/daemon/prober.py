@@ -105,8 +105,12 @@ class Prober:
                 self._rest_handle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin_rest)
 
     def used(self, key: Key) -> Cost:
-        """Of the run that ended last."""
+        """Of the newest run: all that its plan allows until it ended; nothing as long as it has not begun."""
         return self._used.get(key, Cost())
+
+    def forget_used(self, key: Key) -> None:
+        """Before another run, which may not begin."""
+        self._used.pop(key, None)
 
     @property
     def is_holding(self) -> bool:
@@ -197,6 +201,7 @@ class _ProbeThere:
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
         """Have it run there."""
         started_at = self._clock.now()
+        self._prober.forget_used(self._key)
         try:
             async with asyncio.timeout(plan.cost_max.duration_seconds + BEYOND_SECONDS_MAX):
                 outcome: Outcome[Any] = await self._prober.ask("run", self._key, plan)

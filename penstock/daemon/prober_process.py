@@ -36,7 +36,8 @@ class Bench:
         self.dialogue: Dialogue
 
     async def run(self, key: Key, plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Carry out the plan; what it used is told before, whatever happens."""
+        """Carry out the plan; what it used is told before, whatever happens: if this process is killed, all of it."""
+        self.dialogue.tell("used", key, plan.cost_max)
         probe = self._probe(key)
         try:
             return await probe.run(plan)

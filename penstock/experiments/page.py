@@ -41,9 +41,9 @@ class Comparison:
             fact.name,
             f"{fact.operation}, {fact.condition}: {fact.metric}",
             f"{sign}{fact.value} {fact.unit}",
-            _value(self.lab),
+            _value(fact, self.lab),
             _percent(fact, self.lab),
-            _value(self.measured),
+            _value(fact, self.measured),
             _percent(fact, self.measured),
             fact.kind.value or "-",
             self.verdict.value,
@@ -61,8 +61,8 @@ def compare(experiment: Experiment, lab: Quantities, here: Quantities) -> list[C
     ]
 
 
-def _value(value: float | None) -> str:
-    return "-" if value is None else number(value)
+def _value(fact: Fact, value: float | None) -> str:
+    return "-" if value is None else f"{number(value)} {fact.unit}"
 
 
 def _percent(fact: Fact, value: float | None) -> str:

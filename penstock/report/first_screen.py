@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from penstock.optimizer.verdict import ALIKE_WITHIN, HELP, LIMITS
+from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
 from penstock.report.findings import Advice, PlaceFindings, Report
@@ -19,6 +19,7 @@ from penstock.units import counted, format_bytes, format_seconds, label, number
 from penstock.vocabulary import Basis, Demand, Estimate
 
 STRIP_DAY_COUNT_MAX = 60
+HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
 COPY_COUNT_SHOWN = 4  # open to the eye; the others are one click away
 CARD_COUNT_MAX = 4  # with more places, a table comes first
 _BAR_WIDTH, _BAR_HEIGHT = 120, 14
@@ -155,17 +156,14 @@ def _sure(place: PlaceFindings, basis: Basis) -> str:
 
 
 def _limits(advice: Advice) -> list[tuple[str, str]]:
-    """What limits, what twice as much would bring, and what would help beyond that."""
+    """What limits, what twice the threads would bring, and what would help beyond the advice."""
     name, more = advice.recommendation.bottleneck, advice.doubled_gain_fraction
-    words = LIMITS.get(name, "not known")
-    is_in_vain = more is not None and more < ALIKE_WITHIN
-    if is_in_vain and name == "connections":
-        return [("What limits", f"{_capital(words)}, and there is no work here for more of them")]
+    words, helping = LIMITS.get(name, "not known"), HELP.get(name)
+    if name == "connections" and more is not None and more < HELPS_FROM:
+        words, helping = f"{words}, and there is little work here for more of them", None
     if more is not None:
-        much = f"{percent(more)} more" if more >= ALIKE_WITHIN / 2 else "no more"
-        words += f"; twice the threads bring {much}"
-    helping = [("What would help", _capital(HELP[name]))] if name in HELP else []
-    return [("What limits", _capital(words)), *helping]
+        words += f"; twice the threads bring {f'{percent(more)} more' if more >= 0.01 else 'no more'}"
+    return [("What limits", _capital(words)), *([("What would help", _capital(helping))] if helping else [])]
 
 
 def _capital(words: str) -> str:

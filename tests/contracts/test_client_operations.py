@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import msgspec
 import pytest
 
 from penstock.api.wire import QUESTION_PARAMETERS
 from penstock.client import demand, operations
 from penstock.client.operations import ADVISED_FIELDS, SDK_DEFAULTS
+from penstock.client.sizes import SIZE_BYTES_MAX
 from penstock.operations.operation import Operation
+from penstock.operations.sections.values import PayloadBytes
 from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Context, Objective, Place, Regime, knobs, setting_values
 
@@ -26,6 +29,14 @@ def test_both_tables_have_the_same_operations() -> None:
     """What a daemon measures, an application can be sure of; what no daemon measures is promised to nobody."""
     assert ADVISED_FIELDS.keys() == OPERATIONS.keys()
     assert OPERATIONS.keys() <= SDK_DEFAULTS.keys()
+
+
+def test_the_largest_object_is_the_same_wherever_a_size_is_stated() -> None:
+    """In an application, on the socket and in the configuration: what one takes for valid, the others do."""
+    assert max(row.payload_size_bytes_max for row in OPERATIONS.values()) == SIZE_BYTES_MAX
+    assert msgspec.convert(SIZE_BYTES_MAX, PayloadBytes) == SIZE_BYTES_MAX
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(SIZE_BYTES_MAX + 1, PayloadBytes)
 
 
 def test_type_checkers_know_the_names() -> None:

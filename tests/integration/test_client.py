@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import logging
 import os
@@ -14,14 +13,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.client import advice as advice_module
 from penstock.client import asyncio_client
-from penstock.client import connection as connection_module
 from penstock.client.advice import Adviser, advise, in_force
 from penstock.client.boto3 import connection_pool_count, transfer_arguments
 from penstock.client.connection import Connections, NoDaemonError, RefusedError, ask, stream
@@ -452,34 +449,6 @@ def test_whatever_answers_on_the_socket_is_no_exception_of_another_kind(
         with pytest.raises(NoDaemonError, match="accepts connections but does not answer"):
             ask(str(path), "GET", "/v1/status")
         speaker.join()
-
-
-class Trickle:
-    """A connection on which an answer comes byte by byte."""
-
-    def __init__(self) -> None:
-        self.bytes_left = [
-            bytes([byte]) for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n" + bytes(900)
-        ]
-
-    def gettimeout(self) -> float:
-        return 0.5
-
-    def recv(self, _size: int) -> bytes:
-        return self.bytes_left.pop(0)
-
-
-def test_an_answer_that_trickles_is_waited_for_no_longer_than_one_that_hangs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each byte comes within the time that all of them have."""
-    moments = itertools.count(0.0, 0.1)
-    clock = SimpleNamespace(monotonic=lambda: next(moments))
-    monkeypatch.setattr(connection_module, "time", clock)
-    trickle: Any = Trickle()
-    with pytest.raises(TimeoutError, match="takes too long"):
-        connection_module._read_answer(trickle)
-    assert len(trickle.bytes_left) > 900
 
 
 def test_a_refused_stream_says_why(server: Served) -> None:

@@ -159,9 +159,10 @@ async def test_a_probe_that_is_cancelled_has_removed_what_it_made(house: House) 
 
 
 async def test_a_killed_process_is_told_and_replaced(house: House) -> None:
-    """What it left is given to the sweep, and the next probe measures."""
+    """What it left is given to the sweep, all that its plan allowed counts as used, and the next probe measures."""
     probe = house.probe(UPLOAD.name)
-    running = asyncio.create_task(probe.run(an_upload_plan(size=2000 * MiB)))
+    plan = an_upload_plan(size=2000 * MiB)
+    running = asyncio.create_task(probe.run(plan))
     async with asyncio.timeout(SECONDS_MAX):
         while not house.journal.entries:  # noqa: ASYNC110  # nothing tells
             await asyncio.sleep(0.001)
@@ -170,8 +171,23 @@ async def test_a_killed_process_is_told_and_replaced(house: House) -> None:
     outcome = await running
     assert isinstance(outcome, Inconclusive)
     assert "memory" in outcome.reason
+    assert probe.used == plan.cost_max
     assert isinstance(await probe.run(an_upload_plan(size=32 * MiB)), Observation)
     assert house.journal.entries == house.journal.abandoned[:1]
+
+
+async def test_a_run_that_cannot_begin_costs_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the one before it used."""
+    probe = house.probe(UPLOAD.name)
+    assert isinstance(await probe.run(an_upload_plan(size=16 * MiB)), Observation)
+    await house.prober._rest()
+
+    async def refuse(*_command: object, **_options: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    assert isinstance(await probe.run(an_upload_plan(size=16 * MiB)), Inconclusive)
+    assert probe.used == Cost()
 
 
 async def test_a_disk_that_takes_no_entry_keeps_the_probe_from_beginning(

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +18,12 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.server import truth_json
 from penstock.trial.stage import CREDENTIALS, process
 from tests.real import provision
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 REGION = "eu-central-1"
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 2.0  # they hold nothing that is worth a farewell
-_POLL_SECONDS = 0.05
 _LOG_BYTES_SHOWN = 3000
 _JAVA_OPTIONS = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a short life: start, not peak
 
@@ -146,14 +145,17 @@ def _server(command: Sequence[str], environment: Mapping[str, str], port: int, l
 
 
 def _await_answer(running: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1.0):
-            return
-        if running.poll() is not None or time.monotonic() > deadline:
-            end = log.read_bytes()[-_LOG_BYTES_SHOWN:].decode(errors="replace")
-            raise ServerError(f"no server on port {port}; its log ends:\n{end}")
-        time.sleep(_POLL_SECONDS)
+    with contextlib.suppress(AssertionError):
+        until(lambda: _answers(port) or running.poll() is not None, START_SECONDS_MAX)
+    if not _answers(port):
+        end = log.read_bytes()[-_LOG_BYTES_SHOWN:].decode(errors="replace")
+        raise ServerError(f"no server on port {port}; its log ends:\n{end}")
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1.0):
+        return True
+    return False
 
 
 def _stop(running: subprocess.Popen[bytes]) -> None:

@@ -18,8 +18,10 @@ _MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is tha
 _HURTS = 0.03  # of throughput: what is lost for sure
 
 
-def sentences(posterior: Posterior, transfers: Transfers, doubled: Transfers) -> Iterator[str]:
-    """About the first of the transfers; `doubled` is the same with twice the threads."""
+def sentences(
+    posterior: Posterior, transfers: Transfers, doubled: Transfers, thread_count_max: int | None
+) -> Iterator[str]:
+    """About the first of the transfers; `doubled` is the same with twice the threads, which may not be allowed."""
     more = _gains(posterior, transfers, doubled)
     faster = _gains_of_a_faster_path(posterior, transfers)
     if np.mean(more < -_HURTS) >= SURE:
@@ -28,6 +30,8 @@ def sentences(posterior: Posterior, transfers: Transfers, doubled: Transfers) ->
         twice = f"Twice the connections: {_percent(more)}"
         if doubled.n[0] == transfers.n[0]:
             twice = "More connections would have nothing to move, as each request has one"
+        elif thread_count_max is not None and doubled.n[0] > thread_count_max:
+            twice += f", but no more than {thread_count_max} are allowed"
         yield f"{twice}; a host and path twice as fast: {_percent(faster)}."
     seen = _most_connections_on_the_rising_side(posterior)
     if seen:

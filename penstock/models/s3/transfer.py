@@ -439,7 +439,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         posterior, settled = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
         at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
-        found = [*remarks.sentences(posterior, at, doubled)]
+        found = [*remarks.sentences(posterior, at, doubled, demand.thread_count_max)]
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:
             found.append(remarks.of_patience(fit.state["patience"][0], lasting))
         limits = burst.ceiling(context.place.instance_type)

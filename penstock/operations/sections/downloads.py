@@ -30,6 +30,13 @@ class DownloadSection(ObjectSection, frozen=True, kw_only=True):
             return 0
         return sum({min(size, READ_OBJECT_BYTES_MAX) for size in self.object_size_bytes})
 
+    def moved_bytes_min(self, size_bytes: int) -> int:
+        """One range; before the first, what is read is put."""
+        from penstock.models.s3.download import RANGE_SIZE_BYTES_MIN, READ_OBJECT_BYTES_MAX
+
+        put_bytes = 0 if self.object_key else min(size_bytes, READ_OBJECT_BYTES_MAX)
+        return put_bytes + min(size_bytes, RANGE_SIZE_BYTES_MIN)
+
     def contradictions(self, path: str) -> Iterator[Contradiction]:
         """Those of all, and a class of an object that is not named."""
         yield from ObjectSection.contradictions(self, path)

@@ -17,7 +17,7 @@ from penstock.operations.sections.values import (
     WorkerCount,
 )
 from penstock.probes.probe import Leftover
-from penstock.units import GiB, MiB
+from penstock.units import GiB, MiB, format_bytes
 from penstock.vocabulary import Cost, Tariff
 
 # docs.aws.amazon.com/AmazonS3/latest/userguide/directory-bucket-naming-rules.html
@@ -51,8 +51,14 @@ class ObjectSection(Section, frozen=True, kw_only=True):
         del tariff
         return Cost(transferred_bytes=self.transferred_bytes_max, duration_seconds=self.duration_seconds_max)
 
+    def moved_bytes_min(self, size_bytes: int) -> int:
+        """What a probe of objects of this size moves at the least: one part."""
+        from penstock.models.s3.upload import PART_SIZE_BYTES_MIN
+
+        return min(size_bytes, PART_SIZE_BYTES_MIN)
+
     def contradictions(self, path: str) -> Iterator[Contradiction]:
-        """A bucket that is missing, of the other class, or not one in each region."""
+        """A bucket that is missing, of the other class, or not one in each region; sizes that no probe may move."""
         key = f"{path}.bucket"
         if self.is_enabled and not self.bucket:
             sentence = f"missing; expected the name of a bucket, because {path}.is_enabled is true"
@@ -72,6 +78,16 @@ class ObjectSection(Section, frozen=True, kw_only=True):
                 f'found "{self.bucket}"; expected {{region}} in the name, because regions lists {count}'
             )
             yield Contradiction(key=key, sentence=sentence)
+        most = self.transferred_bytes_max
+        # Any more is enough: then nothing that knows objects is loaded.
+        for size in self.object_size_bytes if most < 2 * max(self.object_size_bytes) else ():
+            if (least := self.moved_bytes_min(size)) > most:
+                yield Contradiction(
+                    key=f"{path}.transferred_bytes_max",
+                    sentence=f"found {format_bytes(most)}; a probe of objects of {format_bytes(size)} moves "
+                    f"{format_bytes(least)} at the least, so that none would ever begin",
+                    because=(f"{path}.object_size_bytes",),
+                )
 
     def region_of(self, leftover: Leftover, home_region: str) -> str:
         """That of the bucket; the host's own for a bucket that is no longer configured."""

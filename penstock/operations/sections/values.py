@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from penstock.units import GiB, MiB, parse_bytes, parse_seconds
+from penstock.operations.s3.objects import OBJECT_SIZE_BYTES_MAX
+from penstock.units import MiB, format_bytes, parse_bytes, parse_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,13 @@ EndpointUrl: TypeAlias = Annotated[
 ThreadCount: TypeAlias = Annotated[int, bounds("a whole number from 1 to 1024", ge=1, le=1024)]
 WorkerCount: TypeAlias = Annotated[int, bounds("a whole number from 1 to 64", ge=1, le=64)]
 PayloadBytes: TypeAlias = Annotated[
-    int, bounds('a size from 1 byte to 5TiB, such as "64MiB"', parse=parse_bytes, ge=1, le=5 * 1024 * GiB)
+    int,
+    bounds(
+        f'a size from 1 byte to {format_bytes(OBJECT_SIZE_BYTES_MAX)}, such as "64MiB"',
+        parse=parse_bytes,
+        ge=1,
+        le=OBJECT_SIZE_BYTES_MAX,
+    ),
 ]
 PayloadSizes: TypeAlias = Annotated[
     tuple[PayloadBytes, ...], bounds("a list with at least one size", min_length=1)

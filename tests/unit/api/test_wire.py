@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.api import wire
 from penstock.models.s3.upload import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, S3UploadSetting
 from penstock.operations.table import OPERATIONS
-from penstock.units import GiB, MiB
+from penstock.units import GiB, MiB, parse_bytes
 from penstock.vocabulary import (
     Basis,
     Demand,
@@ -199,10 +199,10 @@ def test_the_largest_payload_is_the_largest_object_that_can_be_uploaded() -> Non
     """Whatever is let through has a legal upload, and the message names a size that is let through."""
     assert wire.PAYLOAD_SIZE_BYTES_MAX == PART_COUNT_MAX * PART_SIZE_BYTES_MAX
     largest, beyond = str(wire.PAYLOAD_SIZE_BYTES_MAX), str(wire.PAYLOAD_SIZE_BYTES_MAX + 1)
-    named = "50000GiB"
-    for text in (largest, named):
+    named = "48.8 TiB"
+    for text in (largest, "50000GiB", named):
         question = wire.read_question([QUESTION[0], ("payload_size_bytes", text)])
-        assert question.payload_size_bytes == wire.PAYLOAD_SIZE_BYTES_MAX
+        assert question.payload_size_bytes == parse_bytes(text)
     assert named in mistakes_of([QUESTION[0], ("payload_size_bytes", beyond)])["payload_size_bytes"]
     with pytest.raises(wire.UnreadableError):
         read_reports(a_report(payload_size_bytes=int(beyond)))

@@ -37,7 +37,7 @@ def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:
     ran = measure("run", "parallel-curls", "--lab", *kept)
     assert ran.exit_code == 0, ran.output
     (row,) = [line.split() for line in ran.stdout.splitlines() if line.startswith("up.ssl.12")]
-    assert row == ["up.ssl.12", "53.8", "MB/s", "53.8", "+0.0", "%", "fitted", "reproduced"]
+    assert row == ["up.ssl.12", "53.8", "MB/s", "53.8", "MB/s", "+0.0", "%", "fitted", "reproduced"]
     page = tmp_path / "page.html"
     report = measure("report", "parallel-curls", "--output", str(page), *kept)
     assert report.stdout == ran.stdout

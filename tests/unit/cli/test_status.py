@@ -81,7 +81,8 @@ def test_a_status_fits_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
          "attempt_count": 56_789, "postponed_until": full["next_probe_due_at"]}
         for name in OPERATIONS for region in REGIONS for size in (1023 << 20, 50_000 << 30)
     ]  # fmt: skip
-    full["costs"] = dict.fromkeys(OPERATIONS, full["costs"]["s3_upload"])
+    cost = full["costs"]["s3_upload"]
+    full["costs"] = {name: {**cost, "bound_by": f"probes.{name}.usd_per_day"} for name in OPERATIONS}
     trouble = f"the bucket {BUCKET} is not there, or may not be listed: make it, or name another"
     full |= {
         "trouble": trouble,
@@ -99,7 +100,8 @@ def test_a_status_fits_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     said = " ".join(shown.split())
     assert all(name in said for name in (*OPERATIONS, *REGIONS, BUCKET))
     assert trouble in said
-    assert "pays for about 2 of 140 probes a day" in said
+    assert said.count("than intervals ask for") == said.count("this host has no public address") == 1
+    assert all(f"{name} about 2 of 140 (probes.{name}.usd_per_day)" in said for name in OPERATIONS)
     assert "$0.0041" in said
     assert "lease count 1,000 " in said
 

@@ -257,9 +257,9 @@ def test_a_snapshot_that_stays_is_read_once(tmp_path: Path, monkeypatch: pytest.
         return read(descriptor, size_bytes)
 
     monkeypatch.setattr(advice_module, "_read_snapshot", counting)
-    adviser = an_adviser(tmp_path, *(an_answer(payload_size_bytes=4**n) for n in range(30)))
-    for n in range(30):
-        assert adviser.advise("s3_upload", 4**n).payload_size_bytes == 4**n
+    adviser = an_adviser(tmp_path, *(an_answer(payload_size_bytes=3**n) for n in range(29)))
+    for n in range(29):
+        assert adviser.advise("s3_upload", 3**n).payload_size_bytes == 3**n
     assert len(reads) == 1
 
 

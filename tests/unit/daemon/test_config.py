@@ -130,6 +130,29 @@ def test_what_has_no_end_is_a_mistake(value: str, sentence: str, tmp_path: Path)
         config.load(tmp_path / "penstock.toml", root=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("operation", "keys", "least"),
+    [
+        ("s3_upload", "", "5 MiB"),
+        ("s3_download", "", "64 MiB"),
+        ("s3_download", "object_key = 'mine'\nobject_size_bytes = [1048576]\n", None),
+    ],
+)
+def test_sizes_that_no_probe_may_move_are_a_mistake(
+    operation: str, keys: str, least: str | None, tmp_path: Path
+) -> None:
+    """Each is fine by itself, and together no probe would ever begin."""
+    text = f"[probes.{operation}]\ntransferred_bytes_max = '1MiB'\n{keys}"
+    if least is None:
+        assert _load(tmp_path, text)
+        return
+    problem, _ = _problems(tmp_path, text)
+    assert problem.startswith(
+        f"probes.{operation}.transferred_bytes_max: found 1 MiB; a probe of objects of 64 MiB"
+    )
+    assert f"moves {least} at the least" in problem
+
+
 def test_all_files_are_checked(tmp_path: Path) -> None:
     """A file that cannot be read does not hide the mistakes of the others."""
     folder = tmp_path / "penstock.d"

@@ -111,6 +111,13 @@ def test_a_size_that_is_never_paid_for_is_counted(row: Operation[Any, Any]) -> N
     assert found.bound_by == f"probes.{row.name}.usd_per_day"
 
 
+def test_a_probe_that_may_not_move_enough_is_not_short_of_dollars() -> None:
+    """Then more dollars would change nothing: the limit that does is named."""
+    found = forecast(OPERATIONS["s3_upload"], AMPLE, usd_per_day=100.0, transferred_bytes_max=6 * MiB)
+    assert found.probe_count == 0.0
+    assert found.bound_by == "probes.s3_upload.transferred_bytes_max"
+
+
 def test_the_way_decides_what_is_paid_for() -> None:
     """The same cent pays for many times the uploads by a gateway endpoint."""
     counts = [

@@ -265,6 +265,29 @@ def test_the_first_screen_says_what_to_set_and_what_it_brings() -> None:
     assert html.index("<article") < html.index("<figure")
 
 
+@pytest.mark.parametrize(("gain", "helps"), [(-0.1, False), (0.029, False), (0.3, True), (None, True)])
+def test_more_connections_are_advised_only_where_twice_as_many_bring_something(
+    gain: float | None, *, helps: bool
+) -> None:
+    """What limits and what would help are one answer: who reads "2.9 %" is not told to have more of them."""
+    report = a_report()
+    (place,) = report.places
+    advice = [
+        dataclasses.replace(
+            each,
+            recommendation=dataclasses.replace(each.recommendation, bottleneck="connections"),
+            doubled_gain_fraction=gain,
+        )
+        for each in place.advice
+    ]
+    (screen,) = first_screens(
+        dataclasses.replace(report, places=(dataclasses.replace(place, advice=tuple(advice)),))
+    )
+    facts = dict(screen.facts)
+    assert ("What would help" in facts) is helps
+    assert ("little work here for more" in facts["What limits"]) is not helps
+
+
 def test_many_places_begin_with_a_table_by_what_is_to_be_gained() -> None:
     """An operator of a fleet reads from the top, and follows a link to the evidence."""
     places = [dataclasses.replace(next(iter(a_material().observations)), region=f"r-{n}") for n in range(6)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -103,6 +104,17 @@ def test_what_would_help_is_said() -> None:
     assert float(rising.split("Twice the connections: ")[1].split(" %")[0]) > 70
     assert "No ceiling" not in flat
     assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
+
+
+def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:
+    """Else the reader wonders why what brings so much is not advised."""
+    few = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
+    limited, free = (
+        " ".join(MODEL.remarks(few, FAST.context, a_setting(4), Demand(thread_count_max=most)))
+        for most in (4, 8)
+    )
+    assert re.search(r"Twice the connections: \+\d+ %, but no more than 4 are allowed; ", limited)
+    assert "allowed" not in free
 
 
 def test_more_connections_than_requests_are_named_as_such() -> None:

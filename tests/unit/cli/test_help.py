@@ -1,4 +1,4 @@
-"""The help texts, as people read them.
+"""The help texts, as people read them. What an option says is written down where it is said first.
 
 After a change, read the difference like prose:
 
@@ -8,6 +8,7 @@ WRITE_SNAPSHOTS=1 python -m pytest tests/unit/cli/test_help.py
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,14 +35,31 @@ def commands(
             yield (*path, name), command
 
 
+def told_once(text: str, told: set[str]) -> str:
+    """The text, in which options that another command has in the very same words stand with their names alone."""
+    before, heading, rest = text.partition("\nOptions:\n")
+    options, gap, after = rest.partition("\n\n")
+    each = re.split(r"\n(?=  -)", options.rstrip("\n"))
+    known = [option.split()[0].rstrip(",") for option in each if option in told]
+    shown = [option for option in each if option not in told]
+    told.update(each)
+    return (
+        before
+        + heading
+        + "\n".join([*shown, *(["  as above: " + " ".join(known)] if known else [])])
+        + gap
+        + after
+    )
+
+
 def test_the_help_texts_are_those_that_were_read() -> None:
     """No help text changes unseen."""
-    texts = []
+    texts, told = [], set[str]()
     for path, _ in commands(cli):
         result = CliRunner().invoke(cli, [*path, "--help"], prog_name="penstock", terminal_width=100)
         assert result.exit_code == 0, result.output
-        texts.append(f"$ {' '.join(('penstock', *path))} --help\n{result.output}")
-    page = "\n".join(texts)
+        texts.append(f"$ {' '.join(('penstock', *path))} --help\n{told_once(result.output, told)}")
+    page = "\n".join(text.rstrip("\n") + "\n" for text in texts)
     if os.environ.get("WRITE_SNAPSHOTS"):
         PAGE.write_text(page, encoding="utf-8")
     assert page == PAGE.read_text(encoding="utf-8")

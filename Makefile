@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-faults soak test-systemd test-browser test-analysis pictures check fix fuzz mutation bench bench-long packages sbom audit lock clean
+.PHONY: help demo test test-real test-faults soak test-systemd test-browser test-analysis pictures check fix fuzz fuzz-guided mutation bench bench-long packages sbom audit lock clean
 
 help: ## List the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ fix: $(VENV)/.development ## Format, and mend what can be mended safely
 fuzz: $(VENV)/.development ## A million damaged inputs, and ten minutes of two hostile users beside root
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
+fuzz-guided: $(VENV)/.fuzz ## Inputs that Atheris leads to where code is new, for all that is read in one process
+	@$(BIN)/python -m tests.fuzz.guided $(ARGS)
+
 mutation: $(VENV)/.development ## Small changes to the code that decides, and which of them no test notices
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
@@ -81,6 +84,7 @@ lock: $(VENV)/.development ## Resolve the dependencies again
 	@$(call resolve,runtime,--extra daemon --extra demo --group build)
 	@$(call resolve,development,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev)
 	@$(call resolve,browser,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev --group browser)
+	@$(call resolve,fuzz,--group fuzz)
 	@$(call resolve,bench,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev --group bench)
 	@$(call resolve,analysis,--extra daemon --extra demo --extra analysis --extra otlp --extra spark --group build --group dev)
 
@@ -109,6 +113,8 @@ $(VENV)/.development: $(VENV)/.venv locks/development.txt pyproject.toml
 	$(call install,development)
 $(VENV)/.browser: $(VENV)/.venv locks/browser.txt pyproject.toml
 	$(call install,browser)
+$(VENV)/.fuzz: $(VENV)/.development locks/fuzz.txt
+	$(call install,fuzz)
 $(VENV)/.analysis: $(VENV)/.venv locks/analysis.txt pyproject.toml
 	$(call install,analysis)
 $(VENV)/.bench: $(VENV)/.venv locks/bench.txt pyproject.toml

@@ -26,6 +26,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
 from aiohttp.abc import AbstractStreamWriter
 from botocore import exceptions as botocore_errors
+from botocore.parsers import ResponseParserError
 
 from penstock.clock import SystemClock
 from penstock.probes.aws_files import LeanFiles
@@ -68,6 +69,7 @@ _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the docume
 _NO_QUEUE = "the queue does not exist"
 _NOT_OFFERED = "this store does not know the request"
 _CHANGED = "another host wrote it meanwhile"
+_UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
 _OTHER_REGION = "the bucket is in another region: correct the region"
 
 
@@ -254,13 +256,13 @@ class AwsObjectStore:
         """PutObject; its ETag."""
         with _told(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body)
-        return str(answer.get("ETag", ""))
+            return str(answer.get("ETag", ""))
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         """The upload id."""
         with _told(f"starting an upload into {bucket}"):
             answer = await self._client.create_multipart_upload(Bucket=bucket, Key=key)
-        return str(answer["UploadId"])
+            return str(answer["UploadId"])
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """The part's ETag."""
@@ -268,7 +270,7 @@ class AwsObjectStore:
             answer = await self._client.upload_part(
                 Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=part_number, Body=body
             )
-        return str(answer["ETag"])
+            return str(answer["ETag"])
 
     async def complete_multipart_upload(
         self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
@@ -304,8 +306,8 @@ class AwsObjectStore:
         """HeadObject; the class is not said where it is the standard one."""
         with _told(f"looking at {key} in {bucket}"):
             answer = await self._client.head_object(Bucket=bucket, Key=key)
-        storage_class = answer.get("StorageClass", "STANDARD").lower().replace("_", "-")
-        return StoredObject(size_bytes=int(answer["ContentLength"]), storage_class=storage_class)
+            storage_class = answer.get("StorageClass", "STANDARD").lower().replace("_", "-")
+            return StoredObject(size_bytes=int(answer["ContentLength"]), storage_class=storage_class)
 
     async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
         """GetObject, of a range that an object may be smaller than."""
@@ -330,29 +332,31 @@ class AwsObjectStore:
                     found = bytearray()
                     while piece := await body.raw_stream.content.read(size_bytes_max + 1 - len(found)):
                         found += piece
+                return Tagged(bytes(found), str(answer["ETag"]))
         except _Unchanged:
             return None
-        return Tagged(bytes(found), str(answer["ETag"]))
 
     async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
         """PutObject with If-Match, or with If-None-Match for what is not there."""
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         with _told(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body, **condition)
-        return str(answer["ETag"])
+            return str(answer["ETag"])
 
     async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
         """ListObjectsV2; ages are by the date of the answer itself, on the clock that dated the objects."""
         with _told(f"listing {prefix} in {bucket}"):
             answer = await self._client.list_objects_v2(Bucket=bucket, Prefix=prefix)
-        found = answer.get("Contents", [])
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        newest = max((entry["LastModified"] for entry in found), default=None)
-        now = parsedate_to_datetime(date) if date else newest
-        return [
-            Listed(entry["Key"], str(entry["ETag"]), max(0.0, (now - entry["LastModified"]).total_seconds()))
-            for entry in found
-        ]
+            found = answer.get("Contents", [])
+            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+            newest = max((entry["LastModified"] for entry in found), default=None)
+            now = parsedate_to_datetime(date) if date else newest
+            return [
+                Listed(
+                    entry["Key"], str(entry["ETag"]), max(0.0, (now - entry["LastModified"]).total_seconds())
+                )
+                for entry in found
+            ]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """AbortMultipartUpload; raises Missing when it is already gone."""
@@ -385,10 +389,11 @@ class AwsObjectStore:
         try:
             with _told(doing):
                 answer = await self._client.delete_objects(Bucket=bucket, Delete=named)
+                failures = [e for e in answer.get("Errors", []) if e.get("Code") != "NoSuchKey"]
         except NotOffered:
             self._deletes_only_singly = True
             raise
-        _raise_first([e for e in answer.get("Errors", []) if e.get("Code") != "NoSuchKey"], 400, doing)
+        _raise_first(failures, 400, doing)
 
 
 class AwsMessageQueues:
@@ -401,13 +406,13 @@ class AwsMessageQueues:
         """The queue's URL."""
         with _told(f"creating the queue {name}"):
             answer = await self._client.create_queue(QueueName=name, Attributes=dict(attributes))
-        return str(answer["QueueUrl"])
+            return str(answer["QueueUrl"])
 
     async def find_queue(self, name: str) -> str:
         """The queue's URL; raises Missing."""
         with _told(f"looking for the queue {name}"):
             answer = await self._client.get_queue_url(QueueName=name)
-        return str(answer["QueueUrl"])
+            return str(answer["QueueUrl"])
 
     async def list_queues(self, prefix: str) -> list[str]:
         """Names of the queues that begin with the prefix."""
@@ -424,7 +429,7 @@ class AwsMessageQueues:
         """All attributes, as SQS spells them."""
         with _told("reading the queue's attributes"):
             answer = await self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
-        return dict(answer.get("Attributes", {}))
+            return {str(name): str(value) for name, value in answer.get("Attributes", {}).items()}
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         """How many messages the service accepted."""
@@ -441,7 +446,7 @@ class AwsMessageQueues:
                 return 1
             entries = [{"Id": str(index), **message} for index, message in enumerate(messages)]
             answer = await self._client.send_message_batch(QueueUrl=url, Entries=entries)
-        return _accepted_count(answer, "sending to the queue")
+            return _accepted_count(answer, "sending to the queue")
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
         """At most `message_count_max` messages; none after `wait_seconds` without any."""
@@ -449,10 +454,14 @@ class AwsMessageQueues:
             answer = await self._client.receive_message(
                 QueueUrl=url, MaxNumberOfMessages=message_count_max, WaitTimeSeconds=wait_seconds
             )
-        return [
-            ReceivedMessage(message_id=m["MessageId"], receipt_handle=m["ReceiptHandle"], body=m["Body"])
-            for m in answer.get("Messages", [])
-        ]
+            return [
+                ReceivedMessage(
+                    message_id=str(m["MessageId"]),
+                    receipt_handle=str(m["ReceiptHandle"]),
+                    body=str(m["Body"]),
+                )
+                for m in answer.get("Messages", [])
+            ]
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
         """How many deletions the service accepted."""
@@ -464,7 +473,7 @@ class AwsMessageQueues:
                 {"Id": str(index), "ReceiptHandle": handle} for index, handle in enumerate(receipt_handles)
             ]
             answer = await self._client.delete_message_batch(QueueUrl=url, Entries=entries)
-        return _accepted_count(answer, "deleting messages")
+            return _accepted_count(answer, "deleting messages")
 
 
 @contextlib.asynccontextmanager
@@ -607,6 +616,9 @@ def _told(doing: str) -> Iterator[None]:
         raise _from_answer(error, doing) from error
     except (botocore_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
         raise _from_failure(error, doing) from error
+    except (ResponseParserError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # A portal's page, half an answer, JSON of another shape: what was asked for may have been done.
+        raise Unreachable(f"{doing}: {_UNREADABLE} ({type(error).__name__}: {_one_line(error)})") from error
 
 
 def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError:

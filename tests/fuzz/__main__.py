@@ -18,11 +18,13 @@ from tests.fuzz.neighbours import beside_hostile_users
 from tests.fuzz.readers import reader_of
 
 SHARES = {
-    "socket": 0.40,
-    "snapshot": 0.20,
-    "client": 0.15,
+    "socket": 0.35,
+    "snapshot": 0.15,
+    "client": 0.20,
     "datagram": 0.10,
     "port": 0.10,
+    "metadata": 0.03,
+    "responses": 0.02,
     "configuration": 0.03,
     "database": 0.02,
 }

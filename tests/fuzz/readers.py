@@ -40,6 +40,7 @@ from tests.factories import (
     an_observation,
 )
 from tests.fuzz.mutation import BYTES, TOKENS, Mutator
+from tests.fuzz.services import MetadataReader, ResponsesReader
 from tests.unit.daemon.test_board import a_board, a_learned_fit
 
 MiB = 1 << 20
@@ -358,7 +359,7 @@ def reader_of(name: str, folder: Path) -> Iterator[Reader]:
     try:
         yield reader
     finally:
-        if isinstance(reader, ClientReader):
+        if isinstance(reader, ClientReader | MetadataReader | ResponsesReader):
             reader.close()
         logging.disable(logging.NOTSET)
 
@@ -369,4 +370,6 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "client": ClientReader,
     "database": DatabaseReader,
     "datagram": DatagramReader,
+    "metadata": MetadataReader,
+    "responses": ResponsesReader,
 }

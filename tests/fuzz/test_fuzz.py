@@ -15,7 +15,15 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.neighbours import beside_hostile_users
 from tests.fuzz.readers import READERS, reader_of
 
-COUNTS = {"configuration": 40, "snapshot": 400, "client": 300, "database": 60, "datagram": 4000}
+COUNTS = {
+    "configuration": 40,
+    "snapshot": 400,
+    "client": 300,
+    "database": 60,
+    "datagram": 4000,
+    "metadata": 150,
+    "responses": 300,
+}
 CONVERSATION_COUNT = 1200
 DATAGRAM_COUNT = 600
 HOSTILE_SECONDS = 4.0

@@ -207,6 +207,25 @@ async def test_answers_of_sqs(status: int, code: str, kind: type[RequestError], 
     assert len(oracle.requests) == 1
 
 
+@pytest.mark.parametrize("status", [200, 503])
+@pytest.mark.parametrize("page", ["<html>Log in to the network<br></html>", "{}", '["QueueUrl"]', "[" * 9000])
+async def test_an_answer_of_somebody_else(status: int, page: str) -> None:
+    """A portal, a proxy or a half-built store answers: it is said, and what was asked for may have been done."""
+    oracle = Oracle(status, page)
+    async with (
+        oracle.serving() as url,
+        store_at(url) as store,
+        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
+    ):
+        with pytest.raises(RequestError):
+            await store.create_multipart_upload("bucket", "key")
+        with pytest.raises(RequestError) as caught:
+            await queues.find_queue("queue")
+    if status == 200:
+        assert type(caught.value) is Unreachable
+        assert "check the endpoint, and the proxies on the way" in str(caught.value)
+
+
 async def test_the_largest_batch_is_sent_in_slices() -> None:
     """A mebibyte of messages, which JSON makes longer still, goes out without a warning and comes back whole."""
     bodies = ["x" * 104_857] * 9 + ['"' * 104_863]

@@ -250,16 +250,14 @@ def policies(course: Course) -> list[Contender]:
     ]
 
 
-async def compete(
-    queues: MessageQueues, clock: Clock, contender: Contender, course: Course, *, prefix: str = "contest"
-) -> Score:
+async def compete(queues: MessageQueues, clock: Clock, contender: Contender, course: Course) -> Score:
     """One policy through the course, on a queue of its own. Raises RequestError, MeasurementError."""
     session = uuid.uuid4().hex[:SESSION_LENGTH]
     surroundings = Surroundings(queues, clock, course, session)
     brake = DeleteBrake(clock)  # the surroundings hold the deletes; the application adds nothing
     label = contender.name.replace(" ", "-").replace("'", "")
     timeout_seconds = course.visibility_timeout_seconds
-    name = f"{prefix}-{label}-{uuid.uuid4().hex[:8]}"  # a name cannot be used again for a minute
+    name = f"contest-{label}-{uuid.uuid4().hex[:8]}"  # a name cannot be used again for a minute
     url = await queues.create_queue(name, {"VisibilityTimeout": str(timeout_seconds)})
     try:
         conduct = contender.conduct

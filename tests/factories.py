@@ -121,3 +121,13 @@ def a_change(**changes: Any) -> Change[Any]:
 def a_leftover(**changes: Any) -> Leftover:
     """One object outside."""
     return dataclasses.replace(_LEFTOVER, **changes)
+
+
+class Noon:
+    """A clock at which advice from the factories still holds."""
+
+    def now(self) -> datetime:
+        return NOON
+
+    def monotonic_seconds(self) -> float:
+        return 0.0

@@ -193,7 +193,7 @@ def _limits(patient: Patient) -> Iterator[Finding]:
     else:
         told = "no limit" if limit is None else f"a limit of {format_bytes(limit)}"
         yield Finding("memory", Health.WELL, f"up to {format_bytes(needed)} of {told}")
-    throttled = re.search(r"^nr_throttled (\d+)$", _text(folder / "cpu.stat"), re.MULTILINE)
+    throttled = re.search(r"^nr_throttled (\d+)$", host.text_of(folder / "cpu.stat"), re.MULTILINE)
     if throttled and int(throttled.group(1)):
         sentence = (
             f"a CPU quota has stopped it {counted(int(throttled.group(1)), 'time')}: probes measure that"
@@ -321,7 +321,7 @@ def clock_error_seconds() -> float | None:
 def _memory_limits(folder: Path, top: Path) -> Iterator[int]:
     """Of a control group and of those that it is in."""
     for group in (folder, *folder.parents):
-        text = _text(group / "memory.max").strip()
+        text = host.text_of(group / "memory.max").strip()
         if text.isdigit():
             yield int(text)
         if group == top:
@@ -330,12 +330,5 @@ def _memory_limits(folder: Path, top: Path) -> Iterator[int]:
 
 def _own_group(root: Path) -> str:
     """The control group of this process, where that of the service is not known."""
-    found = re.search(r"^0::(.+)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
+    found = re.search(r"^0::(.+)$", host.text_of(root / "proc/self/cgroup"), re.MULTILINE)
     return found.group(1) if found else ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

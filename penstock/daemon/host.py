@@ -103,13 +103,13 @@ def host_name() -> str:
 
 def machine_seed(root: Path = Path("/")) -> int:
     """A seed that differs between machines and stays on each: hosts of a fleet must not probe in step."""
-    identity = _text(root / "etc/machine-id").strip() or platform.node()
+    identity = text_of(root / "etc/machine-id").strip() or platform.node()
     return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8, person=b"penstock").digest()) >> 1
 
 
 def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> HostSample:
     """The counters now. Takes well under a millisecond."""
-    total, busy = _processor_ticks(_text(root / "proc/stat"))
+    total, busy = _processor_ticks(text_of(root / "proc/stat"))
     interfaces = _interfaces(root / "sys/class/net")
     own_received, own_transmitted = _own_bytes(root / "proc")
     exceeded: dict[str, int] = {}
@@ -120,7 +120,7 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
     return HostSample(
         total_ticks=total,
         busy_ticks=busy,
-        own_ticks=_own_ticks(_text(root / "proc/self/stat")) + _children_ticks(root / "proc"),
+        own_ticks=_own_ticks(text_of(root / "proc/self/stat")) + _children_ticks(root / "proc"),
         received_bytes=sum(_number(interface / "statistics/rx_bytes") for interface in interfaces),
         transmitted_bytes=sum(_number(interface / "statistics/tx_bytes") for interface in interfaces),
         received_packet_count=sum(_number(interface / "statistics/rx_packets") for interface in interfaces),
@@ -253,13 +253,13 @@ def _processor_ticks(stat: str) -> tuple[int, int]:
 
 def _children_ticks(proc: Path) -> int:
     """Of children that live: the one that fits is our own work, too."""
-    stats = (_text(proc / child / "stat") for child in _children(proc))
+    stats = (text_of(proc / child / "stat") for child in _children(proc))
     return sum(_own_ticks(stat) for stat in stats if stat)
 
 
 def _children(proc: Path, process: str = "self") -> list[str]:
     """And theirs: what probes has others beside it."""
-    found = [child for file in proc.glob(f"{process}/task/*/children") for child in _text(file).split()]
+    found = [child for file in proc.glob(f"{process}/task/*/children") for child in text_of(file).split()]
     return found + [theirs for child in found for theirs in _children(proc, child)]
 
 
@@ -269,7 +269,7 @@ def _own_bytes(proc: Path) -> tuple[int, int]:
     The kernel counts that for each process, and counts the bytes of sockets for none. Beside the network it holds the
     database and pipes, which are little. Where it is not counted, all traffic looks like that of others.
     """
-    accounts = [_text(proc / process / "io") for process in ("self", *_children(proc))]
+    accounts = [text_of(proc / process / "io") for process in ("self", *_children(proc))]
     found = [
         sum(int(match.group(1)) for text in accounts if (match := re.search(pattern, text, re.MULTILINE)))
         for pattern in (r"^rchar: (\d+)$", r"^wchar: (\d+)$")
@@ -292,11 +292,12 @@ def _interfaces(directory: Path) -> list[Path]:
 
 
 def _number(path: Path) -> int:
-    text = _text(path).strip()
+    text = text_of(path).strip()
     return int(text) if text.isdigit() else 0
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """All of a file; nothing where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

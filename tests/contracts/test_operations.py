@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +195,11 @@ def test_a_fit_survives_json(row: Operation[Any, Any], week: Week) -> None:
 
     before = row.model.appraise(fit, context, settings, Demand())
     after = row.model.appraise(restored, context, settings, Demand())
-    np.testing.assert_array_equal(before.value, after.value)
+    for field in dataclasses.fields(before):
+        np.testing.assert_array_equal(getattr(before, field.name), getattr(after, field.name))
+    assert row.model.predict(fit, context, settings[0], Demand()) == row.model.predict(
+        restored, context, settings[0], Demand()
+    )
 
 
 def test_candidates_keep_the_demands_limits(row: Operation[Any, Any], week: Week) -> None:
@@ -260,6 +264,7 @@ def test_advice_without_a_fit_is_the_sdks_default(row: Operation[Any, Any]) -> N
 
     assert advice.basis is Basis.DEFAULT
     assert advice.setting == row.model.default_setting(context)
+    assert advice.expires_at == NOW + timedelta(hours=1)
 
 
 def test_advice_is_among_the_legal(row: Operation[Any, Any], week: Week) -> None:

@@ -6,7 +6,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,7 +48,7 @@ class Answers:
         )
 
 
-def beside_hostile_users(folder: Path, seconds: float, uids: Sequence[int] = HOSTILE_UIDS) -> Answers:
+def beside_hostile_users(folder: Path, seconds: float) -> Answers:
     """Ask for so long, each question on a connection of its own, while they attack. Only root can become others."""
     folder.chmod(0o755)
     answers = Answers()
@@ -60,7 +59,7 @@ def beside_hostile_users(folder: Path, seconds: float, uids: Sequence[int] = HOS
             subprocess.Popen(
                 [sys.executable, "-m", "tests.fuzz.hostile", str(path), str(uid), attack_seconds]
             )
-            for uid in uids
+            for uid in HOSTILE_UIDS
         ]
         quiet_count = daemon.socket_count
         try:

@@ -204,15 +204,6 @@ def test_a_forked_child_does_not_wait_for_its_parents_lock(server: Served) -> No
     assert adviser.advise("s3_upload", GiB).basis == "measured"
 
 
-def test_expired_advice_is_not_used(tmp_path: Path) -> None:
-    """The file outlives its daemon; the advice in it does not."""
-    expired = a_recommendation(expires_at=datetime.now(UTC) - timedelta(seconds=1))
-    with served_in_thread(tmp_path, ScriptedAdvisor(recommendations=[expired])):
-        pass
-    assert (tmp_path / "recommendations.json").exists()
-    assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "default"
-
-
 def test_expired_advice_of_a_living_daemon_is_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,15 +263,6 @@ def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
     document["novelty"] = document["recommendations"][0]["novelty"] = {"x": 1}
     (tmp_path / "recommendations.json").write_text(json.dumps(document), encoding="utf-8")
     assert an_adviser(tmp_path).advise("s3_upload", GiB).basis == "measured"
-
-
-def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application that asks for every size does not grow by it."""
-    monkeypatch.setattr(advice_module, "_ANSWER_COUNT_MAX", 8)
-    adviser = an_adviser(tmp_path)
-    for size in range(1, 100):
-        adviser.advise("s3_upload", size)
-    assert len(adviser._answers) <= 8
 
 
 def test_refusals_that_are_remembered_are_bounded(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.models.inference.histogram import quantile
 from penstock.trial.stage import CREDENTIALS
-from tests.unit.daemon.test_hearing import listening, until
+from tests.unit.daemon.test_hearing import listening
+from tests.waiting import comes
 
 THREAD_COUNT = 6
 CALL_COUNT = 24
@@ -89,7 +90,7 @@ def test_an_application_is_heard_as_it_was() -> None:
                 stdout=asyncio.subprocess.PIPE,
             )
             output, _ = await application.communicate()
-            await until(lambda: hearing.heard_count == 2 * service.request_count)
+            await comes(lambda: hearing.heard_count == 2 * service.request_count)
         call_seconds = json.loads(output)
         (heard,) = hearing.series()
         assert heard.key.application.name == "backup"

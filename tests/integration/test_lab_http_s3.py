@@ -26,6 +26,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.units import MiB
+from tests.waiting import comes
 
 ResultT = TypeVar("ResultT")
 
@@ -35,6 +36,7 @@ FAST = LinkTruth(
     host_rate_bytes_per_second=1e9,
     service_latency_seconds_median=0.0,
 )
+
 ACCOUNT = {
     "aws_access_key_id": "lab",
     "aws_secret_access_key": "lab",  # the lab checks no signature
@@ -316,9 +318,7 @@ async def test_a_client_that_breaks_off_frees_the_link() -> None:
         _, _, port = endpoint_url.rpartition(":")
         _, writer = await asyncio.open_connection("127.0.0.1", int(port))
         writer.write(b"PUT /b/k HTTP/1.1\r\nHost: lab\r\nContent-Length: 9000000\r\n\r\n" + bytes(200_000))
-        while service.uplink.stream_count == 0:  # noqa: ASYNC110  # the link tells nobody
-            await asyncio.sleep(0)
+        await comes(lambda: service.uplink.stream_count)
         writer.close()
-        while service.uplink.stream_count > 0:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await comes(lambda: not service.uplink.stream_count)
         assert list(service.shelf.objects("b")) == []

@@ -32,10 +32,10 @@ from penstock.probes.probe import Probe
 from penstock.units import MiB
 from penstock.vocabulary import Cost, Inconclusive, Observation
 from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, an_upload_plan
+from tests.waiting import comes
 
 REGION = "eu-west-1"
 UNJUDGED_SECONDS = 3600.0  # between ticks
-SECONDS_MAX = 60.0
 ACTION = ActionTruth(request_seconds=0.002)
 
 
@@ -147,9 +147,7 @@ async def test_a_probe_that_is_cancelled_has_removed_what_it_made(house: House) 
     """When the cancellation returns, and its cost is known."""
     probe = house.probe(UPLOAD.name)
     running = asyncio.create_task(probe.run(an_upload_plan(size=2000 * MiB)))
-    async with asyncio.timeout(SECONDS_MAX):
-        while house.is_empty():  # noqa: ASYNC110  # nothing tells
-            await asyncio.sleep(0.001)
+    await comes(lambda: not house.is_empty())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -163,9 +161,7 @@ async def test_a_killed_process_is_told_and_replaced(house: House) -> None:
     probe = house.probe(UPLOAD.name)
     plan = an_upload_plan(size=2000 * MiB)
     running = asyncio.create_task(probe.run(plan))
-    async with asyncio.timeout(SECONDS_MAX):
-        while not house.journal.entries:  # noqa: ASYNC110  # nothing tells
-            await asyncio.sleep(0.001)
+    await comes(lambda: house.journal.entries)
     (process,) = probers()
     os.kill(process, signal.SIGKILL)
     outcome = await running

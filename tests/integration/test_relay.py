@@ -15,6 +15,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.units import KiB, MiB
+from tests.waiting import comes
 
 SHORT = LinkTruth(
     round_trip_seconds=0.0,
@@ -47,11 +48,6 @@ class Server:
             self.has_ended.set()
         self.requests.append((request.method, request.raw_path, dict(request.headers), body))
         return web.Response(status=201, body=b"answer", headers={"ETag": '"tag"', "x-amz-one": "1"})
-
-
-async def link_is_empty(path: S3Service) -> None:
-    while path.uplink.stream_count:  # noqa: ASYNC110  # the link tells nobody
-        await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager
@@ -116,7 +112,7 @@ async def test_a_client_that_leaves_takes_its_stream_along() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await sending
         await server.has_ended.wait()
-        await asyncio.wait_for(link_is_empty(path), 10.0)
+        await comes(lambda: not path.uplink.stream_count)
 
     assert server.requests == []
 

@@ -22,6 +22,7 @@ from penstock.probes.aws import Access, Credentials
 from penstock.probes.outside import Missing, Unreachable
 from penstock.probes.s3.workers import WorkerError, Workers, hired
 from penstock.units import MiB
+from tests.waiting import comes
 
 UNJUDGED_SECONDS = 3600.0  # between ticks
 
@@ -123,7 +124,7 @@ async def test_what_is_not_wanted_any_more_is_broken_off() -> None:
     async with two_workers(rate=1e3) as (workers, service):  # a part takes a quarter of an hour
         upload_id = service.shelf.create_upload("bucket", "key")
         part = asyncio.create_task(workers.upload_part("bucket", "key", upload_id, 1, bytes(MiB)))
-        await is_under_way(service, 1)
+        await comes(lambda: service.uplink.stream_count >= 1)
         part.cancel()
         await asyncio.wait({part})
         assert part.cancelled()
@@ -134,12 +135,6 @@ async def test_what_is_not_wanted_any_more_is_broken_off() -> None:
     assert not worker_ids()
 
 
-async def is_under_way(service: S3Service, count: int) -> None:
-    """Until so many bodies are on the link."""
-    while service.uplink.stream_count < count:  # noqa: ASYNC110  # the link tells nobody
-        await asyncio.sleep(0.01)
-
-
 async def test_a_process_that_is_killed_keeps_nobody_waiting() -> None:
     """Its orders fail at once, those on their way and those to come."""
     async with two_workers(rate=1e3) as (workers, service):
@@ -148,7 +143,7 @@ async def test_a_process_that_is_killed_keeps_nobody_waiting() -> None:
             asyncio.create_task(workers.upload_part("bucket", "key", upload_id, n, bytes(MiB)))
             for n in (1, 2)
         ]
-        await is_under_way(service, 2)
+        await comes(lambda: service.uplink.stream_count >= 2)
         for process_id in worker_ids():
             os.kill(process_id, 9)
         for part in parts:

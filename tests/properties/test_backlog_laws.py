@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given
@@ -14,7 +14,7 @@ from penstock.api.wire import encode
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.config import WatchedQueueSection
 from penstock.vocabulary import Context, Observation, Origin, Place
-from tests.factories import NOON, an_observation
+from tests.factories import NOON, Noon, an_observation
 
 PLACE = Place(operation="sqs_delivery", region="r", instance_type="i")
 VALUES = st.one_of(st.sampled_from([0.0, 5e-324, 1e-300, 1e15]), st.floats(0, 86_400))
@@ -48,23 +48,13 @@ REPORTS = st.lists(
 COUNTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 120_000)), max_size=6)
 
 
-class StoppedClock:
-    """Always noon."""
-
-    def now(self) -> datetime:
-        return NOON
-
-    def monotonic_seconds(self) -> float:
-        return 0.0
-
-
 @given(REPORTS, COUNTS, st.sampled_from([0.0, 1e-300, 20.0]))
 def test_a_standing_can_always_be_told(
     reports: list[Observation[Any]], counts: list[tuple[int, int]], delete_rate: float
 ) -> None:
     """No report and no attribute makes status, explain or metrics fail."""
     section = WatchedQueueSection(name="orders", delete_rate_messages_per_second=delete_rate)
-    backlogs = BacklogWatch(StoppedClock(), section, region="r")
+    backlogs = BacklogWatch(Noon(), section, region="r")
     for visible, hidden in counts:
         backlogs.note_attributes(
             {

@@ -9,8 +9,7 @@ from typing import Any
 
 from penstock.client import boto3 as advised_boto3
 from penstock.client.advice import Advice
-from penstock.lab.link import LinkTruth
-from penstock.lab.optimum import calm, download_optimum, download_throughput_bytes_per_second
+from penstock.lab.optimum import download_optimum, download_throughput_bytes_per_second
 from penstock.lab.worlds import DEMO
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.trial.faces.face import BUCKET, Stage
@@ -70,16 +69,11 @@ def _download(file: Path, client: Any, config: Any) -> float:
     return rate
 
 
-def _fraction_of_best(truth: LinkTruth, object_size_bytes: int, setting: Any) -> float:
-    reached = download_throughput_bytes_per_second(
-        calm(truth),
-        object_size_bytes,
-        thread_count=setting.thread_count,
-        range_size_bytes=setting.range_size_bytes,
-    )
-    return reached / download_optimum(truth, object_size_bytes).throughput_bytes_per_second
-
-
 FACE = transfer_face(
-    DOWNLOAD, OBJECT_SIZE_BYTES, duration_seconds_max=6, prove=_prove, fraction_of_best=_fraction_of_best
+    DOWNLOAD,
+    OBJECT_SIZE_BYTES,
+    duration_seconds_max=6,
+    prove=_prove,
+    reached=download_throughput_bytes_per_second,
+    optimum=download_optimum,
 )

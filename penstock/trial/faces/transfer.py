@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 from penstock.client.advice import Advice
 from penstock.lab.link import LinkTruth
-from penstock.lab.optimum import Optimum
+from penstock.lab.optimum import Optimum, calm
 from penstock.operations.operation import Operation
 from penstock.trial.faces.face import BUCKET, Face, Shown, Stage, Told, times
 from penstock.units import counted, format_bytes, format_rate
+from penstock.vocabulary import setting_values
 
 ROUND_COUNT = 2
 
@@ -115,9 +116,18 @@ def transfer_face(
     *,
     duration_seconds_max: int,
     prove: Callable[[Stage, Advice, int], TransferProof],
-    fraction_of_best: Callable[[LinkTruth, int, Any], float],
+    reached: Callable[..., float],
+    optimum: Callable[[LinkTruth, int], Optimum],
 ) -> Face:
-    """The face of an operation that moves objects of one size, probed as often as it may be."""
+    """The face of an operation that moves objects of one size, probed as often as it may be.
+
+    `reached` is what a setting reaches on a link, in bytes a second, and `optimum` is the best there.
+    """
+
+    def fraction_of_best(truth: LinkTruth, size_bytes: int, setting: Any) -> float:
+        rate = reached(calm(truth), size_bytes, **setting_values(setting))
+        return rate / optimum(truth, size_bytes).throughput_bytes_per_second
+
     return Face(
         row=row,
         section={

@@ -10,8 +10,7 @@ from typing import Any
 
 from penstock.client import boto3 as advised_boto3
 from penstock.client.advice import Advice
-from penstock.lab.link import LinkTruth
-from penstock.lab.optimum import calm, upload_optimum, upload_throughput_bytes_per_second
+from penstock.lab.optimum import upload_optimum, upload_throughput_bytes_per_second
 from penstock.lab.worlds import DEMO
 from penstock.operations.s3.upload import UPLOAD
 from penstock.trial.faces.face import BUCKET, Stage
@@ -48,16 +47,11 @@ def _upload(file: Path, client: Any, config: Any) -> float:
     return rate
 
 
-def _fraction_of_best(truth: LinkTruth, object_size_bytes: int, setting: Any) -> float:
-    reached = upload_throughput_bytes_per_second(
-        calm(truth),
-        object_size_bytes,
-        thread_count=setting.thread_count,
-        part_size_bytes=setting.part_size_bytes,
-    )
-    return reached / upload_optimum(truth, object_size_bytes).throughput_bytes_per_second
-
-
 FACE = transfer_face(
-    UPLOAD, OBJECT_SIZE_BYTES, duration_seconds_max=5, prove=_prove, fraction_of_best=_fraction_of_best
+    UPLOAD,
+    OBJECT_SIZE_BYTES,
+    duration_seconds_max=5,
+    prove=_prove,
+    reached=upload_throughput_bytes_per_second,
+    optimum=upload_optimum,
 )

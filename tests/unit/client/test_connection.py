@@ -20,9 +20,6 @@ class Trickling:
     def settimeout(self, seconds: float) -> None:
         self.timeout_seconds = seconds
 
-    def gettimeout(self) -> float:
-        return self.timeout_seconds
-
     def sendall(self, _request: bytes) -> None:
         pass
 

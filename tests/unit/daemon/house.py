@@ -64,9 +64,9 @@ class CannedThinker:
 class CannedProbe:
     """Measures the same again and again; `before_end` is what happens meanwhile."""
 
-    def __init__(self, clock: Clock, before_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.before_end = before_end
+        self.before_end: Callable[[], None] = lambda: None
         self.run_count = 0
         self.measures: dict[str, float] = {}
         self.usd = 0.001

@@ -40,9 +40,9 @@ class CredulousThinker(CannedThinker):
         )
 
 
-async def _report(house: House, *, every_seconds: float, payload_size_bytes: int, count: int = 10**6) -> None:
+async def _report(house: House, *, every_seconds: float, payload_size_bytes: int) -> None:
     """An application that reports its transfers as they end."""
-    for _ in range(count):
+    while True:
         await asyncio.sleep(every_seconds)
         report: Observation[Any] = an_observation(
             context=a_context(payload_size_bytes=payload_size_bytes),

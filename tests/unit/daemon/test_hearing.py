@@ -10,8 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,9 @@ from penstock.daemon.troubles import Troubles
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Demand
-from tests.factories import CONTEXT, NOON, PLACE
+from tests.factories import CONTEXT, NOON, PLACE, Noon
 from tests.unit.daemon.test_board import a_board, a_learned_fit
+from tests.waiting import comes
 
 CANARY = "CANARY7SECRETS"
 
@@ -52,23 +52,6 @@ def a_datagram(**changed: object) -> bytes:
     return json.dumps(said | changed).encode()
 
 
-class Noon:
-    """A clock at which advice from the factories still holds."""
-
-    def now(self) -> datetime:
-        return NOON
-
-    def monotonic_seconds(self) -> float:
-        return 0.0
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Give the loop turns; what never comes ends in a time-out."""
-    async with asyncio.timeout(10.0):
-        while not is_so():  # noqa: ASYNC110 - the kernel tells the loop, and the loop nobody
-            await asyncio.sleep(0)
-
-
 @contextlib.asynccontextmanager
 async def listening(hearing: Hearing) -> AsyncIterator[socket.socket]:
     """Somebody who can send to it."""
@@ -79,7 +62,7 @@ async def listening(hearing: Hearing) -> AsyncIterator[socket.socket]:
     task = asyncio.create_task(hearing.listen(section, Troubles(SystemClock())))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect(("127.0.0.1", port))
-        await until(lambda: hearing.is_listening)
+        await comes(lambda: hearing.is_listening)
         yield sender
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -94,7 +77,7 @@ def test_what_is_told_is_shown_without_its_secrets(caplog: pytest.LogCaptureFixt
         async with listening(hearing) as sender:
             for datagram in (a_datagram(), b"{" + CANARY.encode(), a_datagram(AttemptLatency=CANARY)):
                 sender.send(datagram)
-            await until(lambda: hearing.heard_count + hearing.unreadable_count == 3)
+            await comes(lambda: hearing.heard_count + hearing.unreadable_count == 3)
             audit = Audit(a_board(), hearing, SystemClock(), PLACE)
             document = audit.document()
             kept = repr((document, audit.counts(), hearing.series(), caplog.text))
@@ -136,7 +119,7 @@ def test_what_waited_is_dated_when_it_came() -> None:
             for _ in range(10):
                 time.sleep(0.01)  # noqa: ASYNC251 - the loop is kept from reading, and the requests are real
                 sender.send(a_datagram(AttemptLatency=10))
-            await until(lambda: hearing.heard_count == 10)
+            await comes(lambda: hearing.heard_count == 10)
         (heard,) = hearing.series()
         assert heard.in_flight_count_mean == pytest.approx(1.0, rel=0.1)
         assert heard.user_id == os.getuid()
@@ -165,7 +148,7 @@ def test_a_port_that_is_taken_is_a_trouble() -> None:
             taken.bind(("127.0.0.1", 0))
             section = ListenSection(is_enabled=True, port=taken.getsockname()[1])
             task = asyncio.create_task(hearing.listen(section, troubles))
-            await until(lambda: bool(troubles.now()))
+            await comes(lambda: bool(troubles.now()))
             task.cancel()
         assert "AWS_CSM_PORT" in troubles.now()[0].sentence
         assert not hearing.is_listening

@@ -18,8 +18,8 @@ from tests.unit.probes.fakes import virtually
 LIMIT = 1000.0
 
 
-def a_host(number: int, clock: VirtualClock, outside: Outside, wanted: float = 900.0) -> SharedLimits:
-    return host_limits(number, clock, outside, LIMIT, lambda _: wanted)
+def a_host(number: int, clock: VirtualClock, outside: Outside) -> SharedLimits:
+    return host_limits(number, clock, outside, LIMIT, lambda _: 900.0)
 
 
 def part(host: SharedLimits) -> float:

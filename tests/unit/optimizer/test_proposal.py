@@ -41,7 +41,6 @@ class Table:
     beliefs: dict[int, tuple[float, float]]
     prices: dict[int, int] | None = None  # in bytes, where a probe of all costs not the same
     refused: dict[int, float] | None = None
-    sustained_price: int | None = None
     setting_type = Threads
 
     def candidates(self, _fit: Any, _context: Any, demand: Demand) -> list[Threads]:

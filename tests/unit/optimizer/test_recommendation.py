@@ -14,7 +14,6 @@ import pytest
 from penstock.models.model import Appraisal, Array, Fit, Suspicion
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
-from penstock.optimizer.objective import BARGAIN, choose
 from penstock.optimizer.recommendation import alternatives, assess, recommend
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Context, Demand, Estimate, Objective, Recommendation
@@ -33,14 +32,6 @@ def advice(demand: Demand | None = None, *, fit: Fit | None = FIT, previous: Adv
     """Advice for the world."""
     demand = demand or Demand()
     return recommend(MODEL, fit, WORLD.context, demand, previous=previous, now=NOW, validity_seconds=600.0)
-
-
-def test_without_a_fit_the_sdk_decides() -> None:
-    """There is always an answer, and it says that nothing is known."""
-    found = advice(fit=None)
-    assert found.setting == MODEL.default_setting(WORLD.context)
-    assert found.basis is Basis.DEFAULT
-    assert found.expires_at == NOW + timedelta(seconds=600)
 
 
 def test_a_fit_that_cannot_be_read_is_none() -> None:
@@ -309,47 +300,6 @@ def test_a_few_probes_with_few_threads_are_no_reason_for_very_many() -> None:
         MODEL, fit, slow.context, Demand(), previous=None, now=NOW, validity_seconds=60.0
     ).setting
     assert found.thread_count <= 80
-
-
-def appraised(value: list[float], connections: list[float], memory: float = 1.0) -> Appraisal:
-    """Settings of which the first takes `memory` times the memory of the others."""
-    count = len(value)
-    return Appraisal(
-        value=np.array(value),
-        latency_seconds=np.ones(count),
-        connection_count=np.array(connections),
-        memory_bytes=np.array([memory, *[1.0] * (count - 1)]) * 160 * MiB,
-        request_rate_per_second=np.ones(count),
-        refused_fraction=np.zeros(count),
-    )
-
-
-def test_memory_does_not_buy_connections() -> None:
-    """Of settings that are as fast, the one with fewer connections is advised though it holds four times the memory."""
-    assert choose(appraised([1e8, 1e8], [16.0, 20.0], memory=4.0), Objective.THROUGHPUT) == 0
-
-
-def test_the_frugal_pay_for_requests() -> None:
-    """Of settings that take as many connections and as much memory, the one that asks less often."""
-    often = replace(appraised([1e8, 0.98e8], [16.0, 16.0]), request_rate_per_second=np.array([20.0, 4.0]))
-    assert choose(often, Objective.FRUGAL) == 1
-    assert choose(often, Objective.THROUGHPUT) == 0
-
-
-def test_connections_are_given_for_throughput_at_a_fixed_rate() -> None:
-    """Of few more connections for some throughput the better deal is advised, up to where the next one costs more."""
-    worth = BARGAIN.connections_worth
-    dear = appraised([1.0, 1.0 + 0.05 * worth], [10.0, 11.0])
-    cheap = appraised([1.0, 1.0 + 0.2 * worth], [10.0, 11.0])
-    assert choose(dear, Objective.THROUGHPUT) == 0
-    assert choose(cheap, Objective.THROUGHPUT) == 1
-
-
-def test_no_bargain_goes_too_far_below_the_best() -> None:
-    """A tenth of the connections for nine tenths of the throughput is no advice for throughput."""
-    tempting = appraised([0.9, 1.0], [4.0, 40.0])
-    assert choose(tempting, Objective.THROUGHPUT) == 1
-    assert choose(tempting, Objective.FRUGAL) == 0
 
 
 @pytest.mark.parametrize("demand", [Demand(), Demand(objective=Objective.FRUGAL), Demand(thread_count_max=6)])

@@ -7,9 +7,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.models.s3.download import S3DownloadSetting
@@ -38,13 +38,9 @@ Trouble = Callable[[str, int], RequestError | None]  # by action and how many of
 ResultT = TypeVar("ResultT")
 
 
-def virtually(story: Callable[[VirtualClock], Awaitable[ResultT]]) -> ResultT:
+def virtually(story: Callable[[VirtualClock], Coroutine[Any, Any, ResultT]]) -> ResultT:
     """Run a story in virtual time."""
-
-    async def main(clock: VirtualClock) -> ResultT:
-        return await story(clock)
-
-    return run_virtually(main, start_at=START_AT)
+    return run_virtually(story, start_at=START_AT)
 
 
 def no_trouble(_action: str, _count: int) -> RequestError | None:

@@ -116,10 +116,10 @@ class Client:
 
 
 @contextmanager
-def a_state(path: Path, task: Task, *, restart: bool = False) -> Iterator[StateFile]:
+def a_state(path: Path, task: Task) -> Iterator[StateFile]:
     """The state of a task for one and the same command."""
     subject = Subject.of("client", task.object_size_bytes, task.ranges)
-    with open_state(path, subject, task.row.setting_type, restart=restart) as state:
+    with open_state(path, subject, task.row.setting_type, restart=False) as state:
         yield state
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -187,21 +186,6 @@ def test_no_change_is_invented(seed: int) -> None:
     probes = [noisy.observe(o.setting, i, seed=seed, factor=0.6 if i % 11 == 7 else 1.0)
               for i, o in enumerate(history(noisy, 40))]  # fmt: skip
     assert fit_of(noisy, probes).drift_count == 0
-
-
-def test_state_survives_json() -> None:
-    """A restart predicts exactly what was predicted before it."""
-    fit = fit_of(WORLD, history(WORLD, 9))
-    again = replace(fit, state=json.loads(json.dumps(fit.state)))
-    settings = MODEL.candidates(fit, WORLD.context, Demand())[:40]
-    assert MODEL.predict(again, WORLD.context, DESIGN[0], Demand()) == MODEL.predict(
-        fit, WORLD.context, DESIGN[0], Demand()
-    )
-    for field in ("value", "latency_seconds", "memory_bytes"):
-        before, after = (
-            getattr(MODEL.appraise(f, WORLD.context, settings, Demand()), field) for f in (fit, again)
-        )
-        assert np.array_equal(before, after)
 
 
 def test_same_history_gives_the_same_fit_in_any_order() -> None:

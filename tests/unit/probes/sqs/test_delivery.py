@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 import pytest
 
@@ -264,7 +265,9 @@ def test_budget_too_small_sends_nothing() -> None:
 
 
 def lifetime(
-    queues: MemoryQueues, journal: MemoryJournal, story: Callable[[SqsDeliveryProbe], Awaitable[None]]
+    queues: MemoryQueues,
+    journal: MemoryJournal,
+    story: Callable[[SqsDeliveryProbe], Coroutine[Any, Any, None]],
 ) -> None:
     """Let a probe live through a story."""
     virtually(lambda clock: story(a_probe(queues, clock, journal)))

@@ -22,7 +22,7 @@ from penstock.models.sqs.learning import mean_costs
 from penstock.models.sqs.physics import request_seconds
 from penstock.models.sqs.plan import read_conditions
 from penstock.optimizer import evidence
-from penstock.probes.outside import Denied, ReceivedMessage, Throttled
+from penstock.probes.outside import Denied, MessageQueues, ReceivedMessage, Throttled
 from penstock.probes.sqs.application import (
     BODY_BYTES,
     TROUBLE_COUNT_MAX,
@@ -362,19 +362,24 @@ class Scripted(SimulatedMessageQueues):
         return 1
 
 
+def a_blast(queues: MessageQueues, clock: VirtualClock) -> MeasurementApplication:
+    """Nothing bounded, on these queues."""
+    return MeasurementApplication(
+        queues,
+        clock,
+        "url",
+        BLAST,
+        session="abcdefghijk",
+        visibility_timeout_seconds=5,
+        brake=DeleteBrake(clock),
+    )
+
+
 def counted(copies: list[list[int]]) -> tuple[int, ...]:
     """Received, duplicates, deleted, deleted in vain."""
 
     async def story(clock: VirtualClock) -> tuple[int, ...]:
-        application = MeasurementApplication(
-            Scripted(copies),
-            clock,
-            "url",
-            BLAST,
-            session="abcdefghijk",
-            visibility_timeout_seconds=5,
-            brake=DeleteBrake(clock),
-        )
+        application = a_blast(Scripted(copies), clock)
         await application.drive(5.0, lambda _: None)
         total = application.tally.total
         return total.received_count, total.duplicate_count, total.deleted_count, total.deleted_in_vain_count
@@ -405,15 +410,7 @@ def test_troubles_without_end_end_the_run() -> None:
     async def story(clock: VirtualClock) -> None:
         queues = Failing(SqsService(QUEUE, clock=clock, seed=0))
         queues.trouble = Throttled("slow down")
-        application = MeasurementApplication(
-            queues,
-            clock,
-            "url",
-            BLAST,
-            session="abcdefghijk",
-            visibility_timeout_seconds=5,
-            brake=DeleteBrake(clock),
-        )
+        application = a_blast(queues, clock)
         with pytest.raises(MeasurementError, match="slow down"):
             await application.drive(3600.0, lambda _: None)
         assert application.tally.total.failed_count == TROUBLE_COUNT_MAX

@@ -38,13 +38,33 @@ def test_an_act_late_in_its_hour_counts_for_a_whole_day() -> None:
     assert not ledger.allows("s3_upload", Cost(request_count=90), NOON + 24.5 * HOUR).is_allowed
 
 
-def test_what_never_fits_says_so() -> None:
-    """Waiting does not help; raising the limit does."""
-    verdict = Ledger(LIMIT).allows("s3_upload", Cost(credit_bytes=MiB), NOON)
-    assert verdict.retry_at is None
-    assert (
-        "budget.credit_fraction_per_day allows 0 B of burst credit in 24 hours: raise it" in verdict.sentence
-    )
+@pytest.mark.parametrize(
+    ("cost", "sentence"),
+    [
+        (
+            Cost(credit_bytes=MiB),
+            "need 1 MiB of burst credit, and budget.credit_fraction_per_day allows 0 B of burst credit in",
+        ),
+        (
+            Cost(transferred_bytes=2 * GiB),
+            "need 2 GiB, and budget.transferred_bytes_per_day allows 1 GiB in",
+        ),
+        (
+            Cost(request_count=1234),
+            "need 1,234 requests, and budget.request_count_per_day allows 100 requests in",
+        ),
+        (Cost(usd=1.25), "need $1.25, and budget.usd_per_day allows $1 in"),
+        (
+            Cost(duration_seconds=900.0),
+            "need 15 min of probing, and budget.duty_cycle_fraction allows 10 min of probing in",
+        ),
+    ],
+)
+def test_what_never_fits_says_so(cost: Cost, sentence: str) -> None:
+    """Waiting does not help; raising the limit does. Each amount has its unit, each limit its key."""
+    verdict = Ledger(LIMIT).allows("s3_upload", cost, NOON)
+    assert (verdict.is_allowed, verdict.retry_at) == (False, None)
+    assert f"{sentence} 24 hours: raise it" in verdict.sentence
 
 
 def test_settling_gives_back_what_was_not_used() -> None:

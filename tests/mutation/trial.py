@@ -39,7 +39,7 @@ def main(file: str, *tests: str) -> None:
     told = Path("modules")
     if _ended(tests, resource.RLIM_INFINITY, told) != "passed":
         sys.exit(f"the tests of {file} fail without any change: they would notice everything")
-    cpu_seconds_max = math.ceil(5.0 + 2.0 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime)
+    cpu_seconds_max = math.ceil(2.0 + 1.5 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime)
     for name in told.read_text(encoding="utf-8").split():
         with suppress(ImportError):
             importlib.import_module(name)

@@ -60,7 +60,8 @@ def test_hours_that_fill_the_day_do(tmp_path: Path) -> None:
 def test_how_much_of_the_day_is_quiet() -> None:
     """What two spans share counts once, also where they are of two zones."""
     summer = at("2026-07-15 12:00")  # four hours behind UTC
-    assert quiet_fraction(map(parse, ["22:00-04:00 UTC", "00:00-02:00 local"]), summer, NEW_YORK) == 8 / 24
+    assert quiet_fraction(map(parse, ["22:00-05:00 UTC", "00:00-02:00 local"]), summer, NEW_YORK) == 8 / 24
+    assert quiet_fraction(map(parse, ["20:00-20:30 local"]), summer, NEW_YORK) == 0.5 / 24
     assert quiet_fraction((), summer, NEW_YORK) == 0.0
 
 

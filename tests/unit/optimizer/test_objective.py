@@ -51,6 +51,8 @@ def an_appraisal(**columns: list[float]) -> Appraisal:
             {"value": [1.0, 1.0], "connection_count": [10.0, 9.0], "memory_bytes": [1.0 * MiB, 2.0 * MiB]},
             1,
         ),
+        # Less than one connection, on average, is less to pay.
+        (THROUGHPUT, {"value": [1.0, 1.0], "connection_count": [1.0, 0.5]}, 1),
         # The fastest within 2 %, and of these what takes least; throughput does not count.
         (
             LATENCY,
@@ -98,9 +100,9 @@ def test_what_is_not_good_enough_has_no_rank() -> None:
 
 
 def test_the_terms_of_a_bargain() -> None:
-    """The price, less the logarithm of what it brings, weighed."""
-    useful, cost = np.array([1.0, np.e]), np.array([5.0, 6.0])
-    assert Bargain(within=0.9, connections_worth=0.5).rank(useful, cost).tolist() == [5.0, 4.0]
+    """The price, less the logarithm of what it brings, weighed; however little all of them bring."""
+    useful, cost = np.exp([-3.0, -2.0]), np.array([5.0, 6.0])
+    assert Bargain(within=0.9, connections_worth=0.5).rank(useful, cost).tolist() == [11.0, 10.0]
     assert Bargain(within=0.03, connections_worth=1 / 16) == BARGAIN
 
 

@@ -31,10 +31,11 @@ class DownloadSection(ObjectSection, frozen=True, kw_only=True):
         return sum({min(size, READ_OBJECT_BYTES_MAX) for size in self.object_size_bytes})
 
     def moved_bytes_min(self, size_bytes: int) -> int:
-        """One range; before the first, what is read is put."""
+        """One range; before the first of all, what is read is put: the smallest that there is."""
         from penstock.models.s3.download import RANGE_SIZE_BYTES_MIN, READ_OBJECT_BYTES_MAX
 
-        put_bytes = 0 if self.object_key else min(size_bytes, READ_OBJECT_BYTES_MAX)
+        is_first = size_bytes == min(self.object_size_bytes)
+        put_bytes = min(size_bytes, READ_OBJECT_BYTES_MAX) if is_first and not self.object_key else 0
         return put_bytes + min(size_bytes, RANGE_SIZE_BYTES_MIN)
 
     def contradictions(self, path: str) -> Iterator[Contradiction]:

@@ -80,7 +80,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
             yield Contradiction(key=key, sentence=sentence)
         most = self.transferred_bytes_max
         # Any more is enough: then nothing that knows objects is loaded.
-        for size in self.object_size_bytes if most < 2 * max(self.object_size_bytes) else ():
+        for size in sorted(self.object_size_bytes) if most < 2 * max(self.object_size_bytes) else ():
             if (least := self.moved_bytes_min(size)) > most:
                 yield Contradiction(
                     key=f"{path}.transferred_bytes_max",
@@ -88,6 +88,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
                     f"{format_bytes(least)} at the least, so that none would ever begin",
                     because=(f"{path}.object_size_bytes",),
                 )
+                break
 
     def region_of(self, leftover: Leftover, home_region: str) -> str:
         """That of the bucket; the host's own for a bucket that is no longer configured."""

@@ -4,6 +4,7 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
+from penstock.lab.link import LinkTruth
 from penstock.models.model import Fit
 from penstock.models.prices import NetworkPath, tariff
 from penstock.models.s3.upload import S3UploadSetting
@@ -131,3 +132,14 @@ class Noon:
 
     def monotonic_seconds(self) -> float:
         return 0.0
+
+
+def a_link(**changes: Any) -> LinkTruth:
+    """A quick path without chance."""
+    plain = LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=100e6,
+        host_rate_bytes_per_second=200e6,
+        service_latency_seconds_median=0.002,
+    )
+    return dataclasses.replace(plain, **changes)

@@ -437,10 +437,6 @@ class Conductor:
             case = Case(
                 place=place,
                 observations=tuple(told),
-                prior=None,
-                next_context=None,
-                cost_max=Cost(),
-                demand=Demand(),
                 seed=_seed(self._seed, place, told),
             )
             self._taught[place] = (

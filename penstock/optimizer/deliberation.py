@@ -7,7 +7,7 @@ nothing here ever runs while a probe is in flight, and never imports scikit-opti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, runtime_checkable
 
 from penstock.models.model import Fit, PerformanceModel, handed_on
@@ -39,11 +39,11 @@ class Case(Generic[SettingT]):
 
     place: Place
     observations: tuple[Observation[SettingT], ...]
-    prior: Fit | None
-    next_context: Context | None
-    cost_max: Cost
-    demand: Demand
     seed: int
+    prior: Fit | None = None
+    next_context: Context | None = None
+    cost_max: Cost = field(default_factory=Cost)
+    demand: Demand = field(default_factory=Demand)
     fit: Fit | None = None
     avoided: tuple[SettingT, ...] = ()
     tariff: Tariff = FREE  # what a probe of `next_context` is charged

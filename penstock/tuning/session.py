@@ -230,7 +230,6 @@ def _case(
     return Case(
         place=task.context.place,
         observations=tuple(_observations(task, trials)),
-        prior=None,
         next_context=next_context,
         cost_max=Cost(
             duration_seconds=_shortest_seconds(trials)

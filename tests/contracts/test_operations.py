@@ -133,10 +133,8 @@ def test_a_clear_surprise_is_noticed_and_what_was_measured_is_kept(
             Case(
                 place=slow.context.place,
                 observations=observations,
-                prior=None,
                 next_context=slow.context,
                 cost_max=AMPLE,
-                demand=Demand(),
                 seed=1,
             ),
         )
@@ -219,7 +217,6 @@ def test_the_same_question_has_the_same_answer(row: Operation[Any, Any], week: W
     case = Case(
         place=context.place,
         observations=observations[:8],
-        prior=None,
         next_context=context,
         cost_max=AMPLE,
         demand=Demand(thread_count_max=64),
@@ -245,7 +242,6 @@ def test_a_plan_costs_no_more_than_was_allowed(row: Operation[Any, Any], week: W
     case = Case(
         place=observations[0].context.place,
         observations=observations,
-        prior=None,
         next_context=observations[0].context,
         cost_max=allowed,
         demand=Demand(thread_count_max=64),

@@ -19,7 +19,6 @@ from aiohttp import web
 from penstock.clock import SystemClock
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.http_sqs import sqs_application
-from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
@@ -46,6 +45,7 @@ from penstock.probes.outside import (
     Unsent,
 )
 from penstock.units import KiB, MiB
+from tests.factories import a_link
 from tests.seams import (
     MODEST,
     deliveries_are_measured,
@@ -60,12 +60,7 @@ from tests.unit.probes.fakes import a_download_plan, an_upload_plan
 REGION = "eu-west-1"
 SECRET = "do-not-print-this-anywhere"  # noqa: S105  # it opens nothing
 CREDENTIALS = Credentials(access_key="AKIDLAB", secret_key=SECRET)
-LINK = LinkTruth(
-    round_trip_seconds=0.001,
-    connection_rate_bytes_per_second=200e6,
-    host_rate_bytes_per_second=400e6,
-    service_latency_seconds_median=0.002,
-)
+LINK = a_link(connection_rate_bytes_per_second=200e6, host_rate_bytes_per_second=400e6)
 ACTION = ActionTruth(request_seconds=0.002)
 QUEUE = QueueTruth(send=ACTION, receive=ACTION, delete=ACTION)
 

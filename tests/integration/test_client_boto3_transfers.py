@@ -19,16 +19,12 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import MiB
 from penstock.vocabulary import Observation
+from tests.factories import a_link
 from tests.integration.scripted_advisor import Served, a_recommendation, served_in_thread
 from tests.real.servers import plain_client
 
 SIZE = 21 * MiB
-LINK = LinkTruth(
-    round_trip_seconds=0.001,
-    connection_rate_bytes_per_second=100e6,
-    host_rate_bytes_per_second=200e6,
-    service_latency_seconds_median=0.002,
-)
+LINK = a_link()
 
 
 @pytest.fixture

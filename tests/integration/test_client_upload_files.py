@@ -20,23 +20,18 @@ from penstock.client import aiobotocore_transfers, boto3_transfers
 from penstock.client.advice import Advice
 from penstock.client.many_files import File
 from penstock.client.reporting import Reporter
-from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
+from tests.factories import a_link
 from tests.integration import uploading
 from tests.integration.scripted_advisor import Served, a_recommendation, served_in_thread
 from tests.integration.uploading import LIBRARIES, session_of, stored, unfinished, upload
 from tests.real.servers import plain_client
 
 ROOT = Path(__file__).parents[2]
-LINK = LinkTruth(
-    round_trip_seconds=0.001,
-    connection_rate_bytes_per_second=100e6,
-    host_rate_bytes_per_second=200e6,
-    service_latency_seconds_median=0.002,
-)
+LINK = a_link()
 SLOW = dataclasses.replace(LINK, host_rate_bytes_per_second=4e6)
 
 

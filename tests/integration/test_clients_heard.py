@@ -15,22 +15,17 @@ from aiohttp.typedefs import Handler
 from penstock.clock import SystemClock
 from penstock.daemon.hearing import Hearing
 from penstock.lab.http_s3 import s3_application
-from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.models.inference.histogram import quantile
 from penstock.trial.stage import CREDENTIALS
+from tests.factories import a_link
 from tests.unit.daemon.test_hearing import listening
 from tests.waiting import comes
 
 THREAD_COUNT = 6
 CALL_COUNT = 24
-LINK = LinkTruth(
-    round_trip_seconds=0.001,
-    connection_rate_bytes_per_second=100e6,
-    host_rate_bytes_per_second=200e6,
-    service_latency_seconds_median=0.25,
-)
+LINK = a_link(service_latency_seconds_median=0.25)
 APPLICATION = """
 import json, sys, time, threading, queue
 import boto3

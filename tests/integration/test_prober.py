@@ -17,7 +17,6 @@ from penstock.daemon.database import DiskTrouble
 from penstock.daemon.prober import Prober
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.http_sqs import sqs_application
-from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
@@ -31,6 +30,7 @@ from penstock.probes.outside import Missing
 from penstock.probes.probe import Probe
 from penstock.units import MiB
 from penstock.vocabulary import Cost, Inconclusive, Observation
+from tests.factories import a_link
 from tests.unit.probes.fakes import MemoryJournal, a_delivery_plan, an_upload_plan
 from tests.waiting import comes
 
@@ -69,12 +69,7 @@ class House:
 async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDLAB")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-the-lab")
-    link = LinkTruth(
-        round_trip_seconds=0.001,
-        connection_rate_bytes_per_second=200e6,
-        host_rate_bytes_per_second=400e6,
-        service_latency_seconds_median=0.002,
-    )
+    link = a_link(connection_rate_bytes_per_second=200e6, host_rate_bytes_per_second=400e6)
     s3 = S3Service(link, clock=SystemClock(), seed=1)
     s3.shelf.create_bucket("bucket")
     sqs = SqsService(QueueTruth(send=ACTION, receive=ACTION, delete=ACTION), clock=SystemClock(), seed=1)

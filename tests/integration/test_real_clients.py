@@ -19,23 +19,18 @@ from bench.real_links import (
     _put_what_is_read,
 )
 from bench.surfaces import DOWNLOADING
-from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import KiB, MiB
+from tests.factories import a_link
 from tests.real.servers import plain_client
 
 LINK = ShapedLink(
     name="short",
     story="for a test",
-    truth=LinkTruth(
-        round_trip_seconds=0.001,
-        connection_rate_bytes_per_second=50e6,
-        host_rate_bytes_per_second=100e6,
-        service_latency_seconds_median=0.002,
-    ),
+    truth=a_link(connection_rate_bytes_per_second=50e6, host_rate_bytes_per_second=100e6),
     object_size_bytes=11 * MiB,
 )
 

@@ -19,7 +19,6 @@ MODEL = OPERATIONS["s3_upload"].model
 CASE: Case[Any] = Case(
     place=PLACE,
     observations=(an_observation(),),
-    prior=None,
     next_context=CONTEXT,
     cost_max=Cost(
         transferred_bytes=2**30, request_count=1000, usd=1.0, credit_bytes=2**40, duration_seconds=60

@@ -15,13 +15,13 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.lab.http_s3 import s3_application
-from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.probes.aws import Access, Credentials
 from penstock.probes.outside import Missing, Unreachable
 from penstock.probes.s3.workers import WorkerError, Workers, hired
 from penstock.units import MiB
+from tests.factories import a_link
 from tests.waiting import comes
 
 UNJUDGED_SECONDS = 3600.0  # between ticks
@@ -32,12 +32,7 @@ async def two_workers(
     body_bytes: int = 5 * MiB, rate: float = 400e6
 ) -> AsyncIterator[tuple[Workers, S3Service]]:
     """Two processes on a bucket of the lab's S3, and that S3 itself."""
-    link = LinkTruth(
-        round_trip_seconds=0.001,
-        connection_rate_bytes_per_second=rate,
-        host_rate_bytes_per_second=rate,
-        service_latency_seconds_median=0.002,
-    )
+    link = a_link(connection_rate_bytes_per_second=rate, host_rate_bytes_per_second=rate)
     service = S3Service(link, clock=SystemClock(), seed=1)
     service.shelf.create_bucket("bucket")
     credentials = Credentials(access_key="AKIDLAB", secret_key="of-the-lab")  # noqa: S106  # it opens nothing

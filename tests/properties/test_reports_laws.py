@@ -15,7 +15,7 @@ from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.units import GiB
-from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place, knobs
+from penstock.vocabulary import Context, Observation, Origin, Place, knobs
 from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_place, history
 
 QUEUE = Place(operation="sqs_delivery", region="eu-west-1", instance_type="m7i.large")
@@ -68,10 +68,6 @@ def _fit(model: Any, place: Place, observations: list[Any]) -> Fit:
     case = Case(
         place=place,
         observations=tuple(observations),
-        prior=None,
-        next_context=None,
-        cost_max=Cost(),
-        demand=Demand(),
         seed=1,
     )
     with np.errstate(all="ignore"):  # an overflow on the way is no harm; what comes of it is judged

@@ -14,7 +14,7 @@ from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place, Recommendation
+from penstock.vocabulary import Context, Demand, Observation, Origin, Place, Recommendation
 
 MODEL = S3UploadModel()
 PLACE = Place(operation="s3_upload", region="lab-1", instance_type="unknown")
@@ -99,10 +99,6 @@ def advised(
     case = Case(
         place=PLACE,
         observations=tuple(observations),
-        prior=None,
-        next_context=None,
-        cost_max=Cost(),
-        demand=Demand(),
         seed=1,
     )
     context = Context(place=PLACE, payload_size_bytes=size_bytes)

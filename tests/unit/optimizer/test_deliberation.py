@@ -33,10 +33,8 @@ def concluded(
     case = Case(
         place=WORLD.place,
         observations=tuple(probes),
-        prior=None,
         next_context=WORLD.context if asks else None,
         cost_max=cost_max,
-        demand=Demand(),
         seed=5,
     )
     return deliberate(MODEL, replace(case, **rest))  # type: ignore[arg-type]

@@ -43,7 +43,6 @@ def concluded(
         prior=prior,
         next_context=next_context,
         cost_max=Cost(transferred_bytes=2**40, request_count=10**6, usd=10.0, duration_seconds=1e4),
-        demand=Demand(),
         seed=1,
     )
     return deliberate(MODELS[place.operation], case)

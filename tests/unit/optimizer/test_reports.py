@@ -45,10 +45,8 @@ def concluded(
     case = Case(
         place=a_place(),
         observations=tuple(observations),
-        prior=None,
         next_context=next_context,
         cost_max=Cost(transferred_bytes=2**40, request_count=10**6, usd=10.0, duration_seconds=1e4),
-        demand=Demand(),
         seed=1,
     )
     return deliberate(MODEL, case)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from penstock.cli.installation import COMMANDS, Layout, carry_out, installation
 from penstock.daemon.config import Configuration
+from tests.programs import ran
 
 UNITS = Path(__file__).parents[2] / "penstock/cli/systemd"
 needs_systemd = pytest.mark.skipif(
@@ -32,7 +32,7 @@ def _installed(folder: Path) -> list[str]:
 
 
 def _run(*command: str) -> tuple[int, str]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = ran(command, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from tests.programs import ran
+
 ATTACHED = [sys.executable, "-m", "penstock.processes.attached"]
 SPEAKER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 
@@ -26,9 +28,7 @@ def test_a_child_ends_with_its_parent() -> None:
 
 def test_a_child_whose_parent_is_gone_already_does_not_begin() -> None:
     """The parent may end while its child is being loaded."""
-    ended = subprocess.run(
-        [*ATTACHED, str(os.getppid()), *SPEAKER], capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = ran([*ATTACHED, str(os.getppid()), *SPEAKER], timeout=60)
     assert ended.returncode == 0
     assert ended.stdout == ""
 
@@ -36,5 +36,5 @@ def test_a_child_whose_parent_is_gone_already_does_not_begin() -> None:
 def test_a_program_is_found_by_its_name() -> None:
     """As a shell would find it."""
     command = [*ATTACHED, str(os.getpid()), "echo", "found"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ended = ran(command, timeout=60, check=True)
     assert ended.stdout == "found\n"

@@ -23,6 +23,7 @@ from tests.integration.scripted_advisor import (
     a_recommendation,
     served_in_thread,
 )
+from tests.programs import ran
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
@@ -314,9 +315,7 @@ def test_what_prints_nothing_needs_no_output(tmp_path: Path) -> None:
 
 def test_the_package_is_the_command() -> None:
     """`python -m penstock` does what `penstock` does, with its exit codes and under its name."""
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock", "frobnicate"], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-m", "penstock", "frobnicate"])
     assert done.returncode == 2
     assert done.stderr.startswith("Usage: penstock ")
 
@@ -327,7 +326,7 @@ def test_help_is_fast_because_it_imports_little() -> None:
         "import sys; from penstock.cli.main import run; run(['--help']); run(['query', 's3-upload', '--help']); "
         "print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    done = ran([sys.executable, "-c", program], check=True)
     heavy = {"numpy", "aiobotocore", "aiohttp", "msgspec", "rich", "skopt", "asyncio", "penstock.daemon.app"}
     assert heavy.isdisjoint(done.stderr.split())
 

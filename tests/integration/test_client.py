@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import socket
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from penstock.client.connection import Connections, NoDaemonError, RefusedError,
 from penstock.client.demand import Demand
 from penstock.units import GiB, MiB
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+from tests.programs import ran
 
 
 def an_adviser(folder: Path) -> Adviser:
@@ -315,9 +315,7 @@ def test_a_transfer_config_is_what_was_advised(server: Served, monkeypatch: pyte
 def test_the_client_brings_little_along() -> None:
     """Nothing but the standard library, and of that neither typing nor dataclasses nor logging nor http."""
     program = "import sys, penstock.client.advice; print(*sys.modules)"
-    modules = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, check=True, text=True
-    )
+    modules = ran([sys.executable, "-I", "-c", program], check=True)
     loaded = set(modules.stdout.split())
     assert loaded.isdisjoint(
         {"typing", "dataclasses", "logging", "http.client", "asyncio", "aiohttp", "numpy"}
@@ -337,9 +335,7 @@ def test_the_client_brings_little_along() -> None:
 def test_reporting_brings_little_along_either(module: str) -> None:
     """An SDK, JSON and logging are imported when they are used."""
     program = f"import sys, penstock.client.{module}; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, check=True, text=True
-    ).stdout.split()
+    loaded = ran([sys.executable, "-I", "-c", program], check=True).stdout.split()
     assert f"penstock.client.{module}" in loaded
     assert set(loaded).isdisjoint(
         {"boto3", "botocore", "typing", "dataclasses", "json", "logging", "asyncio", "http.client"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from penstock.client.advice import Adviser
 from tests.integration import all_of_the_client
 from tests.integration.scripted_advisor import Served, served_in_thread
+from tests.programs import ran
 
 ROOT = Path(__file__).parents[2]
 ODD_PATHS = [
@@ -41,15 +41,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 def run(program: str, *, environment: dict[str, str] | None = None) -> str:
     """What an application prints that does this; it ends well, and is silent on standard error but for the log."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran([sys.executable, "-W", "error", "-c", program], cwd=ROOT, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr

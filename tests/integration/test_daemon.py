@@ -23,6 +23,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import World
 from penstock.trial.stage import CREDENTIALS, lab_endpoint, process, status_of
 from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse
+from tests.programs import ran
 from tests.real.servers import plain_client
 from tests.waiting import until
 
@@ -77,12 +78,9 @@ def stage(tmp_path: Path) -> Iterator[DaemonHouse]:
 
 def run_daemon(stage: DaemonHouse, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end, which must come by itself."""
-    return subprocess.run(
+    return ran(
         [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)],
-        capture_output=True,
-        text=True,
         timeout=WAIT_SECONDS_MAX,
-        check=False,
         env={**os.environ, **CREDENTIALS, **environment},
     )
 
@@ -270,7 +268,7 @@ def test_reload_takes_up_a_new_configuration_and_refuses_a_bad_one(stage: Daemon
 
 def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:
     """`penstock run --once --json` measures each context once and prints one document."""
-    ended = subprocess.run(
+    ended = ran(
         [
             str(Path(sys.executable).with_name("penstock")),
             "run",
@@ -279,10 +277,7 @@ def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:
             "--config",
             str(stage.configuration_file),
         ],
-        capture_output=True,
-        text=True,
         timeout=WAIT_SECONDS_MAX,
-        check=False,
         env={**os.environ, **CREDENTIALS},
     )
 

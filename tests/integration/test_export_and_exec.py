@@ -22,6 +22,7 @@ from penstock.cli.main import cli
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+from tests.programs import ran
 
 exec_module = importlib.import_module("penstock.cli.exec")
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
@@ -54,9 +55,7 @@ def test_flags_are_all_that_standard_output_has(server: Served) -> None:
 def test_the_environment_can_be_evaluated(server: Served) -> None:
     """What a shell makes of it is what rclone reads."""
     printed = penstock(server, "export rclone --object-size 1GiB --format env").stdout
-    seen = subprocess.run(
-        ["sh", "-c", 'eval "$1"; env', "sh", printed], capture_output=True, text=True, check=True
-    )
+    seen = ran(["sh", "-c", 'eval "$1"; env', "sh", printed], check=True)
     assert "RCLONE_S3_UPLOAD_CONCURRENCY=32" in seen.stdout.splitlines()
     assert "RCLONE_S3_CHUNK_SIZE=16Mi" in seen.stdout.splitlines()
 
@@ -125,11 +124,9 @@ def test_a_client_with_too_little_memory_runs_with_the_least(short_server: Serve
     program = tmp_path / "s5cmd"
     program.write_text("#!/bin/sh\necho $@\n")
     program.chmod(0o755)
-    done = subprocess.run(
+    done = ran(
         [*PENSTOCK, "exec", "--object-size", "1GiB", "--memory-max", "1MiB", "--", str(program), "cp", "a", "s3://b/"],
         env={**os.environ, "PENSTOCK_SOCKET": str(short_server.socket_path)},
-        capture_output=True,
-        text=True,
         check=True,
     )  # fmt: skip
     assert "--concurrency" in done.stdout
@@ -219,7 +216,7 @@ def programs(tmp_path: Path) -> Path:
 
 def run(folder: Path, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`penstock exec` as people run it, in a process of its own."""
-    return subprocess.run(
+    return ran(
         [*PENSTOCK, "exec", *shlex.split(command)],
         cwd=folder,
         env={
@@ -229,9 +226,6 @@ def run(folder: Path, command: str, **environment: str) -> subprocess.CompletedP
             "PENSTOCK_SOCKET": str(folder / "penstock.sock"),
             **environment,
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from penstock.cli.main import cli
 from penstock.lab.worlds import WORLDS
 from penstock.trial.laboratory import Laboratory
+from tests.programs import ran
 
 LAB = [sys.executable, "-m", "penstock", "lab"]
 EXPERIMENT = """
@@ -43,13 +44,10 @@ ELSEWHERE = {
 
 def test_a_command_finds_the_lab_whatever_else_is_configured() -> None:
     """Real boto3, with a profile, a token, an endpoint and a proxy of elsewhere; the exit code is the command's."""
-    done = subprocess.run(
+    done = ran(
         [*LAB, "--world", "demo", "--", sys.executable, "-c", EXPERIMENT],
-        capture_output=True,
-        text=True,
         env={**os.environ, **ELSEWHERE},
         timeout=110,
-        check=False,
     )
     assert done.stdout.split() == ["body", "message", str(WORLDS["demo"].queue.visibility_timeout_seconds)]
     assert done.returncode == 7
@@ -91,7 +89,7 @@ def test_a_shell_reads_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
         done.stdout + 'echo "$AWS_ENDPOINT_URL_S3 $AWS_PROFILE$AWS_SESSION_TOKEN$AWS_ENDPOINT_URL $no_proxy"'
     )
-    read = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    read = ran(["sh", "-c", script], check=True)
     assert read.stdout.split() == ["http://127.0.0.1:1", "intranet,127.0.0.1"]
     assert WORLDS["near"].story in done.stderr
 

@@ -15,6 +15,7 @@ import pytest
 
 from penstock.lab.server import truth_json
 from penstock.lab.worlds import DEMO
+from tests.programs import ran
 
 COMMAND = [sys.executable, "-m", "penstock.lab.server"]
 
@@ -54,7 +55,7 @@ def test_a_truth_that_cannot_be_read_is_named(text: str, tmp_path: Path) -> None
     path = tmp_path / "truth.json"
     path.write_text(text)
     command = [*COMMAND, "s3", "--truth", str(path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = ran(command, timeout=60)
     assert ended.returncode == 2
     assert "the truth cannot be read" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -21,6 +21,7 @@ from penstock.trial.faces.face import Clients
 from penstock.trial.stage import CREDENTIALS, Process, lab_endpoint, process
 from tests.daemon_house import BOUNDLESS, HERE
 from tests.integration import made_up
+from tests.programs import ran
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -45,12 +46,9 @@ thread_count_max = 8
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
     """One command of a penstock that knows the operation."""
-    return subprocess.run(
+    return ran(
         [sys.executable, "-m", "penstock", *arguments],
-        capture_output=True,
-        text=True,
         timeout=90,
-        check=False,
         env={**os.environ, **CREDENTIALS, **WITH_MADE_UP},
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from penstock.api import wire
 from penstock.lab.virtual_time import VirtualClock
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import Served, served_in_thread
+from tests.programs import ran
 from tests.unit.daemon.test_fleet import a_fleet, measured
 from tests.unit.probes.fakes import MemoryStore, virtually
 
@@ -57,11 +57,9 @@ def run(server: Served, command: str) -> str:
     for tool in ("curl", "jq"):
         if (tool == "curl" or tool in command) and shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    done = subprocess.run(
+    done = ran(
         ["bash", "-c", ASK + command],
         env={"PENSTOCK_SOCKET": str(server.socket_path), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
         check=True,
     )
     return done.stdout.strip()

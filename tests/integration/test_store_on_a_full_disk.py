@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import ran
+
 IN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 MOUNT = 'mount -t tmpfs -o size=700k tmpfs "$1"'
 STORY = """
@@ -52,13 +54,10 @@ def test_nothing_is_lost_while_the_disk_is_full(tmp_path: Path) -> None:
     attempt = subprocess.run([*IN_NAMESPACE, MOUNT, "sh", str(tmp_path)], capture_output=True, check=False)
     if attempt.returncode != 0:
         pytest.skip(f"no small disk can be mounted here: {attempt.stderr.decode().strip()}")
-    done = subprocess.run(
+    done = ran(
         [*IN_NAMESPACE, f'{MOUNT} && exec "$2" -c "$3" "$1"', "sh", str(tmp_path), sys.executable, STORY],
-        capture_output=True,
         cwd=Path(__file__).parents[2],
-        text=True,
         timeout=60,
-        check=False,
     )
     assert done.stdout == "the story ends well\n"
     (warning,) = done.stderr.splitlines()  # once, not for each value

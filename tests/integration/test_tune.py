@@ -27,6 +27,7 @@ from penstock.lab.server import serving
 from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
+from tests.programs import ran
 from tests.real.servers import plain_client
 from tests.waiting import until
 
@@ -347,14 +348,7 @@ def test_what_an_interrupted_tool_left_is_aborted(
     proposal = (
         '{"thread_count": 2, "part_size_bytes": 5242880, "object_size_bytes": 6000000, "probe_index": 0}'
     )
-    ended = subprocess.run(
-        [*command, "--endpoint-url", endpoint_url, "--region", "lab-1"],
-        input=proposal,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = ran([*command, "--endpoint-url", endpoint_url, "--region", "lab-1"], input=proposal, timeout=60)
     assert ended.returncode == 1
     assert "s5cmd ended with status 1" in ended.stderr
     left = client.list_multipart_uploads(Bucket="bucket")["Uploads"]
@@ -455,17 +449,14 @@ def test_mistakes_with_boto3_are_a_sentence_that_says_what_to_do(
 ) -> None:
     """One line on standard error, whatever the SDK raises."""
     environment = {name: value for name, value in os.environ.items() if name not in without}
-    ended = subprocess.run(
+    ended = ran(
         [
             *(sys.executable, "-m", "penstock.tuning.clients", "boto3", "--bucket", bucket),
             *("--region", "lab-1", "--endpoint-url", address or endpoint_url),
         ],
         input='{"thread_count": 2, "part_size_bytes": 5242880, "object_size_bytes": 6000000, "probe_index": 0}',
         env=environment | {"AWS_MAX_ATTEMPTS": "1", "AWS_SHARED_CREDENTIALS_FILE": os.devnull},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert ended.returncode == 1
     assert ended.stdout == ""

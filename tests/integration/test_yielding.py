@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.integration.two_hosts import IN_NAMESPACE
+from tests.programs import ran
 
 
 def why_not() -> str | None:
@@ -22,7 +22,7 @@ def why_not() -> str | None:
         "mount -t sysfs sysfs /sys && ip link add a0 type veth peer name a1 && "
         "tc qdisc add dev a0 root tbf rate 9mbit burst 9kb latency 9ms"
     )
-    tried = subprocess.run([*IN_NAMESPACE, "sh", "-c", trial], capture_output=True, text=True, check=False)
+    tried = ran([*IN_NAMESPACE, "sh", "-c", trial])
     return None if tried.returncode == 0 else f"no network namespaces here: {tried.stderr.strip()}"
 
 
@@ -32,7 +32,7 @@ def test_a_probe_that_takes_the_link_from_an_application_is_broken_off(tmp_path:
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     command = [*IN_NAMESPACE, sys.executable, "-m", "tests.integration.two_hosts", "near", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = ran(command)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     broken_off = [sentence for sentence in found["sentences"] if "broken off" in sentence]

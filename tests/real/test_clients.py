@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import MiB
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+from tests.programs import ran
 from tests.real import provision, servers
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the builds
@@ -94,14 +94,7 @@ class Bench:
     def shell(self, program: Path, script: str) -> None:
         """Run a script in which the program is found by its name."""
         path = f"{program.parent}:{self.environment['PATH']}"
-        done = subprocess.run(
-            ["sh", "-euc", script],
-            env=self.environment | {"PATH": path},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran(["sh", "-euc", script], env=self.environment | {"PATH": path}, cwd=self.folder)
         assert done.returncode == 0, done.stderr
 
     def config(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from penstock.lab.link import LinkTruth
 from penstock.trial.stage import CREDENTIALS, process
 from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse, has_measured
+from tests.programs import ran
 from tests.real.servers import REGION, at_the_end_of, plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
@@ -124,13 +124,8 @@ def sentences_of(status: dict[str, Any]) -> list[str]:
 def test_one_cycle_in_the_foreground(house: DaemonHouse) -> None:
     """`penstock run --once --json` measures every operation on them and prints one document."""
     command = [str(Path(sys.executable).with_name("penstock")), "run", "--once", "--json"]
-    ended = subprocess.run(
-        [*command, "--config", str(house.configuration_file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **CREDENTIALS},
+    ended = ran(
+        [*command, "--config", str(house.configuration_file)], timeout=60, env={**os.environ, **CREDENTIALS}
     )
 
     assert ended.returncode == 0, ended.stderr

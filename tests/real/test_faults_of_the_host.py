@@ -21,6 +21,7 @@ import pytest
 
 from penstock.trial.stage import CREDENTIALS, Process, process, status_of
 from tests.daemon_house import DaemonHouse, has_measured
+from tests.programs import ran
 from tests.real import provision
 from tests.real.fault_proxy import FaultProxy, faulty_ways
 from tests.real.servers import REGION
@@ -148,13 +149,7 @@ def test_a_read_only_state_is_named(house: DaemonHouse) -> None:
     """At the start, where nothing can be written: a sentence with the directory, and status 1."""
     read_only = f'mount --bind -o ro {house.directory}/state {house.directory}/state && exec "$@"'
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(house.configuration_file)]
-    ended = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", read_only, "sh", *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    ended = ran(["unshare", "--mount", "sh", "-c", read_only, "sh", *command], timeout=60)
     if "unshare" in ended.stderr or "mount:" in ended.stderr:
         pytest.skip(ended.stderr)
     assert ended.returncode == 1

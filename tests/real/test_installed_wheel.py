@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.experiments.table import EXPERIMENTS
+from tests.programs import ran
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).parents[2]
@@ -34,13 +35,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_installed(installed: Path, directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Python with what was installed before all else, in a directory of its own."""
-    return subprocess.run(
+    return ran(
         [sys.executable, *command],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(installed), "XDG_STATE_HOME": str(directory / "state")},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from distribution import build
+from tests.programs import ran
 from tests.real import provision
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
@@ -105,7 +106,7 @@ def assert_it_lives(tmp_path: Path, packages: Path, kind: str, life: str, tools:
     """In a copy of this system, beside which the tools are put."""
     (package,) = packages.glob(f"*{kind}")
     (tmp_path / "copy").mkdir()
-    lived = subprocess.run(
+    lived = ran(
         [
             "unshare",
             "--mount",
@@ -117,10 +118,7 @@ def assert_it_lives(tmp_path: Path, packages: Path, kind: str, life: str, tools:
             str(package),
             life,
             str(tools),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     assert lived.stdout.endswith("lived\n"), lived.stdout + lived.stderr
     assert not Path("/opt/penstock").exists()

@@ -15,6 +15,7 @@ from penstock.api.wire import Snapshot, encode, snapshot_document
 from penstock.units import MiB
 from penstock.vocabulary import Recommendation
 from tests.integration.scripted_advisor import a_recommendation
+from tests.programs import ran
 from tests.real import provision
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(provision.BUILD_SECONDS_MAX)]
@@ -73,7 +74,7 @@ def test_a_snippet_reads_the_snapshot(compiled: Callable[[Path], list[str]], tmp
 
     def said() -> str:
         environment = {**os.environ, "PENSTOCK_SNAPSHOT": str(path)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        done = ran(command, env=environment, check=True)
         return done.stdout.strip()
 
     past = datetime.now(UTC) - timedelta(seconds=1)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import ran
+
 # Sends a signal to itself when a module is about to be imported.
 PROGRAM = """
 import os, signal, sys
@@ -29,9 +31,7 @@ TUNE = ("tune", "s3-upload", "--object-size", "1MiB", "--exec", "false")
 def ended(words: tuple[str, ...], number: int, module: str, *, before: str = "") -> tuple[int, str]:
     """The exit status and the standard error of a command that is asked to end at this import."""
     program = f"MODULE, NUMBER = {module!r}, {int(number)}{before}{PROGRAM}"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = ran([sys.executable, "-c", program, *words], timeout=60)
     return done.returncode, done.stderr.strip()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 
 import click
@@ -13,6 +12,7 @@ from click.shell_completion import ShellComplete
 
 from penstock.cli.main import cli
 from penstock.cli.manual import completions, pages
+from tests.programs import ran
 from tests.unit.cli.test_help import commands
 
 
@@ -49,9 +49,7 @@ def test_examples_keep_their_lines(manual: dict[str, str]) -> None:
 def test_roff_has_nothing_to_say_of_the_pages() -> None:
     """No unknown request and no stray escape; only lines that cannot be broken may be long."""
     together = "".join(pages().values())
-    judged = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww", "-z"], input=together, capture_output=True, text=True, check=True
-    )
+    judged = ran(["groff", "-man", "-Tutf8", "-ww", "-z"], input=together, check=True)
     told = [line for line in judged.stderr.splitlines() if "cannot" not in line and "break" not in line]
     assert told == []
 
@@ -66,7 +64,7 @@ def test_the_names_of_commands_are_completed_with_no_command_imported() -> None:
         "except SystemExit: pass\n"
         "print(sorted(name for name in sys.modules if name.startswith(('penstock.cli.status', 'numpy'))))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = ran([sys.executable, "-c", program], check=True)
     assert done.stdout.splitlines() == ["plain,status", "[]"]
 
 

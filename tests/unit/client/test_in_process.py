@@ -1,7 +1,6 @@
 """Advice inside a Python program: real configuration objects where the library is here, plain arguments elsewhere."""
 
 import io
-import subprocess
 import sys
 import threading
 from unittest.mock import Mock
@@ -12,6 +11,7 @@ from s3transfer.manager import TransferManager
 from penstock.client import aiobotocore, awscrt, boto3, s3fs, sdk_client
 from penstock.client.advice import Advice
 from penstock.units import GiB, MiB
+from tests.programs import ran
 
 UNEXPIRED = "2999-01-01T00:00:00Z"
 
@@ -142,7 +142,7 @@ def test_an_adapter_imports_without_its_library_and_without_ours(module: str) ->
         f"import sys, penstock.client.{module}; print(*(m.partition('.')[0] for m in sys.modules if 'site-packages' "
         "in (getattr(sys.modules[m], '__file__', None) or '')))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = ran([sys.executable, "-c", program], check=True)
     assert not set(done.stdout.split()) & _foreign()
 
 

@@ -1,10 +1,11 @@
 """What type checkers see of the client: a misspelled keyword is an error, and a result has its real type."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ran
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "tests/application_types"
@@ -30,7 +31,5 @@ CHECKERS = {
 def test_an_application_is_checked(checker: str) -> None:
     """Its mistakes are ignored line by line, and an ignore that nothing needs is an error: so each is noticed."""
     module, *arguments = CHECKERS[checker]
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-m", module, *arguments], cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

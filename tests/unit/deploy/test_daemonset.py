@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from penstock.daemon.config import Configuration, load
+from tests.programs import ran
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 MANIFEST = DEPLOY / "daemonset.yaml"
@@ -62,5 +62,5 @@ def test_the_manifest_is_valid() -> None:
     if shutil.which("kubernetes-validate") is None:
         pytest.skip("kubernetes-validate is not installed: pip install kubernetes-validate")
     command = ["kubernetes-validate", "--strict", str(MANIFEST)]
-    judged = subprocess.run(command, capture_output=True, text=True, check=False)
+    judged = ran(command)
     assert judged.returncode == 0, judged.stdout + judged.stderr

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from penstock.daemon.config import Configuration
+from tests.programs import ran
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "deploy/cloudformation.yaml"
@@ -55,7 +56,7 @@ def test_cloudformation_is_valid() -> None:
     """By the linter of AWS."""
     if shutil.which("cfn-lint") is None:
         pytest.skip("cfn-lint is not installed: pip install cfn-lint")
-    judged = subprocess.run(["cfn-lint", str(TEMPLATE)], capture_output=True, text=True, check=False)
+    judged = ran(["cfn-lint", str(TEMPLATE)])
     assert (judged.returncode, judged.stdout) == (0, ""), judged.stdout + judged.stderr
 
 
@@ -66,12 +67,8 @@ def test_terraform_is_valid(tmp_path: Path) -> None:
         pytest.skip("terraform is not installed")
     shutil.copy(MODULE / "main.tf", tmp_path)
     assert subprocess.run(["terraform", "fmt", "-check"], cwd=tmp_path, check=False).returncode == 0
-    ready = subprocess.run(
-        ["terraform", "init", "-backend=false"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    ready = ran(["terraform", "init", "-backend=false"], cwd=tmp_path)
     if ready.returncode != 0:
         pytest.skip(f"the provider cannot be had: {ready.stderr[-200:]}")
-    judged = subprocess.run(
-        ["terraform", "validate"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    judged = ran(["terraform", "validate"], cwd=tmp_path)
     assert judged.returncode == 0, judged.stdout + judged.stderr

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from penstock.daemon import metrics
+from tests.programs import ran
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/penstock.json").read_text(encoding="utf-8"))
@@ -52,7 +52,5 @@ def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
     rules = [{"record": f"panel:{index}", "expr": expression} for index, expression in enumerate(asked)]
     panels = tmp_path / "panels.yaml"
     panels.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}), encoding="utf-8")
-    done = subprocess.run(
-        ["promtool", "check", "rules", str(RULES), str(panels)], capture_output=True, text=True, check=False
-    )
+    done = ran(["promtool", "check", "rules", str(RULES), str(panels)])
     assert done.returncode == 0, done.stdout + done.stderr

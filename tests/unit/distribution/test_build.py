@@ -10,6 +10,7 @@ import pytest
 
 from distribution import build
 from penstock.cli.installation import CONFIGURATION
+from tests.programs import ran
 
 
 def test_the_description_keeps_what_the_operator_writes(tmp_path: Path) -> None:
@@ -44,12 +45,7 @@ def test_a_script_is_one_that_any_shell_reads(name: str, tmp_path: Path) -> None
 def test_an_upgrade_stops_nothing(arguments: str, is_stopped: bool, tmp_path: Path) -> None:
     """Dpkg says "remove" or "upgrade", rpm how many will be left; only the last one is disabled."""
     script = (build.HERE / "preremove.sh").read_text().replace("/run/systemd/system", str(tmp_path))
-    told = subprocess.run(
-        ["sh", "-c", f'systemctl() {{ echo "$@"; }}\n{script}', "preremove", arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = ran(["sh", "-c", f'systemctl() {{ echo "$@"; }}\n{script}', "preremove", arguments], check=True)
     assert ("disable --now" in told.stdout) == is_stopped
 
 

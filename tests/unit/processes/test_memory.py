@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 
 import pytest
 
 from penstock.processes import memory
 from penstock.units import MiB
+from tests.programs import ran
 
 HELD_BY_A_SMALL_ONE = """
 from penstock.processes import memory
@@ -28,9 +28,7 @@ print((before - resident()) * 4096)
 @pytest.mark.skipif(memory._glibc() is None, reason="no glibc here")
 def test_what_is_free_is_given_back_below_what_is_held() -> None:
     """Blocks that lie below a small one that lives leave the process all the same."""
-    done = subprocess.run(
-        [sys.executable, "-c", HELD_BY_A_SMALL_ONE], capture_output=True, text=True, check=True
-    )
+    done = ran([sys.executable, "-c", HELD_BY_A_SMALL_ONE], check=True)
     assert int(done.stdout) > 20 * MiB
 
 

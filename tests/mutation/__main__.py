@@ -4,7 +4,7 @@
 
 cosmic-ray makes the changes (`changes`) in a copy of what git knows; each file is held against the tests that are about
 it (`trial`). What survives is shown as a difference: it is read, and killed by a test, or listed in `excused.toml`,
-because it changes nothing. How far it is stands on standard error.
+because it changes nothing. Differences stand on standard error, with how far it is.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name:
             findings.append(_examine(Path(name), file, options.count, options.seed))
         if not options.json:
-            sys.stdout.write("\n".join([*findings[-1].unnoticed, f"{findings[-1]}\n"]))
+            sys.stdout.write(f"{findings[-1]}\n")
             sys.stdout.flush()
     if options.json:
         sys.stdout.write(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2) + "\n")
@@ -95,6 +95,7 @@ def _examine(copy: Path, file: str, count: int, seed: int) -> Finding:
             finding.excused_count += 1
         else:
             finding.unnoticed.append("\n".join(difference))
+            sys.stderr.write(f"{finding.unnoticed[-1]}\n")
         sys.stderr.write(f"{number} of {len(changes['sources'])}: {finding}\n")
     return finding
 

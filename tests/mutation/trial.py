@@ -39,18 +39,24 @@ def main(file: str, *tests: str) -> None:
     told = Path("modules")
     if _ended(tests, resource.RLIM_INFINITY, told) != "passed":
         sys.exit(f"the tests of {file} fail without any change: they would notice everything")
-    cpu_seconds_max = math.ceil(2.0 + 1.5 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime)
     for name in told.read_text(encoding="utf-8").split():
         with suppress(ImportError):
             importlib.import_module(name)
     for cached in (Path(file).parent / "__pycache__").glob(f"{Path(file).stem}.*"):
         cached.unlink()
     sys.dont_write_bytecode = True
+    before_seconds = _children_seconds()
+    _ended(tests, resource.RLIM_INFINITY)
+    cpu_seconds_max = math.ceil(1.0 + 2.0 * (_children_seconds() - before_seconds))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for _ in sys.stdin:
         sys.stdout.write(f"{_ended(tests, cpu_seconds_max)}\n")
         sys.stdout.flush()
+
+
+def _children_seconds() -> float:
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
 
 
 def _ended(tests: Sequence[str], cpu_seconds_max: int, told: Path | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class TwoRegions:
         return self.queues
 
 
-def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start(tmp_path: Path) -> None:
+def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start_and_daily(tmp_path: Path) -> None:
     """Of every bucket that is probed; one that may not be listed stops neither the others nor the start."""
     outside = TwoRegions()
     orphan = f"penstock-probe/{run_name(START_AT - timedelta(days=3), 'x')}object"
@@ -55,8 +56,12 @@ def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start(tmp_path: Pa
             seed=1,
         )
         async with assembled(configuration, surroundings) as app:
-            await app.conductor.sweep()
+            found = outside.stores["eu-west-1"].objects
+            for pause_seconds, is_looked_for in ((10.0, True), (86_000.0, False), (1000.0, True)):
+                found.add(orphan)
+                await asyncio.sleep(pause_seconds)
+                await app.conductor.sweep()
+                assert found == {"penstock-probe/somebody's"} | (set() if is_looked_for else {orphan})
 
     virtually(story)
-    assert outside.stores["eu-west-1"].objects == {"penstock-probe/somebody's"}
     assert orphan in outside.stores["eu-west-2"].objects

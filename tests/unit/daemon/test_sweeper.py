@@ -14,10 +14,12 @@ from penstock.daemon import sweeper
 from penstock.daemon.advisory import Advisory
 from penstock.daemon.budget import Verdict
 from penstock.daemon.config import Configuration, ProbesSection
+from penstock.daemon.database import DiskTrouble
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import SweepSummary
 from penstock.probes.outside import Denied, RequestError, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
+from tests.factories import NOON
 from tests.unit.daemon.house import TARIFFS, House, story
 from tests.unit.daemon.test_advisory import advisory_of
 
@@ -253,6 +255,19 @@ def test_leftovers_are_shown_and_counted(tmp_path: Path) -> None:
     story(tmp_path, told)
 
 
+def test_what_nobody_has_looked_for_yet_is_neither_empty_nor_refused() -> None:
+    """As the journal alone has it, which is read where no daemon runs."""
+    assert sweeper.LeftBehind(leftover=QUEUE, since=NOON).document(NOON + timedelta(hours=1)) == {
+        "kind": "sqs_queue",
+        "operation": "sqs_delivery",
+        "container": "r",
+        "name": "mine",
+        "age_seconds": HOUR,
+        "reason": "",
+        "is_empty": False,
+    }
+
+
 def test_clean_up_is_booked(tmp_path: Path) -> None:
     """Its listings cost money, and its requests count, though no budget forbids them.
 
@@ -289,6 +304,26 @@ def test_what_a_long_probe_had_on_its_way_is_looked_for(tmp_path: Path) -> None:
         await asyncio.sleep(150.0)
         await broom.sweep()
         assert (house.outside.objects.objects, broom.left) == (set(), ())
+
+    story(tmp_path, told)
+
+
+def test_where_the_journal_cannot_be_read_what_is_known_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is removed all the same, and looked for again."""
+
+    async def unreadable() -> None:
+        raise DiskTrouble("the disk image is malformed")
+
+    async def told(house: House) -> None:
+        broom = house.conductor.sweeper
+        await leave_behind(house, a_run())
+        await broom.look(was_reached=False)
+        monkeypatch.setattr(house.store, "left_behind", unreadable)
+        await broom.sweep()
+        assert house.outside.objects.objects == set()
+        assert [left.leftover for left in broom.left] == [a_run()]
 
     story(tmp_path, told)
 

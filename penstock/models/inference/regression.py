@@ -1,50 +1,26 @@
-"""Knows how to learn the parameters of a physical law from few, one-sided noisy measurements; NumPy alone.
+"""Knows what else a transfer's measurements are off by than the law's parameters: misfit, weather, other clients.
 
-The measurements are logarithms of positive quantities. With the law f, parameters theta (logarithms as well),
-a Gaussian prior and a Gaussian process g for what the law does not say:
+Beside the law's parameters and the noise of each measurement (`posterior`) there are Gaussian processes that
+measurements share:
 
-    y_i = f_i(theta) + g(x_i) + w(t_i) + e_i,    theta ~ N(mean, covariance),    g ~ GP(0, amplitude^2 Matern-5/2)
+    y_i = f_i(theta) + g(x_i) + w(t_i) + e_i,    g ~ GP(0, amplitude^2 Matern-5/2)
     w ~ GP(0, weather^2 exp(-|t - t'| / hour)),    the slow mode of a network that others use as well
-    e_i ~ (1 - d - r) N(0, (c_i sigma)^2) + d Dip + r Rise,          a dip lowers y_i by half a normal law
 
-Transfers are disturbed downwards and hardly ever upwards, so a low measurement may be a dip while a high one is
-not: each measurement gets the probability of being neither as its weight (EM), while sigma comes down to its own
-size. Evidence that must not be explained away (throttling) is `trusted` and keeps its weight.
-
-Draws from the posterior are made by solving the same problem for disturbed measurements and disturbed prior means
-("randomised maximum likelihood"): exact for a linear law, and right about ceilings that were never reached, where a
-quadratic approximation at the peak is not.
+The noise of the measurements of throughput is learned as one, in units of what is known of each. Evidence that must
+not be explained away (throttling) is `trusted` and keeps its weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Law = Callable[[Array], Array]
-"""From parameters (problems, parameters) to the logarithm of each measurement (problems, measurements)."""
+from penstock.models.inference import posterior
+from penstock.models.inference.posterior import Array, Gaussian, Goal, Law, derivatives, inverse, no_dip
 
-_DIP_FRACTION = 0.08  # of probes; 0.07 was counted on published S3 curves
-_DIP_SCALE = 0.5  # of the logarithm: dips to 0.25-0.9 of the usual
-_RISE_FRACTION = 0.01
 SIGMA_TYPICAL = 0.08  # of a measurement whose noise scale is 1
-_SIGMA_MIN = 0.015
-_SIGMA_MAX = 0.35  # beyond what transfers vary by: more must be explained, not called noise
-_SIGMA_FREEDOM = 3.0  # the typical sigma counts as this many measurements
-_STEP_MAX = 1.5  # of a logarithm, in one step
-_DIFFERENCE = 1e-4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gaussian:
-    """A belief about the parameters."""
-
-    mean: Array
-    covariance: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,43 +178,24 @@ def beside_the_others(problem: Problem, peak: Peak) -> tuple[Array, Array]:
 def _beside_the_others(
     problem: Problem, residual: Array, sigma: Array, weights: Array
 ) -> tuple[Array, Array]:
-    precision = _inverse(_noise_covariances(problem.data, problem.misfit, sigma, weights))
+    precision = inverse(_noise_covariances(problem.data, problem.misfit, sigma, weights))
     certainty = np.einsum("kii->ki", precision)
     own = problem.data.spread(sigma) ** 2
-    expected = np.maximum(1.0 / certainty - own / np.maximum(weights, _WEIGHT_MIN), 0.0)
+    expected = np.maximum(1.0 / certainty - own / np.maximum(weights, posterior.WEIGHT_MIN), 0.0)
     away = np.einsum("kij,kj->ki", precision, residual) / certainty
     return away, np.asarray(np.sqrt(expected + own), dtype=np.float64)
 
 
 def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Peak:
     """The peak at parameters that were found, with the covariance of its neighbourhood."""
-    information = _information(problem, theta[None], np.array([sigma]), weights[None])[0]
-    return Peak(theta=theta, sigma=sigma, weights=weights, covariance=_inverse(information))
-
-
-def _information(problem: Problem, theta: Array, sigma: Array, weights: Array) -> Array:
-    """What measurements and prior say together around each peak, the inverse of a covariance."""
-    jacobian = derivatives(problem.law, theta)
-    noise = _noise_covariances(problem.data, problem.misfit, sigma, weights)
-    told = np.swapaxes(jacobian, 1, 2) @ np.linalg.solve(noise, jacobian)
-    return np.asarray(told + _inverse(problem.prior.covariance), dtype=np.float64)
+    information = _goal(problem, np.array([sigma]), weights[None]).information(theta[None])[0]
+    return Peak(theta=theta, sigma=sigma, weights=weights, covariance=inverse(information))
 
 
 def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
     """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet."""
-    prior, data = problem.prior, problem.data
-    rng = np.random.default_rng(seed)
-    half = rng.standard_normal((count // 2, len(prior.mean)))
-    directions = np.concatenate([half, -half])
-    means = np.asarray(prior.mean + directions @ np.linalg.cholesky(prior.covariance).T, dtype=np.float64)
-    if not len(data):
-        return means
-    covariance = noise_covariance(data, problem.misfit, peak.sigma, peak.weights)
-    noise = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-    half_noise = rng.standard_normal((count // 2, len(data)))
-    targets = data.log_values + np.concatenate([half_noise, -half_noise]) @ noise.T
-    goal = _Goal(problem.law, np.asarray(targets), _inverse(noise[None]), means, _inverse(prior.covariance))
-    return _levenberg(goal, np.repeat(peak.theta[None], count, axis=0), iterations=6)
+    at = _goal(problem, np.array([peak.sigma]), peak.weights[None])
+    return posterior.draw(at, problem.prior, peak.theta, count=count, seed=seed, iterations=6)
 
 
 def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
@@ -248,7 +205,7 @@ def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: 
 
 
 def _noise_covariances(data: Measurements, misfit: Misfit, sigma: Array, weights: Array) -> Array:
-    own = data.spread(sigma) ** 2 / np.maximum(weights, _WEIGHT_MIN)
+    own = data.spread(sigma) ** 2 / np.maximum(weights, posterior.WEIGHT_MIN)
     return structure(data, misfit) + own[:, :, None] * np.eye(len(data))
 
 
@@ -378,7 +335,7 @@ def _beside_what_is_known(
         return residual, explained, 0.0
     own = (SIGMA_TYPICAL * data.noise_scale[side]) ** 2 / weights[side]
     covariance = explained[np.ix_(side, side)] + np.diag(own)
-    gain = explained[np.ix_(rest, side)] @ _inverse(covariance)
+    gain = explained[np.ix_(rest, side)] @ inverse(covariance)
     likelihood = residual[side] @ np.linalg.solve(covariance, residual[side])
     score = -0.5 * float(likelihood + np.linalg.slogdet(covariance)[1])
     left = explained[np.ix_(rest, rest)] - gain @ explained[np.ix_(side, rest)]
@@ -404,37 +361,8 @@ def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
     return np.where(data.is_trusted, 1.0, weights)
 
 
-def no_dip(residual: Array, scale: Array) -> Array:
-    """Probability that a measurement so far from what was expected, with this standard deviation, is no dip."""
-    core = _core_density(residual, scale)
-    weights = core / (core + _stray_density(residual) + 1e-300)
-    return np.asarray(np.maximum(weights, _WEIGHT_MIN), dtype=np.float64)
-
-
-_WEIGHT_MIN = 1e-3  # what is surely a dip tells next to nothing
-
-
-def _core_density(residual: Array, scale: Array) -> Array:
-    """Of a measurement that is neither a dip nor a rise."""
-    core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
-    return np.asarray(core, dtype=np.float64)
-
-
-def _stray_density(residual: Array) -> Array:
-    """Half a normal law on each side: dips to a half are common, to a tenth unheard of."""
-    fraction = np.where(residual < 0, _DIP_FRACTION, _RISE_FRACTION)
-    return np.asarray(
-        fraction * np.exp(-0.5 * (residual / _DIP_SCALE) ** 2) * 0.798 / _DIP_SCALE, dtype=np.float64
-    )
-
-
 def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
-    counted = weights * data.has_misfit
-    squares = (counted * (residual / data.noise_scale) ** 2).sum(axis=-1)
-    effective = counted.sum(axis=-1)
-    lost = np.minimum(3.0, effective / 2)  # what the parameters have taken up
-    variance = (_SIGMA_FREEDOM * SIGMA_TYPICAL**2 + squares) / (_SIGMA_FREEDOM + effective - lost)
-    return np.asarray(np.clip(np.sqrt(variance), _SIGMA_MIN, _SIGMA_MAX), dtype=np.float64)
+    return posterior.deviation(residual / data.noise_scale, weights * data.has_misfit, SIGMA_TYPICAL)
 
 
 def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
@@ -462,90 +390,20 @@ def log_evidence_at(problem: Problem, theta: Array, sigma: Array) -> Array:
     """The same around peaks (peaks, parameters) that were found: Laplace's approximation, dips in the likelihood."""
     data, prior = problem.data, problem.prior
     residual, scale = data.log_values - problem.law(theta), data.spread(sigma)
-    stray = np.where(data.is_trusted, 0.0, _stray_density(residual))
-    likelihood = np.log(_core_density(residual, scale) + stray + 1e-300).sum(axis=1)
-    away, precision = theta - prior.mean, _inverse(prior.covariance)
+    likelihood = posterior.log_likelihood(residual, scale, data.is_trusted)
+    away, precision = theta - prior.mean, inverse(prior.covariance)
     distance = np.einsum("ki,ij,kj->k", away, precision, away)
-    information = _information(problem, theta, sigma, _weights(residual, sigma, data))
+    information = _goal(problem, sigma, _weights(residual, sigma, data)).information(theta)
     volume = np.linalg.slogdet(information)[1] + np.linalg.slogdet(prior.covariance)[1]
     return np.asarray(likelihood - 0.5 * (distance + volume), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Goal:
-    """Many least-squares problems at once: each has its own targets and prior mean, and its own whitening or one."""
-
-    law: Law
-    targets: Array
-    whiten: Array  # (problems or 1, measurements, measurements)
-    means: Array
-    precision: Array
-
-    def of(self, chosen: NDArray[np.intp]) -> _Goal:
-        """Some of the problems."""
-        whiten = self.whiten if len(self.whiten) == 1 else self.whiten[chosen]
-        return replace(self, targets=self.targets[chosen], whiten=whiten, means=self.means[chosen])
-
-    def cost(self, at: Array) -> tuple[Array, Array]:
-        """Sum of squares, and the whitened residuals."""
-        residual = (self.whiten @ (self.targets - self.law(at))[:, :, None])[:, :, 0]
-        away = self.means - at
-        return (residual**2).sum(axis=1) + np.einsum("mi,ij,mj->m", away, self.precision, away), residual
-
-
 def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, iterations: int) -> Array:
-    data, prior = problem.data, problem.prior
-    covariance = _noise_covariances(data, problem.misfit, sigma, weights)
-    whiten = _inverse(np.asarray(np.linalg.cholesky(covariance), dtype=np.float64))
-    targets = np.broadcast_to(data.log_values, weights.shape)
-    means = np.broadcast_to(prior.mean, theta.shape)
-    return _levenberg(
-        _Goal(problem.law, targets, whiten, means, _inverse(prior.covariance)), theta, iterations=iterations
-    )
+    return posterior.descend(_goal(problem, sigma, weights), theta, iterations=iterations)
 
 
-def _levenberg(goal: _Goal, theta: Array, *, iterations: int) -> Array:
-    """Levenberg-Marquardt, each problem with its own damping, until it has little left to gain."""
-    theta, damping = theta.copy(), np.full(len(theta), 1e-2)
-    cost, residual = goal.cost(theta)
-    left = np.arange(len(theta))
-    for _ in range(iterations):
-        rest, at = goal.of(left), theta[left]
-        jacobian = rest.whiten @ derivatives(goal.law, at)
-        slope = np.einsum("mni,mn->mi", jacobian, residual[left]) + (rest.means - at) @ goal.precision
-        curve = np.swapaxes(jacobian, 1, 2) @ jacobian + goal.precision
-        curve += damping[left, None, None] * np.einsum("mii->mi", curve)[:, :, None] * np.eye(theta.shape[1])
-        step = np.clip(np.linalg.solve(curve, slope[:, :, None])[:, :, 0], -_STEP_MAX, _STEP_MAX)
-        tried, tried_residual = rest.cost(at + step)
-        is_better = tried < cost[left]
-        moved = left[is_better]
-        theta[moved] += step[is_better]
-        cost[moved], residual[moved] = tried[is_better], tried_residual[is_better]
-        damping[left] *= np.where(is_better, 0.2, 8.0)
-        left = left[np.einsum("mi,mi->m", step, slope) > _GAIN_MIN]
-        if not len(left):
-            break
-    return theta
-
-
-_GAIN_MIN = 0.02  # of the sum of squares: what a step promised; the next one promises a tenth
-
-
-def _inverse(matrices: Array) -> Array:
-    return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
-
-
-def derivatives(law: Law, theta: Array) -> Array:
-    """Derivatives of the law, (problems, measurements, parameters); a few problems at a time stay in the cache."""
-    moves = np.concatenate([np.zeros((1, theta.shape[1])), _DIFFERENCE * np.eye(theta.shape[1])])
-    blocks = [_differences(law, theta[i : i + _BLOCK], moves) for i in range(0, len(theta), _BLOCK)]
-    return np.concatenate(blocks) / _DIFFERENCE
-
-
-def _differences(law: Law, theta: Array, moves: Array) -> Array:
-    moved = (theta[:, None, :] + moves).reshape(-1, theta.shape[1])
-    values = law(moved).reshape(len(theta), len(moves), -1)
-    return np.asarray(np.swapaxes(values[:, 1:] - values[:, :1], 1, 2), dtype=np.float64)
-
-
-_BLOCK = 12
+def _goal(problem: Problem, sigma: Array, weights: Array) -> Goal:
+    """Beside noise and weights by problems."""
+    covariances = _noise_covariances(problem.data, problem.misfit, sigma, weights)
+    whiten = inverse(np.asarray(np.linalg.cholesky(covariances), dtype=np.float64))
+    return posterior.goal(problem.law, problem.data.log_values, whiten, problem.prior)

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from penstock.models import burst
-from penstock.models.inference.regression import Gaussian
+from penstock.models.inference.posterior import Gaussian
 from penstock.models.model import Array
 from penstock.models.s3.law import (
     BURST_FACTOR,

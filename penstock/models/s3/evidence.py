@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from penstock.models import burst
 from penstock.models.inference import shapeless
-from penstock.models.inference.regression import SIGMA_TYPICAL, Gaussian, Measurements, Misfit, Problem
+from penstock.models.inference.posterior import Gaussian
+from penstock.models.inference.regression import SIGMA_TYPICAL, Measurements, Misfit, Problem
 from penstock.models.model import Array
 from penstock.models.s3.directions import S3SettingT
 from penstock.models.s3.law import (
@@ -169,7 +170,7 @@ _IDLE_FLOOR = 0.02  # idle shares below this are alike
 
 
 class Law:
-    """The logarithm of each row of evidence, for `regression`.
+    """The logarithm of each row of evidence, for `posterior`.
 
     Rows about one transfer, and transfers that were split alike, share what is computed of them.
     """

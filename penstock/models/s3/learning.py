@@ -17,14 +17,13 @@ import numpy as np
 
 from penstock.models import burst
 from penstock.models.inference import drift, shapeless
+from penstock.models.inference.posterior import Gaussian, derivatives
 from penstock.models.inference.regression import (
-    Gaussian,
     Measurements,
     Misfit,
     Peak,
     Problem,
     beside_the_others,
-    derivatives,
     explain,
     law_log_evidence,
     log_evidence,

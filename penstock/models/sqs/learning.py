@@ -1,22 +1,23 @@
-"""Knows how the costs of a queue are learned from observations: a posterior in logarithms, kept as draws.
+"""Knows how the costs of a queue are learned from observations: what each says of the law, and since which change.
 
-Nonlinear least squares with the prior as further residuals (the posterior's mode), and Laplace's
-approximation around it for the draws. Request rates that throttling or the client's CPU allow are bounds,
-not slopes: they are read off the observations directly.
+An observation is many measurements of several kinds, each with a spread of its own that is learned with the costs
+(`posterior`). Request rates that throttling or the client's CPU allow are bounds, not slopes: they are read off the
+observations directly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.inference import drift
+from penstock.models.inference import drift, posterior
 from penstock.models.inference.draws import quantiles
+from penstock.models.inference.posterior import Gaussian, Goal
 from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, Array, Fit, Suspicion
 from penstock.models.sqs.physics import (
     ACTIONS,
@@ -32,16 +33,15 @@ from penstock.models.sqs.queue_class import request_rate_max_per_second
 from penstock.vocabulary import Estimate, Observation, Origin, Place
 
 IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
-FIT_STATE_VERSION = 3  # of what is kept in a fit; one that was stored under another is not read
-_DRAW_COUNT = 64
+FIT_STATE_VERSION = 4  # of what is kept in a fit; one that was stored under another is not read
+_DRAW_COUNT = 48
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
 _IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
 _WAITING_SCATTER = 3.0
-_SLOPE_STEP = 1e-4  # of logarithms
 _USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
 _LAW_SPREAD = 0.1  # of a logarithm: what the law may be off by under load, at settings not seen yet
-_CHANGE_WIDTH = 0.4  # of the tables' width: how far costs move when a place changes
+_CHANGE_WIDTH = 0.4  # of what was believed before: how far costs move when a place changes
 _THROTTLED_FRACTION = 0.002  # of requests
 _GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
 _PACED_CALM = 0.85
@@ -78,6 +78,7 @@ class Spread:
     """How far one measurement lies from its expectation, as a standard deviation of the logarithm."""
 
     seconds: float = 0.10
+    idle: float = _IDLE_SPREAD
     goodput: float = 0.035
     latency: float = 0.05  # where nothing waits; see `latency_scale`
     latency_p99: float = 0.12
@@ -111,18 +112,18 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
         (o for o in observations if o.duration_seconds > 0 and o.request_count > 0),
         key=lambda o: o.started_at,
     )
-    centre, width = _prior(prior)
-    learned = _learn_all(place, usable, prior, centre, width)
+    belief = _belief(prior)
+    learned = _learn_all(place, usable, prior, belief)
     own = [o for o in usable if o.origin is Origin.PROBE] or usable
     watched = drift.watch(*_shifts(learned, own)) if own else drift.Watched()
     changed_at, suspicion = None, _suspicion(learned, own, watched)
     if watched.begins:
         changed_at = own[watched.begins[-1]].started_at
-        widened = np.sqrt(np.diag(learned.covariance) + (_CHANGE_WIDTH * width) ** 2)
+        widened = learned.covariance + _CHANGE_WIDTH**2 * belief.covariance
         since = [o for o in usable if o.started_at >= changed_at]
-        learned = _learn_all(place, since, prior, learned.mode, np.minimum(widened, width))
-    draws = np.random.default_rng(seed).multivariate_normal(
-        learned.mode, learned.covariance, size=_DRAW_COUNT, method="eigh"
+        learned = _learn_all(place, since, prior, Gaussian(mean=learned.mode, covariance=widened))
+    draws = posterior.draw(
+        learned.goal, learned.belief, learned.mode, count=_DRAW_COUNT, seed=seed, iterations=_DRAW_ITERATIONS
     )
     return Fit(
         place=place,
@@ -142,6 +143,8 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
 class _Learned:
     """The posterior of logarithms, and what it rests on."""
 
+    belief: Gaussian
+    goal: Goal
     mode: Array
     covariance: Array
     spread: Spread
@@ -151,24 +154,36 @@ class _Learned:
 
 
 def _learn_all(
-    place: Place, used: Sequence[Observation[Any]], prior: Fit | None, centre: Array, width: Array
+    place: Place, used: Sequence[Observation[Any]], prior: Fit | None, belief: Gaussian
 ) -> _Learned:
+    """The spreads and the mode settle together."""
     caps = _ceilings(place, used, prior)
-    spread, mode, covariance, residual = Spread(), centre, np.diag(width**2), 0.0
-    evidence = _evidence(used, caps) if used else None
-    if evidence is not None:
-        mode = _start(evidence, centre)
-        for _ in range(3):  # the spread and the mode settle together
-            mode, covariance = _posterior(evidence, centre, width, spread, mode)
-            spread, residual = _spread(mode, evidence)
+    evidence = _evidence(used, caps)
+    law, spread, theta = _Law(evidence, belief.mean), Spread(), _start(evidence, belief.mean)[None]
+    weights = np.ones(len(law.kinds))
+    goal = law.goal(spread, weights, belief)
+    for _ in range(_ROUNDS):
+        theta = posterior.descend(goal, theta, iterations=_ITERATIONS)
+        slower = law(theta)[0]
+        spread, weights = law.learned(slower, weights)
+        goal = law.goal(spread, weights, belief)
+    goodput = slower[law.kinds == "goodput"]
     return _Learned(
-        mode=mode,
-        covariance=covariance,
+        belief=belief,
+        goal=goal,
+        mode=theta[0],
+        covariance=posterior.inverse(goal.information(theta))[0],
         spread=spread,
-        residual_fraction_p50=residual,
+        residual_fraction_p50=float(np.median(np.abs(np.expm1(goodput)))) if goodput.size else 0.0,
         caps=caps,
         used=used,
     )
+
+
+_ROUNDS = 3  # five are no better
+_ITERATIONS = 6  # in each round: two or three suffice in most
+# Two and six are no better, on 24 made-up queues, and take half as long again and three times as long.
+_DRAW_ITERATIONS = 1
 
 
 def _shifts(learned: _Learned, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:
@@ -212,13 +227,12 @@ def _suspicion(
 
 def _state(learned: _Learned, draws: Array) -> dict[str, Any]:
     """All that predictions need, as plain data."""
-    spread = learned.spread
     state: dict[str, Any] = {
         STATE_VERSION: FIT_STATE_VERSION,
         "mode": learned.mode.tolist(),
         "width": np.sqrt(np.diag(learned.covariance)).tolist(),
         "draws": np.round(draws, 5).tolist(),
-        "spread": [spread.seconds, spread.goodput, spread.latency, spread.latency_p99, spread.p99_ratio],
+        "spread": asdict(learned.spread),
         "request_rate_max_per_second": learned.caps[0],
         "client_request_rate_max_per_second": learned.caps[1],
     }
@@ -245,10 +259,7 @@ def drawn_costs(fit: Fit) -> QueueCosts:
 
 def spread(fit: Fit) -> Spread:
     """How far single measurements scatter here."""
-    seconds, goodput, latency, latency_p99, p99_ratio = fit.state["spread"]
-    return Spread(
-        seconds=seconds, goodput=goodput, latency=latency, latency_p99=latency_p99, p99_ratio=p99_ratio
-    )
+    return Spread(**fit.state["spread"])
 
 
 def goodput_scale(paced_fraction: Array) -> Array:
@@ -296,14 +307,18 @@ def discrepancies(fit: Fit, observations: Sequence[Observation[Any]]) -> tuple[A
     return draws.mean(axis=0), np.sqrt(draws.var(axis=0) + own**2)
 
 
-def _prior(fit: Fit | None) -> tuple[Array, Array]:
+def _belief(fit: Fit | None) -> Gaussian:
     """The tables, or a neighbour's posterior widened: another place is alike, not the same."""
     centre = np.log([median for median, _ in _PRIOR.values()])
     width = np.array([deviation for _, deviation in _PRIOR.values()])
-    if fit is None or "mode" not in fit.state:
-        return centre, width
-    neighbour = np.array(fit.state["width"])
-    return np.array(fit.state["mode"]), np.minimum(width, np.sqrt(neighbour**2 + (0.4 * width) ** 2))
+    if fit is not None and "mode" in fit.state:
+        neighbour = np.array(fit.state["width"])
+        centre = np.array(fit.state["mode"])
+        width = np.minimum(width, np.sqrt(neighbour**2 + (0.4 * width) ** 2))
+    one, other = ([_NAMES.index(pair[side]) for pair in _ALIKE] for side in (0, 1))
+    apart = (np.eye(len(_NAMES))[one] - np.eye(len(_NAMES))[other]) / np.array([[d] for _, _, d in _ALIKE])
+    covariance = posterior.inverse(np.diag(width**-2.0) + apart.T @ apart)
+    return Gaussian(mean=covariance @ (centre / width**2), covariance=covariance)
 
 
 def _costs(rows: Array, fit: Fit) -> QueueCosts:
@@ -446,49 +461,51 @@ def _start(evidence: _Evidence, centre: Array) -> Array:
     return start
 
 
-def _posterior(
-    evidence: _Evidence, centre: Array, width: Array, spread: Spread, start: Array
-) -> tuple[Array, Array]:
-    """Mode and covariance. Slopes are taken in one sweep over all parameters, each moved a little."""
-    from scipy.optimize import least_squares
-
-    def residuals(theta: Array) -> Array:
-        return np.asarray(_all_residuals(theta[None, :], evidence, centre, width, spread)[0])
-
-    def slopes(theta: Array) -> Array:
-        steps = np.vstack([np.zeros(len(theta)), _SLOPE_STEP * np.eye(len(theta))])
-        rows = _all_residuals(theta + steps, evidence, centre, width, spread)
-        return np.asarray((rows[1:] - rows[0]).T / _SLOPE_STEP)
-
-    found = least_squares(
-        residuals, start, jac=slopes, loss="soft_l1", f_scale=2.5, method="trf", max_nfev=40
-    )
-    return np.asarray(found.x), np.linalg.pinv(found.jac.T @ found.jac, hermitian=True)
+_KINDS = ("seconds", "idle", "goodput", "latency", "latency_p99")
+_ABSURD = 5.0  # of a logarithm: farther off than this, a report is as wrong as can be, and pulls at nothing
 
 
-def _all_residuals(thetas: Array, evidence: _Evidence, centre: Array, width: Array, spread: Spread) -> Array:
-    return np.hstack([_residuals(thetas, evidence, spread), _prior_residuals(thetas, centre, width)])
+class _Law:
+    """How much slower than expected each measurement was, as a logarithm, for `posterior`; and of which kind it is.
+
+    What an observation does not say is left out. What disturbs a queue makes it slower: those are the dips.
+    """
+
+    def __init__(self, evidence: _Evidence, centre: Array) -> None:
+        slower = _slower(centre[None], evidence)
+        self._evidence, self._known = evidence, np.isfinite(np.hstack(slower)[0])
+        self.kinds = np.repeat(_KINDS, [each.shape[1] for each in slower])[self._known]
+        self._is_tail = self.kinds == "latency_p99"
+
+    def __call__(self, thetas: Array) -> Array:
+        slower = np.hstack(_slower(thetas, self._evidence))[:, self._known]
+        return np.asarray(np.clip(slower, -_ABSURD, _ABSURD))
+
+    def goal(self, spread: Spread, weights: Array, belief: Gaussian) -> Goal:
+        """To find what explains the measurements; the tail of latency may be longer than the physics says."""
+        whiten = np.sqrt(weights) / self._deviations(spread)
+        return posterior.goal(self, self._is_tail * math.log(spread.p99_ratio), whiten[None], belief)
+
+    def learned(self, slower: Array, weights: Array) -> tuple[Spread, Array]:
+        """The scatter of each kind, with what is usual beside it, and how likely each measurement is no dip."""
+        tails, usual = slower[self._is_tail], Spread()
+        tail = float(np.median(tails)) * len(tails) / (len(tails) + _USUAL_COUNT) if tails.size else 0.0
+        away, scatter = self._is_tail * tail - slower, dict[str, float]()
+        for kind in _KINDS:
+            some = self.kinds == kind
+            scatter[kind] = float(posterior.deviation(away[some], weights[some], getattr(usual, kind)))
+        spread = Spread(**scatter, p99_ratio=math.exp(tail))
+        return spread, posterior.no_dip(away, self._deviations(spread))
+
+    def _deviations(self, spread: Spread) -> Array:
+        return np.array([getattr(spread, kind) for kind in self.kinds])
 
 
-def _prior_residuals(thetas: Array, centre: Array, width: Array) -> Array:
-    alike = [
-        (thetas[:, _NAMES.index(one)] - thetas[:, _NAMES.index(other)]) / deviation
-        for one, other, deviation in _ALIKE
-    ]
-    return np.hstack([(thetas - centre) / width, np.stack(alike, axis=1)])
-
-
-def _residuals(thetas: Array, evidence: _Evidence, spread: Spread) -> Array:
-    """Log of observed over predicted, in units of the spread; 0 for what an observation does not say."""
-    misfits = _misfits(thetas, evidence)
-    parts = [misfit / spread.seconds for misfit in misfits.seconds.values()]
-    parts += [misfit / _IDLE_SPREAD for misfit in misfits.idle_seconds.values()]
-    parts += [misfits.goodput / spread.goodput, misfits.latency / spread.latency]
-    parts += [(misfits.latency_p99 - math.log(spread.p99_ratio)) / spread.latency_p99]
-    return np.clip(np.nan_to_num(np.hstack(parts), nan=0.0), -_ABSURD, _ABSURD)
-
-
-_ABSURD = 1e4  # spreads: farther off than this, a report is as wrong as can be, and slopes stay finite
+def _slower(thetas: Array, evidence: _Evidence) -> list[Array]:
+    """Logarithms of measured over expected times, (thetas, measurements) by kinds."""
+    misfits, none = _misfits(thetas, evidence), np.empty((len(thetas), 0))
+    seconds = [np.hstack([none, *each.values()]) for each in (misfits.seconds, misfits.idle_seconds)]
+    return [*seconds, -misfits.goodput, misfits.latency, misfits.latency_p99]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -561,30 +578,6 @@ def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:
     paced = evidence.drive.receiver_count * evidence.filled["receive"] / evidence.received_rate
     paced = np.nan_to_num(paced, nan=0.0)
     return np.asarray((expected**8 + paced**8) ** 0.125)
-
-
-def _spread(mode: Array, evidence: _Evidence) -> tuple[Spread, float]:
-    """The scatter around the mode, shrunk towards what is usual; and the median misfit of goodput."""
-    misfits = _misfits(mode[None, :], evidence)
-    usual = Spread()
-    tails = misfits.latency_p99[np.isfinite(misfits.latency_p99)]
-    p99_log = float(np.median(tails)) * len(tails) / (len(tails) + _USUAL_COUNT) if tails.size else 0.0
-    shrunk = Spread(
-        seconds=_scatter(np.concatenate(list(misfits.seconds.values())), usual.seconds),
-        goodput=_scatter(misfits.goodput, usual.goodput),
-        latency=_scatter(misfits.latency, usual.latency),
-        latency_p99=_scatter(misfits.latency_p99 - p99_log, usual.latency_p99),
-        p99_ratio=math.exp(p99_log),
-    )
-    known = misfits.goodput[np.isfinite(misfits.goodput)]
-    return shrunk, float(np.median(np.abs(np.expm1(known)))) if known.size else 0.0
-
-
-def _scatter(misfits: Array, usual: float) -> float:
-    """A robust deviation (from the median of absolute misfits) that some usual ones stand beside."""
-    known = misfits[np.isfinite(misfits)]
-    own = float(np.median(np.abs(known))) * 1.4826 if known.size else usual
-    return max(math.sqrt((known.size * own**2 + _USUAL_COUNT * usual**2) / (known.size + _USUAL_COUNT)), 0.01)
 
 
 def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:

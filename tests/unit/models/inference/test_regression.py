@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.models.inference.posterior import Array, Gaussian
 from penstock.models.inference.regression import (
     SIGMAS,
-    Array,
-    Gaussian,
     Measurements,
     Misfit,
     Problem,
-    derivatives,
     explain,
     log_evidence,
     maximise,
@@ -224,11 +222,3 @@ def test_likelihoods_of_all_noises_are_those_of_the_definition() -> None:
             likely = residual @ np.linalg.solve(covariance, residual) + np.linalg.slogdet(covariance)[1]
             expected = -0.5 * likely + sigma_log_prior(np.array([sigma]))[0]
             assert found[k, column] == pytest.approx(expected)
-
-
-def test_derivatives_do_not_depend_on_how_many_are_asked_for_at_once() -> None:
-    """Those of a line are its own columns, for one point or for many."""
-    theta = np.random.default_rng(0).standard_normal((40, 2))
-    assert derivatives(line, theta) == pytest.approx(
-        np.broadcast_to(np.stack([np.ones(len(X)), X], axis=1), (40, len(X), 2)), abs=1e-6
-    )

@@ -141,6 +141,7 @@ def test_limits_are_kept_to_the_last_thread_and_byte() -> None:
         (Demand(thread_count_max=4, memory_bytes_max=10), [True, False, False]),
     ):
         assert is_within(settings, found, demand).tolist() == kept
+    assert is_within(settings[:1], an_appraisal(memory_bytes=[10.0]), Demand(thread_count_max=4)).all()
 
 
 def test_all_threads_count_whatever_they_are_for() -> None:

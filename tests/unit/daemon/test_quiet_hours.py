@@ -46,6 +46,7 @@ def test_hours_that_fill_the_day_do(tmp_path: Path) -> None:
     assert fill_the_day(map(parse, ["06:00-18:00 UTC", "18:00-06:00 UTC"]))
     assert not fill_the_day(map(parse, ["06:00-18:00 UTC", "18:00-05:59 UTC"]))
     assert not fill_the_day([])
+    assert parse("00:00-24:00 UTC").until(at("2026-03-01 12:00")) == at("2026-03-02 00:00")
     file = tmp_path / "penstock.toml"
     file.write_text('[probes]\nquiet_hours = ["00:00-24:00 local", "8-18"]', encoding="utf-8")
     with pytest.raises(

@@ -36,7 +36,10 @@ TESTS = {
     "penstock/optimizer/objective.py": "tests/unit/optimizer/test_objective.py",
     "penstock/optimizer/proposal.py": "tests/unit/optimizer/test_proposal.py tests/unit/optimizer/test_deliberation.py",
     "penstock/models/sqs/plan.py": "tests/unit/models/sqs/test_plan.py",
-    "penstock/client/advice.py": "tests/unit/client/test_advice.py tests/integration/test_client.py",
+    "penstock/client/advice.py": (
+        "tests/unit/client/test_advice.py tests/integration/test_client.py "
+        "tests/integration/test_client_in_hostile_surroundings.py"
+    ),
 }
 
 

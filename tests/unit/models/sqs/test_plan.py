@@ -105,7 +105,7 @@ def test_of_two_ways_that_carry_all_the_one_with_fewer_threads_is_chosen() -> No
             goodput=np.array([goodput]), latency_seconds=np.array([[0.3, 0.3, 0.3, 0.2, 0.1]])
         )
         assert _choose(conditions, settings, cast("Any", outcome)) == chosen
-    in_time = read_conditions(a_document(latency_objective_seconds=0.35))
+    in_time = read_conditions(a_document(latency_objective_seconds=0.305))
     soon = read_conditions(a_document(latency_objective_seconds=0.15))
     outcome = SimpleNamespace(
         goodput=np.full((1, 5), 50.0), latency_seconds=np.array([[0.3, 0.3, 0.3, 0.2, 0.1]])

@@ -123,6 +123,7 @@ SURE = dict.fromkeys((4, 8, 16, 32), (0.0, 0.01))
         ([(4, 100), (8, 114)], None),
         ([(4, 100), (8, 90), (4, 80), (8, 120)], 16),
         ([(8, 100)], 4),
+        ([(4, -1)], None),
         ([(4, 100), (8, -1)], None),
         ([(4, 100), (8, 200), (16, 400)], None),
     ],
@@ -182,8 +183,9 @@ def test_no_more_is_dared_than_four_times_what_went_well(
 
 
 def test_the_way_to_advice_that_is_out_of_reach_is_by_the_best_within_it() -> None:
-    """That can be paid for."""
-    model = Believing({2: (0.0, 0.1), 6: (0.2, 0.1), 8: (0.1, 0.1), 64: (5.0, 0.1)})
+    """That can be paid for, however much is out of reach."""
+    beyond = dict.fromkeys(range(64, 128), (5.0, 0.1))
+    model = Believing({2: (0.0, 0.1), 6: (0.2, 0.1), 8: (0.1, 0.1), **beyond})
     for price, count in ((100, 6), (10**7, 8)):
         model.prices = {6: price}
         plan = propose(a_quest(model, [(2, 100)]))

@@ -197,7 +197,7 @@ async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str, st
             identity = _identity(await _answer(session, "GET", path, proof))
             address = await _public_address(session, proof)
             return identity, address, "told by the instance metadata"
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
         reason = str(error) or "no answer within a second"
         return (
             {},

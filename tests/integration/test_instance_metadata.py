@@ -80,11 +80,15 @@ async def _list(request: web.Request) -> web.Response:
     return web.Response(text="[1]")
 
 
+async def _deep(request: web.Request) -> web.Response:
+    return web.Response(text="[" * 9000)
+
+
 async def _endless(request: web.Request) -> web.Response:
     return web.Response(body=b"x" * (host.IMDS_BYTES_MAX * 3))
 
 
-@pytest.mark.parametrize("handler", [_refuse, _redirect, _nonsense, _strange, _list, _endless])
+@pytest.mark.parametrize("handler", [_refuse, _redirect, _nonsense, _strange, _list, _deep, _endless])
 async def test_trouble_means_unknown(handler: Handler) -> None:
     """Whatever answers, the daemon starts; the environment may still know the region."""
     async with _metadata(document=handler) as url:

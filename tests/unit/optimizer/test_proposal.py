@@ -200,6 +200,7 @@ def test_the_way_to_advice_that_is_out_of_reach_is_by_the_best_within_it() -> No
         ([16, 16], 9.0, False),
         ([4, 16], 9.0, True),
         ([16, 4], 9.0, True),
+        ([16, 16, 4], 9.0, True),
         ([16, 4], 0.0, False),
         ([4] * 12, 0.0, True),
         ([4] * 11, 0.0, False),

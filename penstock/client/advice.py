@@ -242,7 +242,10 @@ class Adviser:
         answer = self._connections.ask("GET", with_parameters("/v1/recommendation", stated))
         document = json.loads(answer.body)
         if answer.status == 200:
-            return in_force(document)
+            advice = in_force(document)
+            if advice.operation != operation:
+                raise ValueError(f"the daemon answers about {advice.operation}, not about {operation}")
+            return advice
         detail = document.get("detail") if isinstance(document, dict) else None
         raise ValueError(detail or f"the daemon answered with status {answer.status}")
 

@@ -118,6 +118,14 @@ def test_an_answer_at_its_bounds_is_advice(changes: dict[str, Any]) -> None:
     assert in_force(an_answer(**changes)).basis == "measured"
 
 
+def test_an_answer_about_another_operation_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An application must not find knobs that are not of what it asked about."""
+    Daemon(monkeypatch).document = an_answer(operation="0", setting={"thread_countx": 8})
+    advice = an_adviser(tmp_path).advise("s3_upload", GiB)
+    assert (advice.basis, advice.setting["thread_count"]) == ("default", 10)
+    assert "answers about 0, not about s3_upload" in advice.explanation
+
+
 def test_advice_has_its_time_and_defaults_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has expired, and be it now, is refused with the moment, in UTC."""
 

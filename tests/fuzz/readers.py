@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.api.wire import Snapshot, encode, recommendation_document, snapshot_document
 from penstock.client.advice import Advice, Adviser
@@ -52,6 +52,15 @@ class Reader(Protocol):
 
     def feed(self, mutator: Mutator) -> None:
         """Make an input and have it read. Raises for what must not be."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """One that keeps something open."""
+
+    def close(self) -> None:
+        """Let go of it."""
         ...
 
 
@@ -359,7 +368,7 @@ def reader_of(name: str, folder: Path) -> Iterator[Reader]:
     try:
         yield reader
     finally:
-        if isinstance(reader, ClientReader | MetadataReader | ResponsesReader):
+        if isinstance(reader, Closable):
             reader.close()
         logging.disable(logging.NOTSET)
 

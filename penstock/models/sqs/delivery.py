@@ -309,7 +309,7 @@ class SqsDeliveryModel:
         goodput_scatter = spread.goodput * float(learning.goodput_scale(outcome.paced_fraction).mean())
         latency_p99 = latency_quantile_seconds(outcome.moments, 0.99)[:, 0] * spread.p99_ratio
         scatter_p99 = spread.latency_p99 * waiting_scale
-        is_measured = any(cell.setting == setting_values(setting) for cell in fit.cells)
+        is_measured = setting_values(setting) in (cell.setting for cell in fit.cells)
         # Elsewhere the law itself is off; the scatters of goodput and of the tail cover that (24 queues).
         scatter = math.hypot(spread.latency * waiting_scale, 0.0 if is_measured else learning.LAW_SPREAD)
         return {

@@ -35,6 +35,11 @@ from penstock.vocabulary import Estimate, Observation, Origin, Place
 IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
 FIT_STATE_VERSION = 4  # of what is kept in a fit; one that was stored under another is not read
 _DRAW_COUNT = 48
+# Two and six are no better, on 24 made-up queues, and take half as long again and three times as long.
+_DRAW_ITERATIONS = 1
+_ROUNDS = 3  # five are no better
+# In each round: with three goodput after five probes is foretold worse, with twelve no better.
+_ITERATIONS = 6
 _NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
 _IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
@@ -178,13 +183,6 @@ def _learn_all(
         caps=caps,
         used=used,
     )
-
-
-_ROUNDS = 3  # five are no better
-# In each round: with three goodput after five probes is foretold worse, with twelve no better.
-_ITERATIONS = 6
-# Two and six are no better, on 24 made-up queues, and take half as long again and three times as long.
-_DRAW_ITERATIONS = 1
 
 
 def _shifts(learned: _Learned, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:

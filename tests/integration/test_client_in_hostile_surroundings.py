@@ -151,9 +151,15 @@ async def test_a_process_without_threads_is_not_hurt(server: Served, monkeypatch
 
 
 def test_forked_children_ask_for_themselves(server: Served) -> None:
-    """While threads of the parent ask, report and hold leases; none waits for a lock that nobody opens any more."""
+    """While threads of the parent ask, report and hold leases; none waits for a lock that nobody opens any more.
+
+    The application's log goes nowhere: of standard error, where it would go, Python leaves a child the lock of whoever
+    wrote at the fork, and that child waits for ever at its first line, with penstock or without.
+    """
     program = """
-import os, signal, threading, warnings
+import logging, os, signal, threading, warnings
+logging.getLogger("penstock.client").propagate = False
+logging.getLogger("penstock.client").addHandler(logging.NullHandler())
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which is the point
 from penstock.client import advice
 from tests.integration import all_of_the_client as c

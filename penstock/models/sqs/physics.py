@@ -25,7 +25,10 @@ all t are busy with R_a requests and m messages a second,
 
     t = R_a l_a(0) + m (l_a(b) - l_a(0)) / b
 
-Latency. A message waits for its receiver as in a queue with a drift. With load rho the wait of what arrives at time t
+Latency. Of receivers that are busy for a fraction rho, 1 - rho wait for a message: what finds one of these comes in a
+batch of m / R_receive, in less time than a full one takes. The tail is of full ones (simulated).
+
+A message waits for its receiver as in a queue with a drift. With load rho the wait of what arrives at time t
 is the mean of a reflected Brownian motion of drift rho - 1 and of variance
 
     (ca^2 + cs^2) rho a batch                          per time of a batch
@@ -148,7 +151,8 @@ class _Rates:
     send_seconds: Array
     receive_seconds: Array  # with the consumer's work
     held_seconds: Array
-    on_the_way_seconds: Array  # from the end of a send to the receive
+    on_the_way_seconds: Array  # from the end of a send to the receive of a full batch
+    saved_seconds: Array  # of that, on average, by batches that are not full
     unlimited: Array  # of the senders, whatever the limit and the window say
     send: Array
     windowed: Array  # what the send window lets pass
@@ -157,6 +161,11 @@ class _Rates:
     client: Array
     requests: Array  # of all actions together, where spare threads take half-full batches
     client_wait_seconds: Array
+
+    @property
+    def undisturbed_seconds(self) -> Array:
+        """From send to receive, of a message that waits for nothing."""
+        return self.send_seconds + self.on_the_way_seconds - self.saved_seconds
 
     @property
     def carried(self) -> Array:
@@ -185,7 +194,6 @@ def client_wait_seconds(costs: QueueCosts, request_rate_per_second: Array, threa
 def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
     """Rates, goodput and latency of each setting under each draw of the physics."""
     rates = _rates(costs, drive)
-    base = rates.send_seconds + rates.on_the_way_seconds
     carried = rates.carried
     moments = _moments(costs, drive, rates)
     latency = (moments.share * moments.mean_seconds).sum(axis=0)
@@ -199,7 +207,7 @@ def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
         client_wait_seconds=rates.client_wait_seconds,
         goodput=carried * costs.efficiency_fraction,
         latency_seconds=latency,
-        waiting_fraction=1.0 - base / latency,
+        waiting_fraction=1.0 - rates.undisturbed_seconds / latency,
         paced_fraction=np.clip((capacity / _limit(drive) - 1.0) / _PACED_MARGIN, 0.0, 1.0),
         moments=moments,
     )
@@ -318,11 +326,14 @@ def _rates_with(
         carried=carried,
         most=receives,
     )
+    is_waited_for = 1.0 - carried / receive
+    missing = is_waited_for * (1.0 - carried / (batch * receives)) * (alone.receive - alone.empty_receive)
     return _Rates(
         send_seconds=send_seconds,
         receive_seconds=receive_seconds,
         held_seconds=held_seconds,
         on_the_way_seconds=on_the_way,
+        saved_seconds=np.minimum(missing, on_the_way - _ON_THE_WAY_SECONDS_MIN),
         unlimited=unlimited,
         send=send,
         windowed=windowed,
@@ -398,7 +409,7 @@ def _part(
 ) -> Moments:
     """Messages that arrive at one rate and go onward at another, for so long; `share` counts them."""
     load, passed = arriving / onward, np.minimum(arriving, onward)
-    base = rates.send_seconds + rates.on_the_way_seconds
+    base = rates.undisturbed_seconds
     scatter = _arrival_variance(costs, drive, load) + costs.variation_fraction**2
     variance = scatter * drive.batch_message_count / onward * np.minimum(load, 1.0)
     elapsed = _MOMENTS[:, None, None] * duration_seconds * np.minimum(1.0, 1.0 / load)

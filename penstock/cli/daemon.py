@@ -60,7 +60,7 @@ def advice_in_force(
         socket_path, "GET", "/v1/recommendation", parameters=parameters, timeout_seconds=timeout_seconds
     )
     try:
-        in_force(document)
+        in_force(document, parameters["operation"])
     except StaleAdviceError as trouble:
         raise NotReadyError(str(trouble)) from trouble
     except ValueError as trouble:
@@ -71,7 +71,7 @@ def advice_in_force(
 def why_expired(document: Mapping[str, Any]) -> str | None:
     """Why the advice that is shown is no longer used; None while it is."""
     try:
-        in_force(document)
+        in_force(document, document.get("operation", ""))
     except StaleAdviceError as trouble:
         return str(trouble)
     except ValueError:

@@ -109,8 +109,10 @@ class StaleAdviceError(ValueError):
         )
 
 
-def in_force(document: Any) -> Advice:
-    """The advice of an answer, as far as it may be used now. Raises ValueError, StaleAdviceError when it has expired.
+def in_force(document: Any, operation: str) -> Advice:
+    """The advice of an answer about this operation, as far as it may be used now.
+
+    Raises ValueError for what is no such advice, StaleAdviceError when it has expired.
 
     A daemon that lives on while its probes fail goes on answering with what it learned last.
     """
@@ -118,6 +120,8 @@ def in_force(document: Any) -> Advice:
     if flaw:
         raise ValueError(flaw)
     advice = Advice(document)
+    if advice.operation != operation:
+        raise ValueError(f"the daemon answers about {advice.operation}, not about {operation}")
     if advice.has_expired():
         raise StaleAdviceError(advice)
     return advice
@@ -242,10 +246,7 @@ class Adviser:
         answer = self._connections.ask("GET", with_parameters("/v1/recommendation", stated))
         document = json.loads(answer.body)
         if answer.status == 200:
-            advice = in_force(document)
-            if advice.operation != operation:
-                raise ValueError(f"the daemon answers about {advice.operation}, not about {operation}")
-            return advice
+            return in_force(document, operation)
         detail = document.get("detail") if isinstance(document, dict) else None
         raise ValueError(detail or f"the daemon answered with status {answer.status}")
 

@@ -166,7 +166,9 @@ class Lease(Share):
         try:
             line = stream.line(timeout_seconds=timeout_seconds)
             if line is not None and not has_ended.is_set():
-                self._become(_read_share(line))
+                import json
+
+                self._become(in_force(json.loads(line), self._default.operation))
         except StaleAdviceError as trouble:  # the lease is held, and is told when something was measured
             self._default_because(trouble)
             return True
@@ -232,13 +234,6 @@ def _claim(demand: Mapping[str, object], terms: Mapping[str, object]) -> bytes:
 
     stated = {name: str(value) for name, value in demand.items() if value is not None}
     return json.dumps({**terms, **stated}, default=str).encode()
-
-
-def _read_share(line: bytes) -> Advice:
-    """The advice in one line of a lease. Raises ValueError, StaleAdviceError."""
-    import json
-
-    return in_force(json.loads(line))
 
 
 _held: weakref.WeakSet[Lease] = weakref.WeakSet()

@@ -163,13 +163,13 @@ def test_advice_without_what_it_is_for_says_what_is_missing() -> None:
     with pytest.raises(
         ValueError, match="advice about s3_upload has no part_size_bytes: it is damaged, or of another"
     ):
-        in_force(an_answer(thread_count=8))
+        in_force(an_answer(thread_count=8), "s3_upload")
 
 
 @pytest.mark.parametrize("operation", ["s3_download", "s3_copy"])
 def test_advice_that_this_client_does_not_know_yet_is_advice(operation: str) -> None:
     """A later daemon measures more: what its advice holds is for the application to know."""
-    advice = in_force(an_answer(operation, thread_count=8, range_size_bytes=8 * MiB))
+    advice = in_force(an_answer(operation, thread_count=8, range_size_bytes=8 * MiB), operation)
     assert advice.setting == {"thread_count": 8, "range_size_bytes": 8 * MiB}
 
 

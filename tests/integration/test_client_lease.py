@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import logging
 import os
 import queue
@@ -21,9 +22,10 @@ from penstock.client.advice import Advice
 from penstock.client.asyncio_client import AsyncLease
 from penstock.client.lease import Lease
 from penstock.client.operations import SDK_DEFAULTS
-from penstock.units import GiB
+from penstock.units import GiB, MiB
 from tests.integration.conftest import PATIENCE_SECONDS
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
+from tests.integration.test_client import an_answer
 from tests.waiting import until
 
 DEFAULT = SDK_DEFAULTS["s3_upload"]["setting"]
@@ -176,6 +178,9 @@ async def test_inside_an_event_loop(tmp_path: Path) -> None:
         b"HTTP/1.0 200 OK\r\n\r\n{}\n",
         b"HTTP/1.0 200 OK\r\n\r\n",
         b"HTTP/1.0 200 OK\r\n\r\nno JSON\n",
+        b"HTTP/1.0 200 OK\r\n\r\n"
+        + json.dumps(an_answer("s3_download", thread_count=32, range_size_bytes=8 * MiB)).encode()
+        + b"\n",
         b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n[]",
         b"hello",
     ],

@@ -97,7 +97,7 @@ def test_an_answer_with_one_flaw_is_none(changes: dict[str, Any]) -> None:
     """A damaged answer must not become a damaged transfer; nor does what is no document."""
     for document in (an_answer(**changes), [an_answer()]):
         with pytest.raises(ValueError, match="what the daemon answers is no advice"):
-            in_force(document)
+            in_force(document, "s3_upload")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_answer_with_one_flaw_is_none(changes: dict[str, Any]) -> None:
 )
 def test_an_answer_at_its_bounds_is_advice(changes: dict[str, Any]) -> None:
     """What is odd is not damaged."""
-    assert in_force(an_answer(**changes)).basis == "measured"
+    assert in_force(an_answer(**changes), "s3_upload").basis == "measured"
 
 
 def test_an_answer_about_another_operation_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -135,11 +135,11 @@ def test_advice_has_its_time_and_defaults_have_none(monkeypatch: pytest.MonkeyPa
             return cls(2030, 1, 1, tzinfo=tz)
 
     monkeypatch.setattr(advice_module, "datetime", Frozen)
-    assert in_force(an_answer(expires_at="2030-01-01T00:00:00.5Z")).seconds_left() == 0.5
+    assert in_force(an_answer(expires_at="2030-01-01T00:00:00.5Z"), "s3_upload").seconds_left() == 0.5
     with pytest.raises(StaleAdviceError):
-        in_force(an_answer(expires_at="2030-01-01T00:00:00Z"))
+        in_force(an_answer(expires_at="2030-01-01T00:00:00Z"), "s3_upload")
     with pytest.raises(StaleAdviceError, match=r"2020-02-02 02:02 UTC.*penstock status"):
-        in_force(an_answer(expires_at="2020-02-02T02:02:00Z"))
+        in_force(an_answer(expires_at="2020-02-02T02:02:00Z"), "s3_upload")
     default = default_advice("s3_upload", 5, "a reason")
     assert (default.seconds_left(), default.has_expired()) == (float("inf"), False)
     assert default.explanation.endswith("there is no advice: a reason")

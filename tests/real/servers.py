@@ -16,12 +16,16 @@ from typing import Any
 
 from penstock.lab.link import LinkTruth
 from penstock.lab.server import truth_json
+from penstock.probes.aws import Credentials
 from penstock.trial.stage import CREDENTIALS, process
 from tests.real import provision
 from tests.waiting import until
 
 HOST = "127.0.0.1"
 REGION = "eu-central-1"
+KEY = Credentials(
+    access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+)
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 2.0  # they hold nothing that is worth a farewell
 _LOG_BYTES_SHOWN = 3000

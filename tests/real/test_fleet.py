@@ -14,18 +14,14 @@ from penstock.daemon.config import FleetSection
 from penstock.daemon.fleet import Fleet
 from penstock.fleet import prior
 from penstock.fleet.prior import Evidence
-from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
+from penstock.probes.aws import Access, AwsObjectStore, open_object_store
 from penstock.probes.outside import Changed, MessageQueues, Missing, NoBucket, ObjectStore
-from penstock.trial.stage import CREDENTIALS
 from penstock.vocabulary import FREE, Place
 from tests.factories import PLACE, an_observation
-from tests.real.servers import REGION, Minio, plain_client
+from tests.real.servers import KEY, REGION, Minio, plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 
-KEY = Credentials(
-    access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-)
 RACER_COUNT = 16
 
 

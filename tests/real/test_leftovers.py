@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from penstock.lab.link import LinkTruth
-from penstock.probes.aws import Access, Credentials, open_object_store
+from penstock.probes.aws import Access, open_object_store
 from penstock.probes.outside import NotOffered
 from penstock.probes.removal import Removal
 from penstock.trial.stage import CREDENTIALS
 from tests.daemon_house import DaemonHouse
 from tests.real import provision
-from tests.real.servers import REGION, Minio, at_the_end_of, plain_client
+from tests.real.servers import KEY, REGION, Minio, at_the_end_of, plain_client
 from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
 from tests.waiting import until
 
@@ -29,9 +29,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]  # the first test wai
 
 KILL_COUNTS = {"minio": 30, "versitygw": 10}  # a start takes seconds
 GONE_SECONDS_MAX = 300.0  # what arrives after the first sweep is found by the second, three minutes later
-KEY = Credentials(
-    access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-)
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 A_PART_TAKES_SECONDS = LinkTruth(
     round_trip_seconds=0.010,

@@ -14,10 +14,9 @@ from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object
 from penstock.probes.outside import Denied, Missing, Refused
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.payload import incompressible_payload
-from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Observation, ProbePlan
-from tests.real.servers import REGION, at_the_end_of, plain_client
+from tests.real.servers import KEY, REGION, at_the_end_of, plain_client
 from tests.seams import (
     MODEST,
     downloads_are_measured,
@@ -29,9 +28,6 @@ from tests.unit.probes.fakes import a_download_plan, an_upload_plan
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 
-KEY = Credentials(
-    access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"], secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-)
 SLOW = LinkTruth(
     round_trip_seconds=0.010,
     connection_rate_bytes_per_second=6e6,

@@ -78,7 +78,7 @@ def test_the_units_keep_what_clients_rely_on() -> None:
     assert service["Type"] == ["notify"]
     assert service["RuntimeDirectoryPreserve"] == ["yes"]
     assert service["PrivateUsers"] == ["no"]
-    assert service["ExecReload"] == ["/usr/bin/penstock config check", "/bin/kill -HUP $MAINPID"]
+    assert service["ExecReload"] == ["/usr/bin/penstock config check", "/bin/sh -c 'kill -HUP $MAINPID'"]
     assert not {"CPUQuota", "DynamicUser", "ProcSubset"} & set(service)
 
 

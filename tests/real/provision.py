@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 VERSITYGW_VERSION = "1.8.0"
@@ -39,6 +40,7 @@ READERS = (
 JACKSON_VERSION = "2.19.2"
 SERDE_JSON_VERSION = "1.0.145"
 CHRONO_VERSION = "0.4.42"
+UBUNTU_SUITES = ("noble",)
 _MAVEN_DEPENDENCY_PLUGIN_VERSION = "3.8.1"
 BUILD_SECONDS_MAX = 900.0
 
@@ -162,6 +164,11 @@ def rpm() -> Path:
     return _built("rpm", ("apt-get", "dpkg-deb"), _build_rpm)
 
 
+def distribution(suite: str) -> Path:
+    """The root of another release of Debian or of Ubuntu, to look at and not to change. Raises ToolMissingError."""
+    return _built(f"root-{suite}", ("debootstrap",), partial(_build_distribution, suite)) / "root"
+
+
 def rust_program(source: Path) -> Path:
     """The program of a file that needs serde_json and chrono. Raises ToolMissingError, BuildError."""
     content = source.read_bytes()
@@ -263,6 +270,19 @@ def _unpack_of_distribution(directory: Path, *names: str) -> None:
     _fetch(["apt-get", "--quiet", "download", *names], directory)
     for package in directory.glob("*.deb"):
         _run(["dpkg-deb", "--extract", str(package), str(directory)], directory, {})
+
+
+def _build_distribution(suite: str, directory: Path) -> None:
+    """From the mirror that serves this system, if it has the other, too; Ubuntu's keys are not among Debian's."""
+    sites = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
+    mirror = subprocess.run(sites, capture_output=True, text=True, check=True).stdout.split()[0].rstrip("/")
+    options = ["--variant=minbase", "--include=python3,python3-venv,ca-certificates,systemd,man-db"]
+    script = ["/usr/share/debootstrap/scripts/sid"]
+    if suite in UBUNTU_SUITES:
+        mirror = f"{mirror.removesuffix('debian')}ubuntu"
+        options += ["--no-check-gpg", "--components=main,universe"]
+        script = ["/usr/share/debootstrap/scripts/gutsy"]
+    _fetch(["debootstrap", *options, suite, "root", mirror, *script], directory)
 
 
 def _copy_jars(directory: Path, **coordinates: str) -> None:

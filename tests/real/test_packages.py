@@ -27,8 +27,10 @@ cp "$2" "$1/copy/srv/"
 cp -r "$4/usr/." "$1/copy/usr/"
 chroot "$1/copy" /bin/sh -exc "$3"
 """
+# This system may have its Python from elsewhere; on another distribution FORCE says nothing.
 LIFE = """
-dpkg --force-depends -i /srv/*.deb
+install="dpkg ${FORCE---force-depends} -i"
+$install /srv/*.deb
 penstock --version
 as_penstock="setpriv --reuid penstock --regid penstock --clear-groups"
 $as_penstock penstock config check
@@ -36,7 +38,7 @@ if systemd-analyze verify /usr/lib/systemd/system/penstock.service 2>&1 | grep p
 man -w penstock-query
 echo '# mine' >> /etc/penstock/penstock.toml
 echo measured > /var/lib/penstock/kept
-dpkg --force-depends -i /srv/*.deb
+$install /srv/*.deb
 grep -q mine /etc/penstock/penstock.toml
 dpkg -r penstock
 if test -e /opt/penstock; then exit 1; fi
@@ -63,6 +65,29 @@ if test -e /opt/penstock/bin; then exit 1; fi
 grep -q mine /etc/penstock/penstock.toml.rpmsave
 grep -q measured /var/lib/penstock/kept
 echo lived
+"""
+# What is written to the other distribution lies in memory, too. The project is read, and pip finds what it finds here.
+ELSEWHERE = """
+set -e
+mount -t tmpfs none "$1"
+mkdir "$1/upper" "$1/work" "$1/copy"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/copy"
+mount --bind /proc "$1/copy/proc"
+mount --bind /dev "$1/copy/dev"
+mkdir "$1/copy/mnt/project"
+mount --bind -o ro "$3" "$1/copy/mnt/project"
+for file in resolv.conf hosts pip.conf ssl/certs/ca-certificates.crt; do
+    if test -e "/etc/$file"; then cp "/etc/$file" "$1/copy/etc/$file"; fi
+done
+chroot "$1/copy" env -i PATH="$PATH" HOME=/root FORCE= /bin/sh -exc "cd /mnt/project; $4"
+"""
+BUILD = """
+python3 -m venv /opt/tools
+grep -oE '^(uv|hatchling)==[^ ]+' locks/development.txt > /opt/tools/wanted
+/opt/tools/bin/pip install --quiet --requirement /opt/tools/wanted
+/opt/tools/bin/python distribution/build.py --nfpm build/nfpm --python "$(readlink -f /usr/bin/python3)" --output /srv
+rm /srv/*.rpm
+cd /
 """
 
 
@@ -100,6 +125,22 @@ def test_a_life_of_the_rpm(packages: Path, tmp_path: Path) -> None:
     except provision.ToolMissingError as missing:
         pytest.skip(f"no rpm can be had here: {missing}")
     assert_it_lives(tmp_path, packages, ".rpm", LIFE_OF_RPM, tools)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can install anything")
+@pytest.mark.parametrize("suite", ["trixie", "noble"])
+def test_a_life_on_another_distribution(suite: str, tmp_path: Path) -> None:
+    """Made there with its own Python, and installed with all that it depends on."""
+    try:
+        root = provision.distribution(suite)
+    except provision.ToolMissingError as missing:
+        pytest.skip(f"{suite} cannot be had here: {missing}")
+    subprocess.run(["make", "build/nfpm"], cwd=build.PROJECT, check=True)
+    (tmp_path / "copy").mkdir()
+    places = [str(tmp_path / "copy"), str(root), str(build.PROJECT)]
+    lived = ran(["unshare", "--mount", "sh", "-c", ELSEWHERE, "sh", *places, BUILD + LIFE])
+    assert lived.stdout.endswith("lived\n"), lived.stdout + lived.stderr
 
 
 def assert_it_lives(tmp_path: Path, packages: Path, kind: str, life: str, tools: Path) -> None:

@@ -22,11 +22,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from penstock.daemon.app import App
+from penstock.daemon.budget import DAY, HOUR, Ledger, total
 from penstock.daemon.config import AdviceSection, BudgetSection
 from penstock.lab import worlds
 from penstock.lab.link import Episodes, LinkTruth
@@ -212,11 +213,7 @@ def lived(seed: int, days: float) -> Findings:
 def _look(found: Findings, weather: Season, app: App, days: float) -> None:
     """At one hour's end."""
     conductor, now = app.conductor, app.conductor._clock.now()
-    ledger = conductor.ledger
-    for name in NAMES:
-        spent, limit = getattr(ledger.spent(now), name), getattr(ledger.limit, name)
-        if spent > limit * (1 + 1e-9):
-            found.violations.append(f"day {days:.2f}: {name} {spent} of {limit}")
+    found.violations += [f"day {days:.2f}: {overdraft}" for overdraft in _overdrafts(conductor.ledger, now)]
     fresh = now - timedelta(seconds=VALIDITY_SECONDS)
     measured = {
         c.context.place
@@ -226,6 +223,23 @@ def _look(found: Findings, weather: Season, app: App, days: float) -> None:
     for context in conductor.contexts:
         if context.place in measured and app.board.recommend(context, Demand(), now).has_expired(now):
             found.violations.append(f"day {days:.2f}: the advice of {context} has expired")
+
+
+def _overdrafts(ledger: Ledger, now: datetime) -> Iterator[str]:
+    """Any 24 hours of the calendar that hold more than the limit.
+
+    What counts at a moment may be more: behind a clock that was set back it is what was spent in several days.
+    """
+    counted = ledger.spent(now)
+    for name in NAMES:
+        limit = getattr(ledger.limit, name) * (1 + 1e-9)
+        if getattr(counted, name) <= limit:
+            continue
+        near = [s for s in ledger.spends if s.hour_at > now - DAY - HOUR]
+        for first in near:
+            day = total(s for s in near if first.hour_at <= s.hour_at < first.hour_at + DAY)
+            if getattr(day, name) > limit:
+                yield f"{name} {getattr(day, name)} of {limit} from {first.hour_at}"
 
 
 def _reached(week: Any, weather: Season) -> Iterator[tuple[int, float, float]]:

@@ -79,7 +79,7 @@ mount --bind -o ro "$3" "$1/copy/mnt/project"
 for file in resolv.conf hosts pip.conf ssl/certs/ca-certificates.crt; do
     if test -e "/etc/$file"; then cp "/etc/$file" "$1/copy/etc/$file"; fi
 done
-chroot "$1/copy" env -i PATH="$PATH" HOME=/root FORCE= /bin/sh -exc "cd /mnt/project; $4"
+chroot "$1/copy" env -i PATH="$PATH" HOME=/root FORCE= SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt /bin/sh -exc "cd /mnt/project; $4"
 """
 BUILD = """
 python3 -m venv /opt/tools

@@ -18,7 +18,7 @@ from penstock.probes.outside import (
     Unreachable,
 )
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
-from penstock.probes.removal import Removal
+from penstock.probes.removal import PATIENCE, Removal
 
 ORPHAN_AGE_SECONDS = 86_400.0
 _RUN_DATE = "%Y%m%dT%H%M%SZ"
@@ -126,7 +126,7 @@ class Sweep:
         if leftover.kind is LeftoverKind.SQS_QUEUE:
             self._count(leftover.service, request_count=2, priced_count=2)
             return await _remove_queue(await self._queues_for(leftover), leftover.name)
-        removal = Removal(await self._store_for(leftover), leftover.container)
+        removal = Removal(await self._store_for(leftover), leftover.container, patience=PATIENCE)
         try:
             return await removal.clear(leftover.name)
         finally:

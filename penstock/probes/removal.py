@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from penstock.probes.outside import Missing, ObjectStore, Refused
+from penstock.probes.outside import Missing, ObjectStore, Refused, Throttled
 
 MULTIPART_NAME = "object"  # of the one key of a run that is uploaded in parts
 KEY_COUNT_MAX = 1000  # of one DeleteObjects
 REQUEST_COUNT_AT_ONCE_MAX = 16  # of those for a single thing: nearly as fast as a batch, and gentle
+PATIENCE = (
+    0.25,
+    0.5,
+    1.0,
+    2.0,
+)  # seconds before what the store wanted later is asked again, one after another
 
 ResultT = TypeVar("ResultT")
 
@@ -19,13 +25,16 @@ ResultT = TypeVar("ResultT")
 class Removal:
     """What is removed from one bucket. Each method tries everything, and raises the first RequestError after that.
 
-    What is gone already is no trouble, whoever removed it.
+    What is gone already is no trouble, whoever removed it. A probe asks once, for what it may spend is reserved; a
+    sweep has patience with a store that takes few requests.
     """
 
-    def __init__(self, store: ObjectStore, bucket: str) -> None:
+    def __init__(self, store: ObjectStore, bucket: str, *, patience: Sequence[float] = ()) -> None:
         self._store = store
         self._bucket = bucket
+        self._patience = patience
         self._room = asyncio.Semaphore(REQUEST_COUNT_AT_ONCE_MAX)
+        self._turn = asyncio.Lock()  # of what is asked again
         self.request_count = 0
         self.listing_count = 0  # of these; nothing else of it costs money
 
@@ -40,9 +49,8 @@ class Removal:
 
     async def abort_uploads(self, key: str) -> int:
         """Unfinished uploads of exactly this key: some stores list them by nothing less. How many there were."""
-        self._count_listing()
         with contextlib.suppress(Missing):  # the bucket is gone, and everything with it
-            listed = await self._store.list_multipart_uploads(self._bucket, key)
+            listed = await self._list(lambda: self._store.list_multipart_uploads(self._bucket, key))
             found = [upload_id for listed_key, upload_id in listed if listed_key == key]
             await all_tried(*(self.abort(key, upload_id) for upload_id in found))
             return len(found)
@@ -50,10 +58,8 @@ class Removal:
 
     async def abort(self, key: str, upload_id: str) -> None:
         """One unfinished upload."""
-        async with self._room:
-            self.request_count += 1
-            with contextlib.suppress(Missing):
-                await self._store.abort_multipart_upload(self._bucket, key, upload_id)
+        with contextlib.suppress(Missing):
+            await self._ask(lambda: self._store.abort_multipart_upload(self._bucket, key, upload_id))
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Objects."""
@@ -62,9 +68,8 @@ class Removal:
         await all_tried(*map(self._delete_batch, batches))
 
     async def _delete_found(self, name: str, *, is_run: bool) -> int:
-        self._count_listing()
         with contextlib.suppress(Missing):
-            listed = await self._store.list_objects(self._bucket, name)
+            listed = await self._list(lambda: self._store.list_objects(self._bucket, name))
             found = [key for key in listed if is_run or key == name]
             await self.delete(found)
             return len(found)
@@ -76,24 +81,39 @@ class Removal:
             await all_tried(*map(self._delete_one, keys))
 
     async def _is_deleted_at_once(self, keys: Sequence[str]) -> bool:
-        async with self._room:
-            self.request_count += 1
-            try:
-                with contextlib.suppress(Missing):
-                    await self._store.delete_objects(self._bucket, keys)
-            except Refused:
-                return False
+        try:
+            with contextlib.suppress(Missing):
+                await self._ask(lambda: self._store.delete_objects(self._bucket, keys))
+        except Refused:
+            return False
         return True
 
     async def _delete_one(self, key: str) -> None:
-        async with self._room:
-            self.request_count += 1
-            with contextlib.suppress(Missing):
-                await self._store.delete_object(self._bucket, key)
+        with contextlib.suppress(Missing):
+            await self._ask(lambda: self._store.delete_object(self._bucket, key))
 
-    def _count_listing(self) -> None:
-        self.request_count += 1
+    async def _list(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
         self.listing_count += 1
+        return await self._ask(request)
+
+    async def _ask(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """One request, and again after each pause while the store wants fewer. Raises RequestError."""
+        try:
+            async with self._room:
+                self.request_count += 1
+                return await request()
+        except Throttled as throttled:
+            trouble = throttled
+        async with self._turn:
+            for pause_seconds in self._patience:
+                await asyncio.sleep(pause_seconds)
+                try:
+                    self.request_count += 1
+                    return await request()
+                except Throttled as throttled:
+                    trouble = throttled
+            self._patience = ()  # whoever waits for a turn would wait in vain
+        raise trouble
 
 
 async def all_tried(*attempts: Coroutine[Any, Any, ResultT]) -> list[ResultT]:

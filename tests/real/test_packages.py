@@ -79,13 +79,14 @@ mount --bind -o ro "$3" "$1/copy/mnt/project"
 for file in resolv.conf hosts pip.conf ssl/certs/ca-certificates.crt; do
     if test -e "/etc/$file"; then cp "/etc/$file" "$1/copy/etc/$file"; fi
 done
-chroot "$1/copy" env -i PATH="$PATH" HOME=/root FORCE= SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt /bin/sh -exc "cd /mnt/project; $4"
+clean="PATH=$PATH HOME=/root FORCE= SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"
+chroot "$1/copy" env -i $clean /bin/sh -exc "cd /mnt/project; $4"
 """
 BUILD = """
 python3 -m venv /opt/tools
 grep -oE '^(uv|hatchling)==[^ ]+' locks/development.txt > /opt/tools/wanted
 /opt/tools/bin/pip install --quiet --requirement /opt/tools/wanted
-/opt/tools/bin/python distribution/build.py --nfpm build/nfpm --python "$(readlink -f /usr/bin/python3)" --output /srv
+/opt/tools/bin/python distribution/build.py --nfpm "$PWD/build/nfpm" --python "$(readlink -f /usr/bin/python3)" --output /srv
 rm /srv/*.rpm
 cd /
 """

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import timedelta
 
+import pytest
+
+from penstock.probes import leftovers
 from penstock.probes.leftovers import Sweep, SweepSummary, run_name
-from penstock.probes.outside import Denied, MessageQueues, Missing, ObjectStore, Unreachable
+from penstock.probes.outside import Denied, MessageQueues, Missing, ObjectStore, Throttled, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.unit.probes.fakes import START_AT, MemoryJournal, MemoryQueues, MemoryStore
 
@@ -126,6 +130,36 @@ async def test_a_container_out_of_reach_costs_one_try() -> None:
     assert world.store.request_count == 2  # uploads and objects of the first, side by side
     assert {kept.reason for kept in summary.kept} == {"no answer"}
     assert len(summary.kept) == len(world.journal.entries) == 50
+
+
+async def test_a_store_that_takes_few_requests_is_swept_by_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred a second and none at once: what it wanted later is asked again, one after another."""
+    monkeypatch.setattr(leftovers, "PATIENCE", (0.02, 0.2))
+    world, loop, taken_at = World(), asyncio.get_running_loop(), [-math.inf]
+
+    def few(_action: str, _count: int) -> Throttled | None:
+        if loop.time() - taken_at[0] < 0.01:
+            return Throttled("fewer, please")
+        taken_at[0] = loop.time()
+        return None
+
+    world.store.trouble, world.store.deletes_only_singly = few, True
+    world.journal.entries = [an_object()]
+    world.store.objects = {f"{RUN}{number:04}" for number in range(20)}
+    world.store.uploads = {"1": f"{RUN}object"}
+    assert (await world.sweep()).kept == ()
+    assert (world.store.objects, world.store.uploads, world.journal.entries) == (set(), {}, [])
+
+
+async def test_a_store_that_takes_no_request_is_asked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one request, and for one thing; the rest has to wait for another sweep."""
+    monkeypatch.setattr(leftovers, "PATIENCE", (0.01, 0.02))
+    world = World()
+    world.store.trouble = lambda _action, _count: Throttled("none, please")
+    world.journal.entries = [an_object(f"penstock/{number}/") for number in range(50)]
+    summary = await world.sweep()
+    assert {kept.reason for kept in summary.kept} == {"none, please"}
+    assert world.store.request_count == summary.request_counts["s3_upload"] == 2 + 2
 
 
 async def test_a_sweep_counts_its_requests() -> None:

@@ -86,7 +86,8 @@ BUILD = """
 python3 -m venv /opt/tools
 grep -oE '^(uv|hatchling)==[^ ]+' locks/development.txt > /opt/tools/wanted
 /opt/tools/bin/pip install --quiet --requirement /opt/tools/wanted
-/opt/tools/bin/python distribution/build.py --nfpm "$PWD/build/nfpm" --python "$(readlink -f /usr/bin/python3)" --output /srv
+python=$(readlink -f /usr/bin/python3)
+/opt/tools/bin/python distribution/build.py --nfpm "$PWD/build/nfpm" --python "$python" --output /srv
 rm /srv/*.rpm
 cd /
 """

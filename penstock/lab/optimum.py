@@ -60,7 +60,7 @@ def calm(truth: LinkTruth) -> LinkTruth:
 
 
 def upload_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int
+    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int, seed: int = 0
 ) -> float:
     """Measure what an ideal client gets with this setting, on exactly this truth (see `calm`).
 
@@ -68,7 +68,7 @@ def upload_throughput_bytes_per_second(
     """
 
     async def upload(clock: VirtualClock) -> float:
-        service = S3Service(truth, clock=clock, seed=0)
+        service = S3Service(truth, clock=clock, seed=seed)
         service.shelf.create_bucket(_BUCKET)
         await _upload(service, object_size_bytes, thread_count, part_size_bytes)
         return object_size_bytes / clock.monotonic_seconds()
@@ -77,7 +77,7 @@ def upload_throughput_bytes_per_second(
 
 
 def download_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int
+    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int, seed: int = 0
 ) -> float:
     """Measure what an ideal reader of one whole object gets, on exactly this truth (see `calm`).
 
@@ -88,7 +88,7 @@ def download_throughput_bytes_per_second(
     sizes.append(object_size_bytes - sum(sizes))
 
     async def read(clock: VirtualClock) -> float:
-        service = S3Service(truth, clock=clock, seed=0)
+        service = S3Service(truth, clock=clock, seed=seed)
         service.shelf.create_bucket(_BUCKET)
         service.shelf.put(_BUCKET, _KEY, service.shelf.body(max(sizes), None))
         await _share(sizes, thread_count, lambda size: service.read(_BUCKET, _KEY, 0, size))

@@ -86,6 +86,9 @@ _PROBE_SECONDS = 6.0  # most of it sending, the rest draining
 _PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 _STEP_FACTOR_MAX = 6  # so that the next probe, at four times the connections, is not the last
+_UNSEEN_SPREAD = (
+    0.05  # of a logarithm: the law of mean latency at settings not measured (24 queues: the best score)
+)
 _BEYOND_CEILING = 4.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
 
@@ -311,7 +314,7 @@ class SqsDeliveryModel:
         scatter_p99 = spread.latency_p99 * waiting_scale
         is_measured = setting_values(setting) in (cell.setting for cell in fit.cells)
         # Elsewhere the law itself is off; the scatters of goodput and of the tail cover that (24 queues).
-        scatter = math.hypot(spread.latency * waiting_scale, 0.0 if is_measured else learning.LAW_SPREAD)
+        scatter = math.hypot(spread.latency * waiting_scale, 0.0 if is_measured else _UNSEEN_SPREAD)
         return {
             self.value_metric: learning.estimate(goodput, goodput_scatter, fit),
             "delivery_latency_seconds_mean": learning.estimate(latency, scatter, fit),

@@ -45,7 +45,7 @@ _UNLIMITED = 1e9
 _IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
 _WAITING_SCATTER = 3.0
 _USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
-LAW_SPREAD = 0.1  # of a logarithm: what the law may be off by, at settings not seen yet
+_LAW_SPREAD = 0.1  # of a logarithm: what the law may be off by under load, where no change is behind it
 _CHANGE_WIDTH = 0.4  # of what was believed before: how far costs move when a place changes
 _THROTTLED_FRACTION = 0.002  # of requests
 _GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
@@ -193,7 +193,7 @@ def _shifts(learned: _Learned, observations: Sequence[Observation[Any]]) -> tupl
     however fast the service is.
     """
     misfits, count = _misfits(learned.mode[None, :], _evidence(observations, learned.caps)), len(observations)
-    under_load = learned.spread.seconds**2 + LAW_SPREAD**2
+    under_load = learned.spread.seconds**2 + _LAW_SPREAD**2
     shifts, deviations = [], []
     for action in ACTIONS:
         idle = misfits.idle_seconds.get(action, np.empty((1, 0))).reshape(-1, count)

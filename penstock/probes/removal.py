@@ -12,12 +12,8 @@ from penstock.probes.outside import Missing, ObjectStore, Refused, Throttled
 MULTIPART_NAME = "object"  # of the one key of a run that is uploaded in parts
 KEY_COUNT_MAX = 1000  # of one DeleteObjects
 REQUEST_COUNT_AT_ONCE_MAX = 16  # of those for a single thing: nearly as fast as a batch, and gentle
-PATIENCE = (
-    0.25,
-    0.5,
-    1.0,
-    2.0,
-)  # seconds before what the store wanted later is asked again, one after another
+# Seconds before what the store wanted later is asked again, one after another.
+PATIENCE = (0.25, 0.5, 1.0, 2.0)
 
 ResultT = TypeVar("ResultT")
 

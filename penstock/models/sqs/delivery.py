@@ -86,9 +86,8 @@ _PROBE_SECONDS = 6.0  # most of it sending, the rest draining
 _PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 _STEP_FACTOR_MAX = 6  # so that the next probe, at four times the connections, is not the last
-_UNSEEN_SPREAD = (
-    0.05  # of a logarithm: the law of mean latency at settings not measured (24 queues: the best score)
-)
+# Of a logarithm: what the law of mean latency is off by at settings not measured (24 queues: the best score).
+_UNSEEN_SPREAD = 0.05
 _BEYOND_CEILING = 4.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
 

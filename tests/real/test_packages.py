@@ -15,17 +15,19 @@ from tests.real import provision
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
 PYTHON = Path("/usr/bin/python3")
-# A mount namespace of its own: what is written lies in memory and ends with it.
-COPY = """
+# A mount namespace of its own over the root that is named: what is written lies in memory and ends with it.
+OVERLAY = """
 set -e
 mount -t tmpfs none "$1"
 mkdir "$1/upper" "$1/work" "$1/copy"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/copy"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/copy"
 mount --bind /proc "$1/copy/proc"
 mount --bind /dev "$1/copy/dev"
-cp "$2" "$1/copy/srv/"
+"""
+COPY = """
+cp "$3" "$1/copy/srv/"
 cp -r "$4/usr/." "$1/copy/usr/"
-chroot "$1/copy" /bin/sh -exc "$3"
+chroot "$1/copy" /bin/sh -exc "$5"
 """
 # This system may have its Python from elsewhere; on another distribution FORCE says nothing.
 LIFE = """
@@ -66,14 +68,8 @@ grep -q mine /etc/penstock/penstock.toml.rpmsave
 grep -q measured /var/lib/penstock/kept
 echo lived
 """
-# What is written to the other distribution lies in memory, too. The project is read, and pip finds what it finds here.
+# The project is read, and pip finds what it finds here.
 ELSEWHERE = """
-set -e
-mount -t tmpfs none "$1"
-mkdir "$1/upper" "$1/work" "$1/copy"
-mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/copy"
-mount --bind /proc "$1/copy/proc"
-mount --bind /dev "$1/copy/dev"
 mkdir "$1/copy/mnt/project"
 mount --bind -o ro "$3" "$1/copy/mnt/project"
 for file in resolv.conf hosts pip.conf ssl/certs/ca-certificates.crt; do
@@ -139,29 +135,19 @@ def test_a_life_on_another_distribution(suite: str, tmp_path: Path) -> None:
     except provision.ToolMissingError as missing:
         pytest.skip(f"{suite} cannot be had here: {missing}")
     subprocess.run(["make", "build/nfpm"], cwd=build.PROJECT, check=True)
-    (tmp_path / "copy").mkdir()
-    places = [str(tmp_path / "copy"), str(root), str(build.PROJECT)]
-    lived = ran(["unshare", "--mount", "sh", "-c", ELSEWHERE, "sh", *places, BUILD + LIFE])
-    assert lived.stdout.endswith("lived\n"), lived.stdout + lived.stderr
+    assert_lived(tmp_path, ELSEWHERE, root, build.PROJECT, BUILD + LIFE)
 
 
 def assert_it_lives(tmp_path: Path, packages: Path, kind: str, life: str, tools: Path) -> None:
     """In a copy of this system, beside which the tools are put."""
     (package,) = packages.glob(f"*{kind}")
-    (tmp_path / "copy").mkdir()
-    lived = ran(
-        [
-            "unshare",
-            "--mount",
-            "sh",
-            "-c",
-            COPY,
-            "sh",
-            str(tmp_path / "copy"),
-            str(package),
-            life,
-            str(tools),
-        ]
-    )
-    assert lived.stdout.endswith("lived\n"), lived.stdout + lived.stderr
+    assert_lived(tmp_path, COPY, Path("/"), package, tools, life)
     assert not Path("/opt/penstock").exists()
+
+
+def assert_lived(tmp_path: Path, script: str, root: Path, *arguments: str | Path) -> None:
+    """To its last word, over this root."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    lived = ran(["unshare", "--mount", "sh", "-c", OVERLAY + script, "sh", copy, root, *arguments])
+    assert lived.stdout.endswith("lived\n"), lived.stdout + lived.stderr

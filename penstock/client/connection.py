@@ -20,6 +20,7 @@ _IDLE_COUNT_MAX = 8  # connections kept; more threads than that at a time connec
 _RECEIVE_BYTES = 64 * 1024
 _HEAD_BYTES_MAX = 2 * _RECEIVE_BYTES
 _LINE_BYTES_MAX = 16 << 20
+_FULL_PAUSE_SECONDS = 0.01  # before a daemon whose queue of callers is full is tried again
 
 
 class NoDaemonError(Exception):
@@ -231,8 +232,7 @@ def _connect(path: str, end_seconds: float) -> socket.socket:
         if family is None:
             raise NoDaemonError("no daemon can be asked here: this Python has no unix sockets")
         connection = socket.socket(family, socket.SOCK_STREAM)
-        _bound(connection, end_seconds)
-        connection.connect(path)
+        _enter(connection, path, end_seconds)
     except (OSError, ImportError, ValueError) as trouble:  # ValueError: text that is no path
         if connection is not None:  # it is when there are no more descriptors
             connection.close()
@@ -242,6 +242,16 @@ def _connect(path: str, end_seconds: float) -> socket.socket:
             "`penstockd`, or name its socket with --socket or PENSTOCK_SOCKET"
         ) from trouble
     return connection
+
+
+def _enter(connection: socket.socket, path: str, end_seconds: float) -> None:
+    """Connect. A daemon whose queue of callers is full says so at once, whatever the timeout: it is tried again."""
+    while True:
+        _bound(connection, end_seconds)
+        try:
+            return connection.connect(path)
+        except BlockingIOError:
+            time.sleep(_FULL_PAUSE_SECONDS)
 
 
 def _request(method: str, target: str, body: bytes | None, *, version: str = "1.1") -> bytes:

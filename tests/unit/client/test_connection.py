@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from penstock.client import connection
-from penstock.client.connection import Connections, NoDaemonError
+from penstock.client.connection import Connections, NoDaemonError, ask
 
 
 class Trickling:
@@ -41,3 +44,29 @@ def test_a_question_takes_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPat
     with pytest.raises(NoDaemonError):
         Connections("any", timeout_seconds=0.5).ask("GET", "/")
     assert trickling.seconds == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("has_room_in_time", [True, False])
+def test_a_full_queue_of_callers_is_waited_for(tmp_path: Path, *, has_room_in_time: bool) -> None:
+    """A unix socket refuses at once while it is full; whoever asks has time until its limit."""
+    path = str(tmp_path / "busy.sock")
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as other:
+        busy.bind(path)
+        busy.listen(0)
+        other.connect(path)
+
+        def serve() -> None:
+            busy.accept()[0].close()
+            caller = busy.accept()[0]
+            caller.recv(65536)
+            caller.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            caller.close()
+
+        later = threading.Timer(0.1, serve)
+        if has_room_in_time:
+            later.start()
+            assert ask(path, "GET", "/", timeout_seconds=60.0).body == b"ok"
+            later.join()
+        else:
+            with pytest.raises(NoDaemonError, match=r"no daemon answers on .*takes too long"):
+                ask(path, "GET", "/", timeout_seconds=0.1)

@@ -252,21 +252,24 @@ def _reached(week: Any, weather: Season) -> Iterator[tuple[int, float, float]]:
     for day in range(int(SETTLED_DAYS), int(week.scenario.days)):
         if stepped or not weather.settled(day):
             continue
-        for name in ("s3_upload", "s3_download"):
+        for name in _TRANSFERS:
             truth = week.link_at(day, OPERATIONS[name].traffic)
-            fraction_of_best = FACES[name].fraction_of_best
-            assert fraction_of_best is not None
             for size in SIZES:
                 advised = week.advised(name, size, at_days=day)
                 if advised is not None and advised.context.place.region == REGION:
                     default = OPERATIONS[name].model.default_setting(advised.context)
-                    fraction = fraction_of_best(truth, size, advised.setting)
-                    of_default = fraction / fraction_of_best(truth, size, default)
-                    if of_default < BELOW_DEFAULT_MAX:
-                        of_default = _usual(name, truth, size, advised.setting) / _usual(
-                            name, truth, size, default
-                        )
-                    yield day, fraction, of_default
+                    yield day, *_judged(name, truth, size, advised.setting, default)
+
+
+def _judged(name: str, truth: LinkTruth, size: int, advised: Any, default: Any) -> tuple[float, float]:
+    """What the advised setting reaches of the best on the calm link, and of the default."""
+    fraction_of_best = FACES[name].fraction_of_best
+    assert fraction_of_best is not None
+    fraction = fraction_of_best(truth, size, advised)
+    of_default = fraction / fraction_of_best(truth, size, default)
+    if of_default < BELOW_DEFAULT_MAX:
+        of_default = _usual(name, truth, size, advised) / _usual(name, truth, size, default)
+    return fraction, of_default
 
 
 def _usual(name: str, truth: LinkTruth, size: int, setting: Any) -> float:

@@ -326,14 +326,14 @@ def _rates_with(
         carried=carried,
         most=receives,
     )
-    is_waited_for = 1.0 - carried / receive
-    missing = is_waited_for * (1.0 - carried / (batch * receives)) * (alone.receive - alone.empty_receive)
+    waiting, unfilled = 1.0 - carried / receive, 1.0 - carried / (batch * receives)
+    saved_seconds = waiting * unfilled * (alone.receive - alone.empty_receive)
     return _Rates(
         send_seconds=send_seconds,
         receive_seconds=receive_seconds,
         held_seconds=held_seconds,
         on_the_way_seconds=on_the_way,
-        saved_seconds=np.minimum(missing, on_the_way - _ON_THE_WAY_SECONDS_MIN),
+        saved_seconds=np.minimum(saved_seconds, on_the_way - _ON_THE_WAY_SECONDS_MIN),
         unlimited=unlimited,
         send=send,
         windowed=windowed,

@@ -1,8 +1,8 @@
 """Knows the demo: a real daemon on a lab link learns, is asked as an application asks, and is proved right or wrong.
 
 Everything that is shown was measured: the daemon is a process of its own that probes the lab's S3 and SQS over HTTP;
-the proof is made with plain boto3, once with its defaults and once with the advice; the known optimum comes from the
-physics that the lab was given.
+the proof is made with plain boto3: with its defaults, with the advice, and with the setting that the physics of the lab
+make the best.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Verdict:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Such as ``Set 29 x 8.8 MiB: 2.3 times boto3's defaults; a ceiling on the path is the limit``."""
+    """Such as ``Set 29 x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5); a ceiling on the path is the limit``."""
     if verdict.basis == Basis.DEFAULT:
         return "Nothing is known yet: what boto3 does by itself serves until something is measured."
     clauses = [_worth(verdict)]
@@ -80,18 +80,22 @@ def _worth(verdict: Verdict) -> str:
         return f"Set {setting}"
     first = next(iter(verdict.gains))
     most = max(verdict.gains, key=lambda client: verdict.gains[client].expected)
-    ratio = verdict.gains[first].expected
-    if abs(ratio - 1.0) <= ALIKE_WITHIN:
-        words = f"Set {setting}: as fast as {first}'s defaults"
+    over = verdict.gains[first]
+    span = "" if over.low == over.high else f" ({_times(over.low)} to {_times(over.high)})"
+    if abs(over.expected - 1.0) <= ALIKE_WITHIN:
+        words = f"Set {setting}: as fast as {first}'s defaults{span}"
+    elif over.low <= 1.0 <= over.high:
+        words = f"Set {setting}: not known to do better than {first}'s defaults{span}"
     else:
-        words = f"Set {setting}: {number(_two_digits(ratio))} times {first}'s defaults"
-    if most != first and verdict.gains[most].expected > ratio * (1.0 + ALIKE_WITHIN):
-        words += f", {number(_two_digits(verdict.gains[most].expected))} times {most}'s"
+        words = f"Set {setting}: {_times(over.expected)} times {first}'s defaults{span}"
+    top = verdict.gains[most]
+    if most != first and top.low > 1.0 and top.expected > over.expected * (1.0 + ALIKE_WITHIN):
+        words += f", {_times(top.expected)} times {most}'s"
     return words
 
 
-def _two_digits(ratio: float) -> float:
-    return float(f"{ratio:.2g}") if ratio >= 1.1 else round(ratio, 2)
+def _times(ratio: float) -> str:
+    return number(float(f"{ratio:.2g}") if ratio >= 1.1 else round(ratio, 2))
 
 
 def _changed(at: datetime, fraction: float | None) -> str:

@@ -38,8 +38,8 @@ def test_a_query_is_a_table_for_people(server: Served) -> None:
     result = penstock(server, "query", "s3-upload", "--object-size", "1GiB")
     assert result.exit_code == 0
     assert result.output == (
-        "Set 32 threads x 16 MiB: 2.7 times boto3's defaults; a ceiling on the path is\n"
-        "  the limit.\n"
+        "Set 32 threads x 16 MiB: 2.7 times boto3's defaults (2.4 to 3.1); a ceiling on\n"
+        "  the path is the limit.\n"
         "\n"
         "s3_upload of 1 GiB (eu-west-1, m7i.large)\n"
         "use\n"

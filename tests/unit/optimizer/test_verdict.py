@@ -25,7 +25,7 @@ WHOLE = Verdict(
 def test_it_says_all_that_is_known() -> None:
     """What to set, what it brings, what limits, what changed, what it cost: nothing else."""
     assert sentence(WHOLE) == (
-        "Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults, 7 times s5cmd's; a ceiling on the path is the limit; "
+        "Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5), 7 times s5cmd's; a ceiling on the path is the limit; "
         "changed on 1 March, -43 %; cost $0.07 in 7 d."
     )
 
@@ -33,8 +33,13 @@ def test_it_says_all_that_is_known() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gains": {"boto3": Estimate(0.98, 1.01, 1.03)}}, "as fast as boto3's defaults; "),
-        ({"gains": {"boto3": Estimate(0.98, 0.95, 1.03)}}, "0.95 times boto3's defaults; "),
+        ({"gains": {"boto3": Estimate(0.98, 1.01, 1.03)}}, "as fast as boto3's defaults (0.98 to 1.03); "),
+        ({"gains": {"boto3": Estimate(1.0, 1.0, 1.0)}}, "as fast as boto3's defaults; "),
+        ({"gains": {"boto3": Estimate(0.92, 0.95, 0.97)}}, "0.95 times boto3's defaults (0.92 to 0.97); "),
+        (
+            {"gains": {"boto3": Estimate(0.8, 1.4, 2.4), "rclone": Estimate(0.9, 1.9, 3.0)}},
+            "8.8 MiB: not known to do better than boto3's defaults (0.8 to 2.4); a ceiling",
+        ),
         ({"gains": {}, "bottleneck": "unknown", "changed_at": None}, "Set 29 threads x 8.8 MiB; cost $0.07"),
         ({"basis": "prior"}, "29 threads x 8.8 MiB (from tables, not measured here): "),
         ({"basis": "default"}, "Nothing is known yet: "),

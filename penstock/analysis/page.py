@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.analysis.schema import PLACE
 from penstock.operations.table import OPERATIONS
+from penstock.report.difference import welch
 from penstock.report.figure import Table
 from penstock.report.markdown import markdown_tables
 from penstock.report.page import render_tables
@@ -19,8 +20,10 @@ from penstock.units import counted, format_bytes, quantity
 
 SLOW_FRACTION = 0.7  # of what hosts of the same place come to
 PEER_COUNT_MIN = 3  # hosts, without which nobody is slow
+HOST_OBSERVATION_COUNT_MIN = 8  # measurements: a host's first ones are few threads, and say nothing of it
 CHANGE_RATIO = 1.3
 CHANGE_COUNT_MIN = 3  # measurements on each of the days that are compared
+CHANGE_DAY_COUNT_MIN = 2  # on either side: of one day nobody knows how much days differ by chance
 DAYS_COMPARED = 7
 ROW_COUNT_MAX = 50  # of each table, the worst first
 _FULL_CPU_FRACTION = 0.85
@@ -36,7 +39,7 @@ def page(answers: Mapping[str, Sequence[Row]], source: str) -> Page:
     spent = list(map(dict, answers["spent"]))
     return {
         "source": source,
-        "host_count": max((row["host_count"] for row in answers["places"]), default=0),
+        "host_count": len({row["host"] for row in answers["hosts"]}),
         "observation_count": sum(row["observation_count"] for row in answers["places"]),
         "usd": round(sum(row["usd"] for row in spent), 6),
         "places": list(_places(answers["places"], answers["fits"])),
@@ -67,7 +70,9 @@ def _slow(hosts: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """Hosts that come to much less than those of the same place do with the same size, and what is different there."""
     context = itemgetter(*PLACE, "payload_size_bytes")
     for _, group in groupby(sorted(hosts, key=context), key=context):
-        peers = list(group)
+        peers = [row for row in group if row["observation_count"] >= HOST_OBSERVATION_COUNT_MIN]
+        if not peers:
+            continue
         usual = median(row["value"] for row in peers)
         if len(peers) < PEER_COUNT_MIN or usual <= 0:
             continue
@@ -96,19 +101,20 @@ def _why(row: Row, peers: Sequence[Row]) -> str:
 
 
 def _changes(days: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Of each context, the day that divides its days best: those before it against those from it on."""
+    """Of each context, the day that divides its days best, where days differ across it by more than chance."""
     context = itemgetter(*PLACE, "payload_size_bytes")
     for _, group in groupby(sorted(days, key=lambda row: (*context(row), row["day"])), key=context):
         known = [row for row in group if row["observation_count"] >= CHANGE_COUNT_MIN and row["value"] > 0]
-        if len(known) < 2:
+        dividing = range(CHANGE_DAY_COUNT_MIN, len(known) - CHANGE_DAY_COUNT_MIN + 1)
+        if not dividing:
             continue
         values = [math.log(row["value"]) for row in known]
-        at = min(range(1, len(known)), key=lambda i: _scatter(values[:i]) + _scatter(values[i:]))
-        ratio = math.exp(
-            median(values[at : at + DAYS_COMPARED]) - median(values[max(0, at - DAYS_COMPARED) : at])
-        )
+        at = min(dividing, key=lambda i: _scatter(values[:i]) + _scatter(values[i:]))
+        after, before = values[at : at + DAYS_COMPARED], values[max(0, at - DAYS_COMPARED) : at]
+        ratio, moved = math.exp(median(after) - median(before)), welch(after, before)
         row = known[at]
-        if max(ratio, 1 / ratio) >= CHANGE_RATIO:
+        is_certain = moved is not None and (moved.low > 0 or moved.high < 0)
+        if is_certain and max(ratio, 1 / ratio) >= CHANGE_RATIO:
             named = {name: row[name] for name in (*PLACE, "payload_size_bytes", "day")}
             yield {**named, "ratio": _digits(ratio)}
 

@@ -55,6 +55,25 @@ def test_the_page_tells_who_is_slow_what_changed_and_what_it_cost(
     assert json.loads(rendered(told, "json"))["usd"] == told["usd"]
 
 
+def test_few_measurements_make_nobody_slow_and_no_change(found: tuple[Path, dict[str, Any]]) -> None:
+    """A host's first probes try few threads; of one day on either side nobody knows what chance does."""
+    folder, answers = found
+    slow = [{**row, "observation_count": 2} if row["host"] == SLOW else row for row in answers["hosts"]]
+    two_days = sorted({row["day"] for row in answers["days"]})[1:3]
+    days = [row for row in answers["days"] if row["day"] in two_days]
+    told = page({**answers, "hosts": slow, "days": days}, str(folder))
+    assert told["slow_hosts"] == []
+    assert told["changes"] == []
+
+
+def test_hosts_of_several_places_are_counted_once_each(found: tuple[Path, dict[str, Any]]) -> None:
+    """Not as many as the place with most has."""
+    folder, answers = found
+    elsewhere = [{**row, "host": f"far-{row['host']}"} for row in answers["hosts"]]
+    told = page({**answers, "hosts": [*answers["hosts"], *elsewhere]}, str(folder))
+    assert told["host_count"] == 2 * len(HOSTS)
+
+
 def test_a_host_writes_its_days_and_the_report_reads_them(tmp_path: Path) -> None:
     """From its database, by the two commands; written again, a day replaces itself."""
     database = tmp_path / "penstock.db"

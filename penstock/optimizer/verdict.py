@@ -55,7 +55,8 @@ class Verdict:
 def sentence(verdict: Verdict) -> str:
     """Such as ``Set 29 x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5); a ceiling on the path is the limit``."""
     if verdict.basis == Basis.DEFAULT:
-        return "Nothing is known yet: what boto3 does by itself serves until something is measured."
+        known = "Nothing is known yet: what boto3 does by itself serves until something is measured"
+        return "; ".join([known, *verdict.notes]) + "."
     clauses = [_worth(verdict)]
     if verdict.bottleneck in LIMITS:
         clauses.append(LIMITS[verdict.bottleneck])

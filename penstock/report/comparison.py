@@ -64,8 +64,8 @@ def _around(place: PlaceFindings, at: datetime) -> Difference:
 
 def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterator[Difference]:
     """By size: what each side's advice is expected to do."""
-    alike = [c for c in candidates if c.place.operation == place.place.operation]
-    alike.sort(key=lambda c: (c.place.service_class, c.place.region, c.place.instance_type) != _key(place))
+    alike = [c for c in candidates if _class(c) == _class(place)]
+    alike.sort(key=lambda c: sum(one != other for one, other in zip(_where(c), _where(place), strict=True)))
     for advice in _ordinary(place):
         size = advice.recommendation.context.payload_size_bytes
         twin = next((a for c in alike[:1] for a in _ordinary(c) if _size(a) == size), None)
@@ -78,8 +78,12 @@ def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterat
             )
 
 
-def _key(place: PlaceFindings) -> tuple[str, str, str]:
-    return place.place.service_class, place.place.region, place.place.instance_type
+def _class(place: PlaceFindings) -> tuple[str, str]:
+    return place.place.operation, place.place.service_class
+
+
+def _where(place: PlaceFindings) -> tuple[str, str]:
+    return place.place.region, place.place.instance_type
 
 
 def _ordinary(place: PlaceFindings) -> list[Advice]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from statistics import median
 
 from penstock.models.inference.histogram import distribution
 from penstock.models.study import Study
@@ -122,16 +123,16 @@ def counted_grid(density: Density) -> chart.Grid:
 
 
 def _by_day(course: Sequence[Sample]) -> Table:
-    days: dict[str, list[float]] = {}
-    counts: Counter[str] = Counter()
+    days: dict[str, list[Sample]] = defaultdict(list)
     for one in course:
-        counts[one.at.date().isoformat()] += one.count
-        days.setdefault(one.at.date().isoformat(), []).append(_ratio(one))
+        days[one.at.date().isoformat()].append(one)
     rows = []
-    for day, ratios in list(days.items())[-_TABLE_ROW_COUNT_MAX:]:
-        ordered = sorted(ratios)
-        middle = ordered[len(ordered) // 2]
-        rows.append((day, number(counts[day]), _times(middle), _times(ordered[0]), _times(ordered[-1])))
+    for day, samples in list(days.items())[-_TABLE_ROW_COUNT_MAX:]:
+        ratios = [math.exp(one.log_ratio) for one in samples for _ in range(one.count)]
+        # Of an hour that was added up its middle alone is known.
+        is_whole = len(ratios) == len(samples)
+        ends = (_times(min(ratios)), _times(max(ratios))) if is_whole else ("-", "-")
+        rows.append((day, number(len(ratios)), _times(median(ratios)), *ends))
     return Table(("day", "measurements", "middle", "least", "most"), tuple(rows))
 
 

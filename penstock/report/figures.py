@@ -167,13 +167,15 @@ def _client_points(place: PlaceFindings, curve: Curve, metric: str) -> list[char
     verdict = place.verdict
     if verdict is None or verdict.payload_size_bytes != curve.context.payload_size_bytes:
         return []
-    top = max(estimate.expected for estimate in curve.expected)
+    pairs = zip(curve.knob_values, curve.expected, strict=True)
+    _, advised = min(pairs, key=lambda pair: abs(pair[0] - curve.advised))
     return [
         chart.Point(
             x=float(getattr(each.setting, curve.knob)),
-            y=top / each.gain.expected,
+            y=advised.expected / each.gain.expected,
             css="c2",
-            title=f"{each.client} by itself: {each.setting_words}, about {quantity(metric, top / each.gain.expected)}",
+            title=f"{each.client} by itself: {each.setting_words}, about "
+            f"{quantity(metric, advised.expected / each.gain.expected)}",
         )
         for each in verdict.gains
         if min(curve.knob_values) <= getattr(each.setting, curve.knob) <= max(curve.knob_values)
@@ -269,7 +271,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     )
     if promised.count:
         description += (
-            f"; {promised.within_count} of {promised.count} lie within what the advice of their time had promised "
+            f"; {promised.within_count} of {promised.count} lie within what had been foreseen of them "
             f"before ({percent(promised.fraction)}, 90 % is right)"
         )
     keys = [Key("diagonal", "exact"), Key("whisker", "90 % interval")]

@@ -168,6 +168,7 @@ class PlaceFindings:
     payload_noun: str
     value_metric: str
     observation_count: int  # measured and reported
+    measured_count: int  # by probes
     newest_observation_at: datetime | None
     fit: Fit | None
     advice: tuple[Advice, ...]
@@ -229,14 +230,13 @@ class Report:
 def study(material: Material) -> Report:
     """Everything that the material says, without remarks."""
     found = {place: _Evidence(material, place) for place in _places(material)}
+    places = _asked_together([_study_place(material, p, e) for p, e in found.items()])
+    standing = [advice.recommendation for place in places for advice in place.advice]
     return Report(
         source=material.source,
         generated_at=material.generated_at,
         since=material.since,
-        places=tuple(
-            _with_verdict(material, place, found[place.place])
-            for place in _asked_together([_study_place(material, p, e) for p, e in found.items()])
-        ),
+        places=tuple(_with_verdict(material, place, found[place.place]) for place in places),
         spending=_by_day(material),
         daily_limit=material.daily_limit,
         usd_limits=material.usd_limits,
@@ -244,7 +244,7 @@ def study(material: Material) -> Report:
         unreadable_count=material.unreadable_count,
         damage=tuple(material.damage),
         backlogs=tuple(material.backlogs),
-        clients=clients(material),
+        clients=clients(dataclasses.replace(material, recommendations=standing)),
         harms=tuple(material.harms),
     )
 
@@ -314,6 +314,7 @@ def _study_place(material: Material, place: Place, evidence: _Evidence) -> Place
         payload_noun=material.payload_nouns.get(place.operation, "payload"),
         value_metric=model.value_metric,
         observation_count=tally.measured_count + len(evidence.reported),
+        measured_count=tally.measured_count,
         newest_observation_at=observations[-1].started_at if observations else None,
         fit=fit if expectations.is_readable else None,
         advice=advice,
@@ -438,6 +439,7 @@ def _with_verdict(material: Material, findings: PlaceFindings, evidence: _Eviden
     usd = sum(e.cost.usd for e in expenses) if expenses else None
     hours = [e.hour_at for e in expenses]
     seconds = (max(hours) - min(hours)).total_seconds() + _HOUR_SECONDS if expenses else None
+    sharing_count = sum(place.operation == findings.place.operation for place in _places(material))
     verdict = PlaceVerdict(
         sentence=sentence_of(
             advice,
@@ -446,7 +448,8 @@ def _with_verdict(material: Material, findings: PlaceFindings, evidence: _Eviden
             changes=changes,
             episodes=findings.episodes,
             rhythm=next((r for r in findings.rhythms if r.is_significant), None),
-            usd=usd,
+            unmeasured_count=0 if findings.observation_count else len(findings.inconclusives),
+            usd=usd if sharing_count == 1 else None,
             usd_period_seconds=seconds,
             now=material.generated_at,
         ),
@@ -456,6 +459,7 @@ def _with_verdict(material: Material, findings: PlaceFindings, evidence: _Eviden
         gains=gains,
         usd=usd,
         usd_period_seconds=seconds,
+        usd_place_count=sharing_count,
         days=days_of(evidence.moments),
         is_expired=advice.has_expired(material.generated_at),
     )

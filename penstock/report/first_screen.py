@@ -11,7 +11,7 @@ from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
 from penstock.report.findings import Advice, PlaceFindings, Report
 from penstock.report.material import Copy
-from penstock.report.remarks import cost_words
+from penstock.report.remarks import cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
 from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN, PlaceVerdict
 from penstock.report.wording import age_words, date_words, interval, percent, place_words
@@ -86,7 +86,7 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
         size=f"{place.payload_noun}s of {format_bytes(verdict.payload_size_bytes)}",
         sentence=verdict.sentence,
         setting=verdict.setting_words,
-        gain=f"{number(verdict.gains[0].gain.expected)} x" if verdict.gains else "-",
+        gain=_gain(verdict.gains[0].gain) if verdict.gains else "-",
         limit=LIMITS.get(made.bottleneck, "not known")
         .removesuffix(" is the limit")
         .removesuffix(" are the limit"),
@@ -117,7 +117,10 @@ def _told(place: PlaceFindings) -> list[str]:
     certain = [change for change in place.changes if change.is_certain]
     is_told = not (rhythmic and len(certain) >= RHYTHMIC_CHANGE_COUNT_MIN)
     changes = [change_sentence(change, place.value_metric) for change in reversed(certain)] if is_told else []
-    return [*rhythmic, *[episode_sentence(e) for e in reversed(place.episodes)][:2], *changes[:2]]
+    failures = []
+    if place.inconclusives and not place.observation_count:
+        failures = [f"Probes could not measure, {likeliest_failure(place)}."]
+    return [*failures, *rhythmic, *[episode_sentence(e) for e in reversed(place.episodes)][:2], *changes[:2]]
 
 
 def _advice(place: PlaceFindings, verdict: PlaceVerdict) -> Advice:
@@ -148,10 +151,12 @@ def _facts(
 
 
 def _sure(place: PlaceFindings, basis: Basis) -> str:
-    words = f"{_SURE[basis]}; {counted(place.observation_count, 'measurement')}"
+    words = _SURE[basis]
+    if place.fit is not None:
+        words += f"; it rests on {counted(place.fit.observation_count, 'observation')}"
     judged = place.promised_coverage
     if judged.count:
-        words += f", {judged.within_count} of {judged.count} promises kept"
+        words += f"; {judged.within_count} of the last {judged.count} came as foreseen (90 % is right)"
     return words
 
 
@@ -170,10 +175,15 @@ def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def _gain(gain: Estimate) -> str:
+    return f"{number(gain.expected)} x ({number(gain.low)} to {number(gain.high)})"
+
+
 def _cost(verdict: PlaceVerdict) -> str:
     if verdict.usd is None or not verdict.usd_period_seconds:
         return "nothing was spent"
-    return f"{cost_words('usd', verdict.usd)} in {format_seconds(verdict.usd_period_seconds)}"
+    words = f"{cost_words('usd', verdict.usd)} in {format_seconds(verdict.usd_period_seconds)}"
+    return words if verdict.usd_place_count == 1 else f"{words}, all {verdict.usd_place_count} places"
 
 
 def _bar(gain: Estimate, low: float, high: float) -> str:

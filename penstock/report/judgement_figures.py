@@ -6,7 +6,7 @@ from collections import Counter
 
 from penstock.report import anchors, chart
 from penstock.report.figure import Figure, Key, Table, drawn
-from penstock.report.findings import Measured, PlaceFindings
+from penstock.report.findings import Coverage, Measured, PlaceFindings
 from penstock.report.judgement import REASONS, mean_regret, sharpness
 from penstock.report.wording import date_words, percent, setting_words, span
 from penstock.units import counted, format_bytes, number, quantity
@@ -53,7 +53,7 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
         (x, y, layers),
         anchor=anchors.FORESEEN,
         title="Was it right? What was foreseen beside what was seen",
-        description=_foreseen_words(pairs),
+        description=_foreseen_words(place.promised_coverage, pairs),
         keys=(
             Key("c0", "within what was foreseen"),
             Key("c1", "not"),
@@ -132,11 +132,10 @@ def _why(measured: Measured) -> str:
     return REASONS[measured.reason] if measured.reason is not None else "not remembered why"
 
 
-def _foreseen_words(pairs: list[tuple[Measured, Estimate]]) -> str:
-    within = sum(e.low <= m.value <= e.high for m, e in pairs)
+def _foreseen_words(coverage: Coverage, pairs: list[tuple[Measured, Estimate]]) -> str:
     words = (
-        f"{within} of {len(pairs)} measurements ({percent(within / len(pairs))}, 90 % is right) lie within the 90 % "
-        "interval that was given before they were made"
+        f"{coverage.within_count} of {coverage.count} measurements ({percent(coverage.fraction)}, 90 % is right) lie "
+        "within the 90 % interval that was given before they were made"
     )
     found = sharpness([(m.value, e) for m, e in pairs])
     if found is not None:

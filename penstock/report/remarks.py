@@ -55,11 +55,16 @@ def _about_place(place: PlaceFindings, report: Report) -> Iterator[Remark]:
 
 def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
     if place.fit is None:
+        is_advised = any(a.recommendation.basis is not Basis.DEFAULT for a in place.advice)
         yield Remark(
             code="no-fit",
-            title="Nothing was learned here yet",
+            title="There is no fit that can be read" if is_advised else "Nothing was learned here yet",
             reason=f"{counted(place.observation_count, 'observation')} and no usable fit: "
-            "the advice is the SDK's default.",
+            + (
+                "the advice is what stood last, and nothing is said beside it until the daemon has learned again."
+                if is_advised
+                else "the advice is the SDK's default."
+            ),
             is_warning=True,
         )
         return
@@ -121,11 +126,13 @@ def _about_guesses(place: PlaceFindings) -> Iterator[Remark]:
     wide = [(a, e) for a, e in known if e.high > WIDE_FACTOR * max(e.low, 0.0)]
     if wide:
         advice, estimate = max(wide, key=lambda pair: pair[1].high / max(pair[1].low, 1e-9))
+        is_measured = advice.recommendation.basis is Basis.MEASURED
         yield Remark(
             code="wide-interval",
             title=f"{len(wide)} of {len(known)} predictions are little more than a guess",
             reason=f"Their 90 % intervals span more than a factor of {WIDE_FACTOR:.0f}; the widest, of "
-            f"{_size(advice)}: {interval(place.value_metric, estimate)}. Nothing near was measured.",
+            f"{_size(advice)}: {interval(place.value_metric, estimate)}. "
+            + ("What was measured there varies as much." if is_measured else "Nothing near was measured."),
         )
 
 
@@ -150,9 +157,9 @@ def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
     if judged.count >= JUDGED_COUNT_MIN and judged.fraction < COVERAGE_FRACTION:
         yield Remark(
             code="promise-missed",
-            title="The advice promised more certainty than there was",
-            reason=f"{judged.within_count} of {judged.count} measurements of an advised setting "
-            f"({percent(judged.fraction)}) fell within the 90 % interval that was promised before; "
+            title="What was foreseen promised more certainty than there was",
+            reason=f"{judged.within_count} of {judged.count} measurements "
+            f"({percent(judged.fraction)}) fell within the 90 % interval that was foreseen before; "
             f"below {percent(COVERAGE_FRACTION)} is a warning.",
             is_warning=True,
         )
@@ -182,16 +189,21 @@ def _about_trouble(place: PlaceFindings) -> Iterator[Remark]:
 
 
 def _about_inconclusive(place: PlaceFindings) -> Iterator[Remark]:
-    missed, total = len(place.inconclusives), len(place.inconclusives) + place.observation_count
+    missed, total = len(place.inconclusives), len(place.inconclusives) + place.measured_count
     if missed:
-        reason, count = Counter(i.reason for i in place.inconclusives).most_common(1)[0]
         yield Remark(
             code="inconclusive",
             title="Some probes could not measure",
-            reason=f"{missed} of {total} ({percent(missed / total)}, a warning from "
-            f"{percent(INCONCLUSIVE_FRACTION)}); most often ({_times(count)}): {reason}",
+            reason=f"{missed} of {counted(total, 'probe')} ({percent(missed / total)}, a warning from "
+            f"{percent(INCONCLUSIVE_FRACTION)}); {likeliest_failure(place)}",
             is_warning=missed / total > INCONCLUSIVE_FRACTION,
         )
+
+
+def likeliest_failure(place: PlaceFindings) -> str:
+    """Why most probes could not measure."""
+    reason, count = Counter(i.reason for i in place.inconclusives).most_common(1)[0]
+    return f"most often ({_times(count)}): {reason}"
 
 
 def _about_all(report: Report) -> Iterator[Remark]:

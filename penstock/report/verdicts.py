@@ -16,6 +16,7 @@ from penstock.report.episodes import Episode
 from penstock.report.material import Copy
 from penstock.report.rhythm import Rhythm
 from penstock.report.wording import percent
+from penstock.units import counted
 from penstock.vocabulary import Basis, Estimate, Recommendation
 
 RHYTHMIC_CHANGE_COUNT_MIN = 3  # changes of a place with a rhythm: its turns, and not news
@@ -44,6 +45,7 @@ class PlaceVerdict:
     gains: tuple[ClientGain, ...]  # the SDK's own first
     usd: float | None  # of the operation, in the time that the report covers
     usd_period_seconds: float | None
+    usd_place_count: int  # of the operation, which share that cost
     days: tuple[tuple[date, int], ...]  # how often it was measured, by day
     is_expired: bool
 
@@ -82,6 +84,7 @@ def sentence_of(
     changes: Sequence[ChangeFinding],
     episodes: Sequence[Episode],
     rhythm: Rhythm | None,
+    unmeasured_count: int,  # probes without a result, where none had one
     usd: float | None,
     usd_period_seconds: float | None,
     now: datetime,
@@ -98,7 +101,7 @@ def sentence_of(
             gains={each.client: each.gain for each in gains},
             changed_at=newest.changed_at if newest else None,
             changed_fraction=newest.fraction.expected if newest and newest.fraction else None,
-            notes=tuple(_notes(episodes, rhythm)),
+            notes=tuple(_notes(episodes, rhythm, unmeasured_count)),
             usd=usd,
             usd_period_seconds=usd_period_seconds,
             expired_at=advice.expires_at if advice.has_expired(now) else None,
@@ -106,7 +109,9 @@ def sentence_of(
     )
 
 
-def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None) -> Iterator[str]:
+def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None, unmeasured_count: int) -> Iterator[str]:
+    if unmeasured_count:
+        yield f"none of {counted(unmeasured_count, 'probe')} had a result"
     if rhythm is not None and rhythm.fraction is not None:
         yield f"slower {rhythm.span}, {signed_percent(rhythm.fraction.expected)}"
     if episodes:

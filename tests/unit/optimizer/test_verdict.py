@@ -25,8 +25,8 @@ WHOLE = Verdict(
 def test_it_says_all_that_is_known() -> None:
     """What to set, what it brings, what limits, what changed, what it cost: nothing else."""
     assert sentence(WHOLE) == (
-        "Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5), 7 times s5cmd's; a ceiling on the path is the limit; "
-        "changed on 1 March, -43 %; cost $0.07 in 7 d."
+        "Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5), 7 times s5cmd's; a ceiling on the path is "
+        "the limit; changed on 1 March, -43 %; cost $0.07 in 7 d."
     )
 
 

@@ -12,13 +12,15 @@ from importlib import resources
 import pytest
 
 from penstock.report.anchors import figures_of, place_anchor
-from penstock.report.figures import place_figures
+from penstock.report.figures import _client_points, place_figures
+from penstock.report.findings import study
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
-from penstock.vocabulary import Context, Origin, Place
-from tests.factories import an_inconclusive
+from penstock.vocabulary import Basis, Context, Origin, Place
+from tests.factories import NOON, an_inconclusive
 from tests.unit.report.materials import (
+    HOUR,
     UPLOAD,
     a_material,
     a_real_fit,
@@ -263,6 +265,59 @@ def test_the_first_screen_says_what_to_set_and_what_it_brings() -> None:
     assert verdict.gains[1].gain.low > 2.0
     assert "Throughput fell by" in screen
     assert html.index("<article") < html.index("<figure")
+
+
+def test_a_place_where_no_probe_had_a_result_says_so_first_and_why() -> None:
+    """Else it looks as if nothing had been tried."""
+    nothing = dataclasses.replace(real_advice(), basis=Basis.DEFAULT, newest_observation_at=None)
+    report = a_report(
+        observations={},
+        fits=[],
+        recommendations=[nothing],
+        histories={},
+        changes=[],
+        inconclusives=[an_inconclusive(reason="access denied")] * 12,
+    )
+    (screen,) = first_screens(report)
+    assert "none of 12 probes had a result" in screen.sentence
+    assert "access denied" in screen.changes[0]
+    assert "12 probes without a result" in render_html(report)
+
+
+def test_what_places_cost_together_is_not_said_to_be_the_cost_of_each() -> None:
+    """Dollars are booked by operation: who adds up the places must not come to more than was spent."""
+    elsewhere = dataclasses.replace(real_advice().context.place, region="eu-west-9")
+    there = dataclasses.replace(real_advice().context, place=elsewhere)
+    both = [real_advice(), dataclasses.replace(real_advice(), context=there)]
+    one, other = first_screens(a_report(recommendations=both))
+    assert "all 2 places" in one.cost
+    assert "cost" not in one.sentence
+    assert "cost" not in other.sentence
+    (alone,) = first_screens(a_report())
+    assert "places" not in alone.cost
+    assert "cost" in alone.sentence
+
+
+def test_how_sure_it_is_counts_what_the_fit_rests_on() -> None:
+    """What was measured before a change is no evidence any more."""
+    fit = dataclasses.replace(a_real_fit(), observation_count=3)
+    report = a_report(fits=[fit], since=NOON + HOUR)
+    (screen,) = first_screens(report)
+    assert "it rests on 3 observations" in dict(screen.facts)["How sure"]
+    assert "3 observations; half" in render_html(report)
+    assert "of them; half" not in render_html(report)
+
+
+def test_what_a_client_reaches_is_drawn_beside_the_advice_and_not_beside_the_peak() -> None:
+    """The gain is over what is advised, which may lie below the best that the curve has."""
+    (place,) = study(a_material()).places
+    curve = place.curves[0]
+    peak = dataclasses.replace(curve.expected[-1], expected=9e9, high=9e9)
+    lifted = dataclasses.replace(curve, expected=(*curve.expected[:-1], peak))
+    assert place.verdict is not None
+    points = _client_points(place, lifted, place.value_metric)
+    assert points == _client_points(place, curve, place.value_metric)
+    assert points
 
 
 @pytest.mark.parametrize(("gain", "helps"), [(-0.1, False), (0.029, False), (0.3, True), (None, True)])

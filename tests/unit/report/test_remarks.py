@@ -5,9 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from penstock.report.findings import Report
-from penstock.vocabulary import Cost
+from penstock.vocabulary import Basis, Cost, Estimate, Origin
 from tests.factories import PLACE, an_inconclusive
-from tests.unit.report.materials import HOUR, a_real_fit, a_report, some_observations
+from tests.unit.report.materials import (
+    HOUR,
+    UPLOAD,
+    a_real_fit,
+    a_report,
+    real_advice,
+    some_observations,
+)
 
 
 def codes(report: Report) -> set[str]:
@@ -51,7 +58,34 @@ def test_probes_without_a_result_warn_only_when_they_are_many() -> None:
     assert "no route to the host" in reason(few, "inconclusive")
     assert not any(r.is_warning for r in few.places[0].remarks)
     assert any(r.is_warning and r.code == "inconclusive" for r in many.places[0].remarks)
-    assert "6 of 12 (50 %" in reason(many, "inconclusive")
+    assert "6 of 12 probes (50 %" in reason(many, "inconclusive")
+
+
+def test_reports_of_applications_do_not_hide_probes_without_a_result() -> None:
+    """The share is one of probes."""
+    said = dataclasses.replace(some_observations()[0], origin=Origin.APPLICATION, reporter_uid=1)
+    observations = {PLACE: [*some_observations(), *[said] * 60]}
+    report = a_report(inconclusives=[an_inconclusive()] * 6, observations=observations)
+    assert "6 of 12 probes (50 %" in reason(report, "inconclusive")
+    assert report.places[0].observation_count == 66
+
+
+def test_advice_that_stands_is_not_called_the_default_for_want_of_a_fit() -> None:
+    """After an upgrade the fit of before cannot be read; what it led to still stands."""
+    report = a_report(fits=[])
+    assert "what stood last" in reason(report, "no-fit")
+    nothing = dataclasses.replace(real_advice(), basis=Basis.DEFAULT)
+    assert "the SDK's default" in reason(a_report(fits=[], recommendations=[nothing]), "no-fit")
+
+
+def test_nothing_near_was_measured_is_said_only_where_that_is_so() -> None:
+    """A wide interval may be what measurements of the very setting vary by."""
+    made = real_advice()
+    ((metric, expected),) = [p for p in made.prediction.items() if p[0] == UPLOAD.value_metric]
+    wide = {**made.prediction, metric: Estimate(expected.low / 9, expected.expected, expected.high * 9)}
+    for basis, words in ((Basis.MEASURED, "varies as much"), (Basis.MODEL, "Nothing near was measured")):
+        advice = dataclasses.replace(made, prediction=wide, basis=basis)
+        assert words in reason(a_report(fits=[], recommendations=[advice]), "wide-interval")
 
 
 def test_a_day_that_used_up_its_budget_is_named() -> None:

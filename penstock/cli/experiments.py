@@ -125,7 +125,7 @@ def show_experiment(*, name: str, as_json: bool) -> None:
         return
     click.echo(f"{experiment.title} ({experiment.study}, {experiment.section})\n{experiment.summary}\n")
     if document["facts"]:
-        rows = [(f.name, f"{f.value} {f.unit}", f.kind.value or "-", f.verdict.value) for f in facts_of(name)]
+        rows = [(f.name, f.words(f.value), f.kind.value or "-", f.verdict.value) for f in facts_of(name)]
         print_table(("figure", "published", "kind", "in the lab"), rows, title="")
     click.echo(f"\n{len(steps)} steps; {_cost_sentence(experiment.cost(Form.FULL))}")
 
@@ -286,14 +286,21 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
     from penstock.experiments.page import HEADINGS, compare
 
     real = here or Records([])
-    rows = compare(experiment, experiment.quantities(lab), experiment.quantities(real) if len(real) else {})
+    rows = compare(experiment, lab, real)
     answers = experiment.answers(real if len(real) else lab)
     if as_json:
         print_json(
             {
                 "name": experiment.name,
                 "facts": [
-                    {**asdict(row.fact), "lab": row.lab, "here": row.measured, "verdict": row.verdict.value}
+                    {
+                        **asdict(row.fact),
+                        "lab": row.lab,
+                        "lab_interval": row.lab_interval,
+                        "here": row.measured,
+                        "here_interval": row.measured_interval,
+                        "verdict": row.verdict.value,
+                    }
                     for row in rows
                 ],
                 "answers": list(answers),

@@ -195,6 +195,10 @@ Quantities = Mapping[str, float]
 """Figures by the name that they have in `facts.csv`; what was not measured is absent."""
 
 
+Intervals = Mapping[str, tuple[float, float]]
+"""Of 90 %, by the same names: of those figures that rest on repetitions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One published experiment, as something to run again."""
@@ -206,6 +210,7 @@ class Experiment:
     summary: str
     steps: Callable[[Form], Sequence[Step]] = lambda _: ()
     quantities: Callable[[Records], Quantities] = lambda _: {}
+    intervals: Callable[[Records], Intervals] = lambda _: {}
     plots: Callable[[Records], Sequence[Plot]] = lambda _: ()
     answer: Callable[[Records], Sequence[str]]  # to what the study only conjectures: a sentence each
 

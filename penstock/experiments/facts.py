@@ -69,6 +69,10 @@ class Fact:
         low, _, high = self.value.partition("-")
         return float(low), float(high or low)
 
+    def words(self, value: str) -> str:
+        """With its unit; a coefficient or a ratio has none."""
+        return value if self.unit == "1" else f"{value} {self.unit}"
+
     def difference(self, measured: float) -> float | None:
         """Of the published figure, as a fraction of it; None where that is a bound or a range."""
         return measured / self.bounds[0] - 1.0 if self.relation is Relation.EQUAL else None

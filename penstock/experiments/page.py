@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from penstock.experiments.archive import newest_measured
-from penstock.experiments.experiment import Experiment, Plot, Quantities, Records
+from penstock.experiments.experiment import Experiment, Plot, Records
 from penstock.experiments.facts import Fact, Kind, Relation, Verdict, counts, facts_of
 from penstock.experiments.table import EXPERIMENTS, STUDIES
 from penstock.report.chart import Axis, Layer, Line, Point, draw, linear_axis, log_axis
@@ -27,6 +27,9 @@ class Comparison:
     fact: Fact
     lab: float | None
     measured: float | None = None
+    # Of 90 %, where it rests on repetitions.
+    lab_interval: tuple[float, float] | None = None
+    measured_interval: tuple[float, float] | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -40,34 +43,47 @@ class Comparison:
         return (
             fact.name,
             f"{fact.operation}, {fact.condition}: {fact.metric}",
-            f"{sign}{fact.value} {fact.unit}",
-            _value(fact, self.lab),
+            f"{sign}{fact.words(fact.value)}",
+            _value(fact, self.lab, self.lab_interval),
             _percent(fact, self.lab),
-            _value(fact, self.measured),
+            _value(fact, self.measured, self.measured_interval),
             _percent(fact, self.measured),
             fact.kind.value or "-",
-            self.verdict.value,
+            "-" if self.verdict is Verdict.NOT_MEASURED else self.verdict.value,
         )
 
 
-HEADINGS = ("figure", "what", "published", "lab", "difference", "here", "difference", "kind", "verdict")
+HEADINGS = ("figure", "what", "published", "lab", "difference", "here", "difference", "kind", "in the lab")
 
 
-def compare(experiment: Experiment, lab: Quantities, here: Quantities) -> list[Comparison]:
+def compare(experiment: Experiment, lab: Records, here: Records) -> list[Comparison]:
     """Every figure that the experiment is about."""
+    (values, ends), (values_here, ends_here) = (
+        (experiment.quantities(run), experiment.intervals(run)) if len(run) else ({}, {})
+        for run in (lab, here)
+    )
     return [
-        Comparison(fact=fact, lab=lab.get(fact.name), measured=here.get(fact.name))
+        Comparison(
+            fact=fact,
+            lab=values.get(fact.name),
+            measured=values_here.get(fact.name),
+            lab_interval=ends.get(fact.name),
+            measured_interval=ends_here.get(fact.name),
+        )
         for fact in facts_of(experiment.name)
     ]
 
 
-def _value(fact: Fact, value: float | None) -> str:
-    return "-" if value is None else f"{number(value)} {fact.unit}"
+def _value(fact: Fact, value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None:
+        return "-"
+    reach = f" ({number(interval[0])} to {number(interval[1])})" if interval else ""
+    return fact.words(number(value)) + reach
 
 
 def _percent(fact: Fact, value: float | None) -> str:
     difference = fact.difference(value) if value is not None else None
-    return "-" if difference is None else f"{100 * difference:+.1f} %"
+    return "-" if difference is None else f"{round(100 * difference, 1) + 0.0:+.1f} %"  # never -0.0
 
 
 def svg_of(plot: Plot, like: Sequence[Plot] = ()) -> str:
@@ -108,9 +124,7 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
         f"<p>{escape(experiment.summary)} {escape(_source(experiment))}</p>",
-        _table_html(
-            compare(experiment, *(experiment.quantities(run) if len(run) else {} for run in (lab, here)))
-        ),
+        _table_html(compare(experiment, lab, here)),
         *_figures_html(experiment, {"lab": lab, "here": here}),
     ]
     parts.append(_addresses_html(here))
@@ -195,7 +209,7 @@ def verdicts(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> dict[s
     return {
         row.fact.name: row.verdict
         for experiment in chosen
-        for row in compare(experiment, experiment.quantities(lab[experiment.name]), {})
+        for row in compare(experiment, lab[experiment.name], Records([]))
     }
 
 
@@ -216,9 +230,12 @@ def section_markdown(experiment: Experiment, lab: Records) -> str:
         f"{experiment.title}. {experiment.summary} *{_source(experiment)}*",
         "",
     ]
-    rows = compare(experiment, experiment.quantities(lab), {})
+    rows = compare(experiment, lab, Records([]))
     if rows:
-        lines += ["| figure | published | lab | difference | kind | verdict | remark |", "| --- " * 7 + "|"]
+        lines += [
+            "| figure | published | lab | difference | kind | in the lab | remark |",
+            "| --- " * 7 + "|",
+        ]
         for row in rows:
             name, _, published, value, difference, _, _, kind, verdict = row.cells()
             remark = row.fact.remark or (_INPUT_REMARK if row.fact.kind is Kind.INPUT else "")

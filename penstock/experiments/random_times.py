@@ -13,6 +13,7 @@ from penstock.experiments.experiment import (
     S3_TARIFF,
     Experiment,
     Form,
+    Intervals,
     Plot,
     Quantities,
     Record,
@@ -33,6 +34,10 @@ from penstock.experiments.experiment import (
 
 _COMPARED_HOURS = (10.0, 16.0)  # UTC, of single bytes: p < 0.0001
 _CLUSTER_READ_COUNT_MIN = 100
+_PAIR_COUNT_MIN = 10  # of one size, to say how successive requests go together, or how hours differ
+_TAIL_PAIR_COUNT_MIN = 50  # of fewer than a hundred requests there is no 99th percentile
+_DRAW_COUNT = 100
+_REACH = 1.645  # standard errors to either end of a 90 % interval
 _STUDY_TEST_COUNT = 107_556  # 5.8
 _SIZES = {"1B": 1, "1KB": 1_000, "1MB": MB, "16MB": 16 * MB, "100MB": 100 * MB}
 
@@ -85,11 +90,61 @@ def correlation(pairs: Sequence[tuple[float, float]]) -> float:
     return mean([(a - middle) * (b - middle) for a, b in both]) / variance if variance > 0 else 0.0
 
 
+def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Fisher's interval of 90 %, of more than three pairs."""
+    middle = math.atanh(min(max(correlation(pairs), -0.999), 0.999))
+    reach = _REACH / math.sqrt(len(pairs) - 3)
+    return math.tanh(middle - reach), math.tanh(middle + reach)
+
+
+def _poisson_intervals(records: Records) -> Intervals:
+    """Shares, medians and means by drawing the pairs again; what failed by how rare events are counted."""
+    groups: dict[str, list[Record]] = {}
+    for kind in ("read", "write"):
+        for size in _SIZES:
+            if (group := records.below(f"{kind}/{size}/")) and len(group) >= _PAIR_COUNT_MIN:
+                groups[f"{kind}/{size}"] = group
+    chance = random.Random("intervals")
+    drawn: dict[str, list[float]] = {}
+    for _ in range(_DRAW_COUNT):
+        again = [
+            replace(record, label=f"{name}/{index}")
+            for name, group in groups.items()
+            for index, record in enumerate(chance.choices(group, k=len(group)))
+        ]
+        for name, value in _speed_quantities(Records(again)).items():
+            drawn.setdefault(name, []).append(value)
+    found = {name: (quantile(values, 0.05), quantile(values, 0.95)) for name, values in drawn.items()}
+    for size in ("1B", "100MB"):
+        if f"read/{size}" in groups:
+            found[f"pairs.{size}"] = correlation_between(_speeds(records, "read", size))
+    return found | _trouble_intervals(records)
+
+
+def _trouble_intervals(records: Records) -> dict[str, tuple[float, float]]:
+    """None in a few tests is not none in a hundred thousand."""
+    from scipy import stats
+
+    scaled = _troubles(records)
+    scale = _STUDY_TEST_COUNT / max(len(records.below("write/")) + len(records.below("read/")), 1)
+    return {
+        name: (
+            scale * float(stats.gamma.ppf(0.05, value / scale)) if value else 0.0,
+            scale * float(stats.gamma.ppf(0.95, value / scale + 1)),
+        )
+        for name, value in scaled.items()
+    }
+
+
 def _all(records: Records, kind: str, size: str) -> list[float]:
     return [speed for pair in _speeds(records, kind, size) for speed in pair]
 
 
 def _poisson_quantities(records: Records) -> Quantities:
+    return _speed_quantities(records) | _troubles(records)
+
+
+def _speed_quantities(records: Records) -> dict[str, float]:
     values = {}
     reads, writes = (_all(records, kind, "1B") for kind in ("read", "write"))
     if reads and writes:
@@ -103,7 +158,7 @@ def _poisson_quantities(records: Records) -> Quantities:
         if speeds := _all(records, kind, "1MB"):
             values[f"{kind}.1MB"] = quantile(speeds, 0.5)
             values[f"ec2.{kind}-mean"] = 1e3 * mean(speeds)  # KB/s
-    return values | _troubles(records)
+    return values
 
 
 def _troubles(records: Records) -> dict[str, float]:
@@ -221,12 +276,11 @@ def peak_count(values: Sequence[float]) -> int:
 
 
 def _hours(records: Records, size: str = "1B") -> dict[int, list[float]]:
-    """Requests a second by hour of the day."""
+    """Requests a second by hour of the day, of each pair: its two are one draw of the hour, for they go together."""
     found: dict[int, list[float]] = {}
     for record in records.below(f"read/{size}/"):
         hour = datetime.fromisoformat(record.started_at).hour
-        shorter, longer = pair_of(record)
-        found.setdefault(hour, []).extend((1.0 / shorter, 1.0 / longer))
+        found.setdefault(hour, []).append(2.0 / sum(pair_of(record)))
     return dict(sorted(found.items()))
 
 
@@ -264,23 +318,10 @@ def _daily_plots(records: Records) -> list[Plot]:
     return [Plot(title="Reads of 100MB by the day", x_title="day", y_title="MB/s", series=series)]
 
 
-def welch_t(first: Sequence[float], second: Sequence[float]) -> float:
-    """How many standard errors two means are apart; 0 where there are too few."""
-    if min(len(first), len(second)) < 2:
-        return 0.0
-
-    def squared_error(values: Sequence[float]) -> float:
-        middle = mean(values)
-        return math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1) / len(values)
-
-    error = math.sqrt(squared_error(first) + squared_error(second))
-    return (mean(first) - mean(second)) / error if error > 0 else 0.0
-
-
 def _poisson_answer(records: Records) -> Sequence[str]:
     sentences = []
     pairs = [pair_of(record) for record in records.below("read/1B/")]
-    if len(pairs) > 20:
+    if len(pairs) >= _TAIL_PAIR_COUNT_MIN:
         sentences += _hedge_sentences(pairs)
     elif records.is_here:
         sentences.append(
@@ -288,12 +329,7 @@ def _poisson_answer(records: Records) -> Sequence[str]:
         )
     sentences += _hour_sentences(records)
     large = _speeds(records, "read", "100MB")
-    if len(large) > 1:
-        r = correlation(large)
-        advice = (
-            "both are slow or neither: drop the second" if r > 0.5 else "one may be slow alone: keep both"
-        )
-        sentences.append(f"Of two reads of 100 MB (r = {r:.2f}) {advice}.")
+    sentences += _together_sentences(records, large)
     sentences.append(_cluster_sentence(records, [speed for pair in large for speed in pair]))
     if addresses := records.addresses():
         sentences.append(
@@ -303,19 +339,36 @@ def _poisson_answer(records: Records) -> Sequence[str]:
     return [*sentences, *_trouble_sentences(records)]
 
 
+def _together_sentences(records: Records, pairs: Sequence[tuple[float, float]]) -> list[str]:
+    """Whether a large read is slow alone, where its interval tells."""
+    if len(pairs) < _PAIR_COUNT_MIN:
+        return [
+            f"{len(pairs)} pairs of reads of 100 MB are too few to say whether one is slow alone."
+        ] * records.is_here
+    low, high = correlation_between(pairs)
+    advice = "whether one is slow alone is not told apart"
+    if low > 0.5:
+        advice = "both are slow or neither: drop the second"
+    elif high < 0.5:
+        advice = "one may be slow alone: keep both"
+    return [f"Of two reads of 100 MB (r = {correlation(pairs):.2f}, {low:.2f} to {high:.2f}) {advice}."]
+
+
 def _hour_sentences(records: Records) -> list[str]:
     """Two hours of the day: Welch's t, and how likely that much is by chance."""
     hours = _hours(records)
     first, second = (hours.get(int(hour), []) for hour in _COMPARED_HOURS)
-    if min(len(first), len(second)) < 2:
+    if min(len(first), len(second)) < _PAIR_COUNT_MIN:
         return [
-            "No single bytes were read both at 10 and at 16 UTC, which the study compares."
+            f"{len(first)} and {len(second)} pairs of single bytes at 10 and 16 UTC are too few to compare these hours."
         ] * records.is_here
-    t = abs(welch_t(first, second))
+    from scipy import stats
+
+    test = stats.ttest_ind(first, second, equal_var=False)
     return [
         (
-            f"Reads at 10 and at 16 UTC are {t:.1f} standard errors apart, p = {math.erfc(t / math.sqrt(2)):.2g} (the "
-            f"study: significant, p < 0.0001{'' if records.is_here else '; the days of the lab have no hours'})."
+            f"Reads at 10 and at 16 UTC are {abs(test.statistic):.1f} standard errors apart, p = {test.pvalue:.2g} "
+            f"(the study: significant, p < 0.0001{'' if records.is_here else '; the days of the lab have no hours'})."
         )
     ]
 
@@ -376,14 +429,16 @@ def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
         for first, second in (pair, pair[::-1])
     ]
     share = mean([float(seconds > after) for seconds in single])
+    tail, hedged_tail = quantile(single, 0.99), quantile(hedged, 0.99)
+    worth = "that is the one worth sending" if hedged_tail < tail else "which is worth nothing here"
     usd = S3_TARIFF.usd(read_request_count=1_000_000)
     return [
         (
             "Two requests at once, and the first answer taken: the 99th percentile falls from "
-            f"{1e3 * quantile(single, 0.99):.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A "
+            f"{1e3 * tail:.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A "
             f"second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
-            f"{1e3 * quantile(hedged, 0.99):.0f} ms for {100 * share:.0f} % more requests, ${share * usd:.2f} more "
-            f"for a million reads where the other way takes ${usd:.2f} more: that is the one worth sending."
+            f"{1e3 * hedged_tail:.0f} ms for {100 * share:.0f} % more requests, ${share * usd:.2f} more "
+            f"for a million reads where the other way takes ${usd:.2f} more: {worth}."
         ),
     ]
 
@@ -462,8 +517,13 @@ def _surge_answer(records: Records) -> Sequence[str]:
             )
         ]
     busy = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below("surge/1/"))
+    enough = (
+        f"Of up to {max(curve):.0f} threads {knee:.0f} are enough here for {max(curve.values()):.1f} MB/s"
+        if knee < max(curve)
+        else f"{knee:.0f} threads, the most that were tried, carry {curve[knee]:.1f} MB/s, and more may carry more"
+    )
     return [
-        f"Of up to {max(curve):.0f} threads {knee:.0f} are enough here for {max(curve.values()):.1f} MB/s; each of "
+        f"{enough}; each of "
         f"{max(curve):.0f} has {curve[max(curve)] / max(curve) / curve[min(curve)] * min(curve):.2f} of what one alone "
         f"has, and the busiest process wants {100 * busy:.0f} % of a processor. Two processes with {most:.0f} threads "
         f"each move {ratio:.1f} times as much as one: "
@@ -484,6 +544,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         summary="Pairs of requests of 1 B to 100 MB at exponential distances, for days.",
         steps=_poisson_steps,
         quantities=_poisson_quantities,
+        intervals=_poisson_intervals,
         plots=_poisson_plots,
         answer=_poisson_answer,
     ),

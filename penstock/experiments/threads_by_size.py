@@ -239,7 +239,8 @@ def _best_by_size(records: Records) -> list[str]:
 
 def _grid_answer(records: Records) -> Sequence[str]:
     law = _law_here(records) if records.is_here else [_law_of_the_lab()]
-    return [*law, *_best_by_size(records)]
+    found = [*law, *_best_by_size(records)]
+    return [*found, "A megabyte of this study has 1,048,576 bytes, here as there."] if found else []
 
 
 def _law_of_the_lab() -> str:

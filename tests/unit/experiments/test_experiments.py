@@ -13,11 +13,12 @@ import pytest
 from penstock.daemon.config import AwsSection, Configuration
 from penstock.experiments.archive import Archive, newest_measured
 from penstock.experiments.experiment import Form, Record, Records
-from penstock.experiments.page import page_html, section_html
-from penstock.experiments.random_times import correlation, peak_count, welch_t
+from penstock.experiments.page import compare, page_html, section_html
+from penstock.experiments.random_times import correlation, peak_count
 from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS
 from penstock.experiments.virtually import run_in_lab
+from penstock.units import number
 
 DEFERRED = {"locations", "host-to-host"}
 
@@ -139,7 +140,80 @@ def test_pairs_whose_order_is_unknown_have_a_correlation() -> None:
     assert correlation([(1.0, 3.0), (3.0, 1.0), (1.0, 3.0)]) == pytest.approx(-1.0)
 
 
-def test_means_are_compared_by_their_errors() -> None:
-    """Welch's t of two samples, by hand."""
-    assert welch_t([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]) == pytest.approx(-1.0 / math.sqrt(2 / 3))
-    assert welch_t([1.0], [2.0, 3.0]) == 0.0
+def of_pairs(count: int, *, hour: int = 10, size: str = "1B", seed: int = 1) -> list[Record]:
+    """Reads that have nothing to do with each other."""
+    chance, found = random.Random(seed), []
+    for index in range(count):
+        shorter, longer = sorted((0.05 * chance.lognormvariate(0, 0.4), 0.05 * chance.lognormvariate(0, 0.4)))
+        values = {
+            "latency_seconds_mean": (shorter + longer) / 2,
+            "latency_seconds_p99": longer,
+            "throttled_count": 0.0,
+            "failed_count": 0.0,
+        }
+        at = f"2026-01-0{1 + index % 9}T{hour:02}:00:00+00:00"
+        found.append(Record(label=f"read/{size}/{hour}{index}", started_at=at, values=values))
+    return found
+
+
+def test_a_few_pairs_say_nothing_of_what_goes_with_what() -> None:
+    """Two pairs always correlate; of fewer than a hundred requests there is no 99th percentile."""
+    experiment = EXPERIMENTS["poisson-probes"]
+    few = [*of_pairs(2), *of_pairs(2, hour=16, seed=2), *of_pairs(2, size="100MB")]
+    sentences = " ".join(experiment.answers(Records(few, is_here=True)))
+    for words in (
+        "2 pairs of reads of 100 MB are too few",
+        "2 and 2 pairs of single bytes",
+        "4 pairs of single",
+    ):
+        assert words in sentences
+    assert "p = " not in sentences
+    assert "drop the second" not in sentences
+    assert experiment.intervals(Records(few, is_here=True)) == {}
+
+
+def test_what_rests_on_repetitions_has_its_interval() -> None:
+    """On the page, on the command line, and in the advice that is drawn from it."""
+    experiment = EXPERIMENTS["poisson-probes"]
+    many = Records([*of_pairs(60), *of_pairs(60, size="100MB", seed=3)], is_here=True)
+    values, ends = experiment.quantities(many), experiment.intervals(many)
+    for name in ("pairs.1B", "pairs.100MB", "tps.most"):
+        if name in values:
+            low, high = ends[name]
+            assert low < values[name] < high
+    low, high = ends["pairs.100MB"]
+    assert f"r = {values['pairs.100MB']:.2f}, {low:.2f} to {high:.2f}" in " ".join(experiment.answers(many))
+    (row,) = [row for row in compare(experiment, Records([]), many) if row.fact.name == "pairs.100MB"]
+    assert f"({number(low)} to {number(high)})" in row.cells()[5]
+
+
+def test_none_in_a_few_tests_is_not_none_in_as_many_as_the_study_made() -> None:
+    """Of two hundred tests without trouble up to three in two hundred is as likely as not to be missed."""
+    checks = {"checksum_right_count": 2.0, "checksum_wrong_count": 0.0}
+    writes = [
+        replace(one, label=one.label.replace("read", "write"), values={**one.values, **checks})
+        for one in of_pairs(100, seed=4)
+    ]
+    run = Records([*of_pairs(100), *writes], is_here=True)
+    experiment = EXPERIMENTS["poisson-probes"]
+    assert experiment.quantities(run)["retries.write"] == 0.0
+    low, high = experiment.intervals(run)["retries.write"]
+    assert low == 0.0
+    assert high == pytest.approx(3.0 * 107_556 / 200, rel=0.01)
+
+
+def test_what_was_measured_here_is_not_called_unmeasured() -> None:
+    """The last column is the lab's, and says nothing where the lab was not asked."""
+    rows = compare(EXPERIMENTS["surge"], Records([]), Records(in_the_lab("surge"), is_here=True))
+    assert {row.cells()[-1] for row in rows} == {"-"}
+    assert all(row.cells()[5] != "-" for row in rows)
+    ratio = next(row for row in rows if row.fact.name == "surge.ratio")
+    assert ratio.cells()[2] == "3"  # without a unit
+
+
+def test_the_most_threads_that_were_tried_are_not_called_enough() -> None:
+    """Where each more brought more, nobody knows where that ends."""
+    found = [one for one in in_the_lab("surge") if one.label.rsplit("/", 1)[-1] in {"1", "2"}]
+    sentences = " ".join(EXPERIMENTS["surge"].answers(Records(found, is_here=True)))
+    assert "2 threads, the most that were tried" in sentences
+    assert "enough" not in sentences

@@ -1,9 +1,13 @@
-"""What holds for every test: nothing of the machine leaks in, and hypothesis is reproducible in CI."""
+"""What holds for every test: nothing of the machine leaks in, hypothesis is reproducible in CI, and time can jump."""
 
+import asyncio
 import os
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from penstock.lab.virtual_time import VirtualClock, VirtualTimeLoop
 
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
@@ -28,6 +32,21 @@ def _nothing_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Function,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """A coroutine that asks for the `clock`, or for what needs it, runs in virtual time: a week takes no longer."""
+    return {"loop": VirtualTimeLoop if "clock" in item.fixturenames else asyncio.new_event_loop}
+
+
+@pytest.fixture
+async def clock() -> VirtualClock:
+    """The time of a test's own world."""
+    from tests.factories import NOON
+
+    return VirtualClock(asyncio.get_running_loop(), NOON)
 
 
 @pytest.hookimpl(trylast=True)

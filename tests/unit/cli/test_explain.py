@@ -24,7 +24,7 @@ from penstock.units import label
 from penstock.vocabulary import Access, Basis, Estimate, Objective, Place, Reason, Regime, Sink
 from tests.factories import NOON
 from tests.integration.scripted_advisor import a_status
-from tests.unit.daemon.house import House, story
+from tests.unit.daemon.house import House
 from tests.unit.daemon.test_advisory import advisory_of
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -46,24 +46,19 @@ unlike up use used was way well what which while with within words worth yet
 ORDINARY = frozenset(ORDINARY_WORDS.split())
 
 
-def explained(
-    row: Operation[Any, Any], directory: Path, objective: Objective, **changes: Any
+async def explained(
+    row: Operation[Any, Any], house: House, objective: Objective, **changes: Any
 ) -> dict[str, Any]:
     """What the socket says of a place that is known from tables, or as if it had been measured."""
-    found: dict[str, Any] = {}
-
-    async def told(house: House) -> None:
-        place = Place(operation=row.name, region="ap-southeast-2", instance_type="u7inh-32tb.480xlarge")
-        fit: Fit = dataclasses.replace(row.model.fit(place, (), prior=None, seed=0), **changes)
-        await house.board.post(fit, NOON)
-        stated = {"objective": objective.value, "region": place.region, "instance_type": place.instance_type}
-        if "message_rate_per_second" in row.words.demand:
-            stated |= {"message_rate_per_second": "500", "latency_objective_seconds": "250ms"}
-        size = row.words.payload_example
-        pairs = {"operation": row.name, "payload_size_bytes": size, **stated}.items()
-        found.update(json.loads(encode(advisory_of(house).explain(read_question(list(pairs))))))
-
-    story(directory, told)
+    place = Place(operation=row.name, region="ap-southeast-2", instance_type="u7inh-32tb.480xlarge")
+    fit: Fit = dataclasses.replace(row.model.fit(place, (), prior=None, seed=0), **changes)
+    await house.board.post(fit, NOON)
+    stated = {"objective": objective.value, "region": place.region, "instance_type": place.instance_type}
+    if "message_rate_per_second" in row.words.demand:
+        stated |= {"message_rate_per_second": "500", "latency_objective_seconds": "250ms"}
+    size = row.words.payload_example
+    pairs = {"operation": row.name, "payload_size_bytes": size, **stated}.items()
+    found: dict[str, Any] = json.loads(encode(advisory_of(house).explain(read_question(list(pairs)))))
     return found
 
 
@@ -80,14 +75,14 @@ def keys(document: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @pytest.mark.parametrize("objective", list(Objective))
-def test_the_reasons_are_ten_lines_of_words_that_are_explained(
-    row: Operation[Any, Any], objective: Objective, tmp_path: Path
+async def test_the_reasons_are_ten_lines_of_words_that_are_explained(
+    row: Operation[Any, Any], objective: Objective, house: House
 ) -> None:
     """What is learned from tables and what is measured alike, on a terminal of 80 columns."""
     terms = {word for line in re.findall(r"^\| (.+?) \|", GLOSSARY, re.MULTILINE) for word in _words(line)}
     terms |= {word for name in re.findall(r"`(\w+)`", GLOSSARY) for word in _words(label(name))}
     for changes in ({}, {"observation_count": 12, "newest_observation_at": NOON}):
-        lines = reasons(explained(row, tmp_path, objective, **changes), row.words)
+        lines = reasons(await explained(row, house, objective, **changes), row.words)
         assert len(lines) <= 10
         assert max(map(len, lines)) <= 80
         assert lines[1].startswith("Use ")
@@ -104,11 +99,11 @@ def _words(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_every_name_of_the_whole_explanation_is_in_the_manual(
-    row: Operation[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_every_name_of_the_whole_explanation_is_in_the_manual(
+    row: Operation[Any, Any], house: House, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Parameters, alternatives and the rest: in the glossary or on the page of the protocol."""
-    document = explained(row, tmp_path, Objective.THROUGHPUT)
+    document = await explained(row, house, Objective.THROUGHPUT)
     print_mapping(document)
     assert all(label(name) in capsys.readouterr().out for name in ("alternatives",))
     ours = set(keys(document)) - {"recommendation", "fit", *row.model.setting_type.__dataclass_fields__}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,27 +16,20 @@ from penstock.daemon.backlog_watch import Backlog
 from penstock.operations.table import OPERATIONS
 from tests.factories import NOON, SETTING
 from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
-from tests.unit.daemon.house import House, story
+from tests.unit.daemon.house import House
 from tests.unit.daemon.test_advisory import advisory_of
 
 BUCKET = "a-bucket-with-the-longest-name-that-there-may-be-0123456789-abc"
 REGIONS = ("ap-southeast-2", "us-gov-west-1", "eu-central-1")
 
 
-def real_status(directory: Path) -> dict[str, Any]:
+def real_status(house: House) -> dict[str, Any]:
     """What the socket says of a daemon with a lease."""
-    found: dict[str, Any] = {}
-
-    async def told(house: House) -> None:
-        book = LeaseBook()
-        question = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")])
-        wanted = Appetite(setting=SETTING, use_fraction=1.0)
-        book.grant(
-            Claim(question=question, client="boto3"), wanted, process_id=4_194_304, uid=65_534, now=NOON
-        )
-        found.update(json.loads(encode(advisory_of(house, book).status())))
-
-    story(directory, told)
+    book = LeaseBook()
+    question = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")])
+    wanted = Appetite(setting=SETTING, use_fraction=1.0)
+    book.grant(Claim(question=question, client="boto3"), wanted, process_id=4_194_304, uid=65_534, now=NOON)
+    found: dict[str, Any] = json.loads(encode(advisory_of(house, book).status()))
     return found
 
 
@@ -62,9 +54,9 @@ def a_queue() -> dict[str, Any]:
     }
 
 
-def test_the_scripted_status_is_like_a_real_one(tmp_path: Path) -> None:
+async def test_the_scripted_status_is_like_a_real_one(house: House) -> None:
     """Key by key, also of what it lists, or the tests of the commands would be about something else."""
-    real, scripted = real_status(tmp_path), a_status()
+    real, scripted = real_status(house), a_status()
     assert list(scripted) == list(real)
     assert list(scripted["host"]) == list(real["host"])
     assert list(scripted["contexts"][0]) == list(real["contexts"][0])
@@ -72,7 +64,7 @@ def test_the_scripted_status_is_like_a_real_one(tmp_path: Path) -> None:
     assert list(scripted["budget_per_day"]) == list(real["budget_per_day"])
 
 
-def test_a_status_fits_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_status_fits_80_columns(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every operation at several sizes in several regions, long names, troubles, leases and queues."""
     full = json.loads(encode(a_status("ap-southeast-2", "u7inh-32tb.480xlarge")))
     context, (cycle,) = full["contexts"][0], full["cycles"]
@@ -89,7 +81,7 @@ def test_a_status_fits_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "troubles": [{**NO_CREDENTIALS, "sentence": trouble, "since_at": NOON.isoformat()}],
         "leftover_remark": f"2 things that probes made could not be removed, the oldest for 3 h: {BUCKET} is closed",
         "activity": f"probing s3_download 50000 GiB in ap-southeast-2 of {BUCKET} with 256 x 512 MiB",
-        "leases": real_status(tmp_path)["leases"] * 1000,
+        "leases": real_status(house)["leases"] * 1000,
         "queues": [a_queue()] * 2,
         "cycles": [{**cycle, "sentence": f"{cycle['sentence']} and so on " * 2}] * 20,
     }

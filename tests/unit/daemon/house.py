@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ from penstock.daemon.store import AsyncStore, Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.troubles import Troubles
-from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.lab.virtual_time import VirtualClock
 from penstock.models.model import Fit, PerformanceModel
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.units import GiB
 from penstock.vocabulary import Cost, Outcome, Place, ProbePlan, Reason
-from tests.factories import CONTEXT, NOON, S3_TARIFF, SETTING, SETTING_TYPES, an_observation
+from tests.factories import CONTEXT, S3_TARIFF, SETTING, SETTING_TYPES, an_observation
 from tests.unit.probes.fakes import MemoryQueues, MemoryStore
 
 TARIFFS = Tariffs(Configuration(), HostIdentity(region="r", instance_type="i", sentence=""))
@@ -166,16 +166,13 @@ class House:
                 await self.conductor.run()
 
 
-def story(directory: Path, told: Callable[[House], Awaitable[None]], *, is_prepared: bool = True) -> House:
-    """Run a story in virtual time."""
-
-    async def main(clock: VirtualClock) -> House:
-        house = House(directory, clock)
-        if is_prepared:
-            await house.conductor.prepare()
-        await told(house)
+@contextlib.asynccontextmanager
+async def lived_in(directory: Path, clock: VirtualClock) -> AsyncIterator[House]:
+    """One whose conductor is prepared, and whose store is closed at the end."""
+    house = House(directory, clock)
+    await house.conductor.prepare()
+    try:
+        yield house
+    finally:
         house.lock_disk(is_locked=False)
         await house.store.close()
-        return house
-
-    return run_virtually(main, start_at=NOON)

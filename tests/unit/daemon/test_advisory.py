@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ from penstock.models.prices import NetworkPath
 from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Cost, Demand, Place
 from tests.factories import CONTEXT, NOON, SETTING
-from tests.unit.daemon.house import House, story
+from tests.unit.daemon.house import House
 
 HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")
 
@@ -59,82 +58,63 @@ def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
     )
 
 
-def test_a_probe_can_be_asked_for_wherever_it_is_made(tmp_path: Path) -> None:
+async def test_a_probe_can_be_asked_for_wherever_it_is_made(house: House) -> None:
     """A size that is probed in another region, or of another class, can be asked for like any other."""
-
-    async def told(house: House) -> None:
-        await advisory_of(house).request_probe(CONTEXT.operation, CONTEXT.payload_size_bytes)
-        await house.live(10.0)
-
-    assert story(tmp_path, told).probe.run_count == 1
+    await advisory_of(house).request_probe(CONTEXT.operation, CONTEXT.payload_size_bytes)
+    await house.live(10.0)
+    assert house.probe.run_count == 1
 
 
-def test_a_probe_of_a_size_that_is_not_probed_is_refused(tmp_path: Path) -> None:
+async def test_a_probe_of_a_size_that_is_not_probed_is_refused(house: House) -> None:
     """The refusal names the sizes that there are."""
-
-    async def told(house: House) -> None:
-        with pytest.raises(RefusedError, match=r"at 1 B here; the configured sizes are 64 MiB$"):
-            await advisory_of(house).request_probe(CONTEXT.operation, 1)
-        with pytest.raises(RefusedError, match="its probes are not enabled"):
-            await advisory_of(house).request_probe("sqs_delivery", 1)
-
-    story(tmp_path, told)
+    with pytest.raises(RefusedError, match=r"at 1 B here; the configured sizes are 64 MiB$"):
+        await advisory_of(house).request_probe(CONTEXT.operation, 1)
+    with pytest.raises(RefusedError, match="its probes are not enabled"):
+        await advisory_of(house).request_probe("sqs_delivery", 1)
 
 
-def test_what_advice_is_worth_is_a_metric(tmp_path: Path) -> None:
+async def test_what_advice_is_worth_is_a_metric(house: House) -> None:
     """A fleet sees where the advice is worth most, and where it has nothing to give."""
-
-    async def told(house: House) -> None:
-        advisory = advisory_of(house)
-        advice = house.board.recommend(CONTEXT, Demand(), NOON)
-        assert advice.gain_over_default is not None
-        (line,) = [
-            x for x in advisory.metrics().decode().splitlines() if x.startswith("penstock_gain_over_default{")
-        ]
-        assert float(line.split()[-1]) == advice.gain_over_default.expected
-
-    story(tmp_path, told)
+    advisory = advisory_of(house)
+    advice = house.board.recommend(CONTEXT, Demand(), NOON)
+    assert advice.gain_over_default is not None
+    (line,) = [
+        x for x in advisory.metrics().decode().splitlines() if x.startswith("penstock_gain_over_default{")
+    ]
+    assert float(line.split()[-1]) == advice.gain_over_default.expected
 
 
-def test_leases_are_shown_to_people_and_to_dashboards(tmp_path: Path) -> None:
+async def test_leases_are_shown_to_people_and_to_dashboards(house: House) -> None:
     """Who holds what, and how much is held of each knob that is divided."""
-
-    async def told(house: House) -> None:
-        book = LeaseBook()
-        advisory = advisory_of(house, book)
-        question = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")])
-        for process_id in (7, 8):
-            wanted = Appetite(setting=SETTING, use_fraction=1.0)
-            book.grant(Claim(question=question), wanted, process_id=process_id, uid=1000, now=NOON)
-        rows = advisory.status()["leases"]
-        assert [(row["process_id"], row["setting"]["thread_count"]) for row in rows] == [(7, 5), (8, 5)]
-        metrics = advisory.metrics().decode()
-        assert 'penstock_leases{operation="s3_upload"} 2.0' in metrics
-        assert 'penstock_leased_setting{knob="thread_count",operation="s3_upload"} 10.0' in metrics
-        assert 'knob="part_size_bytes",operation="s3_upload"}' not in metrics
-
-    story(tmp_path, told)
+    book = LeaseBook()
+    advisory = advisory_of(house, book)
+    question = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")])
+    for process_id in (7, 8):
+        wanted = Appetite(setting=SETTING, use_fraction=1.0)
+        book.grant(Claim(question=question), wanted, process_id=process_id, uid=1000, now=NOON)
+    rows = advisory.status()["leases"]
+    assert [(row["process_id"], row["setting"]["thread_count"]) for row in rows] == [(7, 5), (8, 5)]
+    metrics = advisory.metrics().decode()
+    assert 'penstock_leases{operation="s3_upload"} 2.0' in metrics
+    assert 'penstock_leased_setting{knob="thread_count",operation="s3_upload"} 10.0' in metrics
+    assert 'knob="part_size_bytes",operation="s3_upload"}' not in metrics
 
 
-def test_neighbours_under_lease_draw_on_the_same_credits(tmp_path: Path) -> None:
+async def test_neighbours_under_lease_draw_on_the_same_credits(house: House) -> None:
     """Advice that leaves the regime open is for the burst, until others hold leases for more than the credits carry."""
-
-    async def told(house: House) -> None:
-        book = LeaseBook()
-        advisory = advisory_of(house, book)
-        asked = read_question([("operation", "s3_upload"), ("payload_size_bytes", "10GiB")])
-        place = Place(operation="s3_upload", region=HOME.region, instance_type=HOME.instance_type)
-        await house.board.post(S3UploadModel().fit(place, (), prior=None, seed=0), NOON)
-        assert advisory.recommend(asked).derived["is_burst"] == 1.0
-        large = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1TiB")])
-        appetite = Appetite(setting=SETTING, use_fraction=1.0)
-        held = book.grant(Claim(question=large), appetite, process_id=1, uid=0, now=NOON)
-        answer = advisory.recommend(asked)
-        assert answer.derived["is_burst"] == 0.0
-        assert answer.demand == asked.demand
-        assert "others under lease need its burst credits" in answer.explanation
-        book.release(held)
-        own = book.grant(Claim(question=asked), appetite, process_id=1, uid=0, now=NOON)
-        assert advisory.recommend(own.claim.question).derived["is_burst"] == 1.0
-
-    story(tmp_path, told)
+    book = LeaseBook()
+    advisory = advisory_of(house, book)
+    asked = read_question([("operation", "s3_upload"), ("payload_size_bytes", "10GiB")])
+    place = Place(operation="s3_upload", region=HOME.region, instance_type=HOME.instance_type)
+    await house.board.post(S3UploadModel().fit(place, (), prior=None, seed=0), NOON)
+    assert advisory.recommend(asked).derived["is_burst"] == 1.0
+    large = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1TiB")])
+    appetite = Appetite(setting=SETTING, use_fraction=1.0)
+    held = book.grant(Claim(question=large), appetite, process_id=1, uid=0, now=NOON)
+    answer = advisory.recommend(asked)
+    assert answer.derived["is_burst"] == 0.0
+    assert answer.demand == asked.demand
+    assert "others under lease need its burst credits" in answer.explanation
+    book.release(held)
+    own = book.grant(Claim(question=asked), appetite, process_id=1, uid=0, now=NOON)
+    assert advisory.recommend(own.claim.question).derived["is_burst"] == 1.0

@@ -130,30 +130,22 @@ def test_counters_that_move_by_the_second_raise_no_alarm() -> None:
     assert isinstance(outcome, Observation)
 
 
-def test_a_host_that_counts_nothing_is_not_waited_for() -> None:
+async def test_a_host_that_counts_nothing_is_not_waited_for(clock: VirtualClock) -> None:
     """A lab has no network: the probe begins at once."""
-
-    async def probed(clock: VirtualClock) -> float:
-        probe = LongProbe(Wire(clock, lambda _s: 0.0))
-        await AttendedProbe(probe, HostSample, clock).run(an_upload_plan())
-        return clock.monotonic_seconds()
-
-    assert run_virtually(probed, start_at=NOON) == pytest.approx(10.5)
+    probe = LongProbe(Wire(clock, lambda _s: 0.0))
+    await AttendedProbe(probe, HostSample, clock).run(an_upload_plan())
+    assert clock.monotonic_seconds() == pytest.approx(10.5)
 
 
-def test_a_stop_is_a_stop_also_beside_others() -> None:
+async def test_a_stop_is_a_stop_also_beside_others(clock: VirtualClock) -> None:
     """Whoever cancels the probe hears that it was cancelled; it cleans up all the same."""
-
-    async def stopped(clock: VirtualClock) -> bool:
-        probe = LongProbe(Wire(clock, lambda _s: 100e6))
-        running = asyncio.create_task(AttendedProbe(probe, probe.wire.look, clock).run(an_upload_plan()))
-        await asyncio.sleep(4.0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        return probe.is_clean
-
-    assert run_virtually(stopped, start_at=NOON)
+    probe = LongProbe(Wire(clock, lambda _s: 100e6))
+    running = asyncio.create_task(AttendedProbe(probe, probe.wire.look, clock).run(an_upload_plan()))
+    await asyncio.sleep(4.0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert probe.is_clean
 
 
 # --- What the driver refused meanwhile
@@ -211,54 +203,49 @@ def test_a_network_that_counts_nothing_adds_nothing() -> None:
     assert observed_beside([{"tx_queue_stops": 7}] * 2) == {"part_count": 8}
 
 
-def test_what_could_not_be_measured_stays_as_it_is() -> None:
+async def test_what_could_not_be_measured_stays_as_it_is(clock: VirtualClock) -> None:
     """An inconclusive probe has no measures."""
     plan = an_upload_plan()
     outcome = inconclusive(plan, NOON, "no network")
 
-    async def probed(clock: VirtualClock) -> Outcome[Any]:
-        return await AttendedProbe(CannedProbe(outcome), HostSample, clock).run(plan)
-
-    assert run_virtually(probed, start_at=NOON) is outcome
+    assert await AttendedProbe(CannedProbe(outcome), HostSample, clock).run(plan) is outcome
 
 
-def test_a_probe_that_makes_applications_wait_is_broken_off_a_few_times_a_day() -> None:
+async def test_a_probe_that_makes_applications_wait_is_broken_off_a_few_times_a_day(
+    clock: VirtualClock,
+) -> None:
     """At once, with what it cost them; more often nobody can end probes by saying that he waits."""
+    tally, latency = Tally(), [0.05]
+    harm_watch = HarmWatch(tally.totals, clock, ListenSection())
 
-    async def probed(clock: VirtualClock) -> list[str]:
-        tally, latency = Tally(), [0.05]
-        harm_watch = HarmWatch(tally.totals, clock, ListenSection())
+    async def attempts() -> None:
+        while True:
+            tally.hear(replace(ATTEMPT, latency_seconds=latency[0]), clock.monotonic_seconds())
+            await asyncio.sleep(0.02)
 
-        async def attempts() -> None:
-            while True:
-                tally.hear(replace(ATTEMPT, latency_seconds=latency[0]), clock.monotonic_seconds())
-                await asyncio.sleep(0.02)
-
-        attempting, found = asyncio.create_task(attempts()), []
-        for _ in range(BROKEN_OFF_COUNT_MAX + 1):
-            latency[0] = 0.05
-            for _ in range(3):
-                harm_watch.look()
-                await asyncio.sleep(10.0)
-            latency[0] = 0.3
-            probe = LongProbe(Wire(clock, lambda _s: 0.0))
-            outcome = await AttendedProbe(probe, HostSample, clock, harm_watch).run(an_upload_plan())
-            found.append(outcome.reason if isinstance(outcome, Inconclusive) else "measured")
-            assert probe.is_clean
-        latency[0] = 0.1  # and it stays a little slower by itself
-        for _ in range(2):
+    attempting, found = asyncio.create_task(attempts()), []
+    for _ in range(BROKEN_OFF_COUNT_MAX + 1):
+        latency[0] = 0.05
+        for _ in range(3):
             harm_watch.look()
             await asyncio.sleep(10.0)
-        attempting.cancel()
-        kept = harm_watch.take_told()
-        assert [harm.is_broken_off for harm in kept] == [True] * BROKEN_OFF_COUNT_MAX + [False]
-        assert kept[-1].is_held_against_after
-        assert kept[-1].latency_increase_seconds.expected == pytest.approx(0.225, rel=0.1)
-        told = harm_watch.document()
-        assert told["last"]["latency_increase_seconds"]["expected"] == pytest.approx(0.225, rel=0.1)
-        assert told["broken_off_count"] == BROKEN_OFF_COUNT_MAX
-        return found
-
-    *ended, last = run_virtually(probed, start_at=NOON)
+        latency[0] = 0.3
+        probe = LongProbe(Wire(clock, lambda _s: 0.0))
+        outcome = await AttendedProbe(probe, HostSample, clock, harm_watch).run(an_upload_plan())
+        found.append(outcome.reason if isinstance(outcome, Inconclusive) else "measured")
+        assert probe.is_clean
+    latency[0] = 0.1  # and it stays a little slower by itself
+    for _ in range(2):
+        harm_watch.look()
+        await asyncio.sleep(10.0)
+    attempting.cancel()
+    kept = harm_watch.take_told()
+    assert [harm.is_broken_off for harm in kept] == [True] * BROKEN_OFF_COUNT_MAX + [False]
+    assert kept[-1].is_held_against_after
+    assert kept[-1].latency_increase_seconds.expected == pytest.approx(0.225, rel=0.1)
+    told = harm_watch.document()
+    assert told["last"]["latency_increase_seconds"]["expected"] == pytest.approx(0.225, rel=0.1)
+    assert told["broken_off_count"] == BROKEN_OFF_COUNT_MAX
+    *ended, last = found
     assert all("attempts of applications took" in reason for reason in ended)
     assert last == "measured"

@@ -13,7 +13,7 @@ from penstock.daemon import store as store_module
 from penstock.daemon.client_hours import HOUR_SECONDS, keep_client_hours
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.store import AsyncStore, Store
-from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.table import setting_types
 from penstock.vocabulary import ClientHour, Estimate, Histogram, ProbeHarm
 from tests.factories import NOON, PLACE
@@ -62,24 +62,19 @@ def a_harm() -> ProbeHarm:
     )
 
 
-def test_all_that_was_heard_is_kept_once(tmp_path: Path) -> None:
+async def test_all_that_was_heard_is_kept_once(clock: VirtualClock, tmp_path: Path) -> None:
     """Over two hours and a half, to the end of the daemon, however often it was written meanwhile."""
-
-    async def heard(clock: VirtualClock) -> list[ClientHour]:
-        store = AsyncStore(Store(tmp_path / "penstock.db", setting_types()), clock.now)
-        hearing = Hearing(clock)
-        keeping = asyncio.create_task(keep_client_hours(hearing, store, clock))
-        for _ in range(int(2.5 * HOUR_SECONDS / 10)):
-            hearing.hear(a_datagram())
-            await asyncio.sleep(10.0)
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping
-        found = await store.run(lambda s: s.client_hours(count_max=100))
-        await store.close()
-        return found
-
-    hours = run_virtually(heard, start_at=NOON)
+    store = AsyncStore(Store(tmp_path / "penstock.db", setting_types()), clock.now)
+    hearing = Hearing(clock)
+    keeping = asyncio.create_task(keep_client_hours(hearing, store, clock))
+    for _ in range(int(2.5 * HOUR_SECONDS / 10)):
+        hearing.hear(a_datagram())
+        await asyncio.sleep(10.0)
+    keeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await keeping
+    hours = await store.run(lambda s: s.client_hours(count_max=100))
+    await store.close()
     assert len(hours) == 3
     assert sum(hour.attempt_count for hour in hours) == int(2.5 * HOUR_SECONDS / 10)
     assert all("SECRETS" not in repr(hour) for hour in hours)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.units import MiB
 from penstock.vocabulary import Observation, Origin
 from tests.factories import CONTEXT, a_context, an_observation
-from tests.unit.daemon.house import CannedThinker, House, story
+from tests.unit.daemon.house import CannedThinker, House
 
 HOUR = 3600.0
 
@@ -54,8 +53,8 @@ async def _report(house: House, *, every_seconds: float, payload_size_bytes: int
         house.conductor.note_reports([report])
 
 
-def probe_counts(
-    directory: Path,
+async def probe_counts(
+    house: House,
     *,
     is_credulous: bool = True,
     payload_size_bytes: int = CONTEXT.payload_size_bytes,
@@ -63,30 +62,24 @@ def probe_counts(
 ) -> list[int]:
     """Probes in ten hours each, while no application reports or one does, every eight minutes."""
     counts = []
-
-    async def told(house: House) -> None:
-        house.thinker = house.conductor._thinker = CredulousThinker(is_credulous=is_credulous)
-        await house.live(3 * HOUR)  # until it is known
-        for is_reporting in phases:
-            application = (
-                asyncio.create_task(
-                    _report(house, every_seconds=480.0, payload_size_bytes=payload_size_bytes)
-                )
-                if is_reporting
-                else asyncio.create_task(asyncio.sleep(0))
-            )
-            before = house.probe.run_count
-            await house.live(10 * HOUR)
-            counts.append(house.probe.run_count - before)
-            application.cancel()
-
-    story(directory, told)
+    house.thinker = house.conductor._thinker = CredulousThinker(is_credulous=is_credulous)
+    await house.live(3 * HOUR)  # until it is known
+    for is_reporting in phases:
+        application = (
+            asyncio.create_task(_report(house, every_seconds=480.0, payload_size_bytes=payload_size_bytes))
+            if is_reporting
+            else asyncio.create_task(asyncio.sleep(0))
+        )
+        before = house.probe.run_count
+        await house.live(10 * HOUR)
+        counts.append(house.probe.run_count - before)
+        application.cancel()
     return counts
 
 
-def test_probing_slows_down_while_applications_report_and_never_stops(tmp_path: Path) -> None:
+async def test_probing_slows_down_while_applications_report_and_never_stops(house: House) -> None:
     """To about a quarter; and it comes back when they fall silent."""
-    before, during, after = probe_counts(tmp_path, phases=(False, True, False))
+    before, during, after = await probe_counts(house, phases=(False, True, False))
     assert 0.1 * before < during < 0.5 * before
     assert after > 0.6 * before
 
@@ -94,24 +87,22 @@ def test_probing_slows_down_while_applications_report_and_never_stops(tmp_path: 
 @pytest.mark.parametrize(
     ("is_credulous", "payload_size_bytes"), [(False, CONTEXT.payload_size_bytes), (True, 100 * 64 * MiB)]
 )
-def test_reports_that_are_not_believed_or_of_another_size_slow_nothing_down(
-    tmp_path: Path, *, is_credulous: bool, payload_size_bytes: int
+async def test_reports_that_are_not_believed_or_of_another_size_slow_nothing_down(
+    house: House, *, is_credulous: bool, payload_size_bytes: int
 ) -> None:
     """A liar cannot silence the probes, and a stream of large objects says little about small ones."""
-    before, during = probe_counts(tmp_path, is_credulous=is_credulous, payload_size_bytes=payload_size_bytes)
+    before, during = await probe_counts(
+        house, is_credulous=is_credulous, payload_size_bytes=payload_size_bytes
+    )
     assert during > 0.6 * before
 
 
-def test_a_stream_of_reports_costs_few_fits(tmp_path: Path) -> None:
+async def test_a_stream_of_reports_costs_few_fits(house: House) -> None:
     """However often somebody reports, reports are learned from every two minutes at the most."""
-
-    async def told(house: House) -> None:
-        application = asyncio.create_task(
-            _report(house, every_seconds=20.0, payload_size_bytes=CONTEXT.payload_size_bytes)
-        )
-        await house.live(HOUR)
-        application.cancel()
-
-    house = story(tmp_path, told)
+    application = asyncio.create_task(
+        _report(house, every_seconds=20.0, payload_size_bytes=CONTEXT.payload_size_bytes)
+    )
+    await house.live(HOUR)
+    application.cancel()
     for_reports = len(house.thinker.asked) - 2 * house.probe.run_count
     assert HOUR / REPORTS_PAUSE_SECONDS - 5 < for_reports <= HOUR / REPORTS_PAUSE_SECONDS + 2

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,8 +31,8 @@ from penstock.probes.outside import (
 )
 from penstock.vocabulary import Place
 from tests.factories import CONTEXT, PLACE, S3_TARIFF, an_observation
-from tests.unit.daemon.house import House, Outside, story
-from tests.unit.probes.fakes import MemoryStore, no_trouble, virtually
+from tests.unit.daemon.house import House, Outside
+from tests.unit.probes.fakes import MemoryStore, no_trouble
 
 KEY = prior.key("penstock-fleet/", PLACE)
 
@@ -74,37 +73,29 @@ def measured(
     return own
 
 
-def test_what_one_host_measured_another_is_told() -> None:
+async def test_what_one_host_measured_another_is_told(clock: VirtualClock) -> None:
     """Once; a second visit brings no news and moves no body."""
-
-    async def told(clock: VirtualClock) -> None:
-        store = MemoryStore()
-        writer, reader = a_fleet(clock, store), a_fleet(clock, store, name="z", may_write=False)
-        await writer.visit(measured(writer, clock, 3))
-        await reader.visit(measured(reader, clock, 0))
-        assert reader.take_news() == {PLACE}
-        assert len(reader.told(PLACE, [])) == 3
-        before = reader.used
-        await reader.visit(measured(reader, clock, 0))
-        assert reader.take_news() == set()
-        assert reader.used.transferred_bytes < before.transferred_bytes
-        assert store.counts["put_if"] == 4  # three tries of the conditions, and the document
-
-    virtually(told)
+    store = MemoryStore()
+    writer, reader = a_fleet(clock, store), a_fleet(clock, store, name="z", may_write=False)
+    await writer.visit(measured(writer, clock, 3))
+    await reader.visit(measured(reader, clock, 0))
+    assert reader.take_news() == {PLACE}
+    assert len(reader.told(PLACE, [])) == 3
+    before = reader.used
+    await reader.visit(measured(reader, clock, 0))
+    assert reader.take_news() == set()
+    assert reader.used.transferred_bytes < before.transferred_bytes
+    assert store.counts["put_if"] == 4  # three tries of the conditions, and the document
 
 
-def test_hosts_that_write_at_once_lose_nothing_of_each_other() -> None:
+async def test_hosts_that_write_at_once_lose_nothing_of_each_other(clock: VirtualClock) -> None:
     """Who comes second reads again, adds its own, and writes that."""
-
-    async def told(clock: VirtualClock) -> None:
-        store = MemoryStore()
-        hosts = [a_fleet(clock, store, name=name) for name in "abc"]
-        for _ in range(4):  # who was too slow, also in trying the conditions, comes again
-            await asyncio.gather(*(host.visit(measured(host, clock, 2)) for host in hosts))
-        seen = prior.read(store.shared[KEY].body, OPERATIONS["s3_upload"].model, PLACE, clock.now())
-        assert {one.host for one in seen.evidence} == {host.host for host in hosts}
-
-    virtually(told)
+    store = MemoryStore()
+    hosts = [a_fleet(clock, store, name=name) for name in "abc"]
+    for _ in range(4):  # who was too slow, also in trying the conditions, comes again
+        await asyncio.gather(*(host.visit(measured(host, clock, 2)) for host in hosts))
+    seen = prior.read(store.shared[KEY].body, OPERATIONS["s3_upload"].model, PLACE, clock.now())
+    assert {one.host for one in seen.evidence} == {host.host for host in hosts}
 
 
 class Careless(MemoryStore):
@@ -129,168 +120,139 @@ class Refusing(MemoryStore):
 
 
 @pytest.mark.parametrize("ignores", ["If-Match", "If-None-Match"])
-def test_a_store_that_ignores_conditions_is_only_read(ignores: str) -> None:
+async def test_a_store_that_ignores_conditions_is_only_read(clock: VirtualClock, ignores: str) -> None:
     """Hosts would overwrite each other: no document is written, and why is said."""
-
-    async def told(clock: VirtualClock) -> None:
-        store = Careless()
-        store.ignores = ignores
-        host = a_fleet(clock, store)
-        await host.visit(measured(host, clock, 3))
-        assert KEY not in store.shared
-        assert ignores in host.sentence
-        assert host.document()["trouble"] is None
-
-    virtually(told)
+    store = Careless()
+    store.ignores = ignores
+    host = a_fleet(clock, store)
+    await host.visit(measured(host, clock, 3))
+    assert KEY not in store.shared
+    assert ignores in host.sentence
+    assert host.document()["trouble"] is None
 
 
 @pytest.mark.parametrize("answer", [NotOffered("501"), Refused("400"), Denied("403"), Changed("412")])
-def test_a_store_that_refuses_conditions_is_read(answer: RequestError) -> None:
+async def test_a_store_that_refuses_conditions_is_read(clock: VirtualClock, answer: RequestError) -> None:
     """Also by a host whose policy lets it do no more than that."""
-
-    async def told(clock: VirtualClock) -> None:
-        store = Refusing()
-        store.answer = answer
-        host = a_fleet(clock, store)
-        store.shared[KEY] = Tagged(prior.written(PLACE, await measured(host, clock, 2)(PLACE)), "1")
-        for _ in range(3):
-            await host.visit(measured(host, clock, 3))
-        assert len(host.told(PLACE, [])) == 2
-        assert not host.document()["is_writing"]
-        assert "not written" in host.sentence
-
-    virtually(told)
+    store = Refusing()
+    store.answer = answer
+    host = a_fleet(clock, store)
+    store.shared[KEY] = Tagged(prior.written(PLACE, await measured(host, clock, 2)(PLACE)), "1")
+    for _ in range(3):
+        await host.visit(measured(host, clock, 3))
+    assert len(host.told(PLACE, [])) == 2
+    assert not host.document()["is_writing"]
+    assert "not written" in host.sentence
 
 
 @pytest.mark.parametrize("trouble", [NoBucket("gone"), Unreachable("silent"), Denied("no"), Refused("500")])
-def test_a_bucket_that_is_gone_is_asked_ever_more_rarely_until_it_is_back(trouble: RequestError) -> None:
+async def test_a_bucket_that_is_gone_is_asked_ever_more_rarely_until_it_is_back(
+    clock: VirtualClock, trouble: RequestError
+) -> None:
     """What was heard stands; nothing raises."""
-
-    async def told(clock: VirtualClock) -> None:
-        store = MemoryStore()
-        host = a_fleet(clock, store, may_write=False)
-        store.shared[KEY] = Tagged(prior.written(PLACE, await measured(host, clock, 2)(PLACE)), "1")
+    store = MemoryStore()
+    host = a_fleet(clock, store, may_write=False)
+    store.shared[KEY] = Tagged(prior.written(PLACE, await measured(host, clock, 2)(PLACE)), "1")
+    await host.visit(measured(host, clock, 0))
+    pauses = []
+    store.trouble = lambda _action, _count: trouble
+    for _ in range(6):
         await host.visit(measured(host, clock, 0))
-        pauses = []
-        store.trouble = lambda _action, _count: trouble
-        for _ in range(6):
-            await host.visit(measured(host, clock, 0))
-            pauses.append(host.due_in_seconds)
-        assert len(host.told(PLACE, [])) == 2
-        assert str(trouble) in host.sentence
-        assert pauses[-1] > 8 * pauses[0]
-        assert pauses[-1] <= 1.2 * fleet_of.PAUSE_SECONDS_MAX
-        store.trouble = no_trouble
-        await host.visit(measured(host, clock, 0))
-        assert host.document()["trouble"] is None
-        assert host.due_in_seconds < 1.2 * fleet_of.PAUSE_SECONDS
-
-    virtually(told)
+        pauses.append(host.due_in_seconds)
+    assert len(host.told(PLACE, [])) == 2
+    assert str(trouble) in host.sentence
+    assert pauses[-1] > 8 * pauses[0]
+    assert pauses[-1] <= 1.2 * fleet_of.PAUSE_SECONDS_MAX
+    store.trouble = no_trouble
+    await host.visit(measured(host, clock, 0))
+    assert host.document()["trouble"] is None
+    assert host.due_in_seconds < 1.2 * fleet_of.PAUSE_SECONDS
 
 
-def test_a_slow_bucket_holds_nobody_up_for_long() -> None:
+async def test_a_slow_bucket_holds_nobody_up_for_long(clock: VirtualClock) -> None:
     """A visit ends, whatever the bucket does."""
-
-    async def told(clock: VirtualClock) -> None:
-        store = MemoryStore(small_seconds=3600.0)
-        host = a_fleet(clock, store)
-        began_seconds = clock.monotonic_seconds()
-        await host.visit(measured(host, clock, 1))
-        assert clock.monotonic_seconds() - began_seconds <= VISIT_SECONDS_MAX
-        assert "did not answer" in host.sentence
-
-    virtually(told)
+    store = MemoryStore(small_seconds=3600.0)
+    host = a_fleet(clock, store)
+    began_seconds = clock.monotonic_seconds()
+    await host.visit(measured(host, clock, 1))
+    assert clock.monotonic_seconds() - began_seconds <= VISIT_SECONDS_MAX
+    assert "did not answer" in host.sentence
 
 
-def test_a_document_of_a_newer_format_is_not_overwritten() -> None:
+async def test_a_document_of_a_newer_format_is_not_overwritten(clock: VirtualClock) -> None:
     """And one that is broken is written anew."""
-
-    async def told(clock: VirtualClock) -> None:
-        store = MemoryStore()
-        host = a_fleet(clock, store)
-        for body, is_kept in ((b'{"format": 7}', True), (b'{"format": 1, "pl', False)):
-            store.shared[KEY] = Tagged(body, str(is_kept))
-            await host.visit(measured(host, clock, 1))
-            assert (store.shared[KEY].body == body) is is_kept
-
-    virtually(told)
+    store = MemoryStore()
+    host = a_fleet(clock, store)
+    for body, is_kept in ((b'{"format": 7}', True), (b'{"format": 1, "pl', False)):
+        store.shared[KEY] = Tagged(body, str(is_kept))
+        await host.visit(measured(host, clock, 1))
+        assert (store.shared[KEY].body == body) is is_kept
 
 
-def test_a_visit_costs_no_more_than_it_said() -> None:
+async def test_a_visit_costs_no_more_than_it_said(clock: VirtualClock) -> None:
     """Also the first one, which tries the conditions, while another host always writes in between."""
 
-    async def told(clock: VirtualClock) -> None:
-        class Contested(MemoryStore):
-            async def get_unless(
-                self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
-            ) -> Tagged | None:
-                found = await super().get_unless(bucket, key, etag, size_bytes_max=size_bytes_max)
-                if key == KEY:
-                    self.shared[KEY] = Tagged(self.shared[KEY].body, f"{self.counts.total()}")
-                return found
+    class Contested(MemoryStore):
+        async def get_unless(
+            self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+        ) -> Tagged | None:
+            found = await super().get_unless(bucket, key, etag, size_bytes_max=size_bytes_max)
+            if key == KEY:
+                self.shared[KEY] = Tagged(self.shared[KEY].body, f"{self.counts.total()}")
+            return found
 
-        store = Contested()
-        host = a_fleet(clock, store)
-        store.shared[KEY] = Tagged(b"{}", "0")
-        cost_max = host.cost_max
-        await host.visit(measured(host, clock, 2))
-        assert host.used.request_count == store.request_count
-        for name in ("request_count", "usd", "transferred_bytes"):
-            assert 0 < getattr(host.used, name) <= getattr(cost_max, name)
-        assert host.document()["trouble"] is None
-
-    virtually(told)
+    store = Contested()
+    host = a_fleet(clock, store)
+    store.shared[KEY] = Tagged(b"{}", "0")
+    cost_max = host.cost_max
+    await host.visit(measured(host, clock, 2))
+    assert host.used.request_count == store.request_count
+    for name in ("request_count", "usd", "transferred_bytes"):
+        assert 0 < getattr(host.used, name) <= getattr(cost_max, name)
+    assert host.document()["trouble"] is None
 
 
-def test_of_hosts_that_begin_together_all_but_one_are_spared_soon() -> None:
+async def test_of_hosts_that_begin_together_all_but_one_are_spared_soon(clock: VirtualClock) -> None:
     """Whoever is too late for the seat looks who has it, and whoever met others while he tried looks again soon."""
+    store = MemoryStore()
+    hosts = [a_fleet(clock, store, name=f"h{number}", probed=[PLACE]) for number in range(8)]
 
-    async def told(clock: VirtualClock) -> None:
-        store = MemoryStore()
-        hosts = [a_fleet(clock, store, name=f"h{number}", probed=[PLACE]) for number in range(8)]
+    async def live(host: Fleet) -> None:
+        while True:
+            await host.visit(measured(host, clock, 0))
+            await asyncio.sleep(host.due_in_seconds)
 
-        async def live(host: Fleet) -> None:
-            while True:
-                await host.visit(measured(host, clock, 0))
-                await asyncio.sleep(host.due_in_seconds)
-
-        tasks = [asyncio.create_task(live(host)) for host in hosts]
-        await asyncio.sleep(5 * SOON_SECONDS)
-        for task in tasks:
-            task.cancel()
-        assert sum(host.spared_until(PLACE, 3600.0) is None for host in hosts) == 1
-
-    virtually(told)
+    tasks = [asyncio.create_task(live(host)) for host in hosts]
+    await asyncio.sleep(5 * SOON_SECONDS)
+    for task in tasks:
+        task.cancel()
+    assert sum(host.spared_until(PLACE, 3600.0) is None for host in hosts) == 1
 
 
-def test_a_host_is_spared_its_probes_while_another_measures(tmp_path: Path) -> None:
+async def test_a_host_is_spared_its_probes_while_another_measures(house: House) -> None:
     """Unless an operator asks; and when nothing is heard of the other for an hour, it measures by itself."""
-
-    async def told(house: House) -> None:
-        store = MemoryStore()
-        seat = probers.Seat(host="another", renewal=1)
-        document = probers.written(probers.Probers(generation=1, seats=(seat,)))
-        store.shared[prior.key("penstock-fleet/", PLACE, kind="probers")] = Tagged(document, "1")
-        outside = Outside()
-        outside.objects = store
-        section = FleetSection(bucket="b", prober_count=1)
-        house.conductor.fleet = Fleet(
-            section,
-            outside,
-            house.clock,
-            places=[PLACE],
-            probed=[PLACE],
-            region="r",
-            tariff=S3_TARIFF,
-            host_name="a",
-            seed=1,
-        )
-        await house.live(3000.0)
-        assert house.probe.run_count == 0
-        house.conductor.request(CONTEXT)
-        await house.live(10.0)
-        assert house.probe.run_count == 1
-        await house.live(7200.0)
-        assert house.probe.run_count > 1
-
-    story(tmp_path, told)
+    store = MemoryStore()
+    seat = probers.Seat(host="another", renewal=1)
+    document = probers.written(probers.Probers(generation=1, seats=(seat,)))
+    store.shared[prior.key("penstock-fleet/", PLACE, kind="probers")] = Tagged(document, "1")
+    outside = Outside()
+    outside.objects = store
+    section = FleetSection(bucket="b", prober_count=1)
+    house.conductor.fleet = Fleet(
+        section,
+        outside,
+        house.clock,
+        places=[PLACE],
+        probed=[PLACE],
+        region="r",
+        tariff=S3_TARIFF,
+        host_name="a",
+        seed=1,
+    )
+    await house.live(3000.0)
+    assert house.probe.run_count == 0
+    house.conductor.request(CONTEXT)
+    await house.live(10.0)
+    assert house.probe.run_count == 1
+    await house.live(7200.0)
+    assert house.probe.run_count > 1

@@ -23,7 +23,7 @@ from penstock.daemon.config import ConfigError, ListenSection, WatchedQueueSecti
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.senders import Senders
 from penstock.daemon.troubles import Troubles
-from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Demand
 from tests.factories import CONTEXT, NOON, PLACE, Noon
@@ -213,47 +213,41 @@ def test_only_loopback_can_be_listened_on(tmp_path: Path) -> None:
         load(file, root=tmp_path)
 
 
-def test_no_more_is_deleted_than_is_received() -> None:
+async def test_no_more_is_deleted_than_is_received(clock: VirtualClock) -> None:
     """Batches that look full are not where receives bring little, and the warning comes as much sooner."""
-
-    async def told(clock: VirtualClock) -> None:
-        hearing, queue = (
-            Hearing(clock),
-            {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1},
-        )
-        for number in range(60):
-            for _ in range(10):
-                hearing.hear(a_datagram(Api="DeleteMessageBatch", **queue))
-            for _ in range(2):
-                hearing.hear(a_datagram(Api="ReceiveMessage", **queue))
-            await asyncio.sleep(1.0)
-            if number == 29:
-                assert hearing.deleted_messages_per_second(PLACE.region) == pytest.approx(20.0, rel=0.05)
-        assert hearing.deleted_messages_per_second("elsewhere-1") == 0.0
-
-    run_virtually(told, start_at=NOON)
+    hearing, queue = (
+        Hearing(clock),
+        {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1},
+    )
+    for number in range(60):
+        for _ in range(10):
+            hearing.hear(a_datagram(Api="DeleteMessageBatch", **queue))
+        for _ in range(2):
+            hearing.hear(a_datagram(Api="ReceiveMessage", **queue))
+        await asyncio.sleep(1.0)
+        if number == 29:
+            assert hearing.deleted_messages_per_second(PLACE.region) == pytest.approx(20.0, rel=0.05)
+    assert hearing.deleted_messages_per_second("elsewhere-1") == 0.0
 
 
-def test_deletes_that_are_heard_warn_before_a_collapse_where_nothing_else_tells_of_them() -> None:
+async def test_deletes_that_are_heard_warn_before_a_collapse_where_nothing_else_tells_of_them(
+    clock: VirtualClock,
+) -> None:
     """The age of what is not visible follows from them; a rate that the operator states comes first."""
-
-    async def told(clock: VirtualClock) -> None:
-        hearing = Hearing(clock)
-        stated = WatchedQueueSection(name="orders", delete_rate_messages_per_second=100.0)
-        unstated = WatchedQueueSection(name="orders")
-        watches = [BacklogWatch(clock, section, region=PLACE.region) for section in (unstated, stated)]
-        for watch in watches:
-            watch.heard_delete_rate = hearing.deleted_messages_per_second
-        for _ in range(60):
-            for _ in range(10):
-                said = {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1}
-                hearing.hear(a_datagram(Api="DeleteMessage", **said))
-            hearing.hear(a_datagram(Api="DeleteMessageBatch", Region="elsewhere-1", **said))
-            await asyncio.sleep(1.0)
-        for watch in watches:
-            watch.note_attributes({"ApproximateNumberOfMessagesNotVisible": "600", "VisibilityTimeout": "30"})
-        ages = [watch.backlogs()[0].document()["oldest_undeleted_seconds"] for watch in watches]
-        assert ages == [pytest.approx(60.0, rel=0.02), pytest.approx(6.0)]
-        assert watches[0].backlogs()[0].document()["alarm"] != "calm"
-
-    run_virtually(told, start_at=NOON)
+    hearing = Hearing(clock)
+    stated = WatchedQueueSection(name="orders", delete_rate_messages_per_second=100.0)
+    unstated = WatchedQueueSection(name="orders")
+    watches = [BacklogWatch(clock, section, region=PLACE.region) for section in (unstated, stated)]
+    for watch in watches:
+        watch.heard_delete_rate = hearing.deleted_messages_per_second
+    for _ in range(60):
+        for _ in range(10):
+            said = {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1}
+            hearing.hear(a_datagram(Api="DeleteMessage", **said))
+        hearing.hear(a_datagram(Api="DeleteMessageBatch", Region="elsewhere-1", **said))
+        await asyncio.sleep(1.0)
+    for watch in watches:
+        watch.note_attributes({"ApproximateNumberOfMessagesNotVisible": "600", "VisibilityTimeout": "30"})
+    ages = [watch.backlogs()[0].document()["oldest_undeleted_seconds"] for watch in watches]
+    assert ages == [pytest.approx(60.0, rel=0.02), pytest.approx(6.0)]
+    assert watches[0].backlogs()[0].document()["alarm"] != "calm"

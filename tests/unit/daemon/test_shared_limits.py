@@ -13,7 +13,6 @@ from penstock.daemon.shared_limits import ALONE_FRACTION, PAUSE_SECONDS, VISIT_S
 from penstock.lab.virtual_time import VirtualClock
 from penstock.probes.outside import Denied, ObjectStore, Refused, RequestError
 from penstock.trial.simulated_aws import SimulatedObjectStore
-from tests.unit.probes.fakes import virtually
 
 LIMIT = 1000.0
 
@@ -38,100 +37,84 @@ def living(*hosts: SharedLimits) -> Iterator[list[asyncio.Task[None]]]:
             task.cancel()
 
 
-def test_who_comes_and_who_dies_is_felt_within_two_heartbeats() -> None:
+async def test_who_comes_and_who_dies_is_felt_within_two_heartbeats(clock: VirtualClock) -> None:
     """Clocks ten minutes apart; nobody hands parts out, and what a host that died had goes to the others."""
-
-    async def told(clock: VirtualClock) -> None:
-        outside = Outside(clock)
-        old = [a_host(number, clock, outside) for number in range(3)]
-        with living(*old):
-            await asyncio.sleep(2.1 * PAUSE_SECONDS)
-            assert [part(host) for host in old] == pytest.approx([LIMIT / 3] * 3, rel=0.03)
-            new = a_host(3, clock, outside)
-            with living(new):
-                await asyncio.sleep(2.0 * PAUSE_SECONDS + 1.0)
-                assert [part(host) for host in (*old, new)] == pytest.approx([LIMIT / 4] * 4, rel=0.03)
+    outside = Outside(clock)
+    old = [a_host(number, clock, outside) for number in range(3)]
+    with living(*old):
+        await asyncio.sleep(2.1 * PAUSE_SECONDS)
+        assert [part(host) for host in old] == pytest.approx([LIMIT / 3] * 3, rel=0.03)
+        new = a_host(3, clock, outside)
+        with living(new):
             await asyncio.sleep(2.0 * PAUSE_SECONDS + 1.0)
-            assert [part(host) for host in old] == pytest.approx([LIMIT / 3] * 3, rel=0.03)
+            assert [part(host) for host in (*old, new)] == pytest.approx([LIMIT / 4] * 4, rel=0.03)
+        await asyncio.sleep(2.0 * PAUSE_SECONDS + 1.0)
+        assert [part(host) for host in old] == pytest.approx([LIMIT / 3] * 3, rel=0.03)
 
-    virtually(told)
 
-
-def test_a_newcomer_is_gentle_until_the_others_know_of_it() -> None:
+async def test_a_newcomer_is_gentle_until_the_others_know_of_it(clock: VirtualClock) -> None:
     """What it would take is still used by those who have not read its heartbeat."""
-
-    async def told(clock: VirtualClock) -> None:
-        outside = Outside(clock)
-        old = [a_host(number, clock, outside) for number in range(3)]
-        with living(*old):
-            await asyncio.sleep(3 * PAUSE_SECONDS)
-            new = a_host(3, clock, outside)
-            assert part(new) <= ALONE_FRACTION * LIMIT
-            await new.visit()
-            assert sum(map(part, (*old, new))) <= 1.02 * LIMIT
-
-    virtually(told)
+    outside = Outside(clock)
+    old = [a_host(number, clock, outside) for number in range(3)]
+    with living(*old):
+        await asyncio.sleep(3 * PAUSE_SECONDS)
+        new = a_host(3, clock, outside)
+        assert part(new) <= ALONE_FRACTION * LIMIT
+        await new.visit()
+        assert sum(map(part, (*old, new))) <= 1.02 * LIMIT
 
 
-def test_a_part_grows_between_heartbeats_without_the_bucket() -> None:
+async def test_a_part_grows_between_heartbeats_without_the_bucket(clock: VirtualClock) -> None:
     """Whoever is told of changes hears of it, and it costs nothing."""
+    outside, wants = Outside(clock), [900.0, 0.0]
+    hosts = [host_limits(n, clock, outside, LIMIT, lambda _, n=n: wants[n]) for n in range(2)]  # type: ignore[misc]
+    told_of = []
 
-    async def told(clock: VirtualClock) -> None:
-        outside, wants = Outside(clock), [900.0, 0.0]
-        hosts = [host_limits(n, clock, outside, LIMIT, lambda _, n=n: wants[n]) for n in range(2)]  # type: ignore[misc]
-        told_of = []
+    async def watched() -> None:
+        while True:
+            await asyncio.sleep(max(0.0, hosts[1].due_in_seconds))
+            if hosts[1].is_heartbeat_due:
+                await hosts[1].visit()
+            elif hosts[1].step():
+                told_of.append(part(hosts[1]))
 
-        async def watched() -> None:
-            while True:
-                await asyncio.sleep(max(0.0, hosts[1].due_in_seconds))
-                if hosts[1].is_heartbeat_due:
-                    await hosts[1].visit()
-                elif hosts[1].step():
-                    told_of.append(part(hosts[1]))
-
-        with living(hosts[0]):
-            await asyncio.sleep(0.5 * PAUSE_SECONDS)
-            watching = asyncio.create_task(watched())
-            await asyncio.sleep(3.0 * PAUSE_SECONDS)
-            told_of.clear()
-            wants[1] = 500.0
-            await asyncio.sleep(2.0 * PAUSE_SECONDS)
-            watching.cancel()
-        assert len(told_of) >= 4
-        assert told_of == sorted(told_of)
-        assert told_of[-1] < LIMIT / 2
-
-    virtually(told)
+    with living(hosts[0]):
+        await asyncio.sleep(0.5 * PAUSE_SECONDS)
+        watching = asyncio.create_task(watched())
+        await asyncio.sleep(3.0 * PAUSE_SECONDS)
+        told_of.clear()
+        wants[1] = 500.0
+        await asyncio.sleep(2.0 * PAUSE_SECONDS)
+        watching.cancel()
+    assert len(told_of) >= 4
+    assert told_of == sorted(told_of)
+    assert told_of[-1] < LIMIT / 2
 
 
-def test_without_the_bucket_refusals_lower_a_part_and_success_raises_it() -> None:
+async def test_without_the_bucket_refusals_lower_a_part_and_success_raises_it(clock: VirtualClock) -> None:
     """From what there was when it was lost; and the others are seen again when it is back."""
-
-    async def told(clock: VirtualClock) -> None:
-        outside = Outside(clock)
-        hosts = [a_host(number, clock, outside) for number in range(2)]
-        with living(*hosts):
-            await asyncio.sleep(2.5 * PAUSE_SECONDS)
-            outside.is_lost = True
-            await asyncio.sleep(1.1 * PAUSE_SECONDS)
-            before = part(hosts[0])
-            assert before == pytest.approx(LIMIT / 2, rel=0.03)
-            document = hosts[0].document()[0]
-            assert document["is_alone"]
-            assert "it is gone" in document["trouble"]
-            hosts[0].note(OPERATION, 1000, 50)
-            await asyncio.sleep(20.0)
-            lowered = part(hosts[0])
-            assert lowered <= 0.85 * before
-            hosts[0].note(OPERATION, 1000, 0)
-            await asyncio.sleep(20.0)
-            assert part(hosts[0]) > lowered
-            outside.is_lost = False
-            await asyncio.sleep(16 * 60.0)
-            assert part(hosts[0]) == pytest.approx(LIMIT / 2, rel=0.03)
-            assert not hosts[0].document()[0]["is_alone"]
-
-    virtually(told)
+    outside = Outside(clock)
+    hosts = [a_host(number, clock, outside) for number in range(2)]
+    with living(*hosts):
+        await asyncio.sleep(2.5 * PAUSE_SECONDS)
+        outside.is_lost = True
+        await asyncio.sleep(1.1 * PAUSE_SECONDS)
+        before = part(hosts[0])
+        assert before == pytest.approx(LIMIT / 2, rel=0.03)
+        document = hosts[0].document()[0]
+        assert document["is_alone"]
+        assert "it is gone" in document["trouble"]
+        hosts[0].note(OPERATION, 1000, 50)
+        await asyncio.sleep(20.0)
+        lowered = part(hosts[0])
+        assert lowered <= 0.85 * before
+        hosts[0].note(OPERATION, 1000, 0)
+        await asyncio.sleep(20.0)
+        assert part(hosts[0]) > lowered
+        outside.is_lost = False
+        await asyncio.sleep(16 * 60.0)
+        assert part(hosts[0]) == pytest.approx(LIMIT / 2, rel=0.03)
+        assert not hosts[0].document()[0]["is_alone"]
 
 
 class Failing(Outside):
@@ -158,54 +141,42 @@ class Failing(Outside):
 
 
 @pytest.mark.parametrize("answer", [Denied("403"), Refused("500"), None])
-def test_a_bucket_that_is_read_only_or_refuses_or_is_slow_leaves_a_host_what_it_had(
-    answer: RequestError | None,
+async def test_a_bucket_that_is_read_only_or_refuses_or_is_slow_leaves_a_host_what_it_had(
+    clock: VirtualClock, answer: RequestError | None
 ) -> None:
     """And it holds nobody up."""
-
-    async def told(clock: VirtualClock) -> None:
-        outside = Failing(clock, answer)
-        host, other = (a_host(number, clock, outside) for number in range(2))
-        with living(host, other):
-            await asyncio.sleep(2.5 * PAUSE_SECONDS)
-        before = part(host)
-        assert before == pytest.approx(LIMIT / 2, rel=0.03)
-        outside.is_failing = True
-        await asyncio.sleep(PAUSE_SECONDS)
-        began_seconds = clock.monotonic_seconds()
-        await host.visit()
-        assert clock.monotonic_seconds() - began_seconds <= VISIT_SECONDS_MAX
-        assert host.document()[0]["is_alone"]
-        assert part(host) == pytest.approx(before, rel=0.05)
-
-    virtually(told)
+    outside = Failing(clock, answer)
+    host, other = (a_host(number, clock, outside) for number in range(2))
+    with living(host, other):
+        await asyncio.sleep(2.5 * PAUSE_SECONDS)
+    before = part(host)
+    assert before == pytest.approx(LIMIT / 2, rel=0.03)
+    outside.is_failing = True
+    await asyncio.sleep(PAUSE_SECONDS)
+    began_seconds = clock.monotonic_seconds()
+    await host.visit()
+    assert clock.monotonic_seconds() - began_seconds <= VISIT_SECONDS_MAX
+    assert host.document()[0]["is_alone"]
+    assert part(host) == pytest.approx(before, rel=0.05)
 
 
-def test_a_visit_costs_no_more_than_was_said_before() -> None:
+async def test_a_visit_costs_no_more_than_was_said_before(clock: VirtualClock) -> None:
     """Of requests and bytes; and all of a fleet are heard, however many have something new to say."""
-
-    async def told(clock: VirtualClock) -> None:
-        outside = Outside(clock)
-        hosts = [a_host(number, clock, outside) for number in range(40)]
-        await asyncio.gather(*(host.visit() for host in hosts))
-        for _ in range(2):
-            await asyncio.sleep(1.5 * PAUSE_SECONDS)
-            await asyncio.gather(*(host.visit() for host in hosts[1:]))
-            most = hosts[0].cost_max
-            await hosts[0].visit()
-            assert hosts[0].used.request_count <= most.request_count
-            assert hosts[0].used.transferred_bytes <= most.transferred_bytes
-        share = hosts[0].share(OPERATION)
-        assert share is not None
-        assert share.host_count == 40
-
-    virtually(told)
+    outside = Outside(clock)
+    hosts = [a_host(number, clock, outside) for number in range(40)]
+    await asyncio.gather(*(host.visit() for host in hosts))
+    for _ in range(2):
+        await asyncio.sleep(1.5 * PAUSE_SECONDS)
+        await asyncio.gather(*(host.visit() for host in hosts[1:]))
+        most = hosts[0].cost_max
+        await hosts[0].visit()
+        assert hosts[0].used.request_count <= most.request_count
+        assert hosts[0].used.transferred_bytes <= most.transferred_bytes
+    share = hosts[0].share(OPERATION)
+    assert share is not None
+    assert share.host_count == 40
 
 
-def test_an_operation_of_no_limit_has_no_share() -> None:
+async def test_an_operation_of_no_limit_has_no_share(clock: VirtualClock) -> None:
     """Its advice is as it was."""
-
-    async def told(clock: VirtualClock) -> None:
-        assert a_host(0, clock, Outside(clock)).share("s3_download") is None
-
-    virtually(told)
+    assert a_host(0, clock, Outside(clock)).share("s3_download") is None

@@ -14,7 +14,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import run_name
 from penstock.probes.outside import Denied, MessageQueues, ObjectStore
-from tests.unit.probes.fakes import START_AT, MemoryQueues, MemoryStore, virtually
+from tests.unit.probes.fakes import START_AT, MemoryQueues, MemoryStore
 
 
 class TwoRegions:
@@ -32,7 +32,9 @@ class TwoRegions:
         return self.queues
 
 
-def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start_and_daily(tmp_path: Path) -> None:
+async def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start_and_daily(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
     """Of every bucket that is probed; one that may not be listed stops neither the others nor the start."""
     outside = TwoRegions()
     orphan = f"penstock-probe/{run_name(START_AT - timedelta(days=3), 'x')}object"
@@ -46,22 +48,19 @@ def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start_and_daily(tm
         ),
     )
 
-    async def story(clock: VirtualClock) -> None:
-        surroundings = Surroundings(
-            clock=clock,
-            outside=outside,
-            thinker=InlineThinker(),
-            identity=HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence=""),
-            host_name="host",
-            seed=1,
-        )
-        async with assembled(configuration, surroundings) as app:
-            found = outside.stores["eu-west-1"].objects
-            for pause_seconds, is_looked_for in ((10.0, True), (86_000.0, False), (1000.0, True)):
-                found.add(orphan)
-                await asyncio.sleep(pause_seconds)
-                await app.conductor.sweep()
-                assert found == {"penstock-probe/somebody's"} | (set() if is_looked_for else {orphan})
-
-    virtually(story)
+    surroundings = Surroundings(
+        clock=clock,
+        outside=outside,
+        thinker=InlineThinker(),
+        identity=HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence=""),
+        host_name="host",
+        seed=1,
+    )
+    async with assembled(configuration, surroundings) as app:
+        found = outside.stores["eu-west-1"].objects
+        for pause_seconds, is_looked_for in ((10.0, True), (86_000.0, False), (1000.0, True)):
+            found.add(orphan)
+            await asyncio.sleep(pause_seconds)
+            await app.conductor.sweep()
+            assert found == {"penstock-probe/somebody's"} | (set() if is_looked_for else {orphan})
     assert orphan in outside.stores["eu-west-2"].objects

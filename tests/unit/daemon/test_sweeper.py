@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import logging
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from penstock.probes.leftovers import SweepSummary
 from penstock.probes.outside import Denied, RequestError, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.factories import NOON
-from tests.unit.daemon.house import TARIFFS, House, story
+from tests.unit.daemon.house import TARIFFS, House
 from tests.unit.daemon.test_advisory import advisory_of
 
 HOUR = 3600.0
@@ -49,160 +48,126 @@ def denied(action: str, _count: int) -> RequestError | None:
     return Denied("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
 
 
-def test_what_is_left_behind_is_removed_while_the_daemon_runs(tmp_path: Path) -> None:
+async def test_what_is_left_behind_is_removed_while_the_daemon_runs(house: House) -> None:
     """No restart is needed: it is tried again until it is gone, and its entry is struck out after that."""
-
-    async def told(house: House) -> None:
-        await leave_behind(house, a_run())
-        house.outside.objects.trouble = lambda _action, n: Unreachable("an outage") if n < 3 else None
-        await house.live(10 * 60.0)
-        assert house.outside.objects.objects == set()
-        assert await house.store.open_entries() == []
-
-    story(tmp_path, told)
+    await leave_behind(house, a_run())
+    house.outside.objects.trouble = lambda _action, n: Unreachable("an outage") if n < 3 else None
+    await house.live(10 * 60.0)
+    assert house.outside.objects.objects == set()
+    assert await house.store.open_entries() == []
 
 
-def test_tries_become_rarer_in_a_long_outage(tmp_path: Path) -> None:
+async def test_tries_become_rarer_in_a_long_outage(house: House) -> None:
     """A day without the service costs some fifty tries, not thousands; and half an hour after it nothing is left."""
-
-    async def told(house: House) -> None:
-        await leave_behind(house, a_run())
-        house.outside.objects.trouble = lambda _action, _n: Unreachable("an outage")
-        house.verdict = Verdict(is_allowed=False, sentence="busy")  # nothing is probed meanwhile
-        await house.live(24 * HOUR)
-        assert 40 < house.outside.objects.counts["list"] < 2 * 70
-        house.outside.objects.trouble = lambda _action, _n: None
-        await house.live(sweeper.PAUSE_SECONDS_MAX + 2 * sweeper.SETTLED_SECONDS)
-        assert (house.outside.objects.objects, await house.store.open_entries()) == (set(), [])
-
-    story(tmp_path, told)
+    await leave_behind(house, a_run())
+    house.outside.objects.trouble = lambda _action, _n: Unreachable("an outage")
+    house.verdict = Verdict(is_allowed=False, sentence="busy")  # nothing is probed meanwhile
+    await house.live(24 * HOUR)
+    assert 40 < house.outside.objects.counts["list"] < 2 * 70
+    house.outside.objects.trouble = lambda _action, _n: None
+    await house.live(sweeper.PAUSE_SECONDS_MAX + 2 * sweeper.SETTLED_SECONDS)
+    assert (house.outside.objects.objects, await house.store.open_entries()) == (set(), [])
 
 
-def test_each_try_that_fails_doubles_the_pause_up_to_half_an_hour(tmp_path: Path) -> None:
+async def test_each_try_that_fails_doubles_the_pause_up_to_half_an_hour(house: House) -> None:
     """What was found empty is looked at once more; after that only strangers' leftovers are, once a day."""
-
-    async def told(house: House) -> None:
-        broom = house.conductor.sweeper
-        pauses = []
-        await leave_behind(house, a_run())
-        house.outside.objects.trouble = denied
-        for _ in range(8):
-            await broom.sweep()
-            pauses.append(round(broom.due_in_seconds))
-        house.outside.objects.trouble = lambda _action, _n: None
-        for _ in range(2):
-            await broom.sweep()
-            pauses.append(round(broom.due_in_seconds))
-            await asyncio.sleep(broom.due_in_seconds)
-        assert pauses[:8] == [30, 60, 120, 240, 480, 960, 1800, 1800]
-        assert pauses[-1] == 86400
-        await leave_behind(house, a_run(2))
-        house.outside.objects.trouble = denied
+    broom = house.conductor.sweeper
+    pauses = []
+    await leave_behind(house, a_run())
+    house.outside.objects.trouble = denied
+    for _ in range(8):
         await broom.sweep()
-        assert broom.due_in_seconds == 30.0
+        pauses.append(round(broom.due_in_seconds))
+    house.outside.objects.trouble = lambda _action, _n: None
+    for _ in range(2):
+        await broom.sweep()
+        pauses.append(round(broom.due_in_seconds))
+        await asyncio.sleep(broom.due_in_seconds)
+    assert pauses[:8] == [30, 60, 120, 240, 480, 960, 1800, 1800]
+    assert pauses[-1] == 86400
+    await leave_behind(house, a_run(2))
+    house.outside.objects.trouble = denied
+    await broom.sweep()
+    assert broom.due_in_seconds == 30.0
 
-    story(tmp_path, told)
 
-
-def test_a_leftover_is_never_younger_than_new(tmp_path: Path) -> None:
+async def test_a_leftover_is_never_younger_than_new(house: House) -> None:
     """Where the clock was set back after a probe; and what it left is taken for settled, for nobody knows its age."""
-
-    async def told(house: House) -> None:
-        broom = house.conductor.sweeper
-        await leave_behind(house, a_run())
-        house.clock.ahead = timedelta(days=-1)
-        await broom.look(was_reached=False)
-        assert broom.oldest_age_seconds == 0.0
-        await broom.sweep()
-        assert broom.left == ()
-
-    story(tmp_path, told)
+    broom = house.conductor.sweeper
+    await leave_behind(house, a_run())
+    house.clock.ahead = timedelta(days=-1)
+    await broom.look(was_reached=False)
+    assert broom.oldest_age_seconds == 0.0
+    await broom.sweep()
+    assert broom.left == ()
 
 
-def test_hope_and_something_new_hasten_the_next_try(tmp_path: Path) -> None:
+async def test_hope_and_something_new_hasten_the_next_try(house: House) -> None:
     """A probe that reached the service, or left something; one that did neither changes nothing."""
-
-    async def told(house: House) -> None:
-        broom = house.conductor.sweeper
-        await leave_behind(house, a_run())
-        await broom.look(was_reached=False)
-        for is_new, was_reached in ((False, False), (True, False), (False, True)):
-            broom._be_due_in(1000.0)
-            if is_new:
-                await leave_behind(house, a_run(2))
-            await broom.look(was_reached=was_reached)
-            assert (broom.due_in_seconds <= sweeper.PAUSE_SECONDS) == (is_new or was_reached)
-
-    story(tmp_path, told)
+    broom = house.conductor.sweeper
+    await leave_behind(house, a_run())
+    await broom.look(was_reached=False)
+    for is_new, was_reached in ((False, False), (True, False), (False, True)):
+        broom._be_due_in(1000.0)
+        if is_new:
+            await leave_behind(house, a_run(2))
+        await broom.look(was_reached=was_reached)
+        assert (broom.due_in_seconds <= sweeper.PAUSE_SECONDS) == (is_new or was_reached)
 
 
-def test_what_is_in_use_is_not_swept(tmp_path: Path) -> None:
+async def test_what_is_in_use_is_not_swept(house: House) -> None:
     """The queue of a living probe is in the journal, and stays."""
-
-    async def told(house: House) -> None:
-        house.outside.queues.attributes = {"mine": {}}
-        await house.store.record(QUEUE)
-        await house.live(HOUR)
-        assert list(house.outside.queues.attributes) == ["mine"]
-        assert house.conductor.sweeper.left == ()
-        await house.store.abandon(QUEUE)
-        await house.live(HOUR)
-        assert list(house.outside.queues.attributes) == []
-
-    story(tmp_path, told)
+    house.outside.queues.attributes = {"mine": {}}
+    await house.store.record(QUEUE)
+    await house.live(HOUR)
+    assert list(house.outside.queues.attributes) == ["mine"]
+    assert house.conductor.sweeper.left == ()
+    await house.store.abandon(QUEUE)
+    await house.live(HOUR)
+    assert list(house.outside.queues.attributes) == []
 
 
-def test_nothing_is_swept_while_a_probe_measures(tmp_path: Path) -> None:
+async def test_nothing_is_swept_while_a_probe_measures(house: House) -> None:
     """Whoever asks for it in the midst of a probe is answered after that."""
     asked: list[asyncio.Future[SweepSummary]] = []
 
-    async def told(house: House) -> None:
-        await house.live(1.0)
-        await leave_behind(house, a_run())
-        requests_before = house.outside.objects.request_count
+    await house.live(1.0)
+    await leave_behind(house, a_run())
+    requests_before = house.outside.objects.request_count
 
-        def at_the_end_of_a_probe() -> None:
-            if not asked:
-                asked.append(house.conductor.request_sweep())
-                assert house.outside.objects.request_count == requests_before
+    def at_the_end_of_a_probe() -> None:
+        if not asked:
+            asked.append(house.conductor.request_sweep())
+            assert house.outside.objects.request_count == requests_before
 
-        house.probe.before_end = at_the_end_of_a_probe
-        await house.live(HOUR)
-        assert asked[0].result().removed == (a_run(),)
-
-    story(tmp_path, told)
+    house.probe.before_end = at_the_end_of_a_probe
+    await house.live(HOUR)
+    assert asked[0].result().removed == (a_run(),)
 
 
-def test_a_sweep_ends_within_a_minute(tmp_path: Path) -> None:
+async def test_a_sweep_ends_within_a_minute(house: House) -> None:
     """A service that answers nothing holds up no probe for longer."""
-
-    async def told(house: House) -> None:
-        await leave_behind(house, a_run())
-        house.outside.objects.small_seconds = 1e6
-        before = house.clock.monotonic_seconds()
-        await house.conductor.sweep()
-        assert house.clock.monotonic_seconds() - before == pytest.approx(sweeper.SWEEP_SECONDS_MAX)
-        assert house.conductor.sweeper.due_in_seconds > 0
-
-    story(tmp_path, told)
+    await leave_behind(house, a_run())
+    house.outside.objects.small_seconds = 1e6
+    before = house.clock.monotonic_seconds()
+    await house.conductor.sweep()
+    assert house.clock.monotonic_seconds() - before == pytest.approx(sweeper.SWEEP_SECONDS_MAX)
+    assert house.conductor.sweeper.due_in_seconds > 0
 
 
-def test_old_leftovers_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_old_leftovers_are_warned_of_once(house: House, caplog: pytest.LogCaptureFixture) -> None:
     """After an hour, one line for all of them, however often they are tried after that."""
 
     def warnings() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.name == sweeper.__name__]
 
-    async def told(house: House) -> None:
-        await leave_behind(house, a_run(1), a_run(2))
-        house.outside.objects.trouble = denied
-        house.verdict = Verdict(is_allowed=False, sentence="busy")  # nothing is probed meanwhile
-        with caplog.at_level(logging.WARNING, logger=sweeper.__name__):
-            await house.live(0.9 * HOUR)
-            assert warnings() == []
-            await house.live(24 * HOUR)
-
-    story(tmp_path, told)
+    await leave_behind(house, a_run(1), a_run(2))
+    house.outside.objects.trouble = denied
+    house.verdict = Verdict(is_allowed=False, sentence="busy")  # nothing is probed meanwhile
+    with caplog.at_level(logging.WARNING, logger=sweeper.__name__):
+        await house.live(0.9 * HOUR)
+        assert warnings() == []
+        await house.live(24 * HOUR)
     (warning,) = warnings()
     assert warning == (
         "2 things left behind for more than 60 min, such as penstock/1/ in bucket: DeleteObject is not allowed. "
@@ -210,49 +175,41 @@ def test_old_leftovers_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCapt
     )
 
 
-def test_an_operation_rests_that_cannot_clean_up(tmp_path: Path) -> None:
+async def test_an_operation_rests_that_cannot_clean_up(house: House) -> None:
     """Each probe would leave more objects in a bucket from which nothing may be deleted."""
-
-    async def told(house: House) -> None:
-        await leave_behind(house, *map(a_run, range(sweeper.LEFT_COUNT_MAX)))
-        house.outside.objects.trouble = denied
-        await house.live(HOUR)
-        assert house.probe.run_count == 0
-        assert {house.conductor.sweeper.refusal(other) for other in ("s3_download", "sqs_delivery")} == {None}
-        assert "could not be removed (DeleteObject is not allowed)" in house.conductor.cycles[-1].sentence
-        house.outside.objects.trouble = lambda _action, _n: None
-        await house.live(HOUR)
-        assert house.probe.run_count > 0
-
-    story(tmp_path, told)
+    await leave_behind(house, *map(a_run, range(sweeper.LEFT_COUNT_MAX)))
+    house.outside.objects.trouble = denied
+    await house.live(HOUR)
+    assert house.probe.run_count == 0
+    assert {house.conductor.sweeper.refusal(other) for other in ("s3_download", "sqs_delivery")} == {None}
+    assert "could not be removed (DeleteObject is not allowed)" in house.conductor.cycles[-1].sentence
+    house.outside.objects.trouble = lambda _action, _n: None
+    await house.live(HOUR)
+    assert house.probe.run_count > 0
 
 
-def test_leftovers_are_shown_and_counted(tmp_path: Path) -> None:
+async def test_leftovers_are_shown_and_counted(house: House) -> None:
     """In the status, as a metric, and one by one; what was found empty counts no more."""
-
-    async def told(house: House) -> None:
-        advisory: Advisory = advisory_of(house)
-        assert advisory.status()["leftover_remark"] is None
-        await leave_behind(house, a_run())
-        house.outside.objects.trouble = denied
-        await house.live(2 * HOUR)
-        status, metrics = advisory.status(), advisory.metrics().decode()
-        assert status["leftover_count"] == 1
-        assert status["leftover_remark"] == (
-            "1 thing that probes made could not be removed, the oldest for 2 h: DeleteObject is not allowed"
-        )
-        assert "penstock_leftovers 1.0" in metrics
-        assert "penstock_leftover_oldest_age_seconds 72" in metrics
-        house.outside.objects.trouble = lambda _action, _n: None
-        (entry,) = advisory.leftovers()["leftovers"]
-        assert (entry["name"], entry["reason"]) == (a_run().name, "DeleteObject is not allowed")
-        removing = asyncio.create_task(advisory.remove_leftovers())
-        await house.live(60.0)
-        document = await removing
-        assert [removed["name"] for removed in document["removed"]] == [a_run().name]
-        assert "penstock_leftovers 0.0" in advisory.metrics().decode()
-
-    story(tmp_path, told)
+    advisory: Advisory = advisory_of(house)
+    assert advisory.status()["leftover_remark"] is None
+    await leave_behind(house, a_run())
+    house.outside.objects.trouble = denied
+    await house.live(2 * HOUR)
+    status, metrics = advisory.status(), advisory.metrics().decode()
+    assert status["leftover_count"] == 1
+    assert status["leftover_remark"] == (
+        "1 thing that probes made could not be removed, the oldest for 2 h: DeleteObject is not allowed"
+    )
+    assert "penstock_leftovers 1.0" in metrics
+    assert "penstock_leftover_oldest_age_seconds 72" in metrics
+    house.outside.objects.trouble = lambda _action, _n: None
+    (entry,) = advisory.leftovers()["leftovers"]
+    assert (entry["name"], entry["reason"]) == (a_run().name, "DeleteObject is not allowed")
+    removing = asyncio.create_task(advisory.remove_leftovers())
+    await house.live(60.0)
+    document = await removing
+    assert [removed["name"] for removed in document["removed"]] == [a_run().name]
+    assert "penstock_leftovers 0.0" in advisory.metrics().decode()
 
 
 def test_what_nobody_has_looked_for_yet_is_neither_empty_nor_refused() -> None:
@@ -268,77 +225,62 @@ def test_what_nobody_has_looked_for_yet_is_neither_empty_nor_refused() -> None:
     }
 
 
-def test_clean_up_is_booked(tmp_path: Path) -> None:
+async def test_clean_up_is_booked(house: House) -> None:
     """Its listings cost money, and its requests count, though no budget forbids them.
 
     What another version of penstock left is removed as well, and of no operation that could be asked for its price.
     """
-
-    async def told(house: House) -> None:
-        strange = dataclasses.replace(a_run(2), service="s3_sideload")
-        await leave_behind(house, a_run(), strange)
-        await house.conductor.sweep()
-        spent = house.conductor.ledger.spent(house.clock.now())
-        assert house.outside.objects.objects == set()
-        assert spent.request_count == 3
-        assert spent.usd > 2 * 0.005 / 1000
-        assert spent.usd == pytest.approx(2 * 0.005 / 1000, rel=0.5), "and their way"
-        (row,) = await house.store.run(lambda store: store.spend())
-        assert row.cost == spent
-
-    story(tmp_path, told)
+    strange = dataclasses.replace(a_run(2), service="s3_sideload")
+    await leave_behind(house, a_run(), strange)
+    await house.conductor.sweep()
+    spent = house.conductor.ledger.spent(house.clock.now())
+    assert house.outside.objects.objects == set()
+    assert spent.request_count == 3
+    assert spent.usd > 2 * 0.005 / 1000
+    assert spent.usd == pytest.approx(2 * 0.005 / 1000, rel=0.5), "and their way"
+    (row,) = await house.store.run(lambda store: store.spend())
+    assert row.cost == spent
 
 
-def test_what_a_long_probe_had_on_its_way_is_looked_for(tmp_path: Path) -> None:
+async def test_what_a_long_probe_had_on_its_way_is_looked_for(house: House) -> None:
     """An entry is as old as its probe: where probes may take long, it is struck out that much later."""
-
-    async def told(house: House) -> None:
-        await leave_behind(house, a_run())
-        section = ObjectSection(duration_seconds_max=600.0)
-        configuration = Configuration(probes=ProbesSection(s3_upload=section))
-        broom = sweeper.Sweeper(configuration, house.outside, house.store, house.clock, tariffs=TARIFFS)
-        await asyncio.sleep(sweeper.SETTLED_SECONDS + 500.0)
-        await broom.sweep()
-        assert [left.is_empty for left in broom.left] == [True]
-        house.outside.objects.objects.add(f"{a_run().name}0002")  # from the buffers of a slow path
-        await asyncio.sleep(150.0)
-        await broom.sweep()
-        assert (house.outside.objects.objects, broom.left) == (set(), ())
-
-    story(tmp_path, told)
+    await leave_behind(house, a_run())
+    section = ObjectSection(duration_seconds_max=600.0)
+    configuration = Configuration(probes=ProbesSection(s3_upload=section))
+    broom = sweeper.Sweeper(configuration, house.outside, house.store, house.clock, tariffs=TARIFFS)
+    await asyncio.sleep(sweeper.SETTLED_SECONDS + 500.0)
+    await broom.sweep()
+    assert [left.is_empty for left in broom.left] == [True]
+    house.outside.objects.objects.add(f"{a_run().name}0002")  # from the buffers of a slow path
+    await asyncio.sleep(150.0)
+    await broom.sweep()
+    assert (house.outside.objects.objects, broom.left) == (set(), ())
 
 
-def test_where_the_journal_cannot_be_read_what_is_known_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_where_the_journal_cannot_be_read_what_is_known_stands(
+    house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is removed all the same, and looked for again."""
 
     async def unreadable() -> None:
         raise DiskTrouble("the disk image is malformed")
 
-    async def told(house: House) -> None:
-        broom = house.conductor.sweeper
-        await leave_behind(house, a_run())
-        await broom.look(was_reached=False)
-        monkeypatch.setattr(house.store, "left_behind", unreadable)
-        await broom.sweep()
-        assert house.outside.objects.objects == set()
-        assert [left.leftover for left in broom.left] == [a_run()]
-
-    story(tmp_path, told)
+    broom = house.conductor.sweeper
+    await leave_behind(house, a_run())
+    await broom.look(was_reached=False)
+    monkeypatch.setattr(house.store, "left_behind", unreadable)
+    await broom.sweep()
+    assert house.outside.objects.objects == set()
+    assert [left.leftover for left in broom.left] == [a_run()]
 
 
-def test_a_full_disk_ends_no_sweep(tmp_path: Path) -> None:
+async def test_a_full_disk_ends_no_sweep(house: House) -> None:
     """What is gone outside is gone; its entry is struck out once there is room."""
-
-    async def told(house: House) -> None:
-        await leave_behind(house, a_run())
-        await house.live(sweeper.SETTLED_SECONDS / 2)
-        house.lock_disk()
-        await house.live(HOUR)
-        assert house.outside.objects.objects == set()
-        house.lock_disk(is_locked=False)
-        await house.live(HOUR)
-        assert await house.store.open_entries() == []
-
-    story(tmp_path, told)
+    await leave_behind(house, a_run())
+    await house.live(sweeper.SETTLED_SECONDS / 2)
+    house.lock_disk()
+    await house.live(HOUR)
+    assert house.outside.objects.objects == set()
+    house.lock_disk(is_locked=False)
+    await house.live(HOUR)
+    assert await house.store.open_entries() == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from penstock.daemon.troubles import FAILURE_COUNT_MIN, TOLD_AGAIN_SECONDS, Trou
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Inconclusive, Outcome, ProbePlan
 from tests.factories import CONTEXT, NOON, a_context, an_observation
-from tests.unit.daemon.house import House, story
+from tests.unit.daemon.house import House
 from tests.unit.daemon.test_advisory import advisory_of
 
 NO_CREDENTIALS = "no credentials: name a profile in aws.profile (request 1F2E3D4C5B6A7988)"
@@ -119,67 +118,54 @@ def failing(house: House, reason: str) -> None:
     house.probe.run = run  # type: ignore[method-assign]
 
 
-def test_without_credentials_everybody_hears_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_credentials_everybody_hears_of_it(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
     """In the status, in a metric and once in the log, however many cycles fail."""
-
-    async def told(house: House) -> None:
-        failing(house, NO_CREDENTIALS)
-        await house.live(6 * 3600.0)
-        advisory = advisory_of(house)
-        status = advisory.status()
-        assert status["trouble"] == f"s3_upload 64 MiB in eu-central-1: {NO_CREDENTIALS}"
-        (trouble,) = status["troubles"]
-        assert (trouble["name"], trouble["operation"]) == ("s3_upload", "s3_upload")
-        assert trouble["since_at"] < house.clock.now() - timedelta(hours=1)
-        assert 'penstock_trouble{name="s3_upload",region="eu-central-1"} 1.0' in advisory.metrics().decode()
-
-    assert story(tmp_path, told).probe.run_count > 10
+    failing(house, NO_CREDENTIALS)
+    await house.live(6 * 3600.0)
+    advisory = advisory_of(house)
+    status = advisory.status()
+    assert status["trouble"] == f"s3_upload 64 MiB in eu-central-1: {NO_CREDENTIALS}"
+    (trouble,) = status["troubles"]
+    assert (trouble["name"], trouble["operation"]) == ("s3_upload", "s3_upload")
+    assert trouble["since_at"] < house.clock.now() - timedelta(hours=1)
+    assert 'penstock_trouble{name="s3_upload",region="eu-central-1"} 1.0' in advisory.metrics().decode()
+    assert house.probe.run_count > 10
     assert warnings_of(caplog) == [f"trouble with s3_upload 64 MiB in eu-central-1: {NO_CREDENTIALS}"]
 
 
-def test_trouble_that_is_over_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_trouble_that_is_over_is_gone(house: House, caplog: pytest.LogCaptureFixture) -> None:
     """The next measurement says so."""
-
-    async def told(house: House) -> None:
-        run = house.probe.run
-        failing(house, NO_CREDENTIALS)
-        await house.live(6 * 3600.0)
-        house.probe.run = run  # type: ignore[method-assign]
-        await house.live(6 * 3600.0)
-        advisory = advisory_of(house)
-        assert (advisory.status()["trouble"], advisory.status()["troubles"]) == (None, [])
-        assert 'penstock_trouble{name="s3_upload",region="eu-central-1"} 0.0' in advisory.metrics().decode()
-
-    story(tmp_path, told)
+    run = house.probe.run
+    failing(house, NO_CREDENTIALS)
+    await house.live(6 * 3600.0)
+    house.probe.run = run  # type: ignore[method-assign]
+    await house.live(6 * 3600.0)
+    advisory = advisory_of(house)
+    assert (advisory.status()["trouble"], advisory.status()["troubles"]) == (None, [])
+    assert 'penstock_trouble{name="s3_upload",region="eu-central-1"} 0.0' in advisory.metrics().decode()
     assert warnings_of(caplog)[1:] == ["the trouble with s3_upload in eu-central-1 is over"]
 
 
-def test_what_outlasts_the_advice_is_trouble(tmp_path: Path) -> None:
+async def test_what_outlasts_the_advice_is_trouble(house: House) -> None:
     """A host that is busy for half a day stops nothing for good, but its applications fall back to the defaults."""
-
-    async def told(house: House) -> None:
-        await house.live(3600.0)
-        assert advisory_of(house).status()["trouble"] is None
-        for _ in range(24):
-            later = house.clock.now() + timedelta(minutes=30)
-            house.verdict = Verdict(is_allowed=False, sentence="the host is 90% busy", retry_at=later)
-            await house.live(1800.0)
-        trouble = advisory_of(house).status()["trouble"]
-        assert "its advice has expired (2026-03-01" in trouble
-        assert trouble.endswith("): not probed, the host is 90% busy")
-
-    story(tmp_path, told)
+    await house.live(3600.0)
+    assert advisory_of(house).status()["trouble"] is None
+    for _ in range(24):
+        later = house.clock.now() + timedelta(minutes=30)
+        house.verdict = Verdict(is_allowed=False, sentence="the host is 90% busy", retry_at=later)
+        await house.live(1800.0)
+    trouble = advisory_of(house).status()["trouble"]
+    assert "its advice has expired (2026-03-01" in trouble
+    assert trouble.endswith("): not probed, the host is 90% busy")
 
 
-def test_a_disk_in_trouble_is_among_them(tmp_path: Path) -> None:
+async def test_a_disk_in_trouble_is_among_them(house: House) -> None:
     """What nobody can write down stops probes as well."""
-
-    async def told(house: House) -> None:
-        house.lock_disk()
-        await house.live(4 * 3600.0)
-        await house.store.add_observation(an_observation())
-        names = {trouble["name"] for trouble in advisory_of(house).troubles()}
-        assert names == {"database", "s3_upload"}
-        house.lock_disk(is_locked=False)
-
-    story(tmp_path, told)
+    house.lock_disk()
+    await house.live(4 * 3600.0)
+    await house.store.add_observation(an_observation())
+    names = {trouble["name"] for trouble in advisory_of(house).troubles()}
+    assert names == {"database", "s3_upload"}
+    house.lock_disk(is_locked=False)

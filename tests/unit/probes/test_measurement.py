@@ -44,38 +44,30 @@ def test_variation_is_scale_free() -> None:
     assert summarize([1, 2, 3]).variation == pytest.approx(summarize([10, 20, 30]).variation)
 
 
-def test_lag_is_what_the_loop_was_late() -> None:
+async def test_lag_is_what_the_loop_was_late(clock: VirtualClock) -> None:
     """A loop held once for 80 ms was late by 80 ms at worst, and by little on average."""
-
-    async def story(clock: VirtualClock) -> LoopLagMeter:
-        slipping = SlippingClock(clock)
-        meter = LoopLagMeter(slipping, tick_seconds=0.005)
-        async with meter.running():
-            await asyncio.sleep(0.1)
-            slipping.slipped_seconds += 0.08
-            await asyncio.sleep(0.1)
-        return meter
-
-    meter = virtually(story)
+    slipping = SlippingClock(clock)
+    meter = LoopLagMeter(slipping, tick_seconds=0.005)
+    async with meter.running():
+        await asyncio.sleep(0.1)
+        slipping.slipped_seconds += 0.08
+        await asyncio.sleep(0.1)
     assert meter.lag_seconds_max == pytest.approx(0.08, abs=1e-6)
     assert meter.lag_seconds_mean == pytest.approx(0.08 / 39, rel=0.05)
 
 
-def test_effort_is_known_also_when_the_block_raises() -> None:
+async def test_effort_is_known_also_when_the_block_raises(clock: VirtualClock) -> None:
     """A failed block took its time all the same."""
-
-    async def story(clock: VirtualClock) -> Effort:
-        efforts: list[Effort] = []
-        with pytest.raises(TimeoutError):
-            await exceed(clock, efforts)
-        return efforts[0]
 
     async def exceed(clock: VirtualClock, efforts: list[Effort]) -> None:
         async with asyncio.timeout(2.0), effort_of_block(clock) as effort:
             efforts.append(effort)
             await asyncio.sleep(3.0)
 
-    assert virtually(story).duration_seconds == pytest.approx(2.0)
+    efforts: list[Effort] = []
+    with pytest.raises(TimeoutError):
+        await exceed(clock, efforts)
+    assert efforts[0].duration_seconds == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

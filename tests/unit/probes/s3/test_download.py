@@ -143,17 +143,14 @@ def test_what_may_not_be_read_ends_at_once() -> None:
 # --- What is read ---
 
 
-def test_a_named_object_is_only_read() -> None:
+async def test_a_named_object_is_only_read(clock: VirtualClock) -> None:
     """With an object of the operator's no request is made that writes or lists, and nothing is journalled."""
     store, journal = named(), MemoryJournal()
 
-    async def story(clock: VirtualClock) -> None:
-        probe = a_probe(store, clock, journal, object_key="theirs")
-        for threads in (1, 4):
-            assert isinstance(await probe.run(a_download_plan(threads=threads)), Observation)
-        await probe.close()
-
-    virtually(story)
+    probe = a_probe(store, clock, journal, object_key="theirs")
+    for threads in (1, 4):
+        assert isinstance(await probe.run(a_download_plan(threads=threads)), Observation)
+    await probe.close()
     assert set(store.counts) == {"head", "read"}
     assert store.counts["head"] == 1
     assert journal.log == []
@@ -206,78 +203,67 @@ def test_a_named_object_that_is_too_small_is_said_to_be() -> None:
     assert "name a larger object" in outcome.reason
 
 
-def test_what_is_read_is_put_once() -> None:
+async def test_what_is_read_is_put_once(clock: VirtualClock) -> None:
     """The first probe pays for it within its plan; later ones only read, until the probe is closed."""
     store = MemoryStore()
     journal = MemoryJournal(store.log)
 
-    async def story(clock: VirtualClock) -> list[float]:
-        probe = a_probe(store, clock, journal)
-        moved = []
-        for threads in (4, 8):
-            outcome = await probe.run(a_download_plan(threads=threads))
-            assert isinstance(outcome, Observation)
-            assert outcome.measures["attempted_bytes"] == probe.used.transferred_bytes
-            moved.append(outcome.measures["attempted_bytes"])
-        assert store.log.index("record") < store.log.index("create")
-        assert len(journal.entries) == len(store.objects) == 1
-        await probe.close()
-        return moved
-
-    assert virtually(story) == [128 * MiB, 64 * MiB]
+    probe = a_probe(store, clock, journal)
+    moved = []
+    for threads in (4, 8):
+        outcome = await probe.run(a_download_plan(threads=threads))
+        assert isinstance(outcome, Observation)
+        assert outcome.measures["attempted_bytes"] == probe.used.transferred_bytes
+        moved.append(outcome.measures["attempted_bytes"])
+    assert store.log.index("record") < store.log.index("create")
+    assert len(journal.entries) == len(store.objects) == 1
+    await probe.close()
+    assert moved == [128 * MiB, 64 * MiB]
     assert sum(store.uploaded_sizes) == 64 * MiB
     assert (store.objects, store.uploads, journal.entries) == (set(), {}, [])
 
 
-def test_hosts_share_what_is_read() -> None:
+async def test_hosts_share_what_is_read(clock: VirtualClock) -> None:
     """A second host finds by its name what the first one put, and puts nothing; nor does it remove it."""
     store = MemoryStore()
 
-    async def story(clock: VirtualClock) -> None:
-        first, second = a_probe(store, clock), a_probe(store, clock)
-        await first.run(a_download_plan())
-        puts = store.counts["part"]
-        assert isinstance(await second.run(a_download_plan()), Observation)
-        assert store.counts["part"] == puts
-        await second.close()
-        assert len(store.objects) == 1
-        await first.close()
-        assert not store.objects
-
-    virtually(story)
+    first, second = a_probe(store, clock), a_probe(store, clock)
+    await first.run(a_download_plan())
+    puts = store.counts["part"]
+    assert isinstance(await second.run(a_download_plan()), Observation)
+    assert store.counts["part"] == puts
+    await second.close()
+    assert len(store.objects) == 1
+    await first.close()
+    assert not store.objects
 
 
 @pytest.mark.parametrize("damage", ["longer", "another beginning"])
-def test_what_is_not_penstocks_is_not_read(damage: str) -> None:
+async def test_what_is_not_penstocks_is_not_read(clock: VirtualClock, damage: str) -> None:
     """An object that only has the name is left alone: it may be compressible, or short."""
     store = MemoryStore()
 
-    async def story(clock: VirtualClock) -> None:
-        await a_probe(store, clock).run(a_download_plan())
-        (theirs,) = store.objects
-        if damage == "longer":
-            store.sizes[theirs] += 1
-        else:
-            store.heads[theirs] = bytes(64 * KiB)
-        store.reads.clear()
-        assert isinstance(await a_probe(store, clock).run(a_download_plan()), Observation)
-        assert theirs not in {key for key, _, _ in store.reads}
-        assert len(store.objects) == 2
-
-    virtually(story)
+    await a_probe(store, clock).run(a_download_plan())
+    (theirs,) = store.objects
+    if damage == "longer":
+        store.sizes[theirs] += 1
+    else:
+        store.heads[theirs] = bytes(64 * KiB)
+    store.reads.clear()
+    assert isinstance(await a_probe(store, clock).run(a_download_plan()), Observation)
+    assert theirs not in {key for key, _, _ in store.reads}
+    assert len(store.objects) == 2
 
 
-def test_what_was_removed_meanwhile_is_put_again() -> None:
+async def test_what_was_removed_meanwhile_is_put_again(clock: VirtualClock) -> None:
     """Another host that stops takes its object along: one probe fails, the next one goes on."""
     store = MemoryStore()
 
-    async def story(clock: VirtualClock) -> list[type]:
-        probe = a_probe(store, clock)
-        found = [type(await probe.run(a_download_plan()))]
-        store.objects.clear()
-        return found + [type(await probe.run(a_download_plan())) for _ in range(2)]
-
-    assert virtually(story) == [Observation, Inconclusive, Observation]
+    probe = a_probe(store, clock)
+    found = [type(await probe.run(a_download_plan()))]
+    store.objects.clear()
+    found += [type(await probe.run(a_download_plan())) for _ in range(2)]
+    assert found == [Observation, Inconclusive, Observation]
 
 
 def test_a_small_plan_puts_less() -> None:

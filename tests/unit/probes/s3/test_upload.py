@@ -149,20 +149,17 @@ def test_what_cannot_be_deleted_stays_in_the_journal() -> None:
 
 @pytest.mark.parametrize("size", [64 * KiB, 512 * MiB])
 @pytest.mark.parametrize("after_seconds", [0.0, 0.02, 0.3, 0.6, 1.2])
-def test_cancelled_probe_leaves_nothing(size: int, after_seconds: float) -> None:
+async def test_cancelled_probe_leaves_nothing(clock: VirtualClock, size: int, after_seconds: float) -> None:
     """A cancellation at any moment still aborts, deletes and strikes."""
     store, journal = MemoryStore(), MemoryJournal()
 
-    async def story(clock: VirtualClock) -> None:
-        running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan(size=size)))
-        await asyncio.sleep(after_seconds)
-        running.cancel()
-        await asyncio.sleep(0.01)
-        running.cancel()  # an impatient second time
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    virtually(story)
+    running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan(size=size)))
+    await asyncio.sleep(after_seconds)
+    running.cancel()
+    await asyncio.sleep(0.01)
+    running.cancel()  # an impatient second time
+    with pytest.raises(asyncio.CancelledError):
+        await running
     assert (store.objects, store.uploads, journal.entries) == (set(), {}, [])
 
 
@@ -190,35 +187,31 @@ class LateStore(MemoryStore):
 @pytest.mark.parametrize(
     ("size", "after_seconds"), [(64 * KiB, 0.1), (64 * KiB, 0.7), (8 * MiB + 1, 0.02), (8 * MiB + 1, 0.77)]
 )
-def test_what_is_on_its_way_is_awaited_before_it_is_removed(size: int, after_seconds: float) -> None:
+async def test_what_is_on_its_way_is_awaited_before_it_is_removed(
+    clock: VirtualClock, size: int, after_seconds: float
+) -> None:
     """A put, a creation and a completion that are cancelled take place all the same, after a deletion at once."""
     store, journal = LateStore(), MemoryJournal()
 
-    async def story(clock: VirtualClock) -> None:
-        running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan(size=size)))
-        await asyncio.sleep(after_seconds)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        await asyncio.sleep(60.0)
-
-    virtually(story)
+    running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan(size=size)))
+    await asyncio.sleep(after_seconds)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.sleep(60.0)
     assert (store.objects, store.uploads, journal.entries) == (set(), {}, [])
 
 
-def test_clean_up_that_hangs_ends() -> None:
+async def test_clean_up_that_hangs_ends(clock: VirtualClock) -> None:
     """A service that stops answering does not hold the daemon's shutdown for ever."""
     store, journal = MemoryStore(), MemoryJournal()
 
-    async def story(clock: VirtualClock) -> float:
-        running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan()))
-        await asyncio.sleep(0.3)
-        store.small_seconds = 1e6
-        running.cancel()
-        await asyncio.wait({running})
-        return clock.monotonic_seconds()
-
-    assert virtually(story) < 31
+    running = asyncio.create_task(a_probe(store, clock, journal).run(an_upload_plan()))
+    await asyncio.sleep(0.3)
+    store.small_seconds = 1e6
+    running.cancel()
+    await asyncio.wait({running})
+    assert clock.monotonic_seconds() < 31
     assert len(journal.entries) == 1
 
 
@@ -266,16 +259,13 @@ def test_a_thousand_objects_are_removed_by_one_request() -> None:
     assert (store.counts["delete_batch"], store.counts["delete"], store.objects) == (1, 0, set())
 
 
-def test_where_there_are_no_batches_deletions_go_side_by_side() -> None:
+async def test_where_there_are_no_batches_deletions_go_side_by_side(clock: VirtualClock) -> None:
     """256 objects on a path of 200 ms are gone long before the clean-up is given up after 30 s."""
     store = MemoryStore(small_seconds=0.2, deletes_only_singly=True)
 
-    async def story(clock: VirtualClock) -> float:
-        await a_probe(store, clock, MemoryJournal()).run(an_upload_plan(size=64 * KiB, threads=256))
-        return clock.monotonic_seconds()
-
     transfer_seconds = 8 * store.upload_seconds
-    assert virtually(story) < transfer_seconds + 5.0
+    await a_probe(store, clock, MemoryJournal()).run(an_upload_plan(size=64 * KiB, threads=256))
+    assert clock.monotonic_seconds() < transfer_seconds + 5.0
     assert (store.counts["delete"], store.objects) == (256, set())
 
 
@@ -290,15 +280,12 @@ def test_a_failed_abort_stops_no_deletion() -> None:
     assert (len(store.uploads), len(journal.entries)) == (1, 1)
 
 
-def test_lost_answer_to_create_is_looked_up() -> None:
+async def test_lost_answer_to_create_is_looked_up(clock: VirtualClock) -> None:
     """An upload whose id never arrived is found by listing, and aborted."""
     store = MemoryStore(small_seconds=0.05)
 
-    async def story(clock: VirtualClock) -> None:
-        plan = an_upload_plan(cost_max=replace(AMPLE, duration_seconds=0.02))
-        assert isinstance(await a_probe(store, clock, MemoryJournal()).run(plan), Inconclusive)
-
-    virtually(story)
+    plan = an_upload_plan(cost_max=replace(AMPLE, duration_seconds=0.02))
+    assert isinstance(await a_probe(store, clock, MemoryJournal()).run(plan), Inconclusive)
     assert (store.uploads, store.counts["list"], store.counts["abort"]) == ({}, 1, 1)
 
 
@@ -330,7 +317,7 @@ def test_too_small_a_budget_does_nothing() -> None:
     assert store.request_count == 0
 
 
-def test_late_event_loop_is_inconclusive() -> None:
+async def test_late_event_loop_is_inconclusive(clock: VirtualClock) -> None:
     """Numbers that were taken by a process that stood still are thrown away, with the reason."""
     store = MemoryStore()
 
@@ -343,13 +330,10 @@ def test_late_event_loop_is_inconclusive() -> None:
             seconds = self.clock.monotonic_seconds()
             return seconds if seconds < 0.7 else seconds + 10.0
 
-    async def story(clock: VirtualClock) -> Outcome[S3UploadSetting]:
-        probe = S3UploadProbe(
-            Workspace(store, StandingStill(clock), MemoryJournal(), "b"), payload_source=blank_payload
-        )
-        return await probe.run(an_upload_plan())
-
-    outcome = virtually(story)
+    probe = S3UploadProbe(
+        Workspace(store, StandingStill(clock), MemoryJournal(), "b"), payload_source=blank_payload
+    )
+    outcome = await probe.run(an_upload_plan())
     assert isinstance(outcome, Inconclusive)
     assert "stood still for 10.0" in outcome.reason
 

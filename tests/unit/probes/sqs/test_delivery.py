@@ -91,21 +91,21 @@ def test_idle_requests_take_a_tenth_of_the_time_at_most() -> None:
     assert seen == {1, 2, 5}
 
 
-def test_a_cold_delivery_is_timed_when_connections_were_idle() -> None:
+async def test_a_cold_delivery_is_timed_when_connections_were_idle(clock: VirtualClock) -> None:
     """The first message after a pause goes over a connection of its own; right after a run none is cold."""
-
-    async def story(clock: VirtualClock) -> list[Outcome[SqsDeliverySetting]]:
-        probe = a_probe(MemoryQueues(send_seconds=0.03, receive_seconds=0.01), clock)
-        outcomes = [await probe.run(a_delivery_plan()), await probe.run(a_delivery_plan())]
-        await asyncio.sleep(60.0)
-        return [*outcomes, await probe.run(a_delivery_plan())]
-
-    measures = [outcome.measures for outcome in virtually(story) if isinstance(outcome, Observation)]
+    probe = a_probe(MemoryQueues(send_seconds=0.03, receive_seconds=0.01), clock)
+    outcomes = [await probe.run(a_delivery_plan()), await probe.run(a_delivery_plan())]
+    await asyncio.sleep(60.0)
+    measures = [
+        outcome.measures
+        for outcome in [*outcomes, await probe.run(a_delivery_plan())]
+        if isinstance(outcome, Observation)
+    ]
     cold = [measured.get("cold_delivery_seconds") for measured in measures]
     assert cold == [pytest.approx(0.04), None, pytest.approx(0.04)]
 
 
-def test_a_slow_start_is_within_the_plans_time() -> None:
+async def test_a_slow_start_is_within_the_plans_time(clock: VirtualClock) -> None:
     """Making the queue ready and measuring share one limit of time."""
 
     class SlowToStart(MemoryQueues):
@@ -116,37 +116,27 @@ def test_a_slow_start_is_within_the_plans_time() -> None:
     queues = SlowToStart()
     queues.attributes[NAME] = {}
 
-    async def story(clock: VirtualClock) -> float:
-        await a_probe(queues, clock).run(a_delivery_plan())
-        return clock.monotonic_seconds()
-
-    assert virtually(story) <= 4.0 + 1e-6
+    await a_probe(queues, clock).run(a_delivery_plan())
+    assert clock.monotonic_seconds() <= 4.0 + 1e-6
     assert queues.counts["send"] > 0
 
 
-def test_a_service_that_does_not_answer_in_time_is_no_matter_of_the_budget() -> None:
+async def test_a_service_that_does_not_answer_in_time_is_no_matter_of_the_budget(clock: VirtualClock) -> None:
     """Nothing was sent either way, and only one of the two helps."""
-
-    async def story(clock: VirtualClock) -> Outcome[SqsDeliverySetting]:
-        return await a_probe(MemoryQueues(receive_seconds=1e3), clock).run(a_delivery_plan())
-
-    outcome = virtually(story)
+    outcome = await a_probe(MemoryQueues(receive_seconds=1e3), clock).run(a_delivery_plan())
     assert isinstance(outcome, Inconclusive)
     assert "allow more time" in outcome.reason
 
 
-def test_a_cancelled_run_says_what_it_used() -> None:
+async def test_a_cancelled_run_says_what_it_used(clock: VirtualClock) -> None:
     """What a stopped daemon did not spend can be given back."""
     queues = MemoryQueues()
 
-    async def story(clock: VirtualClock) -> Cost:
-        probe = a_probe(queues, clock)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2.0):
-                await probe.run(a_delivery_plan())
-        return probe.used
-
-    used = virtually(story)
+    probe = a_probe(queues, clock)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2.0):
+            await probe.run(a_delivery_plan())
+    used = probe.used
     assert used.request_count == pytest.approx(queues.request_count, abs=6)  # those under way, once each
     assert 0 < used.transferred_bytes <= 2 * queues.sent_bytes + 2 * 2 * 100
 
@@ -326,39 +316,33 @@ class SlowlyMade(MemoryQueues):
         return name
 
 
-def test_queue_whose_making_was_cancelled_is_removed() -> None:
+async def test_queue_whose_making_was_cancelled_is_removed(clock: VirtualClock) -> None:
     """A stop while the queue is being made leaves neither the queue nor an entry in the journal."""
     queues, journal = SlowlyMade(), MemoryJournal()
 
-    async def story(clock: VirtualClock) -> None:
-        probe = a_probe(queues, clock, journal)
-        running = asyncio.create_task(probe.run(a_delivery_plan()))
-        await asyncio.sleep(0.5)
-        running.cancel()
-        await asyncio.wait({running})
-        await probe.close()
-        await asyncio.sleep(5.0)
-
-    virtually(story)
+    probe = a_probe(queues, clock, journal)
+    running = asyncio.create_task(probe.run(a_delivery_plan()))
+    await asyncio.sleep(0.5)
+    running.cancel()
+    await asyncio.wait({running})
+    await probe.close()
+    await asyncio.sleep(5.0)
     assert (queues.attributes, journal.entries) == ({}, [])
 
 
-def test_closing_does_not_wait_for_ever() -> None:
+async def test_closing_does_not_wait_for_ever(clock: VirtualClock) -> None:
     """A service that does not answer keeps nobody from stopping: the entry stays for the next start."""
 
     class Silent(MemoryQueues):
         async def delete_queue(self, url: str) -> None:  # noqa: ARG002  # the signature of the seam
             await asyncio.sleep(3600.0)
 
-    async def story(clock: VirtualClock) -> float:
-        probe = a_probe(Silent(), clock, journal)
-        await probe.run(a_delivery_plan())
-        started_seconds = clock.monotonic_seconds()
-        await probe.close()
-        return clock.monotonic_seconds() - started_seconds
-
     journal = MemoryJournal()
-    assert virtually(story) <= 10.0
+    probe = a_probe(Silent(), clock, journal)
+    await probe.run(a_delivery_plan())
+    started_seconds = clock.monotonic_seconds()
+    await probe.close()
+    assert clock.monotonic_seconds() - started_seconds <= 10.0
     assert len(journal.entries) == 1
 
 

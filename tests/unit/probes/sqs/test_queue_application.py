@@ -17,7 +17,7 @@ import pytest
 
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.learning import mean_costs
 from penstock.models.sqs.physics import request_seconds
 from penstock.models.sqs.plan import read_conditions
@@ -105,22 +105,18 @@ def results() -> dict[str, Course]:
     return dict(zip(THREE, measured(*THREE), strict=True))
 
 
-def test_a_run_ends_when_its_requests_are_spent() -> None:
+async def test_a_run_ends_when_its_requests_are_spent(clock: VirtualClock) -> None:
     """No request more than the plan pays for, those that make and remove the queue included."""
-
-    async def story(clock: VirtualClock) -> None:
-        service = SqsService(QUEUE, clock=clock, seed=0)
-        probe = a_probe(service, clock, MemoryJournal())
-        outcome = await probe.run(a_plan("blast", request_count=500))
-        assert isinstance(outcome, Observation)
-        assert outcome.duration_seconds < 20.0
-        assert outcome.request_count == probe.used.request_count == 500
-        assert service.counts.request_count <= 500
-
-    run_virtually(story, start_at=START_AT)
+    service = SqsService(QUEUE, clock=clock, seed=0)
+    probe = a_probe(service, clock, MemoryJournal())
+    outcome = await probe.run(a_plan("blast", request_count=500))
+    assert isinstance(outcome, Observation)
+    assert outcome.duration_seconds < 20.0
+    assert outcome.request_count == probe.used.request_count == 500
+    assert service.counts.request_count <= 500
 
 
-def test_so_many_messages_and_no_more() -> None:
+async def test_so_many_messages_and_no_more(clock: VirtualClock) -> None:
     """All are sent before any is received where that is asked, and the run ends when the last is deleted."""
     plan = a_plan("stated")
     conduct = dataclasses.replace(BLAST, fills_first=True, deleter_count=2)
@@ -128,13 +124,10 @@ def test_so_many_messages_and_no_more() -> None:
         plan, setting=dataclasses.replace(plan.setting, conduct=conduct, message_count_max=200)
     )
 
-    async def story(clock: VirtualClock) -> Course:
-        probe = a_probe(SqsService(QUEUE, clock=clock, seed=0), clock, MemoryJournal())
-        await probe.run(plan)
-        assert probe.course is not None
-        return probe.course
-
-    tally = run_virtually(story, start_at=START_AT).tally
+    probe = a_probe(SqsService(QUEUE, clock=clock, seed=0), clock, MemoryJournal())
+    await probe.run(plan)
+    assert probe.course is not None
+    tally = probe.course.tally
     assert tally.total.sent_count == tally.total.deleted_count == 200
     assert tally.sent_after_seconds == pytest.approx(200 * 0.020, rel=0.1)
     assert tally.sent_after_seconds < tally.duration_seconds < 20.0
@@ -183,20 +176,15 @@ def test_what_was_measured_for_the_advice_is_the_truth(results: dict[str, Course
     assert read_conditions(json.loads(json.dumps(dataclasses.asdict(conditions)))) == conditions
 
 
-def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting() -> None:
+async def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting(clock: VirtualClock) -> None:
     """Also one that collapsed: the fit knows the server's times, and no setting counts as measured."""
-
-    async def story(clock: VirtualClock) -> list[Observation[SqsDeliverySetting]]:
-        probe = a_probe(SqsService(QUEUE, clock=clock, seed=0), clock, MemoryJournal())
-        lessons = []
-        for mode in ("blast", "rate-controlled", "rescued"):
-            outcome = await probe.run(a_plan(mode, seconds=60.0))
-            assert isinstance(outcome, Observation)
-            assert probe.course is not None
-            lessons.append(as_delivery(outcome, probe.course, outcome.context.place))
-        return lessons
-
-    lessons = run_virtually(story, start_at=START_AT)
+    probe = a_probe(SqsService(QUEUE, clock=clock, seed=0), clock, MemoryJournal())
+    lessons = []
+    for mode in ("blast", "rate-controlled", "rescued"):
+        outcome = await probe.run(a_plan(mode, seconds=60.0))
+        assert isinstance(outcome, Observation)
+        assert probe.course is not None
+        lessons.append(as_delivery(outcome, probe.course, outcome.context.place))
     place = lessons[0].context.place
     assert (place.operation, place.service_class) == ("sqs_delivery", "standard")
     model = SqsDeliveryModel()
@@ -269,44 +257,38 @@ def test_an_offered_rate_is_kept() -> None:
         assert total.duplicate_count == 0
 
 
-def test_an_interrupted_run_keeps_its_counts_and_removes_its_queue() -> None:
+async def test_an_interrupted_run_keeps_its_counts_and_removes_its_queue(clock: VirtualClock) -> None:
     """Ctrl-C in the middle: what was counted so far is told, and nothing stays behind."""
-
-    async def story(clock: VirtualClock) -> None:
-        service = SqsService(QUEUE, clock=clock, seed=0)
-        journal = MemoryJournal()
-        probe = a_probe(service, clock, journal)
-        running = asyncio.create_task(probe.run(a_plan("rate-controlled")))
-        await asyncio.sleep(10.0)
-        assert len(service.queue_names("measured-rate-controlled-")) == 1
-        assert len(await journal.open_entries()) == 1
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert service.queue_names() == []
-        assert await journal.open_entries() == []
-        assert probe.course is not None
-        tally = probe.course.tally
-        assert tally.duration_seconds == pytest.approx(10.0, abs=0.1)
-        assert probe.used.request_count > tally.total.deleted_count > 300
-
-    run_virtually(story, start_at=START_AT)
+    service = SqsService(QUEUE, clock=clock, seed=0)
+    journal = MemoryJournal()
+    probe = a_probe(service, clock, journal)
+    running = asyncio.create_task(probe.run(a_plan("rate-controlled")))
+    await asyncio.sleep(10.0)
+    assert len(service.queue_names("measured-rate-controlled-")) == 1
+    assert len(await journal.open_entries()) == 1
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert service.queue_names() == []
+    assert await journal.open_entries() == []
+    assert probe.course is not None
+    tally = probe.course.tally
+    assert tally.duration_seconds == pytest.approx(10.0, abs=0.1)
+    assert probe.used.request_count > tally.total.deleted_count > 300
 
 
 @pytest.mark.parametrize("after_seconds", [0.001, 0.5, 2.0])
-def test_an_interruption_at_any_moment_removes_the_queue(after_seconds: float) -> None:
+async def test_an_interruption_at_any_moment_removes_the_queue(
+    clock: VirtualClock, after_seconds: float
+) -> None:
     """While it is made, while conditions are measured, while it runs."""
-
-    async def story(clock: VirtualClock) -> None:
-        service = SqsService(QUEUE, clock=clock, seed=0)
-        running = asyncio.create_task(a_probe(service, clock, MemoryJournal()).run(a_plan("advised")))
-        await asyncio.sleep(after_seconds)
-        running.cancel()
-        await asyncio.wait([running])
-        await asyncio.sleep(1.0)
-        assert service.queue_names() == []
-
-    run_virtually(story, start_at=START_AT)
+    service = SqsService(QUEUE, clock=clock, seed=0)
+    running = asyncio.create_task(a_probe(service, clock, MemoryJournal()).run(a_plan("advised")))
+    await asyncio.sleep(after_seconds)
+    running.cancel()
+    await asyncio.wait([running])
+    await asyncio.sleep(1.0)
+    assert service.queue_names() == []
 
 
 class Failing(SimulatedMessageQueues):
@@ -323,18 +305,14 @@ class Failing(SimulatedMessageQueues):
         raise self.trouble
 
 
-def test_what_is_not_allowed_ends_the_run_with_its_reason() -> None:
+async def test_what_is_not_allowed_ends_the_run_with_its_reason(clock: VirtualClock) -> None:
     """A refusal for lack of rights is not tried again, and the queue is removed."""
-
-    async def story(clock: VirtualClock) -> None:
-        service = SqsService(QUEUE, clock=clock, seed=0)
-        probe = QueueApplicationProbe(Failing(service), clock, MemoryJournal(), loop_tick_seconds=1.0)
-        outcome = await probe.run(a_plan("blast"))
-        assert isinstance(outcome, Inconclusive)
-        assert "not allowed" in outcome.reason
-        assert service.queue_names() == []
-
-    run_virtually(story, start_at=START_AT)
+    service = SqsService(QUEUE, clock=clock, seed=0)
+    probe = QueueApplicationProbe(Failing(service), clock, MemoryJournal(), loop_tick_seconds=1.0)
+    outcome = await probe.run(a_plan("blast"))
+    assert isinstance(outcome, Inconclusive)
+    assert "not allowed" in outcome.reason
+    assert service.queue_names() == []
 
 
 class Scripted(SimulatedMessageQueues):
@@ -404,18 +382,14 @@ def test_copies_and_deletes_are_told_apart(copies: list[list[int]], expected: tu
     assert counted(copies) == expected
 
 
-def test_troubles_without_end_end_the_run() -> None:
+async def test_troubles_without_end_end_the_run(clock: VirtualClock) -> None:
     """A server that refuses everything is given up after a bounded number of tries."""
-
-    async def story(clock: VirtualClock) -> None:
-        queues = Failing(SqsService(QUEUE, clock=clock, seed=0))
-        queues.trouble = Throttled("slow down")
-        application = a_blast(queues, clock)
-        with pytest.raises(MeasurementError, match="slow down"):
-            await application.drive(3600.0, lambda _: None)
-        assert application.tally.total.failed_count == TROUBLE_COUNT_MAX
-
-    run_virtually(story, start_at=START_AT)
+    queues = Failing(SqsService(QUEUE, clock=clock, seed=0))
+    queues.trouble = Throttled("slow down")
+    application = a_blast(queues, clock)
+    with pytest.raises(MeasurementError, match="slow down"):
+        await application.drive(3600.0, lambda _: None)
+    assert application.tally.total.failed_count == TROUBLE_COUNT_MAX
 
 
 class Crowded(SimulatedMessageQueues):
@@ -433,32 +407,28 @@ class Crowded(SimulatedMessageQueues):
             self.sending_count -= 1
 
 
-def test_surplus_senders_rest() -> None:
+async def test_surplus_senders_rest(clock: VirtualClock) -> None:
     """A conduct with fewer senders holds from then on, also for those that have started."""
+    queues = Crowded(SqsService(QUEUE, clock=clock, seed=0))
+    application = MeasurementApplication(
+        queues,
+        clock,
+        await queues.create_queue("crowded", {}),
+        dataclasses.replace(BLAST, sender_count=4),
+        session="abcdefghijk",
+        visibility_timeout_seconds=30,
+        brake=DeleteBrake(clock),
+    )
+    crowds = []
 
-    async def story(clock: VirtualClock) -> list[int]:
-        queues = Crowded(SqsService(QUEUE, clock=clock, seed=0))
-        application = MeasurementApplication(
-            queues,
-            clock,
-            await queues.create_queue("crowded", {}),
-            dataclasses.replace(BLAST, sender_count=4),
-            session="abcdefghijk",
-            visibility_timeout_seconds=30,
-            brake=DeleteBrake(clock),
-        )
-        crowds = []
+    def each_second(_: Sample) -> None:
+        crowds.append(queues.most_sending_count)
+        queues.most_sending_count = queues.sending_count
+        application.adopt(dataclasses.replace(BLAST, sender_count=1))
 
-        def each_second(_: Sample) -> None:
-            crowds.append(queues.most_sending_count)
-            queues.most_sending_count = queues.sending_count
-            application.adopt(dataclasses.replace(BLAST, sender_count=1))
-
-        await application.drive(3.5, each_second)
-        return crowds
-
+    await application.drive(3.5, each_second)
     # The four of the second second were under way.
-    assert run_virtually(story, start_at=START_AT) == [4, 4, 1]
+    assert crowds == [4, 4, 1]
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 2**32 - 1])
@@ -472,15 +442,11 @@ def test_a_body_has_37_bytes_and_says_which_message_it_is(sequence: int) -> None
     assert sequence_of("abcdefghijk", "something else") is None
 
 
-def test_a_shared_brake_spaces_requests_and_a_delay_does_not() -> None:
+async def test_a_shared_brake_spaces_requests_and_a_delay_does_not(clock: VirtualClock) -> None:
     """Four requests at two a second take a second and a half; with a delay of half a second they end together."""
-
-    async def story(clock: VirtualClock) -> list[float]:
-        seconds = []
-        for brake in (DeleteBrake(clock, requests_per_second_max=2.0), DeleteBrake(clock, delay_seconds=0.5)):
-            began = clock.monotonic_seconds()
-            await asyncio.gather(*(brake.hold() for _ in range(4)))
-            seconds.append(clock.monotonic_seconds() - began)
-        return seconds
-
-    assert run_virtually(story, start_at=START_AT) == pytest.approx([1.5, 0.5])
+    seconds = []
+    for brake in (DeleteBrake(clock, requests_per_second_max=2.0), DeleteBrake(clock, delay_seconds=0.5)):
+        began = clock.monotonic_seconds()
+        await asyncio.gather(*(brake.hold() for _ in range(4)))
+        seconds.append(clock.monotonic_seconds() - began)
+    assert seconds == pytest.approx([1.5, 0.5])

@@ -6,8 +6,8 @@
     consumer.run()          # until consumer.stop() is called in another thread or in a signal handler
 
 `handle(message)` gets each message as boto3 returns it and is called by many threads. A message is deleted when it
-returns, and comes back after the visibility timeout when it raises. Copies of a message that this process still works
-on, or has worked off lately, are deleted without being handled again.
+returns, and comes back after the visibility timeout when it raises; in a FIFO queue with what follows it in its group.
+Copies of a message that this process still works on, or has worked off lately, are deleted without being handled again.
 
 A stop waits for no long poll. What was received and not begun is given back by making it visible again; so is what a
 long poll brings that was under way, as long as the process lives. What is given back counts as received once for SQS.
@@ -163,9 +163,8 @@ class QueueConsumer:
     def _receive_all(self) -> None:
         while not self._is_stopped:
             room = self._messages.take_room(self._batch, poll_seconds=self._long_poll_seconds)
-            for message in self._receive(room) if room else ():
-                if self._messages.begin(message["MessageId"]):
-                    self._work_off(message)
+            if room:
+                self._work_off_all(self._receive(room))
         self._give_back()
         late = self._messages.handled_now(self._batch)  # copies, when nobody else deletes any more
         if late:
@@ -184,11 +183,13 @@ class QueueConsumer:
             self._messages.note_given_back()
 
     def _receive(self, room: int) -> Sequence[Mapping[str, Any]]:
-        """The messages that are new here."""
+        """The messages that are new here; those of a FIFO queue with their groups."""
+        groups = {"AttributeNames": ["MessageGroupId"]} if self._url.endswith(".fifo") else {}
         answer, seconds = self._ask(
             self._client.receive_message,
             MaxNumberOfMessages=room,
             WaitTimeSeconds=self._long_poll_seconds,
+            **groups,
         )
         received = (answer or {}).get("Messages") or []
         fresh = [message for message in received if self._messages.is_new(message)]
@@ -198,18 +199,27 @@ class QueueConsumer:
                 self._figures.note_receive(received, seconds, new_count=len(fresh))
         return fresh
 
-    def _work_off(self, message: Mapping[str, Any]) -> None:
+    def _work_off_all(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """In their order: what follows what comes back in its message group comes back behind it."""
+        stuck: set[str] = set()
+        for message in messages:
+            number, group = message["MessageId"], message.get("Attributes", {}).get("MessageGroupId")
+            if group in stuck:
+                self._messages.give_up(number)
+            elif self._messages.begin(number) and not self._work_off(number, message) and group:
+                stuck.add(group)
+
+    def _work_off(self, number: str, message: Mapping[str, Any]) -> bool:
+        """Whether it was handled. What ends a thread (SystemExit) or a task does not end the one that receives."""
         try:
             self._handle(message)
-        except Exception:
-            import logging
-
-            logging.getLogger("penstock.client").exception(
-                "message %s was not handled and comes back", message["MessageId"]
-            )
-            self._messages.give_up(message["MessageId"])
+        except BaseException as trouble:  # noqa: BLE001 - whatever the application raises: others follow
+            self._messages.give_up(number)
+            complain("message %s was not handled and comes back", number, trouble=trouble)
+            return False
         else:
-            self._messages.note_handled(message["MessageId"])
+            self._messages.note_handled(number)
+            return True
         finally:
             self._messages.note_end()
 
@@ -463,9 +473,9 @@ class _Messages:
             return newest == handle
 
     def give_up(self, number: str) -> None:
-        """It is not deleted here: it comes back after its timeout, to be handled again."""
+        """It is not deleted by this handle: it comes back after its timeout."""
         with self._changed:
-            self._known.pop(number, None)
+            self._unbegun.pop(number, None)
             self._forget(number)
 
     def end(self, seconds_max: float) -> None:

@@ -7,12 +7,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def complain(sentence: str, *parts: Any) -> bool:
-    """One line at warning; whether there is one."""
+def complain(sentence: str, *parts: Any, trouble: BaseException | None = None) -> bool:
+    """One line at warning, or an error with where the trouble came from; whether there is one."""
     try:
         import logging  # which takes files, and may come too late when the interpreter ends
 
-        logging.getLogger("penstock.client").warning(sentence, *parts)
+        level = logging.WARNING if trouble is None else logging.ERROR
+        logging.getLogger("penstock.client").log(level, sentence, *parts, exc_info=trouble)
     except Exception:  # noqa: BLE001 - a handler of the application's own may raise anything
         return False
     return True

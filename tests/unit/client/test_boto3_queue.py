@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import logging
 import sys
 import threading
 import time
@@ -274,6 +276,59 @@ def test_what_cannot_be_handled_comes_back(caplog: pytest.LogCaptureFixture) -> 
     consumed(queue, handle, given=advice(window=10), until=lambda: queue.left == {"m1", "m2"})
     assert queue.left == {"m1", "m2"}
     assert "message m1 was not handled" in caplog.text
+
+
+@pytest.mark.parametrize("trouble", [SystemExit(1), asyncio.CancelledError()], ids=repr)
+def test_what_would_end_a_thread_ends_no_receiver(trouble: BaseException) -> None:
+    """Nobody would miss it: a consumer without receivers looks like one whose queue is empty."""
+    queue = FakeQueue(100)
+    refused = {"m0", "m10", "m20", "m30", "m40"}
+
+    def handle(message: Mapping[str, Any]) -> None:
+        if message["MessageId"] in refused:
+            raise trouble
+
+    consumed(queue, handle, until=lambda: queue.left == refused)
+    assert queue.left == refused
+
+
+def test_neither_a_log_that_fails_nor_a_message_that_was_changed_ends_a_receiver() -> None:
+    """Both are the application's own."""
+    queue, log = FakeQueue(50), logging.getLogger("penstock.client")
+
+    class Broken(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            raise OSError("the disk is full")
+
+    def handle(message: dict[str, Any]) -> None:
+        number = message["MessageId"]
+        message.clear()
+        if number in {"m0", "m10", "m20", "m30"}:
+            raise ValueError("not mine")
+
+    log.addHandler(broken := Broken())
+    try:
+        consumed(queue, handle, until=lambda: len(queue.left) == 4)  # type: ignore[arg-type]
+    finally:
+        log.removeHandler(broken)
+    assert queue.left == {"m0", "m10", "m20", "m30"}
+
+
+def test_what_was_handled_and_could_not_be_deleted_in_time_is_not_handled_again() -> None:
+    """A FIFO queue refuses a handle whose time is over: the message comes back, and is deleted by its new one."""
+    queue, handled, refused = FakeQueue(20), Counter[str](), set[str]()
+
+    def refuse_once(number: str) -> bool | None:
+        if number in refused:
+            return None
+        refused.add(number)
+        queue.put(number)
+        return True
+
+    queue.entry_refusal = refuse_once
+    consumed(queue, lambda message: handled.update([message["MessageId"]]))
+    assert queue.left == set()
+    assert set(handled.values()) == {1}
 
 
 def test_refused_requests_and_deletions_are_tried_again() -> None:

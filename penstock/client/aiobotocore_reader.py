@@ -61,13 +61,15 @@ class AsyncObjectReader(Reading):
     async def read(self, size: int = -1) -> bytes:
         """So many bytes, or all that are left; fewer only at the end."""
         self._check()
-        wanted, content = self._left_bytes(size), bytearray()
-        if size < 0:
-            self._fetch_ahead(wanted)
-        while len(content) < wanted:
-            left = wanted - len(content)
-            first = self._next(left)
-            content += self._taken(first, await first.content, left)
+        begin, wanted, content = self._position, self._left_bytes(size), bytearray()
+        try:
+            while len(content) < wanted:
+                left = wanted - len(content)
+                first = self._next(left)
+                content += self._taken(first, await first.content, left)
+        except BaseException:
+            self._undo(begin)
+            raise
         return bytes(content)
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:

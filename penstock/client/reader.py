@@ -13,6 +13,7 @@ cheaper read than left out. Of an object that is replaced meanwhile, nothing of 
 from __future__ import annotations
 
 import io
+import os
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from time import monotonic
 
@@ -55,6 +56,10 @@ class ObjectReader(Reading, io.RawIOBase):
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
+        self._open_pools()
+
+    def _open_pools(self) -> None:
+        self._process_id = os.getpid()
         self._pool = ThreadPoolExecutor(self.thread_count, thread_name_prefix="penstock-reader")
         self._spare = ThreadPoolExecutor(_HEDGE_THREAD_COUNT, thread_name_prefix="penstock-hedge")
 
@@ -70,33 +75,51 @@ class ObjectReader(Reading, io.RawIOBase):
         """As many bytes as there is room for, and fewer only at the end."""
         self._check()
         view = memoryview(buffer).cast("B")
-        wanted, filled = self._left_bytes(len(view)), 0
-        while filled < wanted:
-            first = self._next(wanted - filled)
-            piece = self._taken(first, self._content(first), wanted - filled)
-            view[filled : filled + len(piece)] = piece
-            filled += len(piece)
+        begin, wanted, filled = self._position, self._left_bytes(len(view)), 0
+        try:
+            while filled < wanted:
+                first = self._next(wanted - filled)
+                piece = self._taken(first, self._content(first), wanted - filled)
+                view[filled : filled + len(piece)] = piece
+                filled += len(piece)
+        except BaseException:
+            self._undo(begin)
+            raise
         return filled
 
     def readall(self) -> bytes:
         """What is left, in advised ranges at a time."""
         content = bytearray(self._left_bytes())
-        self._fetch_ahead(len(content))
         del content[self.readinto(content) :]
         return bytes(content)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
         wanted, pieces, fetched = self._asked_for_all(ranges)
-        return cut(wanted, pieces, [self._content(asked) for asked in fetched])
+        try:
+            return cut(wanted, pieces, [self._content(asked) for asked in fetched])
+        finally:
+            for asked in fetched:
+                asked.content.cancel()
 
     def close(self) -> None:
         """Let go of what was fetched ahead, and of the threads."""
         if not self.closed:
+            self._notice_fork()
             self._forget()
             self._pool.shutdown(wait=False)
             self._spare.shutdown(wait=False)
         super().close()
+
+    def _check(self) -> None:
+        super()._check()
+        self._notice_fork()
+
+    def _notice_fork(self) -> None:
+        """A child has none of its parent's threads, and nothing that they were about to bring."""
+        if self._process_id != os.getpid():
+            self._ahead.clear()
+            self._open_pools()
 
     def _begin(self, asked: Range) -> None:
         try:

@@ -193,6 +193,11 @@ class Reading(ABC):
     def _request(self, start: int, end: int) -> dict[str, Any]:
         return {**self._arguments, "Range": f"bytes={start}-{end - 1}"}
 
+    def _undo(self, position: int) -> None:
+        """After a read that failed: the next one is from there, and asks anew."""
+        self._forget()
+        self._position = position
+
     def _forget(self) -> None:
         while self._ahead:
             self._ahead.pop().content.cancel()

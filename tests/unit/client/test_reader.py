@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,9 @@ from penstock.client.advice import Advice
 from penstock.client.reader import ObjectReader, open_object
 from penstock.client.reading import merged
 from penstock.units import KiB, MiB
+from tests.programs import ran
 
+ROOT = Path(__file__).parents[3]
 CONTENT = random.Random(1).randbytes(3 * MiB)
 
 
@@ -99,6 +103,16 @@ def test_a_reader_here_and_there_has_nothing_read_ahead() -> None:
     assert store.ranges == [(0, 1000), (1000, 2000)]
 
 
+def test_who_goes_elsewhere_has_nothing_fetched_on_the_way_there() -> None:
+    """Not for a read of all that is left, either."""
+    store = Store()
+    with reading(store) as file:
+        file.read(4)
+        file.seek(-100, io.SEEK_END)
+        assert file.read() == CONTENT[-100:]
+    assert store.ranges == [(0, 64 * KiB), (3 * MiB - 100, 3 * MiB)]
+
+
 def test_the_whole_is_read_in_advised_ranges() -> None:
     """`read()` without a size."""
     store = Store()
@@ -162,6 +176,57 @@ def test_what_is_short_or_closed_is_an_error() -> None:
             file.read()
     with pytest.raises(ValueError, match="closed"):
         file.read(1)
+
+
+def test_a_read_that_failed_can_be_tried_again() -> None:
+    """From where it began, though a part of it had come; and what failed is asked for anew."""
+    store = Store()
+    with reading(store) as file:
+        file.read(1)
+        store.content = CONTENT[:MiB]
+        with pytest.raises(OSError, match="bytes came of"):
+            file.read()
+        assert file.tell() == 1
+        store.content = CONTENT
+        assert file.read() == CONTENT[1:]
+
+
+def test_pieces_that_nobody_waits_for_any_more_are_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them has failed: the rest would hold up the reads that follow, and the end of the process."""
+    store, asked, go_on = Store(), list[str](), threading.Event()
+
+    def get(*, Range: str, **_: Any) -> dict[str, Any]:  # noqa: N803
+        asked.append(Range)
+        if len(asked) > 1:
+            go_on.wait(20.0)
+        raise ConnectionError("gone")
+
+    monkeypatch.setattr(store, "get_object", get)
+    with reading(store, advice=advice(threads=1, gap=0)) as file:
+        with pytest.raises(ConnectionError, match="gone"):
+            file.read_ranges([(n * KiB, 10) for n in range(100)])
+        go_on.set()
+        file._pool.shutdown(wait=True)
+    assert len(asked) <= 2
+
+
+def test_a_forked_child_reads_on() -> None:
+    """It has none of the threads that its parent reads with."""
+    program = """
+import os
+import warnings
+from tests.unit.client.test_reader import CONTENT, Store, reading
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which is the point
+with reading(Store()) as file:
+    file.read()
+    file.seek(5)
+    child = os.fork()
+    if not child:
+        os._exit(not file.read(7) == CONTENT[5:12])
+    print(os.waitpid(child, 0)[1], file.read(7) == CONTENT[5:12])
+"""
+    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 True\n"
 
 
 def test_advice_that_cannot_be_read_keeps_nobody_from_reading(caplog: pytest.LogCaptureFixture) -> None:

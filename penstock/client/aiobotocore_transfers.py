@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from penstock.client.asyncio_client import in_thread
+from penstock.client.asyncio_client import begun_in_thread, in_thread
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _ABORT_SECONDS_MAX = 10.0
+# Of a name in that of the file beside it: of four bytes each they leave room for what follows.
+_NAME_CHARACTERS_MAX = 60
 _PART_ARGUMENTS = frozenset(
     {
         "ChecksumAlgorithm",
@@ -70,6 +72,7 @@ _PART_ARGUMENTS = frozenset(
     }
 )
 """What each part takes of what an upload was begun with, and its completion does but for the algorithm."""
+_ABORT_ARGUMENTS = frozenset({"ExpectedBucketOwner", "RequestPayer"})
 
 
 async def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
@@ -192,14 +195,15 @@ class _Downloads(_Transfers):
 
     async def _move(self, file: File) -> None:
         """Into a file beside its place, which it takes at the end. What is no regular file is written to as it is."""
-        beside = await in_thread(partial(_begun, file.path))
+        beside = _beside(file.path)
         try:
-            await self._read_ranges(file, beside)
-            if beside != file.path:
-                await in_thread(partial(os.replace, beside, file.path))
+            path = await _to_its_end(begun_in_thread(partial(_begun, file.path, beside)))
+            await self._read_ranges(file, path)
+            if path == beside:
+                await _to_its_end(begun_in_thread(partial(os.replace, beside, file.path)))
         except BaseException:
-            if beside != file.path:
-                os.unlink(beside)  # noqa: PTH108
+            with suppress(OSError):
+                os.unlink(beside)  # noqa: PTH108 - pathlib costs the application an import
             raise
 
     async def _read_ranges(self, file: File, path: str) -> None:
@@ -264,10 +268,10 @@ class _Uploads(_Transfers):
         self._tell(len(body))
 
     async def _send_parts(self, file: File, part_count: int) -> None:
-        name = {"Bucket": self._bucket, "Key": file.key}
-        async with self._room:
-            upload = await self._begin(name)
+        upload = {"Bucket": self._bucket, "Key": file.key}
         try:
+            async with self._room:
+                await _to_its_end(self._begin(upload))
             parts: list[dict[str, Any]] = []
 
             async def send(number: int) -> None:
@@ -283,22 +287,14 @@ class _Uploads(_Transfers):
                     **upload, MultipartUpload={"Parts": parts}, **last_args
                 )
         except BaseException:
-            await self._abort(upload)
+            if "UploadId" in upload:
+                await _to_its_end(self._abort(upload))
             raise
 
-    async def _begin(self, name: Mapping[str, str]) -> dict[str, str]:
-        """Who is cancelled meanwhile waits for the answer, without which the upload could not be removed."""
-        beginning = asyncio.ensure_future(
-            self._client.create_multipart_upload(**name, **self._multipart_args)
-        )
-        try:
-            begun = await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            await asyncio.wait([beginning], timeout=_ABORT_SECONDS_MAX)
-            if beginning.done() and beginning.exception() is None:
-                await self._abort({**name, "UploadId": beginning.result()["UploadId"]})
-            raise
-        return {**name, "UploadId": begun["UploadId"]}
+    async def _begin(self, upload: dict[str, str]) -> None:
+        """Without the number that the answer has, the upload could not be removed."""
+        begun = await self._client.create_multipart_upload(**upload, **self._multipart_args)
+        upload["UploadId"] = begun["UploadId"]
 
     async def _send_part(self, file: File, upload: Mapping[str, str], number: int) -> dict[str, Any]:
         size_bytes = self._batch.part_size_bytes
@@ -314,8 +310,11 @@ class _Uploads(_Transfers):
         """Leave nothing behind that has to be paid for."""
         from botocore.exceptions import BotoCoreError, ClientError
 
+        stated = {name: value for name, value in self._part_args.items() if name in _ABORT_ARGUMENTS}
         try:
-            await asyncio.wait_for(self._client.abort_multipart_upload(**upload), _ABORT_SECONDS_MAX)
+            await asyncio.wait_for(
+                self._client.abort_multipart_upload(**upload, **stated), _ABORT_SECONDS_MAX
+            )
         except (BotoCoreError, ClientError, OSError, asyncio.TimeoutError) as trouble:  # noqa: UP041 - Python 3.9
             complain("an unfinished upload of %s is left behind: %s", upload["Key"], trouble)
 
@@ -346,18 +345,39 @@ async def _for_each(
         raise
 
 
+async def _to_its_end(work: Awaitable[T]) -> T:
+    """What must not be left half done: who is cancelled meanwhile, however often, is so after it, or after a while."""
+    working, cancelled = asyncio.ensure_future(work), None
+    working.add_done_callback(lambda _: working.cancelled() or working.exception())  # has been seen
+    while True:
+        try:
+            await asyncio.wait([working], timeout=_ABORT_SECONDS_MAX if cancelled else None)
+        except asyncio.CancelledError as trouble:
+            cancelled = trouble
+        else:
+            break
+    if cancelled:
+        raise cancelled
+    return working.result()
+
+
 def _read(path: str, offset: int, size_bytes: int) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs the application an import
         file.seek(offset)
         return file.read(size_bytes)
 
 
-def _begun(path: str) -> str:
+def _beside(path: str) -> str:
+    """A name in the same folder that nothing else has."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f"{name[:_NAME_CHARACTERS_MAX]}.{os.urandom(4).hex()}")  # noqa: PTH118 - as above
+
+
+def _begun(path: str, beside: str) -> str:
     """What to write to: an empty file beside this place, or what is there and is no regular file. Raises OSError."""
     make_folder_of(path)
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as below
         return path
-    beside = f"{path}.{os.urandom(4).hex()}"
     with open(beside, "xb"):  # noqa: PTH123
         return beside
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
+from threading import Lock
 
 from penstock.client import advice as blocking
 from penstock.client.advice import Advice
@@ -65,7 +68,12 @@ class AsyncLease(Share):
     async def __aenter__(self) -> AsyncLease:
         """Take it: the share is there when this returns, if a daemon is."""
         self._loop = asyncio.get_running_loop()
-        await in_thread(self._lease.__enter__)
+        taking = begun_in_thread(self._lease.__enter__)
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(lambda _: self._lease.close())
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -89,7 +97,25 @@ class AsyncLease(Share):
 
 async def in_thread(work: Callable[[], T]) -> T:
     """What it returns; worked here where there are no more threads, or the loop or the interpreter is at its end."""
+    return await begun_in_thread(work)
+
+
+def begun_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """The same as a future, which may be shielded: then it is worked to its end whoever is cancelled."""
+    result: Future[T] = Future()
+    first, context = Lock(), copy_context()
+
+    def work_once() -> T:
+        if first.acquire(blocking=False):
+            try:
+                result.set_result(context.run(work))
+            except BaseException as trouble:
+                result.set_exception(trouble)
+                raise
+        return result.result()
+
     try:
-        return await asyncio.to_thread(work)
-    except RuntimeError:
-        return work()
+        return asyncio.get_running_loop().run_in_executor(None, work_once)
+    except RuntimeError:  # and yet a pool that cannot have another thread may leave it to those that it has
+        work_once()
+        return asyncio.wrap_future(result)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from penstock.client.advice import Advice, default_advice
-from penstock.client.boto3 import transfer_config
+from penstock.client.boto3 import download_config, transfer_config
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
@@ -118,7 +118,7 @@ def download_file(
         size_bytes = found.size_bytes  # or 0, and the download will say why
     sink = "null" if os.fspath(path) == os.devnull else "file"
     advice = advice or _advise(s3_client, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
-    config = transfer_config(size_bytes, advice=advice)
+    config = download_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
         s3_client.download_file(
             bucket, key, os.fspath(path), ExtraArgs=arguments, Callback=callback, Config=config
@@ -260,7 +260,7 @@ def _has_folder(file: File) -> bool:
     """Whether it can be written; else it has its error."""
     try:
         make_folder_of(file.path)
-    except OSError as trouble:
+    except (OSError, ValueError) as trouble:
         file.error = trouble
     return file.error is None
 

@@ -19,7 +19,7 @@ from penstock.client.operations import S3_DOWNLOAD
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     Path = str | os.PathLike[str]
@@ -57,13 +57,9 @@ class File:
 class FilesFailedError(Exception):
     """Some of many files were not moved; `failed` has each with its reason."""
 
-    def __init__(self, summary: Summary) -> None:
-        first = summary.failed[0]
-        super().__init__(
-            f"{summary.failed_count} of {summary.failed_count + summary.moved_count} files were not moved; "
-            f"the first was {first.path}: {first.error}"
-        )
-        self.failed = summary.failed
+    def __init__(self, sentence: str, failed: Sequence[File] = ()) -> None:
+        super().__init__(sentence)
+        self.failed = failed  # which unpickling sets afterwards
 
 
 class Summary:
@@ -89,7 +85,12 @@ class Summary:
     def raise_for_failed(self) -> None:
         """Raise FilesFailedError if any file was not moved."""
         if self.failed:
-            raise FilesFailedError(self)
+            first = self.failed[0]
+            raise FilesFailedError(
+                f"{self.failed_count} of {self.failed_count + self.moved_count} files were not moved; "
+                f"the first was {first.path}: {first.error}",
+                self.failed,
+            )
 
     def __repr__(self) -> str:
         return (
@@ -234,12 +235,18 @@ def whole_size_bytes(size_knob: str, size_bytes: int) -> int:
 
 
 def files_below(folder: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every file below a folder, and as its key the relative path behind the prefix; no links to folders."""
+    """Every file below a folder, and as its key the relative path behind the prefix; no links to folders.
+
+    A folder that cannot be listed comes as a file would, and so is named among those that failed.
+    """
     root = os.fspath(folder)
-    for place, _, names in os.walk(root):
+    unlisted: list[OSError] = []
+    for place, _, names in os.walk(root, onerror=unlisted.append):
         for name in names:
             path = os.path.join(place, name)  # noqa: PTH118 - pathlib costs the application an import
             yield path, prefix + os.path.relpath(path, root).replace(os.sep, "/")
+    for trouble in unlisted:
+        yield trouble.filename, prefix + os.path.relpath(trouble.filename, root).replace(os.sep, "/")
 
 
 def object_below(folder: Path, prefix: str, listed: Mapping[str, Any]) -> File | None:

@@ -95,6 +95,16 @@ def test_what_fails_is_named_and_leaves_no_file(library: str, url: str, tmp_path
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("to.")]
 
 
+@every_library
+def test_names_that_are_long_or_none_are_no_trouble_of_others(library: str, url: str, tmp_path: Path) -> None:
+    """A key may hold whatever its writer liked."""
+    long = tmp_path / ("n" * 255)
+    objects = {"p/split": long, "p/small": f"{tmp_path}/no\0folder/file"}
+    summary = download(library, session_of(library, url), objects)
+    assert [(file.key, type(file.error)) for file in summary.failed] == [("p/small", ValueError)]
+    assert found_below(tmp_path)[long.name] == SIZES["p/split"]
+
+
 def test_a_prefix_is_listed_with_its_sizes_and_asked_for_once(url: str, tmp_path: Path) -> None:
     """No object is looked at again: as many requests are reported as there are bodies to be read."""
     client = plain_client("s3", url)

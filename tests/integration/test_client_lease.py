@@ -20,13 +20,14 @@ import pytest
 from penstock.client import lease as lease_module
 from penstock.client.advice import Advice
 from penstock.client.asyncio_client import AsyncLease
+from penstock.client.connection import Stream
 from penstock.client.lease import Lease
 from penstock.client.operations import SDK_DEFAULTS
 from penstock.units import GiB, MiB
 from tests.integration.conftest import PATIENCE_SECONDS
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.integration.test_client import an_answer
-from tests.waiting import until
+from tests.waiting import comes, until
 
 DEFAULT = SDK_DEFAULTS["s3_upload"]["setting"]
 
@@ -156,6 +157,30 @@ def test_a_forked_child_does_not_keep_its_parents_lease(tmp_path: Path) -> None:
         os.waitpid(parent, 0)
         until(lambda: held(server) == 0)
         os.close(writing)
+
+
+async def test_a_lease_that_nobody_waits_for_any_more_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread takes it, which cannot be cancelled; else the others would do with less until the process ends."""
+    is_taking, go_on, open_stream = threading.Event(), threading.Event(), Stream
+
+    def slow(*words: Any) -> Any:
+        is_taking.set()
+        go_on.wait(PATIENCE_SECONDS)
+        return open_stream(*words)
+
+    monkeypatch.setattr(lease_module, "Stream", slow)
+    with served_in_thread(tmp_path) as server:
+        lease = AsyncLease("s3_upload", GiB, socket=str(tmp_path / "penstock.sock"))
+        taking = asyncio.ensure_future(lease.__aenter__())
+        await comes(is_taking.is_set)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        go_on.set()
+        await comes(lambda: lease.host_fraction == 1.0)
+        await comes(lambda: held(server) == 0)
 
 
 async def test_inside_an_event_loop(tmp_path: Path) -> None:

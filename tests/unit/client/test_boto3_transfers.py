@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.client.boto3_transfers import upload_file
+from penstock.client.advice import Advice, default_advice
+from penstock.client.boto3_transfers import download_file, upload_file
+from penstock.units import MiB
 
 
 class Client:
@@ -23,6 +26,18 @@ class Client:
     def upload_file(self, path: str, bucket: str, key: str, **_options: Any) -> None:
         """As boto3's."""
         self.uploaded.append((path, bucket, key))
+
+    def download_file(self, *_: str, Config: Any, **_options: Any) -> None:  # noqa: N803
+        """As boto3's."""
+        self.config = Config
+
+
+def test_what_cannot_seek_is_written_by_as_many_threads_as_are_advised() -> None:
+    """boto3 holds ten ranges for it, if nobody says more; and more is reported."""
+    client, setting = Client(), {"thread_count": 32, "range_size_bytes": MiB}
+    advice = Advice({**default_advice("s3_download", 64 * MiB, "").document, "setting": setting})
+    download_file(client, "bucket", "key", os.devnull, size_bytes=64 * MiB, advice=advice)
+    assert client.config.max_in_memory_download_chunks == client.config.max_concurrency == 32
 
 
 def test_for_an_empty_file_nobody_is_asked(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -144,6 +146,27 @@ def test_a_folder_is_its_files_with_their_places_in_it(tmp_path: Path) -> None:
     assert found[str(tmp_path / "one")] == "backup/one"
 
 
+def test_a_folder_that_cannot_be_listed_is_named_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup must not be called complete without it."""
+    ((_, (gone,)),) = planned(files_below(tmp_path / "gone", "p/"), by_size)
+    assert (gone.path, type(gone.error)) == (str(tmp_path / "gone"), FileNotFoundError)
+
+    listed = os.scandir
+
+    def scandir(path: str) -> object:
+        if path.endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return listed(path)
+
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert set(dict(files_below(tmp_path)).values()) == {"open/file", "closed"}
+
+
 def test_a_summary_keeps_so_many_reasons_and_raises_one_exception_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -163,6 +186,16 @@ def test_a_summary_keeps_so_many_reasons_and_raises_one_exception_for_all(
     ) as raised:
         summary.raise_for_failed()
     assert raised.value.failed == summary.failed
+
+
+def test_the_exception_for_all_goes_from_one_process_to_another() -> None:
+    """A pool of processes whose answer cannot be read would wait for it for ever, or break."""
+    summary = Summary()
+    summary.note(File("bad", "bad", 1, OSError("no")))
+    with pytest.raises(FilesFailedError) as raised:
+        summary.raise_for_failed()
+    again = pickle.loads(pickle.dumps(raised.value))  # noqa: S301 - our own
+    assert (str(again), again.failed[0].path) == (str(raised.value), "bad")
 
 
 def test_files_that_are_too_unlike_are_no_evidence() -> None:

@@ -1,0 +1,207 @@
+"""Transfers and reading in an event loop where things go wrong half way: failures, and being cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.client import aiobotocore_transfers
+from penstock.client.advice import default_advice
+from penstock.client.aiobotocore_reader import AsyncObjectReader, open_object
+from penstock.client.aiobotocore_transfers import download_files, upload_files
+from penstock.client.asyncio_client import in_thread
+from penstock.client.many_files import File
+from penstock.units import MiB
+from tests.unit.client.test_reader import CONTENT, advice
+from tests.waiting import comes
+
+UPLOADING = default_advice("s3_upload", 20 * MiB, "for a test")
+PATIENCE_SECONDS = 20.0
+
+
+class Body:
+    """Of an answer."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aenter__(self) -> Body:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def read(self) -> bytes:
+        """As aiobotocore's."""
+        return self._content
+
+
+class Store:
+    """An S3 client of aiobotocore; before each request it waits for what it is told to."""
+
+    def __init__(self, content: bytes = CONTENT, *, connection_count: int = 8) -> None:
+        events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
+        config = SimpleNamespace(max_pool_connections=connection_count)
+        self.meta = SimpleNamespace(region_name="eu-west-1", events=events, config=config)
+        self.content = content
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.answered: list[str] = []
+        self.before: Callable[[str], Awaitable[object]] = lambda _name: asyncio.sleep(0)
+
+    def __getattr__(self, name: str) -> Any:
+        async def request(**parameters: Any) -> Any:
+            self.asked.append((name, parameters))
+            await self.before(name)
+            self.answered.append(name)
+            return self._answer(name, parameters)
+
+        return request
+
+    def _answer(self, name: str, parameters: dict[str, Any]) -> Any:
+        if name == "get_object":
+            start, end = parameters.get("Range", f"bytes=0-{len(self.content)}")[6:].split("-")
+            return {"Body": Body(self.content[int(start) : int(end) + 1])}
+        found = {"ContentLength": len(self.content), "ETag": '"one"'}
+        return {"head_object": found, "create_multipart_upload": {"UploadId": "7"}}.get(name, {"ETag": "one"})
+
+
+@asynccontextmanager
+async def reading(store: Store) -> AsyncIterator[AsyncObjectReader]:
+    async with await open_object(store, "bucket", "key", advice=advice()) as file:
+        yield file
+
+
+async def test_a_read_that_was_given_up_can_be_tried_again() -> None:
+    """Else a time-out would end each later read as if that were cancelled, too."""
+    store, is_answering = Store(), asyncio.Event()
+    store.before = lambda _name: is_answering.wait()
+    is_answering.set()
+    async with reading(store) as file:
+        is_answering.clear()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(file.read(10), 0.01)
+        is_answering.set()
+        assert await file.read(10) == CONTENT[:10]
+
+
+async def test_a_read_that_failed_can_be_tried_again() -> None:
+    """From where it began, though a part of it had come."""
+    store = Store()
+    async with reading(store) as file:
+        store.content = CONTENT[:MiB]
+        with pytest.raises(OSError, match="bytes came of"):
+            await file.read()
+        store.content = CONTENT
+        assert await file.read() == CONTENT
+
+
+async def test_what_fails_in_a_thread_is_raised_and_not_tried_again(tmp_path: Path) -> None:
+    """Files that change while they are named are a RuntimeError; what is left of them must not pass for all of them."""
+
+    def files() -> Iterator[tuple[Path, str]]:
+        yield tmp_path, "key"
+        raise RuntimeError("dictionary changed size during iteration")
+
+    with pytest.raises(RuntimeError, match="changed size"):
+        await upload_files(Store(), files(), "bucket", advice=UPLOADING)
+
+
+async def test_what_a_pool_refuses_and_does_nevertheless_is_done_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where there are no more threads, it keeps the work for one that it has, which is busy."""
+    is_busy, go_on, done = threading.Event(), threading.Event(), list[int]()
+
+    def be_busy() -> None:
+        is_busy.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    def refuse(_thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    busy = asyncio.ensure_future(in_thread(be_busy))
+    await comes(is_busy.is_set)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    await in_thread(lambda: done.append(1))
+    monkeypatch.undo()
+    go_on.set()
+    await busy
+    await in_thread(lambda: done.append(2))
+    assert done == [1, 2]
+
+
+def names_in(folder: Path) -> set[str]:
+    """Of all files."""
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("step", ["_begun", "replace"])
+async def test_being_cancelled_while_a_file_is_made_or_placed_leaves_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A thread cannot be cancelled: it is waited for. And nothing more is downloaded."""
+    has_begun, go_on, told = threading.Event(), threading.Event(), list[File]()
+    module: Any = os if step == "replace" else aiobotocore_transfers
+    real = getattr(module, step)
+
+    def slow(*paths: str) -> Any:
+        has_begun.set()
+        go_on.wait(PATIENCE_SECONDS)
+        return real(*paths)
+
+    monkeypatch.setattr(module, step, slow)
+    objects = {f"k{n}": tmp_path / f"f{n}" for n in range(5)}
+    store = Store(b"content", connection_count=1)
+    moving = asyncio.ensure_future(
+        download_files(store, objects, "bucket", advice=advice(), on_file=told.append)
+    )
+    await comes(has_begun.is_set)
+    for _ in range(2):
+        moving.cancel()
+        await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await moving
+    assert names_in(tmp_path) == ({"f0"} if step == "replace" else set())
+    assert told == []
+
+
+@pytest.mark.parametrize("slow", ["create_multipart_upload", "upload_part", "abort_multipart_upload"])
+async def test_being_cancelled_twice_leaves_no_upload(tmp_path: Path, slow: str) -> None:
+    """Also while it is begun, or removed; in the name of who pays for it."""
+    (tmp_path / "big").write_bytes(bytes(20 * MiB))
+    store, is_waiting, go_on = Store(), asyncio.Event(), asyncio.Event()
+
+    async def wait(name: str) -> None:
+        if name == slow:
+            is_waiting.set()
+            await go_on.wait()
+        elif name == "upload_part" and slow == "abort_multipart_upload":
+            raise ConnectionError("gone")
+
+    store.before = wait
+    payer = {"RequestPayer": "requester", "ExpectedBucketOwner": "42"}
+    extra_args = {**payer, "StorageClass": "STANDARD_IA"}
+    files = {tmp_path / "big": "big"}
+    moving = asyncio.ensure_future(
+        upload_files(store, files, "bucket", advice=UPLOADING, extra_args=extra_args)
+    )
+    await is_waiting.wait()
+    for _ in range(2):
+        moving.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    go_on.set()
+    with suppress(asyncio.CancelledError):
+        await moving
+    assert moving.cancelled()
+    assert store.answered[-1] == "abort_multipart_upload"
+    assert store.asked[-1][1] == {"Bucket": "bucket", "Key": "big", "UploadId": "7", **payer}

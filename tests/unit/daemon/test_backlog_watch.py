@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from penstock.daemon.backlog_watch import SPELL, SUBJECT_COUNT_MAX, BacklogWatch, watch_queue
 from penstock.daemon.config import WatchedQueueSection
 from penstock.lab.sqs import ActionTruth, QueueTruth, Sending, SqsService
-from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs.backlog_warning import Alarm, BacklogSpell
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import MessageQueues, ObjectStore
@@ -22,7 +22,6 @@ from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Context, Observation, Origin, Place
 from tests.factories import NOON, an_observation
 
-ResultT = TypeVar("ResultT")
 REGION = "lab-1"
 ACTION = ActionTruth(request_seconds=0.01)
 ORDERS = WatchedQueueSection(name="orders", delete_rate_messages_per_second=20.0)
@@ -35,6 +34,10 @@ class Outside:
     def __init__(self, clock: VirtualClock) -> None:
         self.service = SqsService(QueueTruth(send=ACTION, receive=ACTION, delete=ACTION), clock=clock, seed=1)
         self.remembered: list[BacklogSpell] = []
+        self.watch: asyncio.Task[None] | None = None
+
+    async def remember(self, spell: BacklogSpell) -> None:
+        self.remembered.append(spell)
 
     async def message_queues(self, region: str) -> MessageQueues:
         assert region == REGION
@@ -58,25 +61,15 @@ async def application(outside: Outside, *, sent_per_second: int, deleted_per_sec
         await asyncio.sleep(1.0)
 
 
-def watching(
-    story: Callable[[Outside, BacklogWatch, VirtualClock], Awaitable[ResultT]],
-    section: WatchedQueueSection = ORDERS,
-) -> ResultT:
-    """Tell the story while the queue is watched."""
-
-    async def told(clock: VirtualClock) -> ResultT:
-        outside, backlogs = Outside(clock), BacklogWatch(clock, section, region=REGION)
-
-        async def remember(spell: BacklogSpell) -> None:
-            outside.remembered.append(spell)
-
-        watch = asyncio.create_task(watch_queue(backlogs, outside, section, region=REGION, remember=remember))
-        try:
-            return await story(outside, backlogs, clock)
-        finally:
-            watch.cancel()
-
-    return run_virtually(told, start_at=NOON)
+def begin_to_watch(
+    clock: VirtualClock, section: WatchedQueueSection = ORDERS
+) -> tuple[Outside, BacklogWatch]:
+    """The queue, and who watches it from now on."""
+    outside, backlogs = Outside(clock), BacklogWatch(clock, section, region=REGION)
+    outside.watch = asyncio.create_task(
+        watch_queue(backlogs, outside, section, region=REGION, remember=outside.remember)
+    )
+    return outside, backlogs
 
 
 def a_report(at_seconds: float, **measures: float) -> Observation[Any]:
@@ -94,39 +87,33 @@ def a_report(at_seconds: float, **measures: float) -> Observation[Any]:
     )
 
 
-def test_an_overload_is_dated_before_it_collapses() -> None:
+async def test_an_overload_is_dated_before_it_collapses(clock: VirtualClock) -> None:
     """A fifth too much for the deleters: the timeout of 30 s is reached after 150 s, and announced from 50 s on."""
-
-    async def story(outside: Outside, backlogs: BacklogWatch, clock: VirtualClock) -> None:
-        await outside.service.create_queue("orders", {})
-        working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
-        await asyncio.sleep(100.0)
-        (backlog,) = backlogs.backlogs()
-        working.cancel()
-        assert backlog.warning is not None
-        assert backlog.warning.alarm is Alarm.ACT
-        assert backlog.warning.reaches_timeout_at is not None
-        due_seconds = (backlog.warning.reaches_timeout_at - NOON).total_seconds()
-        assert due_seconds == pytest.approx(150.0, abs=20.0)
-        assert backlog.growth_messages_per_second == pytest.approx(4.0, rel=0.1)
-        assert backlog.not_visible_message_count == pytest.approx(4.0 * clock.monotonic_seconds(), rel=0.2)
-        assert "reaches the visibility timeout in" in backlog.explanation
-
-    watching(story)
+    outside, backlogs = begin_to_watch(clock)
+    await outside.service.create_queue("orders", {})
+    working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
+    await asyncio.sleep(100.0)
+    (backlog,) = backlogs.backlogs()
+    working.cancel()
+    assert backlog.warning is not None
+    assert backlog.warning.alarm is Alarm.ACT
+    assert backlog.warning.reaches_timeout_at is not None
+    due_seconds = (backlog.warning.reaches_timeout_at - NOON).total_seconds()
+    assert due_seconds == pytest.approx(150.0, abs=20.0)
+    assert backlog.growth_messages_per_second == pytest.approx(4.0, rel=0.1)
+    assert backlog.not_visible_message_count == pytest.approx(4.0 * clock.monotonic_seconds(), rel=0.2)
+    assert "reaches the visibility timeout in" in backlog.explanation
 
 
-def test_the_most_of_each_quarter_of_an_hour_is_remembered() -> None:
+async def test_the_most_of_each_quarter_of_an_hour_is_remembered(clock: VirtualClock) -> None:
     """Two are over after 35 minutes; each has the most that was seen in it."""
-
-    async def story(outside: Outside, _backlogs: BacklogWatch, _clock: VirtualClock) -> list[BacklogSpell]:
-        await outside.service.create_queue("orders", {})
-        working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
-        await asyncio.sleep(300.0)
-        working.cancel()
-        await asyncio.sleep(1800.0)
-        return outside.remembered
-
-    first, second = watching(story)
+    outside, _backlogs = begin_to_watch(clock)
+    await outside.service.create_queue("orders", {})
+    working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
+    await asyncio.sleep(300.0)
+    working.cancel()
+    await asyncio.sleep(1800.0)
+    first, second = outside.remembered
     assert (first.queue, first.region) == ("orders", REGION)
     assert first.not_visible_message_count > 500
     assert first.oldest_undeleted_seconds == pytest.approx(first.not_visible_message_count / 20.0)
@@ -134,30 +121,24 @@ def test_the_most_of_each_quarter_of_an_hour_is_remembered() -> None:
     assert second.not_visible_message_count < first.not_visible_message_count
 
 
-def test_a_queue_that_keeps_up_is_calm() -> None:
+async def test_a_queue_that_keeps_up_is_calm(clock: VirtualClock) -> None:
     """No alarm while the deleters delete what is sent."""
-
-    async def story(outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> Alarm:
-        await outside.service.create_queue("orders", {})
-        working = asyncio.create_task(application(outside, sent_per_second=19, deleted_per_second=20))
-        await asyncio.sleep(1800.0)
-        working.cancel()
-        (backlog,) = backlogs.backlogs()
-        assert backlog.warning is not None
-        return backlog.warning.alarm
-
-    assert watching(story) is Alarm.CALM
+    outside, backlogs = begin_to_watch(clock)
+    await outside.service.create_queue("orders", {})
+    working = asyncio.create_task(application(outside, sent_per_second=19, deleted_per_second=20))
+    await asyncio.sleep(1800.0)
+    working.cancel()
+    (backlog,) = backlogs.backlogs()
+    assert backlog.warning is not None
+    assert backlog.warning.alarm is Alarm.CALM
 
 
-def test_a_watched_queue_is_only_asked_for_attributes() -> None:
+async def test_a_watched_queue_is_only_asked_for_attributes(clock: VirtualClock) -> None:
     """In an hour: its URL once, its attributes every 15 s, and no other request to anything."""
-
-    async def story(outside: Outside, _backlogs: BacklogWatch, _clock: VirtualClock) -> dict[Any, int]:
-        await outside.service.create_queue("orders", {})
-        await asyncio.sleep(3600.0)
-        return dict(outside.service.counts.by_action)
-
-    counts = watching(story)
+    outside, _backlogs = begin_to_watch(clock)
+    await outside.service.create_queue("orders", {})
+    await asyncio.sleep(3600.0)
+    counts = dict(outside.service.counts.by_action)
     assert counts.pop(("orders", "create_queue")) == 1
     assert 1 <= counts.pop(("orders", "get_queue_url")) <= 2
     assert counts.pop(("orders", "get_queue_attributes")) == pytest.approx(240, abs=2)
@@ -165,43 +146,39 @@ def test_a_watched_queue_is_only_asked_for_attributes() -> None:
     assert ORDERS.request_count_per_day >= 24 * 240 + 2
 
 
-def test_a_queue_that_is_not_there_yet_is_found_later(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_queue_that_is_not_there_yet_is_found_later(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """The trouble is told once, as a sentence; when the queue appears it is watched."""
-
-    async def story(outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
-        await asyncio.sleep(120.0)
-        (backlog,) = backlogs.backlogs()
-        assert "no queue orders" in backlog.explanation
-        await outside.service.create_queue("orders", {})
-        await asyncio.sleep(20.0)
-        (backlog,) = backlogs.backlogs()
-        assert backlog.warning is not None
-        assert backlog.trouble is None
-
-    with caplog.at_level(logging.WARNING):
-        watching(story)
+    caplog.set_level(logging.WARNING)
+    outside, backlogs = begin_to_watch(clock)
+    await asyncio.sleep(120.0)
+    (backlog,) = backlogs.backlogs()
+    assert "no queue orders" in backlog.explanation
+    await outside.service.create_queue("orders", {})
+    await asyncio.sleep(20.0)
+    (backlog,) = backlogs.backlogs()
+    assert backlog.warning is not None
+    assert backlog.trouble is None
     assert len([r for r in caplog.records if "is not watched" in r.message]) == 1
 
 
-def test_without_a_delete_rate_the_age_is_not_guessed() -> None:
+async def test_without_a_delete_rate_the_age_is_not_guessed(clock: VirtualClock) -> None:
     """Counts are shown, no alarm is raised, and the sentence says what is missing; a report supplies it."""
-
-    async def story(outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
-        await outside.service.create_queue("orders", {})
-        working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
-        await asyncio.sleep(60.0)
-        (backlog,) = backlogs.backlogs()
-        assert backlog.document()["alarm"] == "unknown"
-        assert backlog.document()["not_visible_message_count"] > 100
-        assert "watched_queue.delete_rate_messages_per_second" in backlog.explanation
-        backlogs.note_reports([a_report(60.0, deleted_count=600, received_count=720)])
-        await asyncio.sleep(15.0)
-        watched = next(s for s in backlogs.backlogs() if s.source == "attributes")
-        working.cancel()
-        assert watched.warning is not None
-        assert watched.warning.oldest_undeleted_seconds == pytest.approx(15.0, abs=3.0)
-
-    watching(story, WatchedQueueSection(name="orders"))
+    outside, backlogs = begin_to_watch(clock, WatchedQueueSection(name="orders"))
+    await outside.service.create_queue("orders", {})
+    working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
+    await asyncio.sleep(60.0)
+    (backlog,) = backlogs.backlogs()
+    assert backlog.document()["alarm"] == "unknown"
+    assert backlog.document()["not_visible_message_count"] > 100
+    assert "watched_queue.delete_rate_messages_per_second" in backlog.explanation
+    backlogs.note_reports([a_report(60.0, deleted_count=600, received_count=720)])
+    await asyncio.sleep(15.0)
+    watched = next(s for s in backlogs.backlogs() if s.source == "attributes")
+    working.cancel()
+    assert watched.warning is not None
+    assert watched.warning.oldest_undeleted_seconds == pytest.approx(15.0, abs=3.0)
 
 
 @pytest.mark.parametrize(
@@ -212,67 +189,55 @@ def test_without_a_delete_rate_the_age_is_not_guessed() -> None:
         lambda _seconds: {"received_count": 60 * 30, "deleted_count": 59 * 30},
     ],
 )
-def test_reports_of_an_application_are_dated_too(measures_at: Callable[[float], dict[str, float]]) -> None:
+async def test_reports_of_an_application_are_dated_too(
+    clock: VirtualClock, measures_at: Callable[[float], dict[str, float]]
+) -> None:
     """Ages as reported, or what was received beyond what was deleted: a second of age more in each minute."""
-
-    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
-        for seconds in range(30, 901, 30):
-            await asyncio.sleep(30.0)
-            backlogs.note_reports([a_report(float(seconds), **measures_at(float(seconds)))])
-        (backlog,) = backlogs.backlogs()
-        assert backlog.warning is not None
-        assert backlog.warning.alarm is Alarm.ACT
-        assert backlog.warning.reaches_timeout_at is not None
-        due_seconds = (backlog.warning.reaches_timeout_at - NOON).total_seconds()
-        assert due_seconds == pytest.approx(1800.0, rel=0.06)
-        await asyncio.sleep(3600.0)
-        assert backlogs.backlogs() == []  # silent for so long, it says nothing about now
-
-    watching(story, WatchedQueueSection())
+    _outside, backlogs = begin_to_watch(clock, WatchedQueueSection())
+    for seconds in range(30, 901, 30):
+        await asyncio.sleep(30.0)
+        backlogs.note_reports([a_report(float(seconds), **measures_at(float(seconds)))])
+    (backlog,) = backlogs.backlogs()
+    assert backlog.warning is not None
+    assert backlog.warning.alarm is Alarm.ACT
+    assert backlog.warning.reaches_timeout_at is not None
+    due_seconds = (backlog.warning.reaches_timeout_at - NOON).total_seconds()
+    assert due_seconds == pytest.approx(1800.0, rel=0.06)
+    await asyncio.sleep(3600.0)
+    assert backlogs.backlogs() == []  # silent for so long, it says nothing about now
 
 
-def test_however_many_applications_report_memory_is_bounded() -> None:
+async def test_however_many_applications_report_memory_is_bounded(clock: VirtualClock) -> None:
     """The one that was silent for longest makes room."""
-
-    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
-        await asyncio.sleep(30.0)
-        for number in range(3 * SUBJECT_COUNT_MAX):
-            report = a_report(30.0, oldest_undeleted_seconds=1.0)
-            backlogs.note_reports([dataclasses.replace(report, client=f"app-{number}")])
-        names = {backlog.name for backlog in backlogs.backlogs()}
-        assert len(names) == SUBJECT_COUNT_MAX
-        assert f"of app-{3 * SUBJECT_COUNT_MAX - 1} of user None" in names
-
-    watching(story, WatchedQueueSection())
-
-
-def test_no_two_queues_have_one_name() -> None:
-    """The same program of two users, and on a FIFO queue: a metric that is there twice is not read at all."""
-
-    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
-        await asyncio.sleep(30.0)
+    _outside, backlogs = begin_to_watch(clock, WatchedQueueSection())
+    await asyncio.sleep(30.0)
+    for number in range(3 * SUBJECT_COUNT_MAX):
         report = a_report(30.0, oldest_undeleted_seconds=1.0)
-        fifo = dataclasses.replace(PLACE, service_class="fifo")
-        on_fifo = dataclasses.replace(report, context=dataclasses.replace(report.context, place=fifo))
-        backlogs.note_reports(
-            [dataclasses.replace(r, reporter_uid=uid) for r in (report, on_fifo) for uid in (1, 2)]
-        )
-        assert len({backlog.name for backlog in backlogs.backlogs()}) == 4
-
-    watching(story, WatchedQueueSection())
+        backlogs.note_reports([dataclasses.replace(report, client=f"app-{number}")])
+    names = {backlog.name for backlog in backlogs.backlogs()}
+    assert len(names) == SUBJECT_COUNT_MAX
+    assert f"of app-{3 * SUBJECT_COUNT_MAX - 1} of user None" in names
 
 
-def test_the_rate_that_the_operator_states_stands_whatever_is_reported() -> None:
+async def test_no_two_queues_have_one_name(clock: VirtualClock) -> None:
+    """The same program of two users, and on a FIFO queue: a metric that is there twice is not read at all."""
+    _outside, backlogs = begin_to_watch(clock, WatchedQueueSection())
+    await asyncio.sleep(30.0)
+    report = a_report(30.0, oldest_undeleted_seconds=1.0)
+    fifo = dataclasses.replace(PLACE, service_class="fifo")
+    on_fifo = dataclasses.replace(report, context=dataclasses.replace(report.context, place=fifo))
+    backlogs.note_reports(
+        [dataclasses.replace(r, reporter_uid=uid) for r in (report, on_fifo) for uid in (1, 2)]
+    )
+    assert len({backlog.name for backlog in backlogs.backlogs()}) == 4
+
+
+async def test_the_rate_that_the_operator_states_stands_whatever_is_reported(clock: VirtualClock) -> None:
     """Another queue's consumer, or a liar, must not make the messages of this one look younger than they are."""
-
-    async def story(_outside: Outside, backlogs: BacklogWatch, _clock: VirtualClock) -> None:
-        backlogs.note_reports([a_report(0.0, deleted_count=10.0**6)])
-        backlogs.note_attributes({"ApproximateNumberOfMessagesNotVisible": "200"})
-        (age,) = {
-            s.warning.oldest_undeleted_seconds
-            for s in backlogs.backlogs()
-            if s.name == "orders" and s.warning
-        }
-        assert age == pytest.approx(10.0)
-
-    watching(story)
+    _outside, backlogs = begin_to_watch(clock)
+    backlogs.note_reports([a_report(0.0, deleted_count=10.0**6)])
+    backlogs.note_attributes({"ApproximateNumberOfMessagesNotVisible": "200"})
+    (age,) = {
+        s.warning.oldest_undeleted_seconds for s in backlogs.backlogs() if s.name == "orders" and s.warning
+    }
+    assert age == pytest.approx(10.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from penstock.daemon.board import Board
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.refusal_watch import HASTENED_COUNT_MAX, RefusalWatch
 from penstock.daemon.standings import Standings
-from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.lab.virtual_time import VirtualClock
 from penstock.listening.refusals import HELD_FRACTION, HELD_SECONDS
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import GiB, MiB
@@ -67,102 +66,77 @@ class House:
         self.hastened_count += len(self.watch.look(probed_seconds)[1])
 
 
-def in_a_house(story: Callable[[House], Awaitable[None]], folder: Path) -> None:
-    async def told(clock: VirtualClock) -> None:
-        board = a_board()
-        await board.post(a_learned_fit(), NOON)
-        await story(House(board, clock, folder / "subuid"))
-
-    run_virtually(told, start_at=NOON)
+@pytest.fixture
+async def house(clock: VirtualClock, tmp_path: Path) -> House:
+    board = a_board()
+    await board.post(a_learned_fit(), NOON)
+    return House(board, clock, tmp_path / "subuid")
 
 
-def test_two_users_who_are_refused_hold_long_transfers_back_for_an_hour(tmp_path: Path) -> None:
+async def test_two_users_who_are_refused_hold_long_transfers_back_for_an_hour(house: House) -> None:
     """By half and no further; what is over before they were refused is advised as ever, and so is all afterwards."""
-
-    async def story(house: House) -> None:
-        whole, short = house.advised(), house.advised(SHORT)
-        await house.hear(BACKUP, ARCHIVE, seconds=240, is_refused=False)
-        assert house.advised() == whole
-        await house.hear(BACKUP, ARCHIVE, seconds=300, is_refused=True)
-        assert house.advised() == dataclasses.replace(
-            whole, thread_count=round(HELD_FRACTION * whole.thread_count)
-        )
-        assert house.advised(SHORT) == short
-        explanation = house.board.recommend(LONG, Demand(), NOON).explanation
-        assert "Held back until 13:09 UTC: requests of user 1001 and user 1002 were refused" in explanation
-        await asyncio.sleep(HELD_SECONDS + 1)
-        house.look()
-        assert house.advised() == whole
-
-    in_a_house(story, tmp_path)
+    whole, short = house.advised(), house.advised(SHORT)
+    await house.hear(BACKUP, ARCHIVE, seconds=240, is_refused=False)
+    assert house.advised() == whole
+    await house.hear(BACKUP, ARCHIVE, seconds=300, is_refused=True)
+    assert house.advised() == dataclasses.replace(
+        whole, thread_count=round(HELD_FRACTION * whole.thread_count)
+    )
+    assert house.advised(SHORT) == short
+    explanation = house.board.recommend(LONG, Demand(), NOON).explanation
+    assert "Held back until 13:09 UTC: requests of user 1001 and user 1002 were refused" in explanation
+    await asyncio.sleep(HELD_SECONDS + 1)
+    house.look()
+    assert house.advised() == whole
 
 
-def test_one_user_moves_nothing_and_hastens_a_few_probes(tmp_path: Path) -> None:
+async def test_one_user_moves_nothing_and_hastens_a_few_probes(house: House, tmp_path: Path) -> None:
     """However many applications he says he is, and with him users whom nobody knows or gave an account."""
-
-    async def story(house: House) -> None:
-        whole = house.advised()
-        for number in range(2 * HASTENED_COUNT_MAX):
-            await house.hear(BACKUP, None, 100_007, is_refused=True, name=f"forged {number}")
-            assert house.advised() == whole
-            await asyncio.sleep(600)
-        assert house.hastened_count == HASTENED_COUNT_MAX
-
     (tmp_path / "subuid").write_text("backup:100000:65536\nbroken\n")
-    in_a_house(story, tmp_path)
+    whole = house.advised()
+    for number in range(2 * HASTENED_COUNT_MAX):
+        await house.hear(BACKUP, None, 100_007, is_refused=True, name=f"forged {number}")
+        assert house.advised() == whole
+        await asyncio.sleep(600)
+    assert house.hastened_count == HASTENED_COUNT_MAX
 
 
 @pytest.mark.parametrize("origin", [Origin.PROBE, Origin.APPLICATION])
-def test_a_refused_probe_or_report_is_the_second_witness(origin: Origin, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_a_refused_probe_or_report_is_the_second_witness(
+    house: House, origin: Origin, *, is_refused: bool
+) -> None:
     """Beside one who was heard: neither of them is any, of its own."""
     setting = S3UploadSetting(thread_count=2, part_size_bytes=8 * MiB)
     reporter = ARCHIVE if origin is Origin.APPLICATION else None
     seen = an_observation(setting=setting, throttled_count=20, origin=origin, reporter_uid=reporter)
-    ours = dataclasses.replace(seen, throttled_count=0)
-
-    async def story(house: House) -> None:
-        whole = house.advised()
-        house.watch.note([seen, dataclasses.replace(seen, reporter_uid=7, origin=Origin.APPLICATION)])
-        assert house.advised() == whole
-        await house.hear(BACKUP, is_refused=True)
-        assert house.advised().thread_count == round(HELD_FRACTION * whole.thread_count)
-
-    async def unrefused(house: House) -> None:
-        whole = house.advised()
-        house.watch.note([ours])
-        await house.hear(BACKUP, is_refused=True)
-        assert house.advised() == whole
-
-    in_a_house(story, tmp_path)
-    in_a_house(unrefused, tmp_path)
+    other = dataclasses.replace(seen, reporter_uid=7, origin=Origin.APPLICATION)
+    whole = house.advised()
+    house.watch.note([seen, other] if is_refused else [dataclasses.replace(seen, throttled_count=0)])
+    assert house.advised() == whole
+    await house.hear(BACKUP, is_refused=True)
+    held = round(HELD_FRACTION * whole.thread_count) if is_refused else whole.thread_count
+    assert house.advised().thread_count == held
 
 
-def test_who_drives_the_host_harder_than_advised_says_nothing_of_the_advice(tmp_path: Path) -> None:
+async def test_who_drives_the_host_harder_than_advised_says_nothing_of_the_advice(house: House) -> None:
     """All that is in flight on the host counts: two who are each within it may be too many together."""
-
-    async def story(house: House) -> None:
-        whole = house.advised()
-        await house.hear(BACKUP, ARCHIVE, threads=whole.thread_count - 1, is_refused=True)
-        assert house.advised() == whole
-
-    in_a_house(story, tmp_path)
+    whole = house.advised()
+    await house.hear(BACKUP, ARCHIVE, threads=whole.thread_count - 1, is_refused=True)
+    assert house.advised() == whole
 
 
-def test_what_is_refused_beside_a_probe_says_nothing_of_the_advice(tmp_path: Path) -> None:
+async def test_what_is_refused_beside_a_probe_says_nothing_of_the_advice(house: House) -> None:
     """The probe is what was too much. A stray refusal says nothing at all."""
-
-    async def story(house: House) -> None:
-        whole = house.advised()
-        await house.hear(BACKUP, ARCHIVE, seconds=9, is_refused=True)
-        house.look(probed_seconds=house.clock.monotonic_seconds() - 5.0)
-        assert house.advised() == whole
-        for _ in range(3):
-            await house.hear(BACKUP, ARCHIVE, seconds=9, is_refused=False)
-            await house.hear(BACKUP, ARCHIVE, seconds=1, threads=1, is_refused=True)
-            house.look()
-        assert house.advised() == whole
-
-    in_a_house(story, tmp_path)
+    whole = house.advised()
+    await house.hear(BACKUP, ARCHIVE, seconds=9, is_refused=True)
+    house.look(probed_seconds=house.clock.monotonic_seconds() - 5.0)
+    assert house.advised() == whole
+    for _ in range(3):
+        await house.hear(BACKUP, ARCHIVE, seconds=9, is_refused=False)
+        await house.hear(BACKUP, ARCHIVE, seconds=1, threads=1, is_refused=True)
+        house.look()
+    assert house.advised() == whole
 
 
 async def test_a_hastened_place_is_probed_within_a_quarter_of_its_interval() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 
 import pytest
 
 from penstock.lab.link import Drift, Episodes, Link, LinkTruth, Stream, shared_rate
 from penstock.lab.virtual_time import VirtualClock, run_virtually
+from tests.factories import NOON
 
 A_LINK = LinkTruth(
     round_trip_seconds=0.01,
@@ -25,19 +24,12 @@ def a_link(**changes: object) -> LinkTruth:
     return dataclasses.replace(A_LINK, **changes)  # type: ignore[arg-type]  # the names are checked at run time
 
 
-def on_link(truth: LinkTruth, story: Callable[[Link, VirtualClock], Awaitable[list[float]]]) -> list[float]:
-    """Return the story's times, told on a new link."""
-
-    async def tell(clock: VirtualClock) -> list[float]:
-        return await story(Link(truth, seed=0), clock)
-
-    return run_virtually(tell, start_at=datetime(2026, 1, 1, tzinfo=UTC))
-
-
 def end_times(truth: LinkTruth, flows: list[tuple[float, float]]) -> list[float]:
     """Return when each flow of (start, size) ends."""
 
-    async def story(link: Link, clock: VirtualClock) -> list[float]:
+    async def story(clock: VirtualClock) -> list[float]:
+        link = Link(truth, seed=0)
+
         async def flow(start: float, size: float) -> float:
             await asyncio.sleep(start)
             await link.carry(size)
@@ -45,7 +37,7 @@ def end_times(truth: LinkTruth, flows: list[tuple[float, float]]) -> list[float]
 
         return list(await asyncio.gather(*(flow(*one) for one in flows)))
 
-    return on_link(truth, story)
+    return run_virtually(story, start_at=NOON)
 
 
 def test_one_flow_gets_the_rate_of_a_connection() -> None:
@@ -87,60 +79,49 @@ def test_credits_buy_a_burst_and_run_out() -> None:
     assert end_times(truth, [(0, 50), (0, 50)]) == [pytest.approx(14.0)] * 2
 
 
-def test_credits_come_back_while_it_is_quiet() -> None:
+async def test_credits_come_back_while_it_is_quiet(clock: VirtualClock) -> None:
     """After the burst, 4 s of quiet at a baseline of 5 bring 20 credits."""
     truth = a_link(host_rate_bytes_per_second=5.0, burst_rate_bytes_per_second=20.0, credit_bytes=30.0)
 
-    async def story(link: Link, _clock: VirtualClock) -> list[float]:
-        await asyncio.gather(link.carry(20), link.carry(20))
-        spent = link.credit_bytes
-        await asyncio.sleep(4)
-        return [spent, link.credit_bytes]
-
-    assert on_link(truth, story) == [pytest.approx(0.0, abs=1.0), pytest.approx(20.0, abs=1.0)]
+    link = Link(truth, seed=0)
+    await asyncio.gather(link.carry(20), link.carry(20))
+    spent = link.credit_bytes
+    await asyncio.sleep(4)
+    assert [spent, link.credit_bytes] == [pytest.approx(0.0, abs=1.0), pytest.approx(20.0, abs=1.0)]
 
 
-def test_what_is_pushed_to_one_stream_moves_as_one() -> None:
+async def test_what_is_pushed_to_one_stream_moves_as_one(clock: VirtualClock) -> None:
     """Two chunks on one stream take their turn at the rate of one connection."""
-
-    async def story(link: Link, clock: VirtualClock) -> list[float]:
-        stream = Stream(link)
-        first, second = stream.push(30), stream.push(20)
-        await first
-        middle = clock.monotonic_seconds()
-        await second
-        return [middle, clock.monotonic_seconds()]
-
-    assert on_link(A_LINK, story) == [pytest.approx(3.0), pytest.approx(5.0)]
+    link = Link(A_LINK, seed=0)
+    stream = Stream(link)
+    first, second = stream.push(30), stream.push(20)
+    await first
+    middle = clock.monotonic_seconds()
+    await second
+    assert [middle, clock.monotonic_seconds()] == [pytest.approx(3.0), pytest.approx(5.0)]
 
 
-def test_a_stream_that_leaves_gives_back_its_share() -> None:
+async def test_a_stream_that_leaves_gives_back_its_share(clock: VirtualClock) -> None:
     """Four share 20 B/s; when two break off at 2 s, the others have 90 left and 10 B/s each."""
-
-    async def story(link: Link, clock: VirtualClock) -> list[float]:
-        leaving = [asyncio.create_task(link.carry(1000)) for _ in range(2)]
-        staying = asyncio.gather(link.carry(100), link.carry(100))
-        await asyncio.sleep(2)
-        for task in leaving:
-            task.cancel()
-        await staying
-        return [clock.monotonic_seconds(), link.stream_count]
-
-    assert on_link(A_LINK, story) == [pytest.approx(11.0), 0]
+    link = Link(A_LINK, seed=0)
+    leaving = [asyncio.create_task(link.carry(1000)) for _ in range(2)]
+    staying = asyncio.gather(link.carry(100), link.carry(100))
+    await asyncio.sleep(2)
+    for task in leaving:
+        task.cancel()
+    await staying
+    assert [clock.monotonic_seconds(), link.stream_count] == [pytest.approx(11.0), 0]
 
 
-def test_a_late_timer_changes_nothing() -> None:
+async def test_a_late_timer_changes_nothing(clock: VirtualClock) -> None:
     """If the loop was held up, what happened meanwhile is worked out as if it had not been."""
-
-    async def story(link: Link, clock: VirtualClock) -> list[float]:
-        flows = [asyncio.create_task(link.carry(size)) for size in (50, 100, 50, 100)]
-        await asyncio.sleep(1)
-        loop = asyncio.get_running_loop()
-        loop._virtual_seconds += 11.0  # type: ignore[attr-defined]  # asleep through the first two ends
-        await asyncio.gather(*flows)
-        return [clock.monotonic_seconds()]
-
-    assert on_link(A_LINK, story) == [pytest.approx(15.0)]
+    link = Link(A_LINK, seed=0)
+    flows = [asyncio.create_task(link.carry(size)) for size in (50, 100, 50, 100)]
+    await asyncio.sleep(1)
+    loop = asyncio.get_running_loop()
+    loop._virtual_seconds += 11.0  # type: ignore[attr-defined]  # asleep through the first two ends
+    await asyncio.gather(*flows)
+    assert clock.monotonic_seconds() == pytest.approx(15.0)
 
 
 def test_dips_slow_everything_and_pass() -> None:
@@ -157,17 +138,14 @@ def test_a_tenant_takes_from_the_host_alone() -> None:
     assert end_times(a_link(tenant=tenant), [(0, 1000)] * 4)[3] > 250.0
 
 
-def test_a_link_can_become_another() -> None:
+async def test_a_link_can_become_another(clock: VirtualClock) -> None:
     """After the change, the rest moves at the new rate: 50 bytes at 10 B/s, 50 at 2."""
-
-    async def story(link: Link, clock: VirtualClock) -> list[float]:
-        flow = asyncio.create_task(link.carry(100))
-        await asyncio.sleep(5)
-        link.become(a_link(connection_rate_bytes_per_second=2.0))
-        await flow
-        return [clock.monotonic_seconds(), link.carried_bytes]
-
-    assert on_link(A_LINK, story) == [pytest.approx(30.0), pytest.approx(100.0)]
+    link = Link(A_LINK, seed=0)
+    flow = asyncio.create_task(link.carry(100))
+    await asyncio.sleep(5)
+    link.become(a_link(connection_rate_bytes_per_second=2.0))
+    await flow
+    assert [clock.monotonic_seconds(), link.carried_bytes] == [pytest.approx(30.0), pytest.approx(100.0)]
 
 
 async def test_real_time_has_the_same_physics() -> None:

@@ -54,46 +54,42 @@ print(json.dumps(seconds))
 """
 
 
-def test_an_application_is_heard_as_it_was() -> None:
+async def test_an_application_is_heard_as_it_was() -> None:
     """Calls are exact, also by the service's count; an attempt takes longer than its answer, and less than a call."""
+    service, hearing = S3Service(LINK, clock=SystemClock(), seed=0), Hearing(SystemClock())
+    service.shelf.create_bucket("b")
+    answer_seconds: list[float] = []
 
-    async def told() -> None:
-        service, hearing = S3Service(LINK, clock=SystemClock(), seed=0), Hearing(SystemClock())
-        service.shelf.create_bucket("b")
-        answer_seconds: list[float] = []
+    @web.middleware
+    async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+        begun = time.monotonic()
+        response = await handler(request)
+        answer_seconds.append(time.monotonic() - begun)
+        return response
 
-        @web.middleware
-        async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
-            begun = time.monotonic()
-            response = await handler(request)
-            answer_seconds.append(time.monotonic() - begun)
-            return response
-
-        application_of_service = s3_application(service)
-        application_of_service.middlewares.append(timed)
-        async with serving(application_of_service) as url, listening(hearing) as sender:
-            application = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", APPLICATION, url, str(THREAD_COUNT), str(CALL_COUNT)),
-                env={
-                    **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
-                    **CREDENTIALS,
-                    "AWS_SESSION_TOKEN": "CANARY7SECRETS",
-                    "AWS_CSM_ENABLED": "true",
-                    "AWS_CSM_PORT": str(sender.getpeername()[1]),
-                    "AWS_CSM_CLIENT_ID": "backup",
-                },
-                stdout=asyncio.subprocess.PIPE,
-            )
-            output, _ = await application.communicate()
-            await comes(lambda: hearing.heard_count == 2 * service.request_count)
-        call_seconds = json.loads(output)
-        (heard,) = hearing.series()
-        assert heard.key.application.name == "backup"
-        assert heard.key.application.product == "Boto3"
-        assert heard.call_count == heard.attempt_count == service.request_count == CALL_COUNT
-        # Counted in classes, which are within 7 % of what was told.
-        assert 0.93 * median(answer_seconds) < quantile(heard.latencies, 0.5) < 1.07 * median(call_seconds)
-        assert 1.0 < heard.in_flight_count_mean <= heard.in_flight_count_max <= THREAD_COUNT
-        assert "CANARY7SECRETS" not in repr(heard)
-
-    asyncio.run(told())
+    application_of_service = s3_application(service)
+    application_of_service.middlewares.append(timed)
+    async with serving(application_of_service) as url, listening(hearing) as sender:
+        application = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", APPLICATION, url, str(THREAD_COUNT), str(CALL_COUNT)),
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+                **CREDENTIALS,
+                "AWS_SESSION_TOKEN": "CANARY7SECRETS",
+                "AWS_CSM_ENABLED": "true",
+                "AWS_CSM_PORT": str(sender.getpeername()[1]),
+                "AWS_CSM_CLIENT_ID": "backup",
+            },
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await application.communicate()
+        await comes(lambda: hearing.heard_count == 2 * service.request_count)
+    call_seconds = json.loads(output)
+    (heard,) = hearing.series()
+    assert heard.key.application.name == "backup"
+    assert heard.key.application.product == "Boto3"
+    assert heard.call_count == heard.attempt_count == service.request_count == CALL_COUNT
+    # Counted in classes, which are within 7 % of what was told.
+    assert 0.93 * median(answer_seconds) < quantile(heard.latencies, 0.5) < 1.07 * median(call_seconds)
+    assert 1.0 < heard.in_flight_count_mean <= heard.in_flight_count_max <= THREAD_COUNT
+    assert "CANARY7SECRETS" not in repr(heard)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB
 from tests.unit.daemon.house import Outside
-from tests.unit.probes.fakes import virtually
 
 HOST = HostSection(region="eu-west-1", instance_type="c6i.large")
 AMPLE = BudgetSection(usd_per_day=100.0, transferred_bytes_per_day=2**50, request_count_per_day=10**9)
@@ -137,33 +135,31 @@ def test_operations_share_what_all_may_cost() -> None:
     assert "budget.usd_per_day" in {one.bound_by for one in found}
 
 
-def test_the_daemon_says_so_when_it_begins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_daemon_says_so_when_it_begins(
+    clock: VirtualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """In its log, once it knows anything of the places; before that there is nothing to say."""
     configuration = msgspec.structs.replace(
         configured(OPERATIONS["s3_upload"], object_size_bytes=(GiB,)),
         daemon=DaemonSection(state_directory=str(tmp_path), runtime_directory=str(tmp_path)),
     )
     identity = HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence="", is_instance=True)
-
-    async def lived(clock: VirtualClock) -> Sequence[Forecast]:
-        surroundings = app.Surroundings(
-            clock=clock,
-            outside=Outside(),
-            thinker=InlineThinker(),
-            identity=identity,
-            host_name="host",
-            seed=1,
-        )
-        async with app.assembled(configuration, surroundings) as house:
-            assert house.forecast() == ()
-            working = asyncio.create_task(app._work(house))
-            await asyncio.sleep(0.001)
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-            return house.forecast()
-
-    with caplog.at_level(logging.INFO):
-        (found,) = virtually(lived)
+    surroundings = app.Surroundings(
+        clock=clock,
+        outside=Outside(),
+        thinker=InlineThinker(),
+        identity=identity,
+        host_name="host",
+        seed=1,
+    )
+    caplog.set_level(logging.INFO)
+    async with app.assembled(configuration, surroundings) as house:
+        assert house.forecast() == ()
+        working = asyncio.create_task(app._work(house))
+        await asyncio.sleep(0.001)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        (found,) = house.forecast()
     assert found.way.path == "nat-gateway"
     assert "s3_upload: dollars bind before intervals do" in caplog.text
     assert replace(found, bound_by=None).remark is None

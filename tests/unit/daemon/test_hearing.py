@@ -69,62 +69,51 @@ async def listening(hearing: Hearing) -> AsyncIterator[socket.socket]:
         await task
 
 
-def test_what_is_told_is_shown_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_told_is_shown_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
     """Neither key nor token nor bucket is in a document, a metric, the log or anything that is kept."""
-
-    async def told() -> None:
-        hearing = Hearing(SystemClock())
-        async with listening(hearing) as sender:
-            for datagram in (a_datagram(), b"{" + CANARY.encode(), a_datagram(AttemptLatency=CANARY)):
-                sender.send(datagram)
-            await comes(lambda: hearing.heard_count + hearing.unreadable_count == 3)
-            audit = Audit(a_board(), hearing, SystemClock(), PLACE)
-            document = audit.document()
-            kept = repr((document, audit.counts(), hearing.series(), caplog.text))
-            assert document["clients"][0]["name"] == "backup"
-            assert (document["heard_count"], document["unreadable_count"]) == (1, 2)
-            assert CANARY not in kept
-            assert "private-bucket" not in kept
-        assert not hearing.is_listening
-
     caplog.set_level(logging.DEBUG)
-    asyncio.run(told())
+    hearing = Hearing(SystemClock())
+    async with listening(hearing) as sender:
+        for datagram in (a_datagram(), b"{" + CANARY.encode(), a_datagram(AttemptLatency=CANARY)):
+            sender.send(datagram)
+        await comes(lambda: hearing.heard_count + hearing.unreadable_count == 3)
+        audit = Audit(a_board(), hearing, SystemClock(), PLACE)
+        document = audit.document()
+        kept = repr((document, audit.counts(), hearing.series(), caplog.text))
+        assert document["clients"][0]["name"] == "backup"
+        assert (document["heard_count"], document["unreadable_count"]) == (1, 2)
+        assert CANARY not in kept
+        assert "private-bucket" not in kept
+    assert not hearing.is_listening
 
 
-def test_a_flood_is_read_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flood_is_read_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many in a turn nobody reads; what the kernel has no room for is counted, and the loop stays free."""
     monkeypatch.setattr(hearing_module, "TURN_SECONDS", 3600.0)
     monkeypatch.setattr(hearing_module, "DATAGRAM_COUNT_MAX_PER_TURN", 100)
 
-    async def told() -> None:
-        hearing = Hearing(SystemClock())
-        async with listening(hearing) as sender:
-            for _ in range(4000):
-                sender.send(b"x" * 1000)
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert hearing.unreadable_count == 100
-            assert hearing.dropped_count > 0
-        assert hearing.dropped_count > 0  # also of a socket that is closed
-
-    asyncio.run(told())
+    hearing = Hearing(SystemClock())
+    async with listening(hearing) as sender:
+        for _ in range(4000):
+            sender.send(b"x" * 1000)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert hearing.unreadable_count == 100
+        assert hearing.dropped_count > 0
+    assert hearing.dropped_count > 0  # also of a socket that is closed
 
 
-def test_what_waited_is_dated_when_it_came() -> None:
+async def test_what_waited_is_dated_when_it_came() -> None:
     """A daemon that was busy meanwhile reads many at once: requests one after another are still one in flight."""
-
-    async def told() -> None:
-        hearing = Hearing(SystemClock())
-        async with listening(hearing) as sender:
-            for _ in range(10):
-                time.sleep(0.01)  # noqa: ASYNC251 - the loop is kept from reading, and the requests are real
-                sender.send(a_datagram(AttemptLatency=10))
-            await comes(lambda: hearing.heard_count == 10)
-        (heard,) = hearing.series()
-        assert heard.in_flight_count_mean == pytest.approx(1.0, rel=0.1)
-        assert heard.user_id == os.getuid()
-
-    asyncio.run(told())
+    hearing = Hearing(SystemClock())
+    async with listening(hearing) as sender:
+        for _ in range(10):
+            time.sleep(0.01)  # noqa: ASYNC251 - the loop is kept from reading, and the requests are real
+            sender.send(a_datagram(AttemptLatency=10))
+        await comes(lambda: hearing.heard_count == 10)
+    (heard,) = hearing.series()
+    assert heard.in_flight_count_mean == pytest.approx(1.0, rel=0.1)
+    assert heard.user_id == os.getuid()
 
 
 def test_a_port_of_two_users_is_nobodys(tmp_path: Path) -> None:
@@ -139,42 +128,34 @@ def test_a_port_of_two_users_is_nobodys(tmp_path: Path) -> None:
     assert [senders.user_id(port, 3.0) for port in (5000, 5002)] == [7, 9]
 
 
-def test_a_port_that_is_taken_is_a_trouble() -> None:
+async def test_a_port_that_is_taken_is_a_trouble() -> None:
     """Somebody else hears the SDKs, such as an agent of AWS: it is said, and the daemon lives on."""
-
-    async def told() -> None:
-        troubles, hearing = Troubles(SystemClock()), Hearing(SystemClock())
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-            taken.bind(("127.0.0.1", 0))
-            section = ListenSection(is_enabled=True, port=taken.getsockname()[1])
-            task = asyncio.create_task(hearing.listen(section, troubles))
-            await comes(lambda: bool(troubles.now()))
-            task.cancel()
-        assert "AWS_CSM_PORT" in troubles.now()[0].sentence
-        assert not hearing.is_listening
-
-    asyncio.run(told())
+    troubles, hearing = Troubles(SystemClock()), Hearing(SystemClock())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        section = ListenSection(is_enabled=True, port=taken.getsockname()[1])
+        task = asyncio.create_task(hearing.listen(section, troubles))
+        await comes(lambda: bool(troubles.now()))
+        task.cancel()
+    assert "AWS_CSM_PORT" in troubles.now()[0].sentence
+    assert not hearing.is_listening
 
 
-def test_uploads_are_held_against_the_advice_and_do_not_move_it() -> None:
+async def test_uploads_are_held_against_the_advice_and_do_not_move_it() -> None:
     """Too few in flight would gain, with an interval; the advice itself is what it was."""
-
-    async def told() -> None:
-        board, hearing = a_board(), Hearing(Noon())
-        await board.post(a_learned_fit(), NOON)
-        before, generation = board.recommend(CONTEXT, Demand(), NOON), board.generation
-        for name, latency in (("slow", 50), ("wide", 400)):
-            for _ in range(100):
-                hearing.hear(a_datagram(ClientId=name, AttemptLatency=latency))
-        document = Audit(board, hearing, Noon(), PLACE).document()
-        assert {client["name"] for client in document["clients"]} == {"slow", "wide"}
-        for client in document["clients"]:
-            (advice,) = client["advice"]
-            assert advice["operation"] == "s3_upload"
-            assert advice["gain"]["low"] <= advice["gain"]["expected"] <= advice["gain"]["high"]
-        assert (board.recommend(CONTEXT, Demand(), NOON), board.generation) == (before, generation)
-
-    asyncio.run(told())
+    board, hearing = a_board(), Hearing(Noon())
+    await board.post(a_learned_fit(), NOON)
+    before, generation = board.recommend(CONTEXT, Demand(), NOON), board.generation
+    for name, latency in (("slow", 50), ("wide", 400)):
+        for _ in range(100):
+            hearing.hear(a_datagram(ClientId=name, AttemptLatency=latency))
+    document = Audit(board, hearing, Noon(), PLACE).document()
+    assert {client["name"] for client in document["clients"]} == {"slow", "wide"}
+    for client in document["clients"]:
+        (advice,) = client["advice"]
+        assert advice["operation"] == "s3_upload"
+        assert advice["gain"]["low"] <= advice["gain"]["expected"] <= advice["gain"]["high"]
+    assert (board.recommend(CONTEXT, Demand(), NOON), board.generation) == (before, generation)
 
 
 def test_a_crowd_of_names_costs_a_bounded_number_of_comparisons() -> None:
@@ -187,22 +168,18 @@ def test_a_crowd_of_names_costs_a_bounded_number_of_comparisons() -> None:
     assert sum(len(client["advice"]) for client in document["clients"]) == COMPARED_COUNT_MAX
 
 
-def test_deletes_one_by_one_are_held_against_batches() -> None:
+async def test_deletes_one_by_one_are_held_against_batches() -> None:
     """A consumer that deletes single messages would carry more in batches; one that has batches is left alone."""
-
-    async def told() -> None:
-        row, hearing, board = OPERATIONS["sqs_delivery"], Hearing(Noon()), a_board()
-        place = dataclasses.replace(PLACE, operation=row.name)
-        await board.post(row.model.fit(place, [], prior=None, seed=1), NOON)
-        for name, api in (("single", "DeleteMessage"), ("batched", "DeleteMessageBatch")):
-            hearing.hear(a_datagram(ClientId=name, Service="SQS", Api=api, AttemptLatency=20))
-        first, second = Audit(board, hearing, Noon(), PLACE).document()["clients"]
-        assert (first["name"], second["name"]) == ("single", "batched")
-        assert first["advice"][0]["gain"]["low"] > 1.5
-        assert "deletes go one by one, 1.0 in flight" in first["advice"][0]["sentence"]
-        assert second["advice"][0]["gain"] is None
-
-    asyncio.run(told())
+    row, hearing, board = OPERATIONS["sqs_delivery"], Hearing(Noon()), a_board()
+    place = dataclasses.replace(PLACE, operation=row.name)
+    await board.post(row.model.fit(place, [], prior=None, seed=1), NOON)
+    for name, api in (("single", "DeleteMessage"), ("batched", "DeleteMessageBatch")):
+        hearing.hear(a_datagram(ClientId=name, Service="SQS", Api=api, AttemptLatency=20))
+    first, second = Audit(board, hearing, Noon(), PLACE).document()["clients"]
+    assert (first["name"], second["name"]) == ("single", "batched")
+    assert first["advice"][0]["gain"]["low"] > 1.5
+    assert "deletes go one by one, 1.0 in flight" in first["advice"][0]["sentence"]
+    assert second["advice"][0]["gain"] is None
 
 
 def test_only_loopback_can_be_listened_on(tmp_path: Path) -> None:

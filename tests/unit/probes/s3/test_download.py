@@ -158,31 +158,24 @@ async def test_a_named_object_is_only_read(clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize("storage_class", ["standard-ia", "onezone-ia", "glacier-ir"])
-def test_classes_that_charge_for_reading_are_read_only_on_purpose(storage_class: str) -> None:
+async def test_classes_that_charge_for_reading_are_read_only_on_purpose(
+    clock: VirtualClock, storage_class: str
+) -> None:
     """Nothing of such an object is read until the operator names its class; looking at it is paid for."""
     store = named()
     store.storage_class = storage_class
-
-    async def story(clock: VirtualClock) -> Outcome[S3DownloadSetting]:
-        probe = a_probe(store, clock, object_key="theirs")
-        outcome = await probe.run(a_download_plan())
-        assert probe.used.usd == S3_TARIFF.usd(read_request_count=1)
-        return outcome
-
-    refused = virtually(story)
+    probe = a_probe(store, clock, object_key="theirs")
+    refused = await probe.run(a_download_plan())
+    assert probe.used.usd == S3_TARIFF.usd(read_request_count=1)
     assert isinstance(refused, Inconclusive)
     assert "probes.s3_download.object_storage_class" in refused.reason
     assert not store.reads
-
-    async def insisted(clock: VirtualClock) -> Outcome[S3DownloadSetting]:
-        probe = S3DownloadProbe(
-            Workspace(store, clock, MemoryJournal(), "b"),
-            object_key="theirs",
-            object_storage_class=storage_class,
-        )
-        return await probe.run(a_download_plan())
-
-    assert isinstance(virtually(insisted), Observation)
+    insisting = S3DownloadProbe(
+        Workspace(store, clock, MemoryJournal(), "b"),
+        object_key="theirs",
+        object_storage_class=storage_class,
+    )
+    assert isinstance(await insisting.run(a_download_plan()), Observation)
 
 
 def test_an_object_that_moved_to_such_a_class_is_not_read_again() -> None:

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 
@@ -254,15 +253,6 @@ def test_budget_too_small_sends_nothing() -> None:
     assert queues.counts["send"] == 0
 
 
-def lifetime(
-    queues: MemoryQueues,
-    journal: MemoryJournal,
-    story: Callable[[SqsDeliveryProbe], Coroutine[Any, Any, None]],
-) -> None:
-    """Let a probe live through a story."""
-    virtually(lambda clock: story(a_probe(queues, clock, journal)))
-
-
 async def run_twice_and_close(probe: SqsDeliveryProbe) -> None:
     """Do what a daemon does in its life."""
     await probe.run(a_delivery_plan())
@@ -270,18 +260,18 @@ async def run_twice_and_close(probe: SqsDeliveryProbe) -> None:
     await probe.close()
 
 
-def test_queue_is_made_once_and_removed_in_the_end() -> None:
+async def test_queue_is_made_once_and_removed_in_the_end(clock: VirtualClock) -> None:
     """The queue is journalled before it is made, reused, and struck out after it is gone."""
     queues = MemoryQueues()
     journal = MemoryJournal(queues.log)
-    lifetime(queues, journal, run_twice_and_close)
+    await run_twice_and_close(a_probe(queues, clock, journal))
     assert queues.log.index("record") < queues.log.index("create")
     assert queues.counts["create"] == 1
     assert queues.log[-2:] == ["remove", "strike"]
     assert (queues.attributes, journal.entries) == ({}, [])
 
 
-def test_what_a_run_could_not_take_out_goes_with_its_queue() -> None:
+async def test_what_a_run_could_not_take_out_goes_with_its_queue(clock: VirtualClock) -> None:
     """Nothing waits for the next run, or for its retention to end; the next run makes the queue anew."""
     are_lost = True
     queues = MemoryQueues(
@@ -290,21 +280,16 @@ def test_what_a_run_could_not_take_out_goes_with_its_queue() -> None:
         )
     )
     journal = MemoryJournal(queues.log)
-
-    async def story(clock: VirtualClock) -> None:
-        nonlocal are_lost
-        probe = a_probe(queues, clock, journal)
-        outcome = await probe.run(a_delivery_plan())
-        assert probe.used.request_count <= a_delivery_plan().cost_max.request_count
-        assert isinstance(outcome, Inconclusive)
-        assert (queues.attributes, journal.entries) == ({}, [])
-        are_lost = False
-        again = await probe.run(a_delivery_plan())
-        assert isinstance(again, Observation)
-        assert (again.measures["left_count"], queues.counts["create"]) == (0, 2)
-        await probe.close()
-
-    virtually(story)
+    probe = a_probe(queues, clock, journal)
+    outcome = await probe.run(a_delivery_plan())
+    assert probe.used.request_count <= a_delivery_plan().cost_max.request_count
+    assert isinstance(outcome, Inconclusive)
+    assert (queues.attributes, journal.entries) == ({}, [])
+    are_lost = False
+    again = await probe.run(a_delivery_plan())
+    assert isinstance(again, Observation)
+    assert (again.measures["left_count"], queues.counts["create"]) == (0, 2)
+    await probe.close()
 
 
 class SlowlyMade(MemoryQueues):
@@ -346,68 +331,63 @@ async def test_closing_does_not_wait_for_ever(clock: VirtualClock) -> None:
     assert len(journal.entries) == 1
 
 
-def test_queue_of_somebody_else_stays() -> None:
+async def test_queue_of_somebody_else_stays(clock: VirtualClock) -> None:
     """A queue that the operator made, and no journal knows, is used and not removed."""
     queues = MemoryQueues()
     queues.attributes[NAME] = {"VisibilityTimeout": "45"}
-    lifetime(queues, MemoryJournal(), run_twice_and_close)
+    await run_twice_and_close(a_probe(queues, clock, MemoryJournal()))
     assert list(queues.attributes) == [NAME]
 
 
-def test_queue_of_a_former_life_is_ours() -> None:
+async def test_queue_of_a_former_life_is_ours(clock: VirtualClock) -> None:
     """A queue that the journal still lists is used again, and removed in the end."""
     queues, journal = MemoryQueues(), MemoryJournal()
     queues.attributes[NAME] = {}
     journal.entries.append(
         Leftover(kind=LeftoverKind.SQS_QUEUE, service="sqs_delivery", container="eu-west-1", name=NAME)
     )
-    lifetime(queues, journal, run_twice_and_close)
+    await run_twice_and_close(a_probe(queues, clock, journal))
     assert (queues.attributes, journal.entries, queues.counts["create"]) == ({}, [], 0)
 
 
-def test_name_that_was_just_deleted_gets_a_suffix() -> None:
+async def test_name_that_was_just_deleted_gets_a_suffix(clock: VirtualClock) -> None:
     """SQS refuses a name for 60 s after its deletion: the probe takes another one and journals that."""
     cooling = Refused("deleted less than 60 s ago")
     queues = MemoryQueues(trouble=lambda action, n: cooling if (action, n) == ("create", 0) else None)
     journal = MemoryJournal()
-
-    async def story(probe: SqsDeliveryProbe) -> None:
-        assert isinstance(await probe.run(a_delivery_plan()), Observation)
-
-    lifetime(queues, journal, story)
+    assert isinstance(await a_probe(queues, clock, journal).run(a_delivery_plan()), Observation)
     (name,) = queues.attributes
     assert name.startswith(f"{NAME}-")
     assert [entry.name for entry in journal.entries] == [name]
 
 
-def test_queue_that_vanished_is_made_again() -> None:
+async def test_queue_that_vanished_is_made_again(clock: VirtualClock) -> None:
     """When somebody deletes the queue under the probe, one run is lost and the next has a new queue."""
     queues, journal = MemoryQueues(), MemoryJournal()
-
-    async def story(probe: SqsDeliveryProbe) -> None:
-        assert isinstance(await probe.run(a_delivery_plan()), Observation)
-        queues.attributes.clear()
-        assert isinstance(await probe.run(a_delivery_plan()), Inconclusive)
-        assert isinstance(await probe.run(a_delivery_plan()), Observation)
-
-    lifetime(queues, journal, story)
+    probe = a_probe(queues, clock, journal)
+    assert isinstance(await probe.run(a_delivery_plan()), Observation)
+    queues.attributes.clear()
+    assert isinstance(await probe.run(a_delivery_plan()), Inconclusive)
+    assert isinstance(await probe.run(a_delivery_plan()), Observation)
     assert len(journal.entries) == 1
 
 
 @pytest.mark.parametrize(("error", "is_kept"), [(Denied("no"), False), (Unreachable("no"), True)])
-def test_journal_of_a_queue_that_was_not_made(error: RequestError, is_kept: bool) -> None:
+async def test_journal_of_a_queue_that_was_not_made(
+    clock: VirtualClock, error: RequestError, is_kept: bool
+) -> None:
     """Only a queue that may have been made all the same stays in the journal."""
     journal = MemoryJournal()
     queues = MemoryQueues(trouble=lambda action, _: error if action == "create" else None)
-    virtually(lambda clock: a_probe(queues, clock, journal).run(a_delivery_plan()))
+    await a_probe(queues, clock, journal).run(a_delivery_plan())
     assert bool(journal.entries) is is_kept
 
 
-def test_queue_that_cannot_be_removed_stays_in_the_journal() -> None:
+async def test_queue_that_cannot_be_removed_stays_in_the_journal(clock: VirtualClock) -> None:
     """Shutting down without a network leaves the entry for the next start."""
     journal = MemoryJournal()
     queues = MemoryQueues(trouble=lambda action, _: Unreachable("no route") if action == "remove" else None)
-    lifetime(queues, journal, run_twice_and_close)
+    await run_twice_and_close(a_probe(queues, clock, journal))
     assert len(journal.entries) == 1
 
 

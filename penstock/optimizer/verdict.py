@@ -115,5 +115,6 @@ def day_words(moment: datetime) -> str:
 
 
 def signed_percent(fraction: float) -> str:
-    """``-43 %``, ``+8 %``."""
-    return f"{100 * fraction:+.0f} %"
+    """``-43 %``, ``+8 %``; not all that is lost is said to be all: ``-99.97 %``."""
+    is_nearly_all = -1.0 < fraction < -0.995
+    return f"{100 * fraction:+.{2 if is_nearly_all else 0}f} %"

@@ -85,9 +85,12 @@ def change_sentence(finding: ChangeFinding, metric: str) -> str:
         said = f"{words} changed"
     elif finding.is_certain:
         size = finding.fraction
-        ends = sorted(abs(end) for end in (size.low, size.high))
         verb = "fell" if size.expected < 0 else "rose"
-        said = f"{words} {verb} by {100 * abs(size.expected):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f} %)"
+        much, *ends = (
+            signed_percent(each).lstrip("+-")
+            for each in (size.expected, *sorted((size.low, size.high), key=abs))
+        )
+        said = f"{words} {verb} by {much} ({ends[0].removesuffix(' %')} to {ends[1]})"
     else:
         low, high = signed_percent(finding.fraction.low), signed_percent(finding.fraction.high)
         said = f"The place changed, {label(metric)} by {signed_percent(finding.fraction.expected)} ({low} to {high})"

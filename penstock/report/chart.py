@@ -257,7 +257,7 @@ def _mark(x: Axis, mark: Mark) -> str:
     is_right = left > WIDTH * 0.6
     anchor, shift = ("end", -4) if is_right else ("start", 4)
     return (
-        f'<path class="{mark.css}" d="M{left:.1f} {top - 9}V{HEIGHT - _BOTTOM}"/>'
+        f'<path class="{mark.css}" d="M{left:.1f} {_TOP - 8}V{HEIGHT - _BOTTOM}"/>'
         f'<text class="mark" x="{left + shift:.1f}" y="{top}" text-anchor="{anchor}">{escape(mark.text)}</text>'
     )
 

@@ -74,7 +74,9 @@ def _layers(layers: Sequence[Layer]) -> list[dict[str, object]]:
                 columns = {name: [each[n] for each in getattr(layer, name[0])] for name, n in ends.items()}
                 found.append(_columns("whisker", "whisker", **columns))
             case Mark():
-                found.append(_columns("mark", layer.css, x=[layer.x]) | {"text": [layer.text]})
+                found.append(
+                    _columns("mark", layer.css, x=[layer.x]) | {"text": [layer.text], "row": layer.row}
+                )
             case Point():
                 kind = "cross" if layer.is_cross else "dot"
                 _add(alike, kind, layer.css, x=layer.x, y=layer.y, told=told)

@@ -68,7 +68,7 @@
           stroke: "currentColor", clip })];
       case "mark": return [
         Plot.ruleX(data, { x, className: `layer ${layer.css}`, stroke: "currentColor", clip }),
-        Plot.text(data, { x, text: "text", frameAnchor: "top", dy: layer.css === "advised" ? -18 : -6, fill: "currentColor", textAnchor: "middle",
+        Plot.text(data, { x, text: "text", frameAnchor: "top", dy: 12 * layer.row - 18, fill: "currentColor", textAnchor: "middle",
           className: `name ${layer.css}`, clip: false })];
       case "whisker": return [Plot.link(data, { x1, x2, y1: "y1", y2: "y2", className: "layer whisker", stroke: "currentColor", clip })];
       case "dot": return [Plot.dot(data, { x, y: "y", r: 3.5, fill: colour(layer.css), fillOpacity: isAside ? 0.2 : 0.9,

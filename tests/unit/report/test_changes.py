@@ -85,3 +85,13 @@ def test_an_alarm_about_the_same_change_ends_nothing() -> None:
     assert [first.is_certain, second.is_certain] == [True, False]
     assert first.fraction is not None
     assert first.fraction.expected == pytest.approx(-0.4, abs=0.04)
+
+
+def test_what_is_left_of_nearly_nothing_is_not_rounded_away() -> None:
+    """Three thousand times slower is not nothing at all."""
+    moved = Moved(Estimate(0.8e9, 1e9, 1.2e9), Estimate(2.4e5, 3e5, 3.6e5))
+    change = a_change()
+    advice = tuple(dataclasses.replace(each, value=moved) for each in change.advice)
+    (found,) = change_findings(UPLOAD, [dataclasses.replace(change, advice=advice)], [], SIZE)
+    words = change_sentence(found, "throughput_bytes_per_second")
+    assert words.startswith("Throughput fell by 99.97 % (99.96 to 99.98 %) on")

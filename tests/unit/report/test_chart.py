@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from xml.etree import ElementTree as ET
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.report import chart
+from penstock.report.live import live
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 POSITIVE = st.floats(min_value=1e-12, max_value=1e18)
@@ -87,6 +89,18 @@ def test_a_figure_says_what_it_is_and_escapes_every_word() -> None:
     assert root.findtext("title") == "<b>&"
     assert root.findtext("desc") == "<i>"
     assert {element.tag for element in root.iter()} == {"svg", "title", "desc", "path", "text"}
+
+
+def test_no_mark_runs_through_the_name_of_another() -> None:
+    """Names stand in rows above the plot, in both drawings; lines begin below them."""
+    axis = chart.linear_axis("x", [1.0, 2.0])
+    marks = [chart.Mark(x=1.0, text=f"in row {row}", css="advised", row=row) for row in (0, 1)]
+    root = ET.fromstring(chart.draw("t", "d", axis, axis, marks))  # noqa: S314 - our own words
+    names = [float(text.get("y", "0")) for text in root.iter("text") if text.get("class") == "mark"]
+    lines = [path.get("d", "") for path in root.iter("path") if path.get("class") == "advised"]
+    assert len(names) == len(lines) == 2
+    assert min(float(line.split()[1].partition("V")[0]) for line in lines) > max(names)
+    assert [layer["row"] for layer in json.loads(live("t", axis, axis, marks))["layers"]] == [0, 1]
 
 
 def test_a_unit_that_all_ticks_share_is_written_once() -> None:

@@ -15,7 +15,7 @@ import asyncio
 from functools import partial
 
 from penstock.client.asyncio_client import in_thread
-from penstock.client.reading import Opening, Range, Reading, cut, whole
+from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, cut, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -123,6 +123,19 @@ class AsyncObjectReader(Reading):
                     task.cancel()
 
     async def _get(self, start: int, end: int) -> bytes:
-        answer = await self._client.get_object(**self._request(start, end))
-        async with answer["Body"] as body:
-            return whole(await body.read(), start, end)
+        return await whole_body(self._client, self._request(start, end), start, end)
+
+
+async def whole_body(client: Any, request: Mapping[str, Any], start: int, end: int) -> bytes:
+    """The content of a range. Raises what aiobotocore raises, and OSError where some of it is missing."""
+    tries = 0
+    while True:
+        tries += 1
+        answer = await client.get_object(**request)
+        try:
+            async with answer["Body"] as body:
+                return whole(await body.read(), start, end)
+        except Exception:
+            if tries < BODY_TRY_COUNT:
+                continue
+            raise

@@ -16,6 +16,7 @@ import os
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
+from penstock.client.aiobotocore_reader import whole_body
 from penstock.client.asyncio_client import begun_in_thread, in_thread
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
@@ -222,14 +223,9 @@ class _Downloads(_Transfers):
         self, file: File, path: str, start: int, end: int, where: Mapping[str, str]
     ) -> None:
         same = {"IfMatch": file.etag} if file.etag else {}
+        request = {"Bucket": self._bucket, "Key": file.key, **where, **same, **self._extra_args}
         async with self._room:
-            answer = await self._client.get_object(
-                Bucket=self._bucket, Key=file.key, **where, **same, **self._extra_args
-            )
-            async with answer["Body"] as body:
-                content = await body.read()
-        if len(content) != end - start:
-            raise OSError(f"{file.key}: {len(content)} bytes came of {end - start} from {start} on")
+            content = await whole_body(self._client, request, start, end)
         await in_thread(partial(_write, path, content, start))
         self._tell(len(content))
 

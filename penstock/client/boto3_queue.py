@@ -94,7 +94,7 @@ class QueueConsumer:
         self._is_stopped = False
         # Unlike an Event it may be touched by a signal handler.
         self._stops: SimpleQueue[None] = SimpleQueue()
-        self._has_complained = False  # since the last answer
+        self._complained: set[str] = set()  # of requests, since the last answer to each
 
     @property
     def undeleted_count(self) -> int:
@@ -249,22 +249,24 @@ class QueueConsumer:
                 deleted_count += self._messages.note_deleted(number, handle)
         with self._lock:
             self._figures.note_delete(deleted_count, seconds)
+        if False in refused.values():
+            time.sleep(_PAUSE_SECONDS)
 
     # --- Both
 
     def _ask(self, request: Callable[..., Any], **parameters: object) -> tuple[Any, float]:
         """The answer and its seconds; None when there is none, after a pause."""
-        began = time.perf_counter()
+        began, name = time.perf_counter(), getattr(request, "__name__", "")
         try:
             answer = request(QueueUrl=self._url, **parameters)
         except Exception as trouble:  # noqa: BLE001 - whatever botocore raises: the consumer goes on
             with self._lock:
                 self._figures.note_trouble(trouble)
-            self._complain(trouble)
+            self._complain(name, trouble)
             # Also when it was stopped: what is left to delete is tried no more often.
             time.sleep(_PAUSE_SECONDS)
             return None, 0.0
-        self._has_complained = False
+        self._complained.discard(name)
         with self._lock:
             self._figures.retried_count += answer.get("ResponseMetadata", {}).get("RetryAttempts", 0)
             self._figures.oldest_seconds_max = max(
@@ -272,10 +274,11 @@ class QueueConsumer:
             )
         return answer, time.perf_counter() - began
 
-    def _complain(self, trouble: Exception) -> None:
+    def _complain(self, name: str, trouble: Exception) -> None:
         """Once until there is an answer again: a role that may not receive would else be a queue that is empty."""
-        if not self._has_complained:
-            self._has_complained = complain("%s does not answer as it should: %s", self._url, trouble)
+        if name not in self._complained:
+            complain("%s does not answer as it should: %s", self._url, trouble)
+            self._complained.add(name)
 
     def _report(self) -> None:
         with self._lock:

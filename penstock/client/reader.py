@@ -17,7 +17,7 @@ import os
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from time import monotonic
 
-from penstock.client.reading import Opening, Range, Reading, cut, whole
+from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, cut, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -129,9 +129,16 @@ class ObjectReader(Reading, io.RawIOBase):
             asked.content.set_result(self._fetch(asked))
 
     def _fetch(self, asked: Range) -> bytes:
-        asked.begun_at = monotonic()
-        answer = self._client.get_object(**self._request(asked.start, asked.end))
-        return whole(answer["Body"].read(), asked.start, asked.end)
+        tries = 0
+        while True:
+            asked.begun_at, tries = monotonic(), tries + 1
+            answer = self._client.get_object(**self._request(asked.start, asked.end))
+            try:
+                return whole(answer["Body"].read(), asked.start, asked.end)
+            except Exception:
+                if tries < BODY_TRY_COUNT:
+                    continue
+                raise
 
     def _content(self, asked: Range) -> bytes:
         """What came; where nothing did in time, it is asked for again."""

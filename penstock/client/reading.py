@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _FIRST_BYTES = 64 << 10  # of a reader of whom nothing is known yet
 _GROWTH = 2  # of the ranges, and of what is ahead, while he reads on
 _READ_AHEAD_BYTES = 80 << 20  # where nothing is advised: ten ranges of 8 MiB, as boto3 has them
+# Of one that ends early, as boto3 does: botocore tries again only what has no answer at all.
+BODY_TRY_COUNT = 5
 _HEDGED_FRACTION = 0.05  # of the requests may be sent again, and one at first
 
 

@@ -9,13 +9,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiobotocore.config import AioConfig
 from botocore.exceptions import ClientError
 
-from penstock.client import aiobotocore_reader, reader
+from penstock.client import aiobotocore_reader, aiobotocore_transfers, reader
 from penstock.client.advice import Advice
 from penstock.units import KiB
 from tests.integration.uploading import session_of
@@ -35,6 +36,7 @@ class HoldingServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.held: set[int] = set()
+        self.cut: set[int] = set()
         self.asked: Counter[int] = Counter()
         self.closing = threading.Event()
         self.counting = threading.Lock()
@@ -56,13 +58,16 @@ class _Answers(BaseHTTPRequestHandler):
         start, end = (int(word) for word in self.headers["Range"].removeprefix("bytes=").split("-"))
         with self.server.counting:
             self.server.asked[start] += 1
-            is_held = start in self.server.held and self.server.asked[start] == 1
+            is_first = self.server.asked[start] == 1
+            is_held = is_first and start in self.server.held
+            is_cut = is_first and start in self.server.cut
         if is_held:
             self.server.closing.wait(_HELD_SECONDS)
             self.close_connection = True
             return
         self._head(206, end + 1 - start)
-        self.wfile.write(CONTENT[start : end + 1])
+        self.wfile.write(CONTENT[start : start + 100 if is_cut else end + 1])
+        self.close_connection = is_cut
 
     def _head(self, status: int, size: int) -> None:
         found = "/gone" not in self.path
@@ -151,6 +156,27 @@ def test_a_service_that_is_slow_as_a_whole_is_not_asked_twice_as_much(
     content, hedged_count = read(library, server.url, an_advice(hedge_timeout_seconds=1e-6))
     assert content == EXPECTED
     assert hedged_count <= 3
+
+
+@each_library
+def test_what_ends_half_way_is_asked_for_again(library: str, server: HoldingServer) -> None:
+    """As boto3's transfers do: a connection that breaks is no reason to fail."""
+    server.cut = {300 * KiB}
+    content, _ = read(library, server.url, an_advice(hedge_timeout_seconds=60.0))
+    assert content == EXPECTED
+    assert server.asked[300 * KiB] == 2
+
+
+def test_a_download_in_a_loop_asks_again_for_what_ends_half_way(
+    server: HoldingServer, tmp_path: Path
+) -> None:
+    """One broken connection of many thousands must not cost the whole of a large object."""
+    server.cut, path = {300 * KiB}, tmp_path / "file"
+    session = session_of("aiobotocore", server.url)
+    given = an_advice(hedge_timeout_seconds=60.0)
+    asyncio.run(aiobotocore_transfers.download_file(session, "bucket", "key", path, advice=given))
+    assert path.read_bytes() == CONTENT
+    assert server.asked[300 * KiB] == 2
 
 
 def test_what_is_not_there_is_told_as_the_library_tells_it(server: HoldingServer) -> None:

@@ -370,6 +370,41 @@ def test_a_queue_that_may_not_be_received_from_is_said_once(caplog: pytest.LogCa
     assert queue.left == set()
 
 
+def test_a_queue_that_may_not_be_deleted_from_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it answers what it is asked beside that."""
+    monkeypatch.setattr(boto3_queue, "_END_SECONDS_MAX", 0.1)
+    queue, asked = FakeQueue(300), Counter[str]()
+
+    def delete_message_batch(**_: object) -> None:
+        asked["delete"] += 1
+        raise ConnectionError("access denied")
+
+    monkeypatch.setattr(queue, "delete_message_batch", delete_message_batch)
+    consumed(queue, lambda _message: time.sleep(0.001), until=lambda: asked["delete"] > 10)
+    assert sum("access denied" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_deletions_that_are_refused_one_by_one_are_not_tried_in_a_hurry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By five threads at most: a service that is in trouble is not asked as often as it can answer."""
+    monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(boto3_queue, "_END_SECONDS_MAX", 0.1)
+    queue, asked, began = FakeQueue(100), Counter[str](), time.monotonic()
+    delete = queue.delete_message_batch
+
+    def delete_message_batch(**parameters: Any) -> Any:
+        asked["delete"] += 1
+        return delete(**parameters)
+
+    monkeypatch.setattr(queue, "delete_message_batch", delete_message_batch)
+    queue.entry_refusal = lambda _number: False
+    consumed(queue, lambda _message: None, until=lambda: time.monotonic() > began + 0.5)
+    assert asked["delete"] <= 5 * (1 + (time.monotonic() - began) / 0.1)
+
+
 def test_deletions_that_fail_after_the_stop_are_not_tried_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQS is not asked more often than before, though nobody waits for a stop any more."""
     monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.1)

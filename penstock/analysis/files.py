@@ -7,6 +7,7 @@ A bucket's endpoint and credentials are those of the environment (`AWS_ENDPOINT_
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from penstock.analysis.schema import OBSERVATION_COLUMNS, OBSERVATIONS, SPEND, SPEND_COLUMNS
+from penstock.analysis.schema import BUCKET, OBSERVATION_COLUMNS, OBSERVATIONS, SPEND, SPEND_COLUMNS
 
 _BATCH_ROW_COUNT = 8192
 _TYPES = {
@@ -45,7 +46,9 @@ class FilesError(Exception):
 
 def file_system(destination: str) -> tuple[Any, str]:
     """What Arrow calls a file system, and the path in it (Any: Arrow has no types)."""
-    if not destination.startswith("s3://"):
+    if re.match("[a-z0-9]+:/", destination) and not BUCKET.match(destination):
+        raise FilesError(f"{destination} is neither a folder nor s3://bucket/prefix")
+    if not BUCKET.match(destination):
         return fs.LocalFileSystem(), str(Path(destination).absolute())
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     options: dict[str, Any] = {

@@ -10,6 +10,7 @@ questions are plain; `document` is the whole observation, from which models are 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,7 @@ from penstock.models.model import PerformanceModel
 from penstock.vocabulary import Observation, Place, setting_values
 
 OBSERVATIONS, SPEND = "observations", "spend"
+BUCKET = re.compile("s3://[a-z0-9]")
 PLACE = ("operation", "region", "instance_type", "service_class")
 PARTITIONS = {"day": "string", "host": "string"}
 

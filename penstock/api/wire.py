@@ -41,6 +41,8 @@ PAYLOAD_SIZE_BYTES_MAX = max(row.payload_size_bytes_max for row in OPERATIONS.va
 MEMORY_BYTES_MIN = "memory_bytes_min"  # among what is derived, where less than the least was allowed
 REPORT_COUNT_MAX = 100  # in one post
 _QUERY_VALUE_LENGTH_MAX = 64
+_WHOLE_MAX = 10**12
+_VISIBILITY_SECONDS_MAX = 43_200.0
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 
 
@@ -276,8 +278,8 @@ def _too_large(payload_size_bytes: int, row: Operation[Any, Any]) -> Iterable[Mi
 
 
 def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a whole number above 0")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _WHOLE_MAX:
+        raise ValueError(f"{text!r} is not a whole number from 1 to {_WHOLE_MAX:,}")
     return int(text)
 
 
@@ -307,6 +309,13 @@ def _rate(text: str) -> float:
 
 def _positive_seconds(text: str) -> float:
     return _number(str(parse_seconds(text)))
+
+
+def _visibility_seconds(text: str) -> float:
+    seconds = parse_seconds(text)
+    if not 1.0 <= seconds <= _VISIBILITY_SECONDS_MAX:
+        raise ValueError(f"{text!r} is out of range: no queue has one but from 1s to 12h")
+    return seconds
 
 
 def _name(text: str) -> str:
@@ -342,7 +351,7 @@ DEMAND_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
     "message_group_count": _whole,
     "work_seconds": parse_seconds,
     "latency_objective_seconds": _positive_seconds,
-    "visibility_timeout_seconds": _positive_seconds,
+    "visibility_timeout_seconds": _visibility_seconds,
 }
 """How each field of `Demand` is read from a query string."""
 

@@ -19,6 +19,7 @@ from penstock.cli.trouble import WrongUsageError
 
 _DROP_IN = "penstock-clients.conf"
 _UNIT = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+_NO_SERVICE = (".timer", ".socket", ".path", ".target", ".slice", ".scope", ".mount")
 _NAMES = (
     "calls_per_second",
     "in_flight_count_max",
@@ -65,7 +66,9 @@ def clients(context: click.Context, *, as_json: bool, socket_path: str) -> None:
 
 @clients.command()
 @click.option("--unit", required=True, metavar="NAME", help="A service of systemd, such as backup.")
-@click.option("--port", default=31000, show_default=True, help="As in [listen].")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=31000, show_default=True, help="As in [listen]."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option(
     "--root",
@@ -80,6 +83,8 @@ def enable(*, unit: str, port: int, dry_run: bool, root: Path, as_json: bool) ->
     name = unit.removesuffix(".service")
     if not _UNIT.fullmatch(name):
         raise WrongUsageError(f"{unit!r} is no name of a service: letters, digits, and _ . @ -")
+    if name.endswith(_NO_SERVICE):
+        raise WrongUsageError(f"{unit} is no service: name the one that it starts")
     layout = Layout(root=root.absolute(), commands=Path())
     drop_in = layout.root / "etc/systemd/system" / f"{name}.service.d" / _DROP_IN
     actions: list[Action] = [Write(drop_in, _drop_in(name, port))]

@@ -66,6 +66,8 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
         if forecasts := costs_of(loaded.configuration):
             click.echo()
             print_costs(forecasts)
+        else:
+            click.echo("Nothing is probed: set is_enabled in a [probes] section.")
 
 
 @config.command()

@@ -62,6 +62,7 @@ async def _examined(loaded: LoadedConfiguration, socket_path: str, *, is_local: 
     patient = Patient(
         loaded=loaded,
         identity=await host.identify(loaded.configuration.host),
+        socket_path=socket_path,
         status=status,
         unit=unit_properties,
         clock_error_seconds=clock_error_seconds,

@@ -195,6 +195,8 @@ def run_experiment(
 
     experiment = _experiment(name)
     form = Form.SHORT if is_short else Form.LAB if is_lab else Form.FULL
+    if is_dry and is_lab:
+        raise WrongUsageError("in the lab it costs nothing: leave out --lab, or --dry-run")
     if is_dry:
         cost = experiment.cost(form, with_far=given["far_file"] is not None)
         if as_json:
@@ -343,16 +345,19 @@ def report_experiment(
     as_json: bool,
 ) -> None:
     """Published, lab and measured figures, and their differences. What the lab has not run yet, it runs."""
-    from penstock.experiments.archive import beside, newest_measured
+    from penstock.experiments.archive import ArchiveError, beside, newest_measured
     from penstock.experiments.page import verdicts
 
     if (name is None) is not is_all:
         raise WrongUsageError("say an experiment, or --all")
     chosen = list(_table().values()) if is_all else [_experiment(name or "")]
     place = _directory(directory)
-    lab = {row.name: _lab_records(row, place) for row in chosen}
     kept = directory or beside(load_configuration(main_file).configuration.daemon.database_path)
-    here = {row.name: newest_measured(kept, row) for row in chosen}
+    try:
+        lab = {row.name: _lab_records(row, place) for row in chosen}
+        here = {row.name: newest_measured(kept, row) for row in chosen}
+    except ArchiveError as trouble:
+        raise TroubleError(str(trouble)) from trouble
     if output is not None:
         _write_page(output, chosen, lab, here)
     if is_all:

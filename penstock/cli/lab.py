@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json
+from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import TroubleError, cannot_run
 from penstock.lab.worlds import DEMO, WORLDS, World
 from penstock.trial.laboratory import FOREIGN, Laboratory, laboratory
@@ -73,7 +73,7 @@ def _list(*, as_json: bool) -> None:
         print_json(stories)
         return
     for name, story in stories.items():
-        click.echo(f"{name:14}{story}")
+        click.echo(filled(f"{name:14}{story}"))
 
 
 def _environment(found: Laboratory) -> dict[str, str]:

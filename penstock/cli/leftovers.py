@@ -106,8 +106,13 @@ def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
     from penstock.daemon.app import remove_leftovers
     from penstock.daemon.database import StoreError
 
+    configuration = load_configuration(main_file).configuration
     try:
-        return asyncio.run(remove_leftovers(load_configuration(main_file).configuration))
+        configuration.daemon.database_path.stat()
+    except FileNotFoundError:  # one that is made for looking would be this user's, and no daemon's
+        return {"removed": [], "leftovers": []}
+    try:
+        return asyncio.run(remove_leftovers(configuration))
     except StoreError as trouble:  # one whose socket is elsewhere holds it, for instance
         raise TroubleError(str(trouble)) from trouble
 

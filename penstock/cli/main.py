@@ -140,11 +140,19 @@ def run(arguments: list[str]) -> int:
         with guarded_streams():
             code = cli.main(arguments, prog_name="penstock", standalone_mode=False)
     except click.ClickException as trouble:
-        with contextlib.suppress(OSError):  # standard error may be lost, too
-            trouble.show()
-        return trouble.exit_code
+        return _ended_by(trouble)
+    except PermissionError as denied:  # of any file that was named, or is where it always is
+        return _ended_by(
+            TroubleError(f"{denied.filename}: {denied.strerror}; ask as a user who may, such as with sudo")
+        )
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:  # whoever read the output has enough
         return TroubleError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _ended_by(trouble: click.ClickException) -> int:
+    with contextlib.suppress(OSError):  # standard error may be lost, too
+        trouble.show()
+    return trouble.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.vocabulary import Place
 
 NOT_INSTALLED = "it takes DuckDB and Arrow: pip install 'penstock[analysis]'"
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _DAY = timedelta(days=1)
 _DEFAULT_SECONDS = 86400.0
 
@@ -64,11 +66,19 @@ def observations(
 
     One Parquet file for each day, in place of an older one. It reads the database, also beside a running daemon.
     """
-    from penstock.analysis.schema import athena_ddl
+    from penstock.analysis.schema import BUCKET, athena_ddl
 
     if (athena is None) == (destination is None):
         raise WrongUsageError("name either where to write (--to) or of what to print tables (--athena)")
+    if host is not None and not _HOST.fullmatch(host):
+        raise WrongUsageError(
+            f"--host {host!r} names a folder: letters, digits, and _ . -, a letter or digit first"
+        )
     if destination is None:
+        if not BUCKET.match(athena or ""):
+            raise WrongUsageError(
+                f"Athena reads buckets alone, and {athena} is none: name s3://bucket/prefix"
+            )
         click.echo(athena_ddl(athena or ""))
         return
     try:

@@ -12,18 +12,23 @@ from penstock.units import UnitError, parse_bytes, parse_bytes_per_second, parse
 class Quantity(click.ParamType[float]):
     """Text with a unit, read by one of the functions of `penstock.units`."""
 
-    def __init__(self, name: str, read: Callable[[str], float]) -> None:
+    def __init__(self, name: str, read: Callable[[str], float], *, is_positive: bool = True) -> None:
         self.name = name
         self._read = read
+        self._is_positive = is_positive
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number of bytes, bytes per second or seconds; a usage error says what is expected."""
         try:
-            return self._read(str(value))
+            found = self._read(str(value))
         except (UnitError, OverflowError) as trouble:
             self.fail(str(trouble), param, ctx)
+        if self._is_positive and not found:
+            self.fail(f"a {self.name} here is more than 0", param, ctx)
+        return found
 
 
 BYTES = Quantity("size", parse_bytes)
 RATE = Quantity("rate", parse_bytes_per_second)
-SECONDS = Quantity("duration", parse_seconds)
+SECONDS = Quantity("duration", parse_seconds, is_positive=False)
+PERIOD = Quantity("duration", parse_seconds)

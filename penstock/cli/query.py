@@ -314,7 +314,7 @@ def show_advice(document: Mapping[str, Any]) -> None:
         click.echo()
         print_table(("expect", "low", "expected", "high"), expected)
     click.echo()
-    click.echo(document["explanation"])
+    click.echo(filled(document["explanation"]))
     click.echo(_evidence(document))
 
 

@@ -210,7 +210,7 @@ def read_material(
     path: Path, configuration: Configuration | None, *, now: datetime, since: datetime | None
 ) -> Material:
     """All that a report needs out of a database. Raises TroubleError."""
-    from penstock.daemon.database import StoreError, StoreMissing
+    from penstock.daemon.database import StoreDenied, StoreError, StoreMissing
     from penstock.daemon.store import Store
     from penstock.operations.table import setting_types
 
@@ -220,7 +220,7 @@ def read_material(
 
     try:
         return read(Store.open_read_only(path, setting_types()))
-    except StoreMissing as trouble:
+    except (StoreMissing, StoreDenied) as trouble:
         raise TroubleError(str(trouble)) from trouble
     except (StoreError, sqlite3.DatabaseError):
         pass  # what can be read of it is read row by row

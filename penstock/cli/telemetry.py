@@ -17,7 +17,7 @@ import click
 
 from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
-from penstock.cli.quantities import SECONDS
+from penstock.cli.quantities import PERIOD
 from penstock.cli.trouble import TroubleError
 from penstock.client.connection import NoDaemonError, ask
 
@@ -39,7 +39,7 @@ _SCOPE = "penstock"
 @click.option(
     "--interval",
     "interval_seconds",
-    type=SECONDS,
+    type=PERIOD,
     default="60s",
     show_default=True,
     help="How often.",

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_table, text
-from penstock.cli.quantities import BYTES, SECONDS
+from penstock.cli.quantities import BYTES, PERIOD
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
 from penstock.operations.operation import Operation
@@ -194,7 +194,7 @@ _HOW: list[Callable[[Any], Any]] = [
     click.option(
         "--timeout",
         "timeout_seconds",
-        type=SECONDS,
+        type=PERIOD,
         default="1h",
         show_default=True,
         help="A run that takes longer is ended, and counts as failed.",
@@ -270,7 +270,8 @@ def _tune(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> tuple[Tuni
 
     command = _command(given)
     ranges = kind.ranges(given["threads"], given["sizes"])
-    _refuse_the_impossible(ranges.trouble(given["object_size_bytes"], given["memory_bytes_max"]), given)
+    if (trouble := ranges.trouble(given["object_size_bytes"], given["memory_bytes_max"])) is not None:
+        raise WrongUsageError(trouble)
     task = Task(
         object_size_bytes=given["object_size_bytes"],
         ranges=ranges,
@@ -332,17 +333,6 @@ def _command(given: Mapping[str, Any]) -> str:
         given["client"],
         Target(bucket=given["bucket"], endpoint_url=given["endpoint_url"], region=given["region"]),
     )
-
-
-def _refuse_the_impossible(trouble: str | None, given: Mapping[str, Any]) -> None:
-    if given["memory_bytes_max"] is not None and given["memory_bytes_max"] < 1:
-        raise WrongUsageError("--memory-max is at least one byte; without it there is no limit")
-    if trouble is not None:
-        raise WrongUsageError(trouble)
-    if given["object_size_bytes"] < 1:
-        raise WrongUsageError("an object has at least one byte")
-    if given["timeout_seconds"] <= 0:
-        raise WrongUsageError("a run needs time: --timeout is more than 0")
 
 
 @contextlib.contextmanager

@@ -327,7 +327,8 @@ def flaw_of(document: Any) -> str:
         and _are_numbers(document.get("derived"))
         and _moment(document.get("expires_at")) is not None
         and isinstance(document.get("demand", {}), dict)
-        and _are_numbers({"object_count": document.get("demand", {}).get("object_count", 1)})
+        # Of objects to be moved there may be more than of anything that is advised.
+        and _are_numbers({"objects": document.get("demand", {}).get("object_count", 1)})
     ):
         return "what the daemon answers is no advice"
     operation = document["operation"]

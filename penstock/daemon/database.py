@@ -4,6 +4,7 @@
     ├── StoreInUse    another penstockd works on the same directory
     ├── StoreTooNew   a newer penstock wrote the file
     ├── StoreMissing  there is nothing to read
+    ├── StoreDenied   this user may not read it, or it is no file
     ├── DiskTrouble   the disk is full, read-only or failing; what was committed is safe
     └── Lost          values that waited in memory for such a disk are gone with the process
 
@@ -19,6 +20,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -34,6 +36,7 @@ Rescue = Callable[[Path], Callable[[sqlite3.Connection], str]]
 
 BROKEN_FILE_COUNT_MAX = 3
 BUSY_SECONDS = 5.0
+_ASK_OWNER = "ask as a user who may, such as with sudo -u penstock"
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _DISK = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space",
@@ -59,6 +62,10 @@ class StoreTooNew(StoreError):
 
 class StoreMissing(StoreError):
     """There is no database."""
+
+
+class StoreDenied(StoreError):
+    """What is there cannot be opened, which says nothing about what is in it."""
 
 
 class DiskTrouble(StoreError):
@@ -192,10 +199,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
     An older file is copied and migrated there.
     """
-    if not path.exists():
-        raise StoreMissing(
-            f"there is no database at {path}: start penstockd, or name another with --database"
-        )
+    _refuse_unopenable(path)
     try:
         with speaking_of_damage(), contextlib.ExitStack() as unless_it_serves:
             connection = unless_it_serves.enter_context(contextlib.closing(connect_read_only(path)))
@@ -210,6 +214,21 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         raise trouble_with(path, error) from error
     return copy
+
+
+def _refuse_unopenable(path: Path) -> None:
+    try:
+        is_directory = stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreMissing(
+            f"there is no database at {path}: start penstockd, or name another with --database"
+        ) from None
+    except OSError as error:
+        raise StoreDenied(f"the database {path} cannot be opened ({error.strerror}): {_ASK_OWNER}") from error
+    if is_directory:
+        raise StoreDenied(f"{path} is a directory: name the database in it")
+    if not os.access(path, os.R_OK):
+        raise StoreDenied(f"the database {path} cannot be opened (Permission denied): {_ASK_OWNER}")
 
 
 @contextlib.contextmanager

@@ -47,6 +47,7 @@ class Patient:
 
     loaded: LoadedConfiguration
     identity: HostIdentity
+    socket_path: str  # where the daemon was asked
     status: Mapping[str, Any] | None  # what the daemon says of itself; None where none answers
     root: Path = Path("/")
     unit: Callable[[], Mapping[str, str]]  # what systemd says of it, by property; nothing without systemd
@@ -81,7 +82,7 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
 
 
 def _daemon(patient: Patient) -> Iterator[Finding]:
-    path = patient.loaded.configuration.daemon.socket_path
+    path = patient.socket_path
     if patient.status is None:
         remedy = f"systemctl enable --now penstock.socket {_UNIT}, and see journalctl -u penstock"
         yield Finding("daemon", Health.ILL, f"nobody answers on {path}", remedy)

@@ -129,8 +129,10 @@ def _advice(
         model, fit, context, demand, setting=setting, reference=model.default_setting(context)
     )
     basis = _basis(fit, context, setting)
-    bottleneck = model.bottleneck(fit, context, setting, demand)
-    limit = _limit(model, prediction, demand, bottleneck)
+    limiting = model.bottleneck(fit, context, setting, demand)
+    limit = _limit(model, prediction, demand, limiting)
+    if limiting == "demand" and _falls_short(model, prediction, demand):
+        limiting = "unsure" if fit.observation_count else "unknown"
     expected = _explain(model.value_metric, prediction, aim, basis, limit)
     remarks = (*_suspicion_words(fit), *model.remarks(fit, context, setting, demand))
     compared = comparison_words(
@@ -143,7 +145,7 @@ def _advice(
         prediction=prediction,
         demand=demand,
         basis=basis,
-        bottleneck=bottleneck,
+        bottleneck=limiting,
         explanation=" ".join((expected, *remarks, compared)),
         observation_count=fit.observation_count,
         newest_observation_at=fit.newest_observation_at,
@@ -455,10 +457,16 @@ def _limit(model: PerformanceModel[Any], prediction: Prediction, demand: Demand,
     expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
     if expected is None or asked is None or expected.expected >= asked:
         return limit
-    if expected.expected < _DEMAND_SHARE * asked:
+    if _falls_short(model, prediction, demand):
         short = f"this falls short of the {quantity(model.value_metric, asked)} that were asked for"
         return short if bottleneck == "demand" else f"{limit}, and {short}"
     return "this carries what was asked for to within 2 %" if bottleneck == "demand" else limit
+
+
+def _falls_short(model: PerformanceModel[Any], prediction: Prediction, demand: Demand) -> bool:
+    """Whether clearly less is expected than the rate that was asked for."""
+    expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
+    return expected is not None and asked is not None and expected.expected < _DEMAND_SHARE * asked
 
 
 def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, limit: str) -> str:

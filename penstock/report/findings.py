@@ -717,7 +717,16 @@ def _most_measured(findings: PlaceFindings, evidence: _Evidence) -> Recommendati
     """The ordinary advice for the size that was measured most."""
     counts = evidence.size_counts
     ordinary = [a.recommendation for a in findings.advice if a.recommendation.demand == Demand()]
-    return max(ordinary, key=lambda made: counts[made.context.payload_size_bytes], default=None)
+    cells = evidence.expectations.fit.cells if evidence.expectations.fit else ()
+    learned: Counter[int] = Counter()
+    for cell in cells:
+        learned[cell.payload_size_bytes] += cell.count
+    # What the fit knows decides where nothing is as young as was asked for.
+    return max(
+        ordinary,
+        key=lambda made: (counts[made.context.payload_size_bytes], learned[made.context.payload_size_bytes]),
+        default=None,
+    )
 
 
 def _regrets(findings: PlaceFindings, evidence: _Evidence) -> tuple[Regret, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.cli.main import cli
+from penstock.cli.main import cli, run
 from penstock.daemon.config import load
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis
@@ -172,6 +172,9 @@ def test_no_daemon_is_exit_code_3_and_a_sentence(tmp_path: Path, arguments: tupl
             ("query", "s3-upload", "--object-size", "1GiB", "--service-class", "foo"),
             "one of standard, express",
         ),
+        (("query", "s3-upload", "--object-size", "0"), "a size here is more than 0"),
+        (("probe", "s3-upload", "--object-size", "0B"), "a size here is more than 0"),
+        (("telemetry", "--interval", "0s"), "a duration here is more than 0"),
         (("frobnicate",), "No such command"),
         (("run",), "--once"),
     ],
@@ -331,6 +334,21 @@ def test_help_is_fast_because_it_imports_little() -> None:
     assert heavy.isdisjoint(done.stderr.split())
 
 
+def test_a_file_that_may_not_be_read_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever command meets it: its name, and what to do."""
+
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", denied)
+    assert run(["config", "check", "--config", "penstock.toml"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "Error: penstock.toml: Permission denied; ask as a user who may"
+    )
+
+
 def test_config_commands_say_what_is_wrong(tmp_path: Path) -> None:
     """Every mistake at once, with file and key; nothing of it needs a daemon."""
     wrong = tmp_path / "penstock.toml"
@@ -385,7 +403,8 @@ def test_a_check_of_the_configuration_warns_of_what_may_be_a_slip(tmp_path: Path
     file = tmp_path / "penstock.toml"
     file.write_text('[host]\nregion = "eu-centrl-1"', encoding="utf-8")
     result = CliRunner().invoke(cli, ["config", "check", "--config", str(file)])
-    assert (result.exit_code, result.stdout) == (0, f"The configuration is valid ({file}).\n")
+    nothing = "Nothing is probed: set is_enabled in a [probes] section."
+    assert (result.exit_code, result.stdout) == (0, f"The configuration is valid ({file}).\n{nothing}\n")
     assert result.stderr.startswith(f'warning: {file}: host.region: found "eu-centrl-1"')
     document = json.loads(
         CliRunner().invoke(cli, ["config", "check", "--config", str(file), "--json"]).stdout

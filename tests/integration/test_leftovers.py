@@ -69,6 +69,16 @@ def test_a_dry_run_asks_for_nothing(server: Served) -> None:
     assert (refused.exit_code, "busy" in refused.output) == (1, True)
 
 
+def test_where_no_daemon_ever_ran_nothing_is_made(tmp_path: Path) -> None:
+    """A database of whoever asks would keep the daemon, which is another user, from having one."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'[daemon]\nstate_directory = "{tmp_path / "state"}"\n', encoding="utf-8")
+    for words in ("list", "remove"):
+        asked = leftovers(words, "--config", file, socket=tmp_path / "nobody")
+        assert (asked.exit_code, asked.output) == (0, "Nothing is left behind.\n")
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_what_a_killed_daemon_left_is_removed_without_one(stage: DaemonHouse) -> None:  # noqa: F811  # the fixture
     """From the database alone: listed, then removed, so that a host can be given up without a daemon."""
     config = ("--config", stage.configuration_file)

@@ -17,11 +17,13 @@ from penstock.cli.main import run
 from penstock.daemon.budget import Spend
 from penstock.daemon.database import migrations
 from penstock.daemon.store import Store
+from penstock.models.model import Cell
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.report.document import schema
 from penstock.report.findings import SCHEMA, Report
+from penstock.units import KiB, MiB
 from penstock.vocabulary import Cost, Demand, Regime
-from tests.factories import NOON, PLACE, SETTING_TYPES, an_inconclusive
+from tests.factories import CONTEXT, NOON, PLACE, SETTING_TYPES, an_inconclusive
 from tests.unit.report.materials import a_real_fit, real_advice, some_observations
 
 
@@ -135,6 +137,27 @@ def test_since_leaves_out_what_is_older(database: Path, capsys: pytest.CaptureFi
     assert place["measured"] == []
     assert document["spending"] == []
     assert place["advice"]
+
+
+def test_since_leaves_the_verdict_with_the_size_that_was_measured(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nothing is so young, the first of the sizes that advice is kept for was perhaps never tried."""
+    small = dataclasses.replace(CONTEXT, payload_size_bytes=64 * KiB)
+    setting = {"thread_count": 8, "part_size_bytes": 8.0 * MiB}
+    measured = Cell(
+        payload_size_bytes=CONTEXT.payload_size_bytes,
+        setting=setting,
+        count=9,
+        value_median=1e8,
+        had_trouble=False,
+        newest_at=NOON,
+    )
+    with closing(Store(database, SETTING_TYPES)) as store:
+        store.add_fit(dataclasses.replace(a_real_fit(), cells=(measured,)), fitted_at=NOON)
+        store.add_recommendation(dataclasses.replace(real_advice(), context=small))
+    (place,) = json.loads(written(database, capsys, "--json", "--since", "1s"))["places"]
+    assert place["verdict"]["payload_size_bytes"] == CONTEXT.payload_size_bytes
 
 
 def test_the_configuration_names_database_and_budget(
@@ -345,8 +368,8 @@ def test_a_page_that_replaces_another_says_what_is_new_since(
 
 
 def test_a_directory_is_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The sentence says what to check."""
-    assert "cannot be" in complaint(tmp_path, capsys)
+    """Nor one that is broken, nor does the disk report an error."""
+    assert complaint(tmp_path, capsys) == f"Error: {tmp_path} is a directory: name the database in it"
 
 
 def test_a_page_that_cannot_be_written_is_a_sentence(

@@ -175,7 +175,7 @@ def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tm
         (["--exec", "true", "--part-size", "..8MiB"], 2, "..8MiB lacks an end"),
         (["--exec", "true", "--part-size", "8 miles"], 2, "is not a size"),
         (["--exec", "true", "--part-size", "1MiB"], 2, "5MiB to 5GiB"),
-        (["--exec", "true", "--memory-max", "0"], 2, "--memory-max is at least one byte"),
+        (["--exec", "true", "--memory-max", "0"], 2, "more than 0"),
         (["--exec", "true", "--timeout", "0s"], 2, "more than 0"),
         (["--exec", "echo oh no >&2; false"], 1, "failed 3 times in a row and never worked"),
     ],

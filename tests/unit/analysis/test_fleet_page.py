@@ -123,6 +123,24 @@ def test_nothing_there_is_said(tmp_path: Path) -> None:
     assert "penstock observations --to" in str(read.exception)
 
 
+@pytest.mark.parametrize("place", ["s3://", "s3:///prefix", "s3:/bucket/prefix", "gs://bucket"])
+def test_what_is_neither_a_folder_nor_a_bucket_is_refused(place: str, tmp_path: Path) -> None:
+    """With what it may be, and before a folder of that name is made."""
+    for words in (
+        ["report", "--from", place],
+        ["observations", "--to", place, "--database", str(tmp_path / "db")],
+    ):
+        Store(tmp_path / "db", setting_types()).close()
+        asked = CliRunner().invoke(cli, words, standalone_mode=False)
+        assert "is neither a folder nor s3://bucket/prefix" in str(asked.exception)
+
+
+@pytest.mark.parametrize("words", [["--to", "x", "--host", "../x"], ["--athena", "fleet"]])
+def test_words_that_would_be_written_where_nobody_reads_are_refused(words: list[str]) -> None:
+    """A host is one folder, and Athena reads buckets."""
+    assert CliRunner().invoke(cli, ["observations", *words]).exit_code == 2
+
+
 def test_athena_is_told_every_column() -> None:
     """And partitions by day and host."""
     ddl = athena_ddl("s3://b/fleet/")

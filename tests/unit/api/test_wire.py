@@ -223,6 +223,20 @@ def test_a_message_is_no_larger_than_the_queue_takes() -> None:
         read_reports(report)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("object_count", "1000000000001", "from 1 to 1,000,000,000,000"),
+        ("thread_count_max", "0", "from 1 to 1,000,000,000,000"),
+        ("visibility_timeout_seconds", "13h", "from 1s to 12h"),
+        ("visibility_timeout_seconds", "500ms", "from 1s to 12h"),
+    ],
+)
+def test_what_cannot_be_is_not_advised_for(name: str, text: str, told: str) -> None:
+    """Applications refuse an answer that speaks of more, and no queue takes such a timeout."""
+    assert told in mistakes_of([*QUESTION, (name, text)])[name]
+
+
 def test_a_parameter_that_is_given_twice_is_refused() -> None:
     """Which of two was meant cannot be known."""
     assert mistakes_of([*QUESTION, ("operation", "sqs_delivery")]) == {"operation": "is given twice"}

@@ -38,8 +38,14 @@ def test_a_dry_run_only_says_it(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("unit", ["../../etc/passwd", "a b", "x\ny", ""])
+@pytest.mark.parametrize("unit", ["../../etc/passwd", "a b", "x\ny", "", "backup.timer"])
 def test_what_is_no_unit_is_refused(tmp_path: Path, unit: str) -> None:
     """A name becomes a path and a line of a unit: it is one word."""
     assert enable(tmp_path, "--unit", unit).exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_port_that_no_sdk_can_send_to_is_refused(tmp_path: Path) -> None:
+    """It would be written, and nobody heard."""
+    assert enable(tmp_path, "--unit", "backup", "--port", "99999").exit_code == 2
     assert not list(tmp_path.iterdir())

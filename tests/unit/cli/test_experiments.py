@@ -52,6 +52,8 @@ def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:
     [
         (("show", "nothing"), "there is no experiment nothing: say one of sqs-blast"),
         (("run", "surge", "--lab", "--directory", "/proc/1/none"), "cannot be written"),
+        (("run", "surge", "--lab", "--dry-run"), "in the lab it costs nothing"),
+        (("report", "surge", "--directory", "/dev/null/none"), "cannot be read"),
         (("report",), "say an experiment, or --all"),
         (("report", "surge", "--all"), "say an experiment, or --all"),
     ],

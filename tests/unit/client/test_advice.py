@@ -90,7 +90,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
         {"expires_at": "2999-01-01T00:00:00"},
         {"demand": []},
         {"demand": {"object_count": "many"}},
-        {"demand": {"object_count": 2_000_000}},
+        {"demand": {"object_count": 2e18}},
     ],
 )
 def test_an_answer_with_one_flaw_is_none(changes: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def test_an_answer_with_one_flaw_is_none(changes: dict[str, Any]) -> None:
         {"derived": {"x": -1e18, "y": 1e18, "z_count": 0, "w": 0.5}},
         {"setting": {"thread_count": 8, "part_size_bytes": 8 * MiB, "of_a_newer_daemon": 1}},
         {"demand": {}},
-        {"demand": {"object_count": 1_000_000}},
+        {"demand": {"object_count": 1_000_000_000_000}},
         {"expires_at": "2999-01-01T00:00:00+02:00"},
     ],
 )

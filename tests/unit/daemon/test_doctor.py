@@ -47,6 +47,7 @@ def findings(folder: Path, **changes: Any) -> list[Finding]:
     healthy: dict[str, Any] = {
         "loaded": configured(folder, text),
         "identity": IDENTITY,
+        "socket_path": "/run/elsewhere.sock",
         "status": a_status(),
         "root": folder / "root",
         "unit": lambda: RUNNING,
@@ -88,6 +89,13 @@ def test_where_all_is_well_nothing_is_to_be_done(tmp_path: Path) -> None:
         "network allowance": ""
     }
     assert len(found) == len(CHECKS)
+
+
+@pytest.mark.parametrize("status", [None, a_status()])
+def test_the_daemon_is_named_by_where_it_was_asked(status: dict[str, Any] | None, tmp_path: Path) -> None:
+    """Not by where this configuration would have it: PENSTOCK_SOCKET may say otherwise."""
+    told = [f.sentence for f in findings(tmp_path, status=status) if f.subject == "daemon"]
+    assert "on /run/elsewhere.sock" in told[0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,15 @@ import pytest
 
 from penstock.daemon import database
 from penstock.daemon.budget import Spend
-from penstock.daemon.database import DiskTrouble, Lost, StoreError, StoreInUse, StoreMissing, StoreTooNew
+from penstock.daemon.database import (
+    DiskTrouble,
+    Lost,
+    StoreDenied,
+    StoreError,
+    StoreInUse,
+    StoreMissing,
+    StoreTooNew,
+)
 from penstock.daemon.store import WAITING_REPORT_COUNT_MAX, AsyncStore, Row, Store
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.vocabulary import (
@@ -320,6 +328,16 @@ def test_reading_without_a_database(path: Path) -> None:
     with pytest.raises(StoreMissing, match="start penstockd"):
         Store.open_read_only(path, SETTING_TYPES)
     assert not path.exists()
+
+
+def test_what_cannot_be_opened_is_not_called_broken(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory, and a file of somebody else's: each with what to do."""
+    Store(path, SETTING_TYPES).close()
+    with pytest.raises(StoreDenied, match="is a directory: name the database in it"):
+        Store.open_read_only(path.parent, SETTING_TYPES)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(StoreDenied, match="sudo -u penstock"):
+        Store.open_read_only(path, SETTING_TYPES)
 
 
 @pytest.mark.parametrize("damage", ["header", "journal page", "truncated", "noise"])

@@ -318,17 +318,22 @@ def test_the_first_alternative_is_the_advice(demand: Demand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "rate", "said"),
+    ("limit", "rate", "said", "named"),
     [
-        ("demand", 50.0, "; this carries what was asked for."),
-        ("demand", 100.9, "; this carries what was asked for to within 2 %."),
-        ("demand", 120.0, "; this falls short of the 120 B/s that were asked for."),
-        ("memory", 50.0, "; memory is the limit."),
-        ("memory", 120.0, "; memory is the limit, and this falls short of the 120 B/s that were asked for."),
+        ("demand", 50.0, "; this carries what was asked for.", "demand"),
+        ("demand", 100.9, "; this carries what was asked for to within 2 %.", "demand"),
+        ("demand", 120.0, "; this falls short of the 120 B/s that were asked for.", "unsure"),
+        ("memory", 50.0, "; memory is the limit.", "memory"),
+        (
+            "memory",
+            120.0,
+            "; memory is the limit, and this falls short of the 120 B/s that were asked for.",
+            "memory",
+        ),
     ],
 )
-def test_what_is_said_of_a_demand_is_what_is_expected(limit: str, rate: float, said: str) -> None:
-    """The words go by the expectation, not by the model's mode; whoever asked for more is told, whatever limits."""
+def test_what_is_said_of_a_demand_is_what_is_expected(limit: str, rate: float, said: str, named: str) -> None:
+    """The words and the name go by the expectation, not by the model's mode; whoever asked for more is told."""
 
     class Carries(S3UploadModel):
         """Expects a hundred, and says what the limit is."""
@@ -342,3 +347,4 @@ def test_what_is_said_of_a_demand_is_what_is_expected(limit: str, rate: float, s
     demand = Demand(message_rate_per_second=rate)
     found = recommend(Carries(), FIT, WORLD.context, demand, previous=None, now=NOW, validity_seconds=600.0)
     assert f"{said} " in found.explanation
+    assert found.bottleneck == named

@@ -98,7 +98,7 @@ def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, fl
 
 
 def _poisson_intervals(records: Records) -> Intervals:
-    """Shares, medians and means by drawing the pairs again; what failed by how rare events are counted."""
+    """Medians and means by drawing the pairs again; what is rare by how rare events are counted."""
     groups: dict[str, list[Record]] = {}
     for kind in ("read", "write"):
         for size in _SIZES:
@@ -118,7 +118,26 @@ def _poisson_intervals(records: Records) -> Intervals:
     for size in ("1B", "100MB"):
         if f"read/{size}" in groups:
             found[f"pairs.{size}"] = correlation_between(_speeds(records, "read", size))
+    for kind in ("read", "write"):
+        if count := len(groups.get(f"{kind}/1B", [])):
+            share = _slow_share(_all(records, kind, "1B"))
+            found[f"{kind}.slow"] = _share_interval(share, count)
     return found | _trouble_intervals(records)
+
+
+def _share_interval(share: float, count: int) -> tuple[float, float]:
+    """Of Clopper and Pearson, in percent: none of a few is not none at all."""
+    from scipy import stats
+
+    some, others = share * count, (1.0 - share) * count
+    low = float(stats.beta.ppf(0.05, some, others + 1)) if some else 0.0
+    high = float(stats.beta.ppf(0.95, some + 1, others)) if others else 1.0
+    return 100 * low, 100 * high
+
+
+def _slow_share(speeds: Sequence[float]) -> float:
+    """Of single bytes: fewer than ten a second."""
+    return mean([float(tps < 10.0) for tps in speeds])
 
 
 def _trouble_intervals(records: Records) -> dict[str, tuple[float, float]]:
@@ -149,11 +168,10 @@ def _speed_quantities(records: Records) -> dict[str, float]:
     reads, writes = (_all(records, kind, "1B") for kind in ("read", "write"))
     if reads and writes:
         values["tps.most"] = quantile([*reads, *writes], 0.5)
-        values["write.slow"] = 100 * mean([float(tps < 10.0) for tps in writes])
-        values["read.slow"] = 100 * mean([float(tps < 10.0) for tps in reads])
-        values["pairs.1B"] = correlation(_speeds(records, "read", "1B"))
-    if large := _speeds(records, "read", "100MB"):
-        values["pairs.100MB"] = correlation(large)
+        values["write.slow"], values["read.slow"] = (100 * _slow_share(speeds) for speeds in (writes, reads))
+    for size in ("1B", "100MB"):
+        if len(pairs := _speeds(records, "read", size)) >= _PAIR_COUNT_MIN:
+            values[f"pairs.{size}"] = correlation(pairs)
     for kind in ("read", "write"):
         if speeds := _all(records, kind, "1MB"):
             values[f"{kind}.1MB"] = quantile(speeds, 0.5)

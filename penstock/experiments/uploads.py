@@ -172,6 +172,7 @@ def _thread_answer(records: Records) -> Sequence[str]:
 _FULL_PROCESSOR = 0.9  # of the time
 _STILL_GROWING = 0.8  # of what as many threads more would bring if they did not share anything
 _PART_COUNT_MAX = 10_000  # of S3
+_COUNTS_THAT_TELL = 3  # of threads, or of parts: one run of each of two says nothing of what lies beyond
 _PART_SIZES_MIB = (5, 8, 16, 32, 64, 128)
 
 
@@ -298,15 +299,20 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
     merges = _merges(records)
     if len(merges) > 1:
         few, many = min(merges), max(merges)
-        shares = {parts: 100 * seconds / of_all for parts, (seconds, of_all) in merges.items()}
         each = max(0.0, (merges[many][0] - merges[few][0]) / (many - few))
+        shares = {parts: 100 * seconds / of_all for parts, (seconds, of_all) in merges.items()}
         most_seconds = merges[many][0] + each * (_PART_COUNT_MAX - many)
         of_all_seconds = merges[many][1] * _PART_COUNT_MAX / many
+        beyond = (
+            f"each further part takes {1e3 * each:.2f} ms, so {_PART_COUNT_MAX:,} parts of {PART // MiB} "
+            f"MiB would take {most_seconds:.0f} s of {of_all_seconds / 60:.0f} minutes at this rate: "
+            f"{100 * most_seconds / of_all_seconds:.1f} %"
+        )
+        if len(merges) < _COUNTS_THAT_TELL:
+            beyond = "two counts of parts are too few to say what each further one takes"
         sentences.append(
             f"Merging takes {shares[few]:.1f} % of the time for {few:.0f} parts and {shares[many]:.1f} % for "
-            f"{many:.0f}; each further part takes {1e3 * each:.2f} ms, so {_PART_COUNT_MAX:,} parts of {PART // MiB} "
-            f"MiB would take {most_seconds:.0f} s of {of_all_seconds / 60:.0f} minutes at this rate: "
-            f"{100 * most_seconds / of_all_seconds:.1f} %."
+            f"{many:.0f}; {beyond}."
         )
     return sentences
 
@@ -316,15 +322,17 @@ def _limit_here(records: Sequence[Record]) -> str:
     rates = {float(record.label.rsplit("/", 1)[-1]): record.megabytes_per_second for record in records}
     busy = max(record.values.get("client_cpu_demand_fraction", 0.0) for record in records)
     few, many = min(rates), max(rates)
-    limit = "the connections: more threads would carry more"
-    if busy >= _FULL_PROCESSOR:
-        limit = "the processor"
+    limit = "the limit is the connections: more threads would carry more"
+    if len(rates) < _COUNTS_THAT_TELL:
+        limit = "too few thread counts to name the limit"
+    elif busy >= _FULL_PROCESSOR:
+        limit = "the limit is the processor"
     elif rates[many] / rates[few] < _STILL_GROWING * many / few:
-        limit = "the network or the service"
+        limit = "the limit is the network or the service"
     return (
         f"Here bodies come from memory, so the disk is out of it; {100 * busy:.0f} % of a processor were wanted, and "
         f"{many:.0f} threads carry {rates[many] / rates[few]:.1f} times as much as {few:.0f} "
-        f"({rates[many]:.1f} MB/s against {rates[few]:.1f}): the limit is {limit}."
+        f"({rates[many]:.1f} MB/s against {rates[few]:.1f}): {limit}."
     )
 
 

@@ -170,6 +170,9 @@ def test_a_few_pairs_say_nothing_of_what_goes_with_what() -> None:
     assert "p = " not in sentences
     assert "drop the second" not in sentences
     assert experiment.intervals(Records(few, is_here=True)) == {}
+    assert not [
+        name for name in experiment.quantities(Records(few, is_here=True)) if name.startswith("pairs")
+    ]
 
 
 def test_what_rests_on_repetitions_has_its_interval() -> None:
@@ -200,6 +203,27 @@ def test_none_in_a_few_tests_is_not_none_in_as_many_as_the_study_made() -> None:
     low, high = experiment.intervals(run)["retries.write"]
     assert low == 0.0
     assert high == pytest.approx(3.0 * 107_556 / 200, rel=0.01)
+    seconds = {"latency_seconds_mean": 0.05, "latency_seconds_p99": 0.06}
+    quick = [replace(one, values={**one.values, **seconds}) for one in of_pairs(100)]
+    low, high = experiment.intervals(Records([*quick, *writes], is_here=True))["read.slow"]
+    assert low == 0.0
+    assert high == pytest.approx(3.0, rel=0.05)
+
+
+def test_two_runs_name_no_limit_and_no_slope() -> None:
+    """One with two threads and one with four, one of two parts and one of three: nothing lies between."""
+    kept = {"without/ram-disk/10", "without/ram-disk/20"}
+    merges = [r for r in in_the_lab("bottlenecks") if r.label.startswith("merge")]
+    found = [*merges[:2], *(r for r in in_the_lab("bottlenecks") if r.label in kept)]
+    experiment = EXPERIMENTS["bottlenecks"]
+    few = " ".join(experiment.answers(Records(found, is_here=True)))
+    assert "too few thread counts" in few
+    assert "too few to say what each further one takes" in few
+    assert "10,000" not in few
+    here = [r for r in in_the_lab("bottlenecks") if r in merges or "ram-disk" in r.label]
+    many = " ".join(experiment.answers(Records(here, is_here=True)))
+    assert "the limit is" in many
+    assert "10,000" in many
 
 
 def test_what_was_measured_here_is_not_called_unmeasured() -> None:

@@ -162,7 +162,7 @@ async def _outcome(file: File, work: Awaitable[object]) -> File:
     try:
         await work
     except Exception as trouble:  # noqa: BLE001 - whatever aiobotocore raises for this file is why it failed
-        file.error = trouble.with_traceback(None)
+        file.fail(trouble)
     return file
 
 

@@ -212,7 +212,7 @@ class QueueConsumer:
     def _work_off(self, number: str, message: Mapping[str, Any]) -> bool:
         """Whether it was handled. What ends a thread (SystemExit) or a task does not end the one that receives."""
         try:
-            self._handle(message)
+            self._call_handler(message)
         except BaseException as trouble:  # noqa: BLE001 - whatever the application raises: others follow
             self._messages.give_up(number)
             complain("message %s was not handled and comes back", number, trouble=trouble)
@@ -222,6 +222,12 @@ class QueueConsumer:
             return True
         finally:
             self._messages.note_end()
+
+    def _call_handler(self, message: Mapping[str, Any]) -> None:
+        if hasattr(self._handle(message), "__await__"):
+            raise TypeError(
+                "what handles messages is called in a thread, where nobody awaits what it returns"
+            )
 
     # --- Deleting
 

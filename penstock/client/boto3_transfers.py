@@ -288,7 +288,7 @@ def _outcome(file: File, work: Callable[[], object]) -> File:
     try:
         work()
     except Exception as trouble:  # noqa: BLE001 - whatever boto3 raises for this file is why it failed
-        file.error = trouble.with_traceback(None)  # which would hold what the threads had
+        file.fail(trouble)
     return file
 
 

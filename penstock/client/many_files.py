@@ -50,6 +50,13 @@ class File:
         self.error = error
         self.etag: str | None = None
 
+    def fail(self, trouble: BaseException) -> None:
+        """It was not moved; why is kept, but nothing that the frames held where it came from, such as a body."""
+        self.error = cause = trouble
+        while cause:
+            cause.__traceback__ = None
+            cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"File({self.path!r}, {self.key!r}, {self.size_bytes} bytes, {self.error!r})"
 

@@ -314,6 +314,17 @@ def test_neither_a_log_that_fails_nor_a_message_that_was_changed_ends_a_receiver
     assert queue.left == {"m0", "m10", "m20", "m30"}
 
 
+@pytest.mark.filterwarnings("ignore:.*never awaited")
+def test_what_nobody_awaits_is_not_deleted() -> None:
+    """A coroutine that is given for a function has not handled anything."""
+    queue = FakeQueue(5)
+
+    async def handle(_message: Mapping[str, Any]) -> None: ...
+
+    consumed(queue, handle, until=lambda: sum(queue._received.values()) == 5)
+    assert len(queue.left) == 5
+
+
 def test_what_was_handled_and_could_not_be_deleted_in_time_is_not_handled_again() -> None:
     """A FIFO queue refuses a handle whose time is over: the message comes back, and is deleted by its new one."""
     queue, handled, refused = FakeQueue(20), Counter[str](), set[str]()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import os
 import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -186,6 +188,35 @@ def test_a_summary_keeps_so_many_reasons_and_raises_one_exception_for_all(
     ) as raised:
         summary.raise_for_failed()
     assert raised.value.failed == summary.failed
+
+
+def test_what_failed_keeps_nothing_but_the_reason() -> None:
+    """Else each of ten thousand failures would keep the body that was to be sent."""
+
+    class Body:
+        pass
+
+    bodies = list[weakref.ref[Body]]()
+
+    def send() -> None:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        raise ConnectionRefusedError
+
+    def move() -> None:
+        try:
+            send()
+        except OSError as trouble:
+            raise LookupError("nobody there") from trouble
+
+    file = File("bad", "bad")
+    try:
+        move()
+    except LookupError as trouble:
+        file.fail(trouble)
+    gc.collect()
+    assert [body() for body in bodies] == [None]
+    assert isinstance(file.error, LookupError)
 
 
 def test_the_exception_for_all_goes_from_one_process_to_another() -> None:

@@ -7,7 +7,7 @@ Groups are shaped after: published tables (`calibrated`), hosts as they are sold
 # ruff: noqa: E501  (the rows of its tables are read across)
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -45,16 +45,13 @@ class Download(Upload):
         return download(self.link, self.object_size_bytes, thread_count, range_size_bytes)
 
 
-def noise(
-    cv_few: float, cv_many: float, dips: float, *, slow_sigma: float = 0.0, part_cv: float = 0.25
-) -> Noise:
+def noise(cv_few: float, cv_many: float, dips: float, *, slow_sigma: float = 0.0) -> Noise:
     """In fractions: `noise(0.05, 0.12, 0.04)`."""
     return Noise(
         cv_few_threads=cv_few,
         cv_many_threads=cv_many,
         dip_probability=dips,
         slow_sigma=slow_sigma,
-        part_cv=part_cv,
     )
 
 
@@ -207,8 +204,8 @@ def _off_model() -> list[Surface]:
         64: 2.2,
     }
     return [
-        off("off-two-humps", GiB, two_humps(6.0, 90.0, 1.0, 0.86), noise(0.05, 0.12, 0.04)),
-        off("off-two-humps-far-apart", 2 * GiB, two_humps(4.0, 160.0, 0.8, 1.0), noise(0.06, 0.16, 0.05)),
+        off("off-two-humps", GiB, two_humps(GiB, 6.0, 90.0, (1.0, 0.86)), noise(0.05, 0.12, 0.04)),
+        off("off-two-humps-far-apart", 2 * GiB, two_humps(GiB, 4.0, 160.0, (0.8, 1.0)), noise(0.06, 0.16, 0.05)),
         off("off-proxy-48", 2 * GiB, proxied(Upload(near, 2 * GiB), 48, 0.35), noise(0.05, 0.12, 0.04)),
         off("off-proxy-16-threads-only", GiB, proxied(Upload(near, GiB), 16, 0.5), noise(0.05, 0.15, 0.05), part_size_bytes=8 * MiB),
         off("off-table-ssl-upload", GiB, tabled(GiB, upload_table), noise(0.05, 0.10, 0.04), thread_count_max=128, part_size_bytes=16 * MiB),
@@ -221,12 +218,20 @@ def _off_model() -> list[Surface]:
 
 
 def off(name: str, size: int, field: Field, chance: Noise, **rest: Any) -> Surface:
+    """A surface of another kind."""
+    field = of_the_busy(field, size)
+    return Surface(
+        name=name, group=Group.OFF_MODEL, object_size_bytes=size, field=field, noise=chance, **rest
+    )
+
+
+def of_the_busy(inner: Field, size: int) -> Field:
     """A thread without a part to send changes nothing."""
 
-    def busy(n: Array, s: Array) -> Flow:
-        return field(np.minimum(n, np.ceil(size / s)), s)
+    def field(n: Array, s: Array) -> Flow:
+        return inner(np.minimum(n, np.ceil(size / s)), s)
 
-    return Surface(name=name, group=Group.OFF_MODEL, object_size_bytes=size, field=busy, noise=chance, **rest)
+    return field
 
 
 def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Flow:
@@ -237,14 +242,15 @@ def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Fl
     return Flow(throughput, part_seconds, none, none, unknown, unknown, unknown, unknown, unknown)
 
 
-def two_humps(low: float, high: float, low_height: float, high_height: float) -> Field:
-    """Two good thread counts with a valley between; a mild best part size of 24 MiB."""
+def two_humps(
+    size: int, low: float, high: float, heights: Sequence[float] | Array, best: float = 24 * MiB
+) -> Field:
+    """Two good thread counts with a valley between; a mild best part size."""
 
     def field(n: Array, s: Array) -> Flow:
-        humps = low_height * np.exp(-((np.log2(n / low)) ** 2) / 1.6) + high_height * np.exp(
-            -((np.log2(n / high)) ** 2) / 1.2
-        )
-        return flow_of(GiB, n, s, 150 * MB * (0.08 + humps) * np.exp(-((np.log2(s / (24 * MiB))) ** 2) / 40))
+        humps = heights[0] * np.exp(-(np.log2(n / low) ** 2) / 1.6)
+        humps += heights[1] * np.exp(-(np.log2(n / high) ** 2) / 1.2)
+        return flow_of(size, n, s, 150 * MB * (0.08 + humps) * np.exp(-(np.log2(s / best) ** 2) / 40))
 
     return field
 

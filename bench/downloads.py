@@ -122,7 +122,7 @@ def _off_model() -> list[Surface]:
     near = replace(NEAR, nic_bytes_per_second=900 * MB)
     table = {1: 10.2, 2: 20.0, 3: 29.6, 4: 37.6, 6: 46.5, 8: 51.5, 16: 49.0, 64: 44.0}
     return [
-        _off("get-two-humps", GiB, two_humps(6.0, 90.0, 1.0, 0.86), noise(0.05, 0.12, 0.04)),
+        _off("get-two-humps", GiB, two_humps(GiB, 6.0, 90.0, (1.0, 0.86)), noise(0.05, 0.12, 0.04)),
         _off("get-proxy-24", 2 * GiB, proxied(Download(near, 2 * GiB), 24, 0.35), noise(0.05, 0.12, 0.04)),
         _off("get-table-plain", GiB, tabled(GiB, table), noise(0.05, 0.10, 0.04), thread_count_max=128, part_size_bytes=16 * MiB),
         _off("get-field-smooth", GiB, random_field(GiB, 3, roughness=0.35, height=0.8), noise(0.05, 0.12, 0.03)),

@@ -23,10 +23,12 @@ from bench.catalogue import (
     Upload,
     catalogue,
     flow_of,
+    of_the_busy,
     proxied,
     random_field,
     resonating,
     tabled,
+    two_humps,
 )
 from bench.physics import Array, Flow, Link
 from bench.surfaces import PROBE_EVERY, Field, Group, Noise, Split, Surface
@@ -278,24 +280,12 @@ def _off_model(rng: np.random.Generator, size: int) -> Made:
         lambda: resonating(Upload(near, size), rng.uniform(0.2, 0.5)),
         lambda: _table(rng, size),
     ]
-    inner = makers[int(rng.integers(len(makers)))]()
-
-    def field(n: Array, s: Array) -> Flow:
-        return inner(np.minimum(n, np.ceil(size / s)), s)
-
-    return field, {}
+    return of_the_busy(makers[int(rng.integers(len(makers)))](), size), {}
 
 
 def _humps(rng: np.random.Generator, size: int) -> Field:
     low, high = _around(rng, 3, 12), _around(rng, 40, 200)
-    heights, best = rng.uniform(0.6, 1.0, 2), _around(rng, 8, 128) * MiB
-
-    def field(n: Array, s: Array) -> Flow:
-        humps = heights[0] * np.exp(-(np.log2(n / low) ** 2) / 1.6)
-        humps += heights[1] * np.exp(-(np.log2(n / high) ** 2) / 1.2)
-        return flow_of(size, n, s, 150 * MB * (0.08 + humps) * np.exp(-(np.log2(s / best) ** 2) / 40))
-
-    return field
+    return two_humps(size, low, high, rng.uniform(0.6, 1.0, 2), _around(rng, 8, 128) * MiB)
 
 
 def _table(rng: np.random.Generator, size: int) -> Field:

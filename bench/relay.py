@@ -13,23 +13,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
-import signal
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
 from penstock.clock import SystemClock
+from penstock.lab.http_s3 import one_way
 from penstock.lab.link import Link, LinkTruth, Stream
 from penstock.lab.s3 import S3Error, S3Service
-from penstock.lab.server import serving
+from penstock.lab.server import serve_until_stopped
 
 # Between two neighbours only (RFC 9110, 7.6.1), or answered here.
 _NOT_RELAYED = frozenset({"connection", "expect", "keep-alive", "te", "transfer-encoding", "upgrade"})
@@ -47,16 +45,7 @@ class Relay:
 
     def application(self) -> web.Application:
         """Everything goes the same way."""
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self.answer, expect_handler=self.say_continue)
-        return application
-
-    async def say_continue(self, request: web.Request) -> None:
-        """Ask for the body, a round trip later."""
-        if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
-            await asyncio.sleep(self._path.truth.round_trip_seconds)
-            if request.transport is not None:  # it left meanwhile
-                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return one_way(self.answer, self._path)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Relay one request and its answer, in the time that the path takes."""
@@ -126,16 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _serve(target: str, truth: LinkTruth, *, port: int, seed: int) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0)  # never a queue of our own
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as upstream:
         relay = Relay(target, S3Service(truth, clock=SystemClock(), seed=seed), upstream)
-        async with serving(relay.application(), port=port) as endpoint_url:
-            sys.stdout.write(json.dumps({"endpoint_url": endpoint_url}) + "\n")
-            sys.stdout.flush()
-            await stop.wait()
+        await serve_until_stopped(relay.application(), port)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from aiohttp import HttpVersion11, web
+from aiohttp.typedefs import Handler
 
 from penstock.lab.link import Link, Stream
 from penstock.lab.s3 import Body, S3Error, S3Service, StoredObject
@@ -34,9 +35,20 @@ _NOT_CHECKSUMS = frozenset({"x-amz-checksum-algorithm", "x-amz-checksum-type", "
 
 def s3_application(service: S3Service) -> web.Application:
     """Make the web application that serves this S3."""
-    face = _Face(service)
+    return one_way(_Face(service).answer, service)
+
+
+def one_way(answer: Handler, path: S3Service) -> web.Application:
+    """Make an application in which everything goes the same way; to ask for a body costs one more round trip."""
+
+    async def say_continue(request: web.Request) -> None:
+        if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+            await asyncio.sleep(path.truth.round_trip_seconds)
+            if request.transport is not None:  # it left meanwhile
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", face.answer, expect_handler=face.say_continue)
+    application.router.add_route("*", "/{path:.*}", answer, expect_handler=say_continue)
     return application
 
 
@@ -73,13 +85,6 @@ class _Face:
             return await self._action(call)(call)
         except S3Error as error:
             return _error_response(call, error)
-
-    async def say_continue(self, request: web.Request) -> None:
-        """Ask for the body; that costs the client one more round trip."""
-        if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
-            await asyncio.sleep(self._service.truth.round_trip_seconds)
-            assert request.transport is not None
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _action(self, call: _Call) -> Callable[[_Call], Awaitable[web.StreamResponse]]:
         if call.key:

@@ -60,7 +60,7 @@ def calm(truth: LinkTruth) -> LinkTruth:
 
 
 def upload_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int, seed: int = 0
+    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int
 ) -> float:
     """Measure what an ideal client gets with this setting, on exactly this truth (see `calm`).
 
@@ -68,8 +68,7 @@ def upload_throughput_bytes_per_second(
     """
 
     async def upload(clock: VirtualClock) -> float:
-        service = S3Service(truth, clock=clock, seed=seed)
-        service.shelf.create_bucket(_BUCKET)
+        service = _service(truth, clock)
         await _upload(service, object_size_bytes, thread_count, part_size_bytes)
         return object_size_bytes / clock.monotonic_seconds()
 
@@ -77,7 +76,7 @@ def upload_throughput_bytes_per_second(
 
 
 def download_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int, seed: int = 0
+    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int
 ) -> float:
     """Measure what an ideal reader of one whole object gets, on exactly this truth (see `calm`).
 
@@ -88,8 +87,7 @@ def download_throughput_bytes_per_second(
     sizes.append(object_size_bytes - sum(sizes))
 
     async def read(clock: VirtualClock) -> float:
-        service = S3Service(truth, clock=clock, seed=seed)
-        service.shelf.create_bucket(_BUCKET)
+        service = _service(truth, clock)
         service.shelf.put(_BUCKET, _KEY, service.shelf.body(max(sizes), None))
         await _share(sizes, thread_count, lambda size: service.read(_BUCKET, _KEY, 0, size))
         return object_size_bytes / clock.monotonic_seconds()
@@ -115,7 +113,7 @@ def upload_optimum(
             calm_truth, object_size_bytes, thread_count=n, part_size_bytes=s
         )
 
-    return _best(_worth_trying(object_size_bytes, THREAD_COUNTS, part_sizes_bytes, is_legal), measured)
+    return _best(_worth_trying(object_size_bytes, part_sizes_bytes, is_legal), measured)
 
 
 def download_optimum(
@@ -135,7 +133,7 @@ def download_optimum(
             calm_truth, object_size_bytes, thread_count=n, range_size_bytes=s
         )
 
-    return _best(_worth_trying(object_size_bytes, THREAD_COUNTS, range_sizes_bytes, is_legal), measured)
+    return _best(_worth_trying(object_size_bytes, range_sizes_bytes, is_legal), measured)
 
 
 def _best(settings: Iterable[tuple[int, int]], measured: Callable[[int, int], float]) -> Optimum:
@@ -153,23 +151,26 @@ def _best(settings: Iterable[tuple[int, int]], measured: Callable[[int, int], fl
 
 
 def _worth_trying(
-    object_size_bytes: int,
-    thread_counts: Sequence[int],
-    sizes_bytes: Sequence[int],
-    is_legal: Callable[[int, int], bool],
+    object_size_bytes: int, sizes_bytes: Sequence[int], is_legal: Callable[[int, int], bool]
 ) -> Iterator[tuple[int, int]]:
     """Yield settings that differ: legal ones, no more threads than requests, whole waves besides the round numbers."""
     tried = set()
-    for thread_count in thread_counts:
+    for thread_count in THREAD_COUNTS:
         for size_bytes in (*sizes_bytes, math.ceil(object_size_bytes / thread_count)):
             request_count = math.ceil(object_size_bytes / size_bytes)
             whole_waves = (math.ceil(request_count / wave_count) for wave_count in _WAVE_COUNTS)
-            counts = {thread_count, *(n for n in whole_waves if n <= max(thread_counts))}
+            counts = {thread_count, *(n for n in whole_waves if n <= max(THREAD_COUNTS))}
             useful = (n for n in counts if n <= request_count and is_legal(size_bytes, request_count))
             for count in sorted(useful):
                 if (count, size_bytes) not in tried:
                     tried.add((count, size_bytes))
                     yield count, size_bytes
+
+
+def _service(truth: LinkTruth, clock: VirtualClock) -> S3Service:
+    service = S3Service(truth, clock=clock, seed=0)
+    service.shelf.create_bucket(_BUCKET)
+    return service
 
 
 async def _upload(

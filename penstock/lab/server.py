@@ -91,13 +91,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, msgspec.DecodeError) as error:
         parser.error(f"the truth cannot be read: {error}")
     try:
-        asyncio.run(_serve(application, parsed.port))
+        asyncio.run(serve_until_stopped(application, parsed.port))
     except OSError as error:
         parser.error(f"port {parsed.port} cannot be used: {error}")
     return 0
 
 
-async def _serve(application: web.Application, port: int) -> None:
+async def serve_until_stopped(application: web.Application, port: int) -> None:
+    """Say where, and go on until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -60,12 +60,7 @@ def count_of(histogram: Histogram) -> int:
 
 def quantile(histogram: Histogram, fraction: float) -> float:
     """The middle of the class below whose end at least this fraction of the values lie; 0 for none."""
-    wanted, seen = math.ceil(fraction * count_of(histogram)), 0
-    for number, count in enumerate(histogram.counts, start=histogram.first):
-        seen += count
-        if seen >= max(wanted, 1):
-            return _middle(number)
-    return 0.0
+    return _middle(_class_at(histogram, fraction)) if count_of(histogram) else 0.0
 
 
 def tail_ratio(histograms: Iterable[Histogram], fraction: float, *, count_min: int) -> float | None:
@@ -75,7 +70,9 @@ def tail_ratio(histograms: Iterable[Histogram], fraction: float, *, count_min: i
     fewer than `count_min` requests.
     """
     laid = merged(
-        Histogram(first=one.first - _median_class(one), counts=one.counts) for one in histograms if one.counts
+        Histogram(first=one.first - _class_at(one, 0.5), counts=one.counts)
+        for one in histograms
+        if one.counts
     )
     return quantile(laid, fraction) if count_of(laid) >= count_min else None
 
@@ -129,11 +126,11 @@ def correlation(pairs: Pairs) -> float | None:
     return pairs.xy / spread if spread > 0 else None
 
 
-def _median_class(histogram: Histogram) -> int:
-    wanted, seen = math.ceil(count_of(histogram) / 2), 0
+def _class_at(histogram: Histogram, fraction: float) -> int:
+    wanted, seen = math.ceil(fraction * count_of(histogram)), 0
     for number, count in enumerate(histogram.counts, start=histogram.first):
         seen += count
-        if seen >= wanted:
+        if seen >= max(wanted, 1):
             return number
     return histogram.first
 

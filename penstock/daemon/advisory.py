@@ -274,13 +274,14 @@ class Advisory:
         if (trouble := await self._store.why_no_room(len(reports))) is not None:
             self._report_counts["refused"] += len(reports)
             raise NoRoomError(f"reports cannot be kept now: {trouble}")
-        answers = await asyncio.gather(*(self._record_one(report, uid) for report in reports))
-        kept = [report for report, refusal in zip(reports, answers, strict=True) if refusal is None]
+        signed = [dataclasses.replace(report, reporter_uid=uid) for report in reports]
+        answers = await asyncio.gather(*(self._record_one(report, uid) for report in signed))
+        kept = [report for report, refusal in zip(signed, answers, strict=True) if refusal is None]
         self._report_counts["kept"] += len(kept)
         self._report_counts["refused"] += len(reports) - len(kept)
         if kept:
             self._conductor.note_reports(kept)
-            self._backlogs.note_reports(dataclasses.replace(report, reporter_uid=uid) for report in kept)
+            self._backlogs.note_reports(kept)
         return answers
 
     async def _record_one(self, report: Observation[Any], uid: int) -> str | None:
@@ -288,7 +289,7 @@ class Advisory:
         if refusal is not None:
             return refusal
         try:
-            await self._store.add_observation(dataclasses.replace(report, reporter_uid=uid))
+            await self._store.add_observation(report)
         except ValueError as trouble:
             return f"it cannot be kept: {trouble}"
         return None

@@ -90,10 +90,12 @@ class RefusalWatch:
 
     def note(self, observations: Iterable[Observation[Any]]) -> None:
         """What was reported or probed is the second witness."""
+        subordinate = self._subordinate_ranges()
         for observation in observations:
             place, who = observation.context.place, observation.reporter_uid
             way = place.operation, place.region
-            if way in self._ways and not is_stray(observation.throttled_count, observation.request_count):
+            is_refused = not is_stray(observation.throttled_count, observation.request_count)
+            if way in self._ways and is_refused and not _is_among(subordinate, who):
                 self._note(
                     Refused(
                         way=way,
@@ -138,7 +140,7 @@ class RefusalWatch:
             in_flight.update(dict.fromkeys(ways, series.in_flight_count_max))
         for series, ways in heard:
             sender = series.key, series.user_id
-            if sender not in refused or any((series.user_id or 0) in users for users in subordinate):
+            if sender not in refused or _is_among(subordinate, series.user_id):
                 continue
             for way in ways:
                 known = self._refused.get((way, series.user_id))
@@ -194,6 +196,10 @@ class RefusalWatch:
             for first, count in ranges
             if first.isdigit() and count.isdigit()
         ]
+
+
+def _is_among(ranges: Iterable[range], user_id: int | None) -> bool:
+    return any((user_id or 0) in users for users in ranges)
 
 
 def _tells_connections(operation: str, series: Series, home: Place) -> bool:

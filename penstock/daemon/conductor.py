@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from penstock.clock import Clock
 from penstock.daemon import costs
@@ -69,7 +69,6 @@ REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more
 AVOIDED_COUNT_MAX = 6
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
-T = TypeVar("T")
 _SPARED_OWN_COUNT = KNOWN_COUNT // 2
 
 
@@ -218,10 +217,7 @@ class Conductor:
         await self.standings.load(self._store, intervals)
         for place in {context.place for context in self._watches}:
             if self._board.fit(place) is None:
-                try:
-                    await self._learn(place)
-                except ThinkerError as trouble:  # the defaults stand, and the first cycle tries again
-                    log.warning("%s: %s", place.operation, trouble)
+                await self._succeeds(place, self._learn(place))
 
     async def run(self) -> None:
         """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""
@@ -391,35 +387,41 @@ class Conductor:
         if (fleet := self.fleet) is None:
             return
         await self._at_the_bucket(fleet, partial(fleet.visit, partial(self._own_evidence, fleet.host)))
-        for place in sorted(fleet.take_news(), key=str):
-            await self._learn_from_fleet(fleet, place)
+        for place in sorted(fleet.news, key=str):
+            if await self._succeeds(place, self._learn_from_fleet(fleet, place)):
+                fleet.news.discard(place)
 
     async def _divide(self, limits: SharedLimits) -> None:
         """Tell the hosts that share a limit what is wanted here, and advise what is this one's part."""
-        is_visit = limits.is_heartbeat_due
-        if await self._at_the_bucket(limits, limits.visit) if is_visit else limits.step():
+        if limits.is_heartbeat_due:
+            await self._at_the_bucket(limits, limits.visit)
+        else:
+            limits.step()
+        if limits.take_news():
             self._board.generation += 1
             self._on_change()
 
     async def _at_the_bucket(
-        self, visitor: Fleet | SharedLimits, visit: Callable[[], Awaitable[T]]
-    ) -> T | None:
-        """Pay, visit, settle; None where it cannot be paid for now."""
+        self, visitor: Fleet | SharedLimits, visit: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Pay, visit, settle; or leave it, where it cannot be paid for now."""
         now, cost_max = self._clock.now(), visitor.cost_max
         verdict = self.ledger.allows(LEDGER_NAME, cost_max, now)
         if not verdict.is_allowed:
             visitor.postpone(verdict.sentence)
-            return None
+            return
         ledger, reserved = self.ledger.reserve(LEDGER_NAME, cost_max, now)
         try:
             await self._store.run(lambda store: store.add_spend(reserved))
         except DiskTrouble as trouble:
             visitor.postpone(str(trouble))
-            return None
+            return
         self.ledger, self.activity = ledger, "visiting the fleet's bucket"
         try:
-            return await visit()
+            await visit()
         finally:
+            if visitor.due_in_seconds <= 0:  # it failed unforeseen: the others would wait behind it for ever
+                visitor.postpone("the visit failed, as the log says")
             self.ledger, correction = self.ledger.settle(reserved, visitor.used, self._clock.now())
             await self._store.run(lambda store: store.correct_spend(correction))
             self.activity = "idle"
@@ -472,9 +474,19 @@ class Conductor:
         places, self._reported = self._reported, set()
         for place in sorted(places, key=str):
             self.activity = f"learning from reports about {place.operation}"
-            await self._learn(place)
+            if not await self._succeeds(place, self._learn(place)):
+                self._reported.add(place)
         self._reports_due_seconds = self._clock.monotonic_seconds() + REPORTS_PAUSE_SECONDS
         self.activity = "idle"
+
+    async def _succeeds(self, place: Place, learning: Awaitable[object]) -> bool:
+        """Whether it was learned; where not, what is advised stands, and a later try comes."""
+        try:
+            await learning
+        except (DiskTrouble, ThinkerError) as trouble:
+            log.warning("%s: %s", place.operation, trouble)
+            return False
+        return True
 
     async def _deliberate(
         self, place: Place, next_context: Context | None, cost_max: Cost

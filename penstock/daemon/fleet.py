@@ -111,7 +111,8 @@ class Fleet:
         self._seats: dict[Place, _Seats] = {place: _Seats() for place in self._probed}
         self._waiting_since_seconds: dict[Place, float] = {}
         self._refusal_count = 0
-        self._news: set[Place] = set()
+        # Of these others told something that nobody has learned from yet.
+        self.news: set[Place] = set()
         self._is_writing: bool | None = None if section.may_write else False  # None: not tried yet
         self._why_not_writing = "" if section.may_write else "fleet.may_write is false"
         self._trouble: str | None = None
@@ -134,11 +135,6 @@ class Fleet:
         writes = reads if self._is_writing is not False else 0
         body_bytes = prior.DOCUMENT_BYTES_MAX
         return self._cost(reads=reads, writes=writes, received=reads * body_bytes, sent=writes * body_bytes)
-
-    def take_news(self) -> set[Place]:
-        """The places of which others told something new since this was asked."""
-        news, self._news = self._news, set()
-        return news
 
     def told(self, place: Place, own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
         """What others measured of a place."""
@@ -259,7 +255,7 @@ class Fleet:
         if told.remark is not None and told.remark != before.remark:
             _log.warning("of what the fleet says of %s, some is dropped: %s", place.operation, told.remark)
         if told.evidence != before.evidence:
-            self._news.add(place)
+            self.news.add(place)
         if not told.evidence:
             self._offered_until.pop(place, None)  # begin anew where nothing is left
         self._known[place] = after

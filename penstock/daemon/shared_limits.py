@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -105,6 +105,7 @@ class SharedLimits:
         self._patience_seconds = PAUSE_SECONDS
         self._pause_seconds = PAUSE_SECONDS
         self._told: dict[str, FleetShare] = {}
+        self._published: dict[str, float] = {}  # the parts of which all were told
         self.used = Cost()  # by the visit that is on its way, or was the last
         for held in self._held:
             held.allowed_seconds = self._since_seconds
@@ -155,15 +156,21 @@ class SharedLimits:
         self._begin()
         self._fail(trouble)
 
-    def step(self) -> bool:
-        """Let a part grow that grows until the next heartbeat. Whether it is another one than was told."""
-        self._step_seconds = self._clock.monotonic_seconds() + STEP_SECONDS
-        return self._is_another(dict(self._told))
+    def take_news(self) -> bool:
+        """Whether a part is another one than when this was asked before, whoever was told of it in between."""
+        before, self._published = (
+            self._published,
+            {held.limit.name: self._tell(held).requests_per_second for held in self._held},
+        )
+        return self._published != before
 
-    async def visit(self) -> bool:
-        """Say what this host wants, hear the others, and take a part. Whether it is another one than before."""
+    def step(self) -> None:
+        """Let a part grow that grows until the next heartbeat."""
+        self._step_seconds = self._clock.monotonic_seconds() + STEP_SECONDS
+
+    async def visit(self) -> None:
+        """Say what this host wants, hear the others, and take a part."""
         self.used = Cost()
-        before = dict(self._told)
         self._begin()
         if not self._section.may_write:
             self._fail("fleet.may_write is false: the others would not hear of this host")
@@ -179,7 +186,6 @@ class SharedLimits:
                 self._fail(str(trouble))
             else:
                 self._take_parts()
-        return self._is_another(before)
 
     def document(self) -> list[dict[str, Any]]:
         """How it stands, as JSON values."""
@@ -199,11 +205,6 @@ class SharedLimits:
             for held in self._held
             for share in (self._tell(held),)
         ]
-
-    def _is_another(self, before: Mapping[str, FleetShare]) -> bool:
-        return {name: share.requests_per_second for name, share in before.items()} != {
-            held.limit.name: self._tell(held).requests_per_second for held in self._held
-        }
 
     # --- One heartbeat
 

@@ -105,17 +105,16 @@ def read(document: bytes) -> Heartbeat | None:
         found = msgspec.json.decode(document[: DOCUMENT_BYTES_MAX + 1], type=Heartbeat)
     except _UNREADABLE:
         return None
-    rates = [
-        rate
-        for use in found.limits.values()
-        for rate in (use.wanted_per_second, use.made_per_second, use.refused_per_second)
-    ]
     is_possible = (
         found.format == FORMAT
         and len(found.limits) <= LIMIT_COUNT_MAX
         and 1 <= len(found.host) <= 64
         and 1.0 <= found.pause_seconds <= 86_400.0
-        and all(0.0 <= rate <= _RATE_MAX for rate in rates)
+        and all(
+            0.0 <= use.wanted_per_second <= _RATE_MAX
+            and 0.0 <= use.refused_per_second <= use.made_per_second <= _RATE_MAX
+            for use in found.limits.values()
+        )
     )
     return found if is_possible else None
 

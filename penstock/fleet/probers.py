@@ -21,6 +21,7 @@ HOLD_SECONDS = 3_300.0  # three visits
 TAKEOVER_SECONDS = 4_500.0  # four visits, and some
 SEAT_COUNT_MAX = 64
 DOCUMENT_BYTES_MAX = 16_384
+_COUNT_MAX = 2**62  # of what is counted up: Python writes no number of thousands of digits
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -52,7 +53,9 @@ def read(document: bytes) -> Probers:
     except _UNREADABLE:
         return Probers()
     is_possible = (
-        found.format == FORMAT and len(found.seats) <= SEAT_COUNT_MAX and 0 <= found.generation < 2**62
+        found.format == FORMAT
+        and len(found.seats) <= SEAT_COUNT_MAX
+        and all(0 <= count < _COUNT_MAX for count in (found.generation, *(s.renewal for s in found.seats)))
     )
     return found if is_possible else Probers()
 

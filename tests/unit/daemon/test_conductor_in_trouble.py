@@ -14,6 +14,7 @@ import pytest
 
 from penstock.api.wire import recommendation_document
 from penstock.daemon.budget import DAY, Ledger, total
+from penstock.daemon.conductor import REPORTS_PAUSE_SECONDS, REPORTS_SETTLE_SECONDS
 from penstock.daemon.thinker import InlineThinker, ThinkerError
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models import burst

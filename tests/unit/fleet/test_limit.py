@@ -74,6 +74,7 @@ def test_refusals_lower_what_is_divided() -> None:
         b'{"host":"a","number":1,"pause_seconds":60,"format":2}',
         b'{"host":"a","number":1,"pause_seconds":60,"limits":{"p":{"wanted_per_second":-1}}}',
         b'{"host":"a","number":1,"pause_seconds":60,"limits":{"p":{"wanted_per_second":1e99}}}',
+        b'{"host":"a","number":1,"pause_seconds":60,"limits":{"p":{"wanted_per_second":1,"refused_per_second":1}}}',
     ],
 )
 def test_a_heartbeat_that_cannot_be_is_none(document: bytes) -> None:

@@ -71,6 +71,7 @@ def test_who_held_a_seat_gives_it_up_before_another_takes_it() -> None:
         b'{"format": 2}',
         b'{"generation": 1e300}',
         b'{"seats": [{"host": 1}]}',
+        b'{"seats": [{"host": "x", "renewal": ' + b"9" * 4300 + b"}]}",
         b'{"seats": [' + b",".join([b'{"host": "x"}'] * 65) + b"]}",
     ],
 )

@@ -140,21 +140,33 @@ class Database:
             )
         migrate(connection)
 
-    def _begin_again(self, reason: str) -> sqlite3.Connection:
-        """Move the broken file aside and carry over what was rescued from it."""
+    def _begin_again(self, reason: str, broken: sqlite3.Connection | None = None) -> sqlite3.Connection:
+        """Move the broken file aside once a new one holds what was rescued from it. Raises DiskTrouble."""
+        copy = self._anew()
+        try:
+            with contextlib.closing(_connect(copy)) as connection:
+                migrate(connection)
+                rescued = _in_transaction(connection, self._rescue(self.path))
+        except sqlite3.DatabaseError as error:
+            raise trouble_with(self.path, error) from error
+        if broken is not None:
+            broken.close()  # as below
         aside = _move_aside(self.path)
-        restore = self._rescue(aside)
-        connection = self._open_sound()
-        rescued = _in_transaction(connection, restore)
+        copy.replace(self.path)
         self.notices.append(
             f"the database {self.path} was broken ({reason}); it is now {aside}, and a new one was begun; {rescued}"
         )
-        return connection
+        return self._open_sound()
+
+    def _anew(self) -> Path:
+        """Where a file is written before it takes its place."""
+        copy = self.path.with_name(f"{self.path.name}.anew")
+        copy.unlink(missing_ok=True)
+        return copy
 
     def _write_anew(self) -> None:
         """Somebody removed the file; what was in it can be read for as long as it is open."""
-        copy = self.path.with_name(f"{self.path.name}.anew")
-        copy.unlink(missing_ok=True)
+        copy = self._anew()
         self._connection.execute("VACUUM INTO ?", (str(copy),))
         self._connection.close()  # before there is a new one: it removes the log of that name
         for ending in ("-wal", "-shm"):
@@ -171,8 +183,7 @@ class Database:
                 return action(self._connection)
         except sqlite3.DatabaseError as error:
             if _is_broken(error):
-                self._connection.close()
-                self._connection = self._begin_again(str(error))
+                self._connection = self._begin_again(str(error), self._connection)
                 return action(self._connection)
             if _code(error) in _DISK:
                 raise trouble_with(self.path, error) from error

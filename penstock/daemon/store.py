@@ -515,13 +515,13 @@ class Store:
         }
         keeping = {"fit": f" AND {fits}", "recommendation": f" AND {advice}"}
         conditions: list[tuple[str, str, Sequence[Any]]] = [
-            *(
-                (f"{noun}s", _too_old_or_many(noun, date) + keeping.get(noun, ""), (old, most))
-                for (noun, date), most in bounds.items()
-            ),
             ("reports", _beyond_of_user("report", "reporter_uid"), (REPORT_COUNT_MAX_PER_USER,)),
             ("client_hours", _beyond_of_user("client_hour", "user_id"), (CLIENT_HOUR_COUNT_MAX_PER_USER,)),
-            ("changes", "change_id <= (SELECT max(change_id) - ? FROM changes)", (CHANGE_COUNT_MAX,)),
+            *(
+                (f"{noun}s", f"({date} < ? OR {_beyond(noun)}){keeping.get(noun, '')}", (old, most))
+                for (noun, date), most in bounds.items()
+            ),
+            ("changes", _beyond("change"), (CHANGE_COUNT_MAX,)),
             ("spend", "hour_at < ?", (_date(now - SPEND_RETENTION),)),
         ]
         return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
@@ -817,9 +817,10 @@ def _spend_row(spend: Spend) -> Row[Spend]:
     return Row(sql, (_date(spend.hour_at), spend.operation, *numbers), spend)
 
 
-def _too_old_or_many(noun: str, date: str) -> str:
-    """The condition on rows that are older than a date, or that so many newer ones have followed."""
-    return f"({date} < ? OR {noun}_id <= (SELECT max({noun}_id) - ? FROM {noun}s))"
+def _beyond(noun: str) -> str:
+    """The condition on rows that so many newer ones have followed: rows, for numbers are left out and given anew."""
+    excess = f"max(0, (SELECT count(*) FROM {noun}s) - ?)"
+    return f"{noun}_id IN (SELECT {noun}_id FROM {noun}s ORDER BY {noun}_id LIMIT {excess})"
 
 
 def _beyond_of_user(noun: str, user: str) -> str:

@@ -235,6 +235,18 @@ def test_numbers_are_bounded_whatever_the_age(store: Store, monkeypatch: pytest.
     assert len(store.recommendation_history(CONTEXT, count_max=9)) == 2
 
 
+def test_a_change_that_is_described_anew_displaces_no_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often: it is one change."""
+    monkeypatch.setattr("penstock.daemon.store.CHANGE_COUNT_MAX", 2)
+    store.put_change(a_change(noticed_at=NOON - MINUTE))
+    for _ in range(9):
+        store.put_change(a_change())
+    store.prune(now=NOON, retention_seconds=86400)
+    assert len(store.changes(count_max=9)) == 2
+
+
 def test_pruning_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction deletes more than its share; the caller comes again."""
     monkeypatch.setattr("penstock.daemon.store.PRUNED_COUNT_MAX", 2)
@@ -366,6 +378,40 @@ def test_a_broken_database_is_set_aside_and_its_journal_saved(path: Path, damage
     again.add_observations([an_observation()])
     assert (len(again.observations(PLACE, count_max=9)), again.take_notices()) == (1, [])
     again.close()
+
+
+@pytest.mark.parametrize("is_in_use", [False, True])
+def test_a_broken_database_stays_where_it_is_while_the_disk_is_full(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_in_use: bool
+) -> None:
+    """Its journal is in no other file before it is all in the new one."""
+    store = Store(path, SETTING_TYPES)
+    store.record_leftover(a_leftover(), now=NOON)
+    store.add_observations([an_observation()] * 500)
+    store._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    store._database.rows("PRAGMA cache_size = 1")
+    if not is_in_use:
+        store.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xaa" * (size // 4))
+
+    def refuse(_connection: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as full:
+        full.setattr("penstock.daemon.database.migrate", refuse)
+        for _ in range(2):
+            with pytest.raises(DiskTrouble, match="free some space"):
+                store.observations(PLACE, count_max=999) if is_in_use else Store(path, SETTING_TYPES)
+    if not is_in_use:
+        store = Store(path, SETTING_TYPES)
+    assert store.observations(PLACE, count_max=999) == []
+    assert store.open_leftovers() == [a_leftover()]
+    store.close()
 
 
 @pytest.mark.parametrize("pattern", ["penstock.db*", "penstock.db", "penstock.db-wal"])

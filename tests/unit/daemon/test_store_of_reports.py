@@ -1,5 +1,6 @@
 """The store and what applications report: however much that is, it displaces no measurement and no other user."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -55,7 +56,8 @@ def test_a_user_fills_only_his_share_of_the_disk(store: Store, monkeypatch: pyte
     store.add_observations([a_report(0, uid=7), *(a_report(n) for n in range(50))])
     while store.prune(now=NOON, retention_seconds=3600.0):
         pass
-    assert len(store.reports(PLACE, count_max=99, count_max_per_user=99)) == 10
+    kept = store.reports(PLACE, count_max=99, count_max_per_user=99)
+    assert Counter(report.reporter_uid for report in kept) == {7: 1, 1001: 10}
     for uid in range(10):
         store.add_observations([a_report(n, uid=uid) for n in range(10)])
     while store.prune(now=NOON, retention_seconds=3600.0):

@@ -32,6 +32,7 @@ from penstock.models.sqs.queue_class import class_of
 from penstock.operations.operation import Operation, SectionT, Service
 from penstock.operations.sections.section import Section
 from penstock.operations.sections.values import (
+    SECONDS_MAX,
     BucketName,
     Count,
     Directory,
@@ -235,7 +236,8 @@ class AdviceSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     validity_seconds: Seconds = 6 * 3600.0
     fit_observation_count_max: Annotated[int, bounds("a whole number from 10 to 1000", ge=10, le=1000)] = 100
     observation_retention_seconds: Annotated[
-        float, bounds('a duration of at least 1h, such as "90d"', parse=parse_seconds, ge=3600)
+        float,
+        bounds('a duration from 1h to 36500d, such as "90d"', parse=parse_seconds, ge=3600, le=SECONDS_MAX),
     ] = 90 * 86400.0
 
 

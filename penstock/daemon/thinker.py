@@ -43,7 +43,7 @@ class InlineThinker:
 
 
 class ThinkerError(RuntimeError):
-    """The child process died while it was thinking; the message says what the operator can do."""
+    """There is no child process that thinks to the end; the message says what the operator can do."""
 
 
 class SpawnedThinker:
@@ -53,9 +53,12 @@ class SpawnedThinker:
         self._child: Companion | None = None
 
     async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
-        """Ask the child, starting one when none is there. Raises ThinkerError when it dies on the way."""
+        """Ask the child, starting one when none is there. Raises ThinkerError when it does not live to answer."""
         if self._child is None:
-            self._child = await Companion.started(_MODULE, None)
+            try:
+                self._child = await Companion.started(_MODULE, None)
+            except OSError as trouble:
+                raise ThinkerError(f"no process to fit in could be started: {trouble}") from trouble
         asking = asyncio.create_task(self._child.ask("deliberate", model, case))
         try:
             return cast("Conclusion[Any]", await asyncio.shield(asking))

@@ -1,6 +1,7 @@
 """Thinking in a process of its own: the same answers, no trace after rest, and a death that is survived."""
 
 import asyncio
+import errno
 import os
 import signal
 from pathlib import Path
@@ -125,6 +126,23 @@ async def test_the_child_leaves_sigterm_to_its_parent() -> None:
     assert children_of(os.getpid()) - before == {child}
     await rested(thinker)
     assert await until_gone({child})
+
+
+async def test_a_host_without_room_for_a_process_is_trouble_that_is_foreseen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The daemon goes on with what it knows; the next case tries again."""
+
+    async def refuse(*_command: str, **_named: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    thinker = SpawnedThinker()
+    with monkeypatch.context() as full:
+        full.setattr(asyncio, "create_subprocess_exec", refuse)
+        with pytest.raises(ThinkerError, match="no process to fit in could be started"):
+            await thinker.deliberate(MODEL, CASE)
+    assert (await thinker.deliberate(MODEL, CASE)).plan is not None
+    await rested(thinker)
 
 
 def test_it_thinks_where_its_priority_is_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

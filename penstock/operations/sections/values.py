@@ -25,10 +25,16 @@ def bounds(expected: str, *, parse: Callable[[str], float] | None = None, **limi
     return Meta(extra={"kind": Kind(expected, parse)}, **limits)
 
 
+# A hundred years: dates end with the year 9999, and the longest gap between two probes is forty mean intervals.
+SECONDS_MAX = 36500 * 86400.0
+
 Bytes: TypeAlias = Annotated[
     int, bounds('a size of at least 1 byte, such as "8MiB"', parse=parse_bytes, ge=1)
 ]
-Seconds: TypeAlias = Annotated[float, bounds('a duration above 0, such as "15m"', parse=parse_seconds, gt=0)]
+Seconds: TypeAlias = Annotated[
+    float,
+    bounds('a duration above 0 and up to 36500d, such as "15m"', parse=parse_seconds, gt=0, le=SECONDS_MAX),
+]
 Fraction: TypeAlias = Annotated[float, bounds("a fraction between 0 and 1", ge=0, le=1)]
 Count: TypeAlias = Annotated[int, bounds("a whole number of at least 1", ge=1)]
 Name: TypeAlias = Annotated[str, bounds("a name that is not empty", min_length=1)]
@@ -82,7 +88,7 @@ QueueName: TypeAlias = Annotated[
     bounds("the name of a queue, not its URL", pattern=r"^([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)?$"),
 ]
 WatchInterval: TypeAlias = Annotated[
-    float, bounds('a duration of at least 1s, such as "15s"', parse=parse_seconds, ge=1)
+    float, bounds('a duration from 1s to 36500d, such as "15s"', parse=parse_seconds, ge=1, le=SECONDS_MAX)
 ]
 MessageRate: TypeAlias = Annotated[float, bounds("messages a second, at least 0", ge=0)]
 VisibilityTimeout: TypeAlias = Annotated[

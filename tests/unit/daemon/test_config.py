@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import config
+from penstock.daemon.config import AdviceSection
+from penstock.lab import worlds
+from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.sections.objects import ObjectSection
+from penstock.operations.sections.values import SECONDS_MAX
 from penstock.units import GiB, MiB
+from tests.scenario import Scenario, hourly, play
 
 
 def _problems(folder: Path, text: str) -> list[str]:
@@ -87,6 +93,17 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
             ),
         ),
         (
+            "[advice]\nobservation_retention_seconds = '999999d'",
+            (
+                'advice.observation_retention_seconds: found "999999d"; expected a duration from 1h to 36500d, '
+                'such as "90d"'
+            ),
+        ),
+        (
+            "[advice]\nvalidity_seconds = 1e300",
+            'advice.validity_seconds: found 1e+300; expected a duration above 0 and up to 36500d, such as "15m"',
+        ),
+        (
             "[probes.sqs_delivery]\nservice_class = 'fair'",
             (
                 'probes.sqs_delivery.service_class: found "fair"; expected one of "standard", "fifo", '
@@ -110,6 +127,18 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
 def test_sentence(tmp_path: Path, text: str, expected: str) -> None:
     """A mistake is answered with what to write instead."""
     assert _problems(tmp_path, text) == [expected]
+
+
+def test_a_daemon_lives_with_the_longest_durations() -> None:
+    """Dates have an end, and no moment that follows from them lies beyond it."""
+    section = msgspec.structs.replace(hourly(UPLOAD), mean_interval_seconds=SECONDS_MAX)
+    advice = AdviceSection(validity_seconds=SECONDS_MAX, observation_retention_seconds=SECONDS_MAX)
+    for seed in range(8):
+        play(
+            Scenario(
+                link=worlds.NEAR.link, days=0.1, seed=seed, sections={UPLOAD.name: section}, advice=advice
+            )
+        )
 
 
 def test_syntax_errors_have_line_and_column(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from penstock.cli.quantities import SECONDS
 from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError
 from penstock.operations.table import OPERATIONS
 from penstock.report.wording import age_words
-from penstock.units import format_bytes, format_seconds, number
+from penstock.units import format_bytes, format_seconds
 
 _CYCLE_COUNT_SHOWN = 5
 _VERDICT_COUNT_SHOWN = 2
@@ -52,27 +52,11 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{remark}. See `penstock leftovers list`."
     if ends_at := document["host"].get("quiet_until"):
         yield f"no probe begins before {ends_at[:16].replace('T', ' ')} UTC: these are quiet hours"
-    yield from _scarce(document.get("costs", {}))
+    if remark := document.get("cost_remark"):
+        yield remark
     for queue in document.get("queues", []):
         if queue["alarm"] not in {"calm", "unknown"}:
             yield f"queue {queue['name']}: {queue['explanation']}"
-
-
-def _scarce(costs: Mapping[str, Any]) -> Iterator[str]:
-    """Of which operations fewer probes are paid for than intervals ask for, by what, and what was assumed: once."""
-    bound = {operation: cost for operation, cost in costs.items() if cost.get("bound_by")}
-    if not bound:
-        return
-    each = []
-    for operation, cost in bound.items():
-        counts = (cost["probe_count_per_day"], cost["probe_count_per_day_by_intervals"])
-        paid, wanted = (number(float(f"{count:.2g}")) for count in counts)
-        each.append(f"{operation} about {paid} of {wanted} ({cost['bound_by']})")
-    ways = dict.fromkeys(f"{cost['network_path']} ({cost['network_path_reason']})" for cost in bound.values())
-    yield (
-        f"budgets pay for fewer probes a day than intervals ask for: {', '.join(each)}; "
-        f"bytes go by {' and '.join(ways)}"
-    )
 
 
 def _verdict(context: Mapping[str, Any]) -> str:
@@ -83,7 +67,7 @@ def _verdict(context: Mapping[str, Any]) -> str:
 
 def _in_short(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The document for people: what is told in sentences is left out, and dates are ages."""
-    told = {"trouble", "troubles", "leftover_remark", "cycles"}
+    told = {"trouble", "troubles", "leftover_remark", "cost_remark", "cycles"}
     shown: dict[str, Any] = {}
     for name, value in document.items():
         if name == "spent_per_day" or name in told:

@@ -17,7 +17,7 @@ from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board, telling_of_fleet
 from penstock.daemon.conductor import Conductor, Cycle
-from penstock.daemon.forecast import Forecast, shown_cost
+from penstock.daemon.forecast import Forecast, scarcity, shown_cost
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.schedule import fresh_report_count
@@ -156,7 +156,7 @@ class Advisory:
 
     def status(self) -> Mapping[str, Any]:
         """What the daemon does, has done and has spent."""
-        now, ledger = self._clock.now(), self._conductor.ledger
+        now, ledger, coming = self._clock.now(), self._conductor.ledger, self._forecast()
         cycles = list(self._conductor.cycles)
         return {
             "version": version("penstock"),
@@ -173,7 +173,8 @@ class Advisory:
             "leftover_remark": self._conductor.sweeper.remark,
             "budget_per_day": dataclasses.asdict(ledger.limit),
             "spent_per_day": dataclasses.asdict(ledger.spent(now)),
-            "costs": self._costs(now),
+            "costs": self._costs(coming, now),
+            "cost_remark": scarcity(coming),
             "host": self._host_watch.document(now),
             "harm": self._harm_watch.document(),
             "contexts": [
@@ -200,15 +201,15 @@ class Advisory:
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
 
-    def _costs(self, now: datetime) -> dict[str, Any]:
+    def _costs(self, coming: Sequence[Forecast], now: datetime) -> dict[str, Any]:
         """Of each operation: what it cost in the last 24 hours, what it may, and what such days cost typically."""
         ledger = self._conductor.ledger
-        coming = {forecast.operation: forecast.document() for forecast in self._forecast()}
+        documents = {forecast.operation: forecast.document() for forecast in coming}
         return {
             operation: {
                 "spent": shown_cost(ledger.spent(now, operation)),
                 "usd_per_day": ledger.usd_limits.get(operation, ledger.limit.usd),
-                **coming.get(operation, {}),
+                **documents.get(operation, {}),
             }
             for operation in OPERATIONS
         }

@@ -7,7 +7,7 @@ have it once nothing is new, outside of quiet hours, or as often as the first of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -50,18 +50,7 @@ class Forecast:
     def sentence(self) -> str:
         """What a day costs, and what binds."""
         usd = f"${self.at_most.usd:.3g} a day at most, ${self.typically.usd:.2g} typically"
-        return self.remark or f"{self.operation}: {usd}; bytes go by {self.way.path} ({self.way.reason})"
-
-    @property
-    def remark(self) -> str | None:
-        """One sentence where a budget binds before the intervals do."""
-        if self.bound_by is None:
-            return None
-        what = "dollars bind" if "usd" in self.bound_by else "a budget binds"
-        paid, wanted = (number(float(f"{n:.2g}")) for n in (self.probe_count, self.probe_count_wanted))
-        counts = f"{self.bound_by} pays for about {paid} of {wanted} probes a day"
-        way = f"bytes go by {self.way.path} ({self.way.reason})"
-        return f"{self.operation}: {what} before intervals do: {counts}; {way}"
+        return scarcity([self]) or f"{self.operation}: {usd}; {_ways([self])}"
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -76,8 +65,26 @@ class Forecast:
             "probe_count_per_day": self.probe_count,
             "probe_count_per_day_by_intervals": self.probe_count_wanted,
             "bound_by": self.bound_by,
-            "remark": self.remark,
+            "remark": scarcity([self]),
         }
+
+
+def scarcity(found: Iterable[Forecast]) -> str | None:
+    """One sentence where budgets bind before the intervals do: of which operations, and which; None where none does."""
+    bound = [forecast for forecast in found if forecast.bound_by is not None]
+    if not bound:
+        return None
+    each = []
+    for forecast in bound:
+        counts = (forecast.probe_count, forecast.probe_count_wanted)
+        paid, wanted = (number(float(f"{count:.2g}")) for count in counts)
+        each.append(f"{forecast.operation} about {paid} of {wanted} ({forecast.bound_by})")
+    return f"budgets pay for fewer probes a day than intervals ask for: {', '.join(each)}; {_ways(bound)}"
+
+
+def _ways(found: Iterable[Forecast]) -> str:
+    ways = dict.fromkeys(f"{forecast.way.path} ({forecast.way.reason})" for forecast in found)
+    return f"bytes go by {' and '.join(ways)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

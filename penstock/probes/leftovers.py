@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from penstock.probes.outside import (
     Denied,
@@ -24,6 +25,7 @@ ORPHAN_AGE_SECONDS = 86_400.0
 _RUN_DATE = "%Y%m%dT%H%M%SZ"
 _OF_THE_CONTAINER = (Denied, Throttled, Unreachable)  # trouble that its other entries would meet as well
 
+T = TypeVar("T")
 StoreFor = Callable[[Leftover], Awaitable[ObjectStore]]
 QueuesFor = Callable[[Leftover], Awaitable[MessageQueues]]
 
@@ -90,10 +92,7 @@ class Sweep:
         disk was lost, sweeps no more. Raises RequestError when the bucket cannot be looked into.
         """
         somewhere = Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=key_prefix)
-        store = await self._store_for(somewhere)
-        self._count(service, request_count=2, priced_count=2)
-        keys = await store.list_objects(bucket, key_prefix)
-        keys += [key for key, _ in await store.list_multipart_uploads(bucket, key_prefix)]
+        keys = await self._by_removal(somewhere, Removal.keys_below)
         known = {(entry.container, entry.name) for entry in await self._journal.open_entries()}
         runs = {key_prefix + key.removeprefix(key_prefix).partition("/")[0] + "/" for key in keys}
         await self.over(
@@ -126,9 +125,13 @@ class Sweep:
         if leftover.kind is LeftoverKind.SQS_QUEUE:
             self._count(leftover.service, request_count=2, priced_count=2)
             return await _remove_queue(await self._queues_for(leftover), leftover.name)
+        return await self._by_removal(leftover, Removal.clear)
+
+    async def _by_removal(self, leftover: Leftover, do: Callable[[Removal, str], Awaitable[T]]) -> T:
+        """With patience, and counted whatever comes of it."""
         removal = Removal(await self._store_for(leftover), leftover.container, patience=PATIENCE)
         try:
-            return await removal.clear(leftover.name)
+            return await do(removal, leftover.name)
         finally:
             self._count(
                 leftover.service, request_count=removal.request_count, priced_count=removal.listing_count

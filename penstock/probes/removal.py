@@ -43,6 +43,12 @@ class Removal:
         )
         return sum(counts)
 
+    async def keys_below(self, prefix: str) -> list[str]:
+        """Of objects and of unfinished uploads."""
+        uploads = await self._list(lambda: self._store.list_multipart_uploads(self._bucket, prefix))
+        objects = await self._list(lambda: self._store.list_objects(self._bucket, prefix))
+        return [*objects, *(key for key, _ in uploads)]
+
     async def abort_uploads(self, key: str) -> int:
         """Unfinished uploads of exactly this key: some stores list them by nothing less. How many there were."""
         with contextlib.suppress(Missing):  # the bucket is gone, and everything with it

@@ -17,7 +17,7 @@ from penstock.api.listener import ConnectionLimits, open_socket, remove_socket, 
 from penstock.api.routes import Api, NoRoomError, RefusedError
 from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import SystemClock
-from penstock.daemon.forecast import Forecast
+from penstock.daemon.forecast import Forecast, scarcity
 from penstock.daemon.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.download import S3DownloadSetting
@@ -142,18 +142,19 @@ def a_recommendation(
     return dataclasses.replace(advice, **changes)
 
 
+FORECAST = Forecast(
+    operation="s3_upload",
+    way=Way(NetworkPath.NAT_GATEWAY, "this host has no public address"),
+    at_most=Cost(usd=0.01, transferred_bytes=GiB, request_count=100_000),
+    typically=Cost(usd=0.01, transferred_bytes=GiB, request_count=1234),
+    probe_count_wanted=144.0,
+    probe_count=2.0,
+    bound_by="probes.s3_upload.usd_per_day",
+)
 _COST: dict[str, Any] = {
     "spent": {"usd": 0.0041, "transferred_bytes": 3 * GiB, "request_count": 1234},
     "usd_per_day": 0.01,
-    **Forecast(
-        operation="s3_upload",
-        way=Way(NetworkPath.NAT_GATEWAY, "this host has no public address"),
-        at_most=Cost(usd=0.01, transferred_bytes=GiB, request_count=100_000),
-        typically=Cost(usd=0.01, transferred_bytes=GiB, request_count=1234),
-        probe_count_wanted=144.0,
-        probe_count=2.0,
-        bound_by="probes.s3_upload.usd_per_day",
-    ).document(),
+    **FORECAST.document(),
 }
 
 
@@ -211,6 +212,7 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
         "budget_per_day": dataclasses.asdict(limit),
         "spent_per_day": dataclasses.asdict(spent),
         "costs": {name: dict(_COST) for name in SETTINGS},
+        "cost_remark": scarcity([FORECAST]),
         "host": dict(_HOST),
         "harm": {
             "latency_increase_seconds_max": 0.1,

@@ -13,6 +13,7 @@ from penstock.api.wire import Claim, encode, read_question
 from penstock.cli import status
 from penstock.cli.main import cli
 from penstock.daemon.backlog_watch import Backlog
+from penstock.daemon.forecast import scarcity
 from penstock.operations.table import OPERATIONS
 from tests.factories import NOON, SETTING
 from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
@@ -73,13 +74,14 @@ async def test_a_status_fits_80_columns(house: House, monkeypatch: pytest.Monkey
          "attempt_count": 56_789, "postponed_until": full["next_probe_due_at"]}
         for name in OPERATIONS for region in REGIONS for size in (1023 << 20, 50_000 << 30)
     ]  # fmt: skip
-    cost = full["costs"]["s3_upload"]
-    full["costs"] = {name: {**cost, "bound_by": f"probes.{name}.usd_per_day"} for name in OPERATIONS}
+    full["costs"] = dict.fromkeys(OPERATIONS, full["costs"]["s3_upload"])
+    bound = [replace(FORECAST, operation=name, bound_by=f"probes.{name}.usd_per_day") for name in OPERATIONS]
     trouble = f"the bucket {BUCKET} is not there, or may not be listed: make it, or name another"
     full |= {
         "trouble": trouble,
         "troubles": [{**NO_CREDENTIALS, "sentence": trouble, "since_at": NOON.isoformat()}],
         "leftover_remark": f"2 things that probes made could not be removed, the oldest for 3 h: {BUCKET} is closed",
+        "cost_remark": scarcity(bound),
         "activity": f"probing s3_download 50000 GiB in ap-southeast-2 of {BUCKET} with 256 x 512 MiB",
         "leases": real_status(house)["leases"] * 1000,
         "queues": [a_queue()] * 2,

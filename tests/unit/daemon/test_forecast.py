@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from penstock.cli.costs import costs_of
 from penstock.daemon import app
 from penstock.daemon.config import BudgetSection, Configuration, DaemonSection, HostSection, ProbesSection
-from penstock.daemon.forecast import Forecast
+from penstock.daemon.forecast import Forecast, scarcity
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.thinker import InlineThinker
 from penstock.lab.virtual_time import VirtualClock
@@ -64,16 +63,17 @@ def test_where_dollars_bind_is_said(row: Operation[Any, Any]) -> None:
     cent = forecast(row, usd_per_day=0.002)
     assert cent.bound_by == f"probes.{row.name}.usd_per_day"
     assert cent.probe_count < cent.probe_count_wanted
-    assert cent.remark is not None
-    assert "dollars bind before intervals do" in cent.remark
-    assert "assumed dear" in cent.remark
-    assert cent.sentence == cent.remark
+    said = scarcity([cent])
+    assert said is not None
+    assert "budgets pay for fewer probes a day than intervals ask for" in said
+    assert "assumed dear" in said
+    assert cent.sentence == cent.document()["remark"] == said
 
 
 def test_where_nothing_binds_nothing_is_said(row: Operation[Any, Any]) -> None:
     """With enough money the intervals decide: probes come half as often as they say once nothing is new."""
     free = forecast(row, AMPLE, usd_per_day=100.0, network_path="public-address")
-    assert (free.bound_by, free.remark) == (None, None)
+    assert (free.bound_by, scarcity([free])) == (None, None)
     section = row.section_type()
     count = len(section.payload_size_bytes) * 86400.0 / (2.0 * section.mean_interval_seconds)
     assert free.probe_count == free.probe_count_wanted == pytest.approx(count)
@@ -161,5 +161,4 @@ async def test_the_daemon_says_so_when_it_begins(
         await asyncio.gather(working, return_exceptions=True)
         (found,) = house.forecast()
     assert found.way.path == "nat-gateway"
-    assert "s3_upload: dollars bind before intervals do" in caplog.text
-    assert replace(found, bound_by=None).remark is None
+    assert "intervals ask for: s3_upload about" in caplog.text

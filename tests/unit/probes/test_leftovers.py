@@ -206,6 +206,18 @@ async def test_orphans_are_old_ours_and_unknown() -> None:
     assert world.store.uploads == {"1": f"penstock/{known}object"}
 
 
+async def test_orphans_are_looked_for_with_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a store that wants the first request of each kind later; the next look is a day away."""
+    monkeypatch.setattr(leftovers, "PATIENCE", (0.01, 0.02))
+    world = World()
+    old = f"penstock/{run_name(START_AT - timedelta(hours=30), 'x')}"
+    world.store.objects = {f"{old}0001"}
+    world.store.trouble = lambda _action, count: None if count else Throttled("later, please")
+    summary = await sweep_orphans_of(world)
+    assert summary.removed == (an_object(old),)
+    assert summary.request_counts["s3_upload"] == world.store.request_count
+
+
 async def test_an_orphan_that_another_host_removes_meanwhile_is_no_trouble() -> None:
     """Hosts of a fleet that start together find the same orphans."""
     world = World()

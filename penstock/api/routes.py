@@ -16,6 +16,7 @@ import asyncio
 import dataclasses
 import hashlib
 import logging
+import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
@@ -229,11 +230,12 @@ class Api:
 
     def mend_snapshot(self) -> str | None:
         """Write the file again when it is gone, or could not be written; one sentence while it cannot be."""
-        is_gone = self._snapshot_path is not None and not self._snapshot_path.exists()
+        path = self._snapshot_path
+        is_gone = path is not None and not os.access(path, os.F_OK)
         if is_gone or self._snapshot_trouble is not None:
             self._write_snapshot()
         if is_gone and self._snapshot_trouble is None:
-            _log.warning("the snapshot %s was removed; it is there again", self._snapshot_path)
+            _log.warning("the snapshot %s was removed; it is there again", path)
         return self._snapshot_trouble
 
     def _write_snapshot(self) -> None:

@@ -16,6 +16,7 @@ begun. One that somebody removed while it is open is written anew, whole. Every 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -178,7 +179,7 @@ class Database:
     def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T:
         try:
             with speaking_of_damage():
-                if not self.path.exists():
+                if _is_gone(self.path):
                     self._write_anew()
                 return action(self._connection)
         except sqlite3.DatabaseError as error:
@@ -299,6 +300,15 @@ def _locked(path: Path) -> int:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether it is known not to be there: who may not look does not know."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return False
 
 
 def _lock_path(path: Path) -> Path:

@@ -259,7 +259,10 @@ def _children_ticks(proc: Path) -> int:
 
 def _children(proc: Path, process: str = "self") -> list[str]:
     """And theirs: what probes has others beside it."""
-    found = [child for file in proc.glob(f"{process}/task/*/children") for child in text_of(file).split()]
+    found: list[str] = []
+    with suppress(OSError):  # it may end while its threads are listed
+        for file in proc.glob(f"{process}/task/*/children"):
+            found += text_of(file).split()
     return found + [theirs for child in found for theirs in _children(proc, child)]
 
 

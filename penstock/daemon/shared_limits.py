@@ -25,6 +25,7 @@ from penstock.fleet import limit as limits
 from penstock.fleet.limit import FleetShare, Heartbeat, SharedLimit, Use
 from penstock.operations.operation import Outside
 from penstock.probes.outside import Listed, Missing, ObjectStore, RequestError
+from penstock.probes.removal import all_tried
 from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Context, Cost, Observation, Place, Tariff
 
 PAUSE_SECONDS = 60.0  # between heartbeats
@@ -254,9 +255,8 @@ class SharedLimits:
         news = [one for one in fresh if one.key not in self._known][:count_max]
         for start in range(0, len(news), READ_COUNT_AT_ONCE_MAX):
             some = news[start : start + READ_COUNT_AT_ONCE_MAX]
-            for one, heartbeat in zip(
-                some, await asyncio.gather(*(self._read(store, one) for one in some)), strict=True
-            ):
+            heartbeats = await all_tried(*(self._read(store, one) for one in some))
+            for one, heartbeat in zip(some, heartbeats, strict=True):
                 if heartbeat is not None:
                     self._known[one.key] = _Known(one.etag, heartbeat, one.age_seconds, seconds)
 

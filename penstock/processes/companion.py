@@ -42,7 +42,7 @@ class Companion:
             command = [sys.executable, "-P", "-m", module, str(os.getpid())]
             try:
                 process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno())
-            except OSError:
+            except BaseException:
                 writer.close()
                 raise
         send(writer, assignment)

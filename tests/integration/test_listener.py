@@ -369,6 +369,22 @@ async def test_a_removed_way_in_is_made_again_and_who_is_in_stays(
     assert troubles.now() == ()
 
 
+async def test_a_folder_that_may_not_be_looked_into_ends_no_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever closes /run is looked after as one who cleans it."""
+    async with served(tmp_path) as server:
+        stat = Path.stat
+
+        def refuse(path: Path, **named: Any) -> os.stat_result:
+            if path == server.snapshot_path:
+                raise PermissionError
+            return stat(path, **named)
+
+        monkeypatch.setattr(Path, "stat", refuse)
+        server.api.mend_snapshot()
+
+
 @pytest.mark.parametrize("target", ["/v1/recommendations", "/v1/status"])
 async def test_who_never_reads_is_not_read_from(tmp_path: Path, target: str) -> None:
     """Answers that are not taken fill a buffer and no more; questions then wait in the sender's own memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,20 @@ def test_live_children_are_own_work(tmp_path: Path) -> None:
     _write(tmp_path / "proc/43/stat", f"43 (fit) S {'0 ' * 10}5 2 0 0 20 0\n")
 
     assert host.sample(tmp_path, lambda _name: {}).own_ticks == without + 7
+
+
+def test_a_child_may_end_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threads were there, and are not any more when they are listed."""
+    _write(tmp_path / "proc/self/task/42/children", "43 ")
+    glob = Path.glob
+
+    def ended(path: Path, pattern: str) -> Iterator[Path]:
+        if pattern.startswith("43/"):
+            raise FileNotFoundError
+        return iter(glob(path, pattern))
+
+    monkeypatch.setattr(Path, "glob", ended)
+    host.sample(tmp_path, lambda _name: {})
 
 
 def test_busy_fraction_leaves_out_the_own_share(tmp_path: Path) -> None:

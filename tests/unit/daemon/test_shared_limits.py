@@ -11,7 +11,7 @@ import pytest
 from bench.shared_limit import OPERATION, Outside, heartbeats, host_limits
 from penstock.daemon.shared_limits import ALONE_FRACTION, PAUSE_SECONDS, VISIT_SECONDS_MAX, SharedLimits
 from penstock.lab.virtual_time import VirtualClock
-from penstock.probes.outside import Denied, ObjectStore, Refused, RequestError
+from penstock.probes.outside import Denied, ObjectStore, Refused, RequestError, Tagged
 from penstock.trial.simulated_aws import SimulatedObjectStore
 
 LIMIT = 1000.0

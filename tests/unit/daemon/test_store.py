@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import errno
 import os
 import sqlite3
 import threading
@@ -430,6 +431,25 @@ def test_a_database_that_is_removed_while_in_use(path: Path, pattern: str) -> No
     assert len(again.observations(PLACE, count_max=9)) == 2
     assert again.open_leftovers() == [a_leftover()]
     again.close()
+
+
+def test_a_directory_that_may_not_be_looked_into_is_trouble(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is no removed database; an open one goes on."""
+    store = Store(path, SETTING_TYPES)
+    stat = Path.stat
+
+    def refuse(asked: Path, **named: Any) -> os.stat_result:
+        if asked == path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(asked, **named)
+
+    with monkeypatch.context() as closed:
+        closed.setattr(Path, "stat", refuse)
+        store.add_observations([an_observation()])
+        assert len(store.observations(PLACE, count_max=9)) == 1
+        store.close()
 
 
 def test_a_database_that_breaks_while_in_use(path: Path) -> None:

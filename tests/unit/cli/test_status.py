@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from penstock.daemon.backlog_watch import Backlog
 from penstock.daemon.forecast import scarcity
 from penstock.operations.table import OPERATIONS
 from tests.factories import NOON, SETTING
-from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
+from tests.integration.scripted_advisor import FORECAST, NO_CREDENTIALS, a_status
 from tests.unit.daemon.house import House
 from tests.unit.daemon.test_advisory import advisory_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.upload import S3UploadModel
-from penstock.vocabulary import Cost, Demand, Place
-from tests.factories import CONTEXT, NOON, SETTING
+from penstock.vocabulary import Cost, Demand, Observation, Origin, Place
+from tests.factories import CONTEXT, NOON, SETTING, an_observation
 from tests.unit.daemon.house import House
 
 HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")
@@ -63,6 +64,15 @@ async def test_a_probe_can_be_asked_for_wherever_it_is_made(house: House) -> Non
     await advisory_of(house).request_probe(CONTEXT.operation, CONTEXT.payload_size_bytes)
     await house.live(10.0)
     assert house.probe.run_count == 1
+
+
+async def test_whoever_learns_of_a_report_learns_whose_it_is(house: House) -> None:
+    """One user who is heard and reports, too, is one witness of refusals and not two."""
+    seen: list[int | None] = []
+    house.conductor.on_observed = lambda reports: seen.extend(r.reporter_uid for r in reports)
+    report: Observation[Any] = an_observation(origin=Origin.APPLICATION)
+    assert await advisory_of(house).record([report], uid=1001) == [None]
+    assert seen == [1001]
 
 
 async def test_a_probe_of_a_size_that_is_not_probed_is_refused(house: House) -> None:

@@ -239,3 +239,17 @@ async def test_a_start_survives_a_thinker_that_dies(clock: VirtualClock, tmp_pat
     await house.conductor.run_cycle(CONTEXT)
     assert house.probe.run_count == 1
     await house.store.close()
+
+
+async def test_what_was_reported_waits_for_a_thinker_that_lives(house: House) -> None:
+    """A fit that is killed is not forgotten: nobody reports the same again."""
+    report: Observation[Any] = an_observation(
+        origin=Origin.APPLICATION, context=replace(CONTEXT, place=replace(PLACE, region="far-1"))
+    )
+    await house.store.add_observation(report)
+    house.conductor.note_reports([report])
+    house.thinker.trouble = ThinkerError("killed")
+    await house.live(REPORTS_SETTLE_SECONDS + 1.0)
+    house.thinker.trouble = None
+    await house.live(REPORTS_PAUSE_SECONDS)
+    assert house.board.fit(report.context.place) is not None

@@ -79,11 +79,12 @@ async def test_what_one_host_measured_another_is_told(clock: VirtualClock) -> No
     writer, reader = a_fleet(clock, store), a_fleet(clock, store, name="z", may_write=False)
     await writer.visit(measured(writer, clock, 3))
     await reader.visit(measured(reader, clock, 0))
-    assert reader.take_news() == {PLACE}
+    assert reader.news == {PLACE}
+    reader.news.clear()
     assert len(reader.told(PLACE, [])) == 3
     before = reader.used
     await reader.visit(measured(reader, clock, 0))
-    assert reader.take_news() == set()
+    assert not reader.news
     assert reader.used.transferred_bytes < before.transferred_bytes
     assert store.counts["put_if"] == 4  # three tries of the conditions, and the document
 
@@ -256,3 +257,20 @@ async def test_a_host_is_spared_its_probes_while_another_measures(house: House) 
     assert house.probe.run_count == 1
     await house.live(7200.0)
     assert house.probe.run_count > 1
+
+
+async def test_a_visit_that_fails_unforeseen_keeps_no_probe_waiting(house: House) -> None:
+    """The bucket is visited again when it would have been."""
+
+    class Broken(MemoryStore):
+        async def get_unless(
+            self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+        ) -> Tagged | None:
+            self.counts["get_unless"] += 1
+            raise ZeroDivisionError
+
+    store = Broken()
+    house.conductor.fleet = a_fleet(house.clock, store)
+    await house.live(3600.0)
+    assert house.probe.run_count > 0
+    assert 1 < store.counts["get_unless"] < 8

@@ -119,6 +119,18 @@ async def test_a_refused_probe_or_report_is_the_second_witness(
     assert house.advised().thread_count == held
 
 
+async def test_a_report_of_a_subordinate_user_is_no_witness(house: House, tmp_path: Path) -> None:
+    """Whoever has an account may have thousands of them."""
+    (tmp_path / "subuid").write_text("backup:100000:65536\n")
+    setting = S3UploadSetting(thread_count=2, part_size_bytes=8 * MiB)
+    whole = house.advised()
+    house.watch.note(
+        [an_observation(setting=setting, throttled_count=20, origin=Origin.APPLICATION, reporter_uid=100_007)]
+    )
+    await house.hear(BACKUP, is_refused=True)
+    assert house.advised() == whole
+
+
 async def test_who_drives_the_host_harder_than_advised_says_nothing_of_the_advice(house: House) -> None:
     """All that is in flight on the host counts: two who are each within it may be too many together."""
     whole = house.advised()

@@ -65,7 +65,7 @@ async def test_a_newcomer_is_gentle_until_the_others_know_of_it(clock: VirtualCl
 
 
 async def test_a_part_grows_between_heartbeats_without_the_bucket(clock: VirtualClock) -> None:
-    """Whoever is told of changes hears of it, and it costs nothing."""
+    """Whoever is told of changes hears of it, also where others ask meanwhile, and it costs nothing."""
     outside, wants = Outside(clock), [900.0, 0.0]
     hosts = [host_limits(n, clock, outside, LIMIT, lambda _, n=n: wants[n]) for n in range(2)]  # type: ignore[misc]
     told_of = []
@@ -73,19 +73,28 @@ async def test_a_part_grows_between_heartbeats_without_the_bucket(clock: Virtual
     async def watched() -> None:
         while True:
             await asyncio.sleep(max(0.0, hosts[1].due_in_seconds))
-            if hosts[1].is_heartbeat_due:
+            is_step = not hosts[1].is_heartbeat_due
+            if is_step:
+                hosts[1].step()
+            else:
                 await hosts[1].visit()
-            elif hosts[1].step():
+            if hosts[1].take_news() and is_step:
                 told_of.append(part(hosts[1]))
+
+    async def asking() -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            part(hosts[1])
 
     with living(hosts[0]):
         await asyncio.sleep(0.5 * PAUSE_SECONDS)
-        watching = asyncio.create_task(watched())
+        beside = [asyncio.create_task(watched()), asyncio.create_task(asking())]
         await asyncio.sleep(3.0 * PAUSE_SECONDS)
         told_of.clear()
         wants[1] = 500.0
         await asyncio.sleep(2.0 * PAUSE_SECONDS)
-        watching.cancel()
+        for task in beside:
+            task.cancel()
     assert len(told_of) >= 4
     assert told_of == sorted(told_of)
     assert told_of[-1] < LIMIT / 2
@@ -180,3 +189,44 @@ async def test_a_visit_costs_no_more_than_was_said_before(clock: VirtualClock) -
 async def test_an_operation_of_no_limit_has_no_share(clock: VirtualClock) -> None:
     """Its advice is as it was."""
     assert a_host(0, clock, Outside(clock)).share("s3_download") is None
+
+
+async def test_nothing_of_a_visit_goes_on_behind_it(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat that is refused does not leave the others on their way: a probe may begin."""
+    outside, in_flight = Outside(clock), set[str]()
+
+    class Store(SimulatedObjectStore):
+        async def get_unless(
+            self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
+        ) -> Tagged | None:
+            if "h1" in key:
+                raise Denied("403")
+            in_flight.add(key)
+            await asyncio.sleep(1.0)
+            in_flight.discard(key)
+            return await super().get_unless(bucket, key, etag, size_bytes_max=size_bytes_max)
+
+    hosts = [a_host(number, clock, outside) for number in range(4)]
+    await asyncio.gather(*(host.visit() for host in hosts[1:]))
+
+    async def object_store(region: str) -> ObjectStore:  # there is one
+        return Store(outside.service)
+
+    monkeypatch.setattr(outside, "object_store", object_store)
+    await hosts[0].visit()
+    assert not in_flight
+
+
+async def test_a_part_that_refusals_lowered_is_news_where_the_bucket_costs_too_much(
+    clock: VirtualClock,
+) -> None:
+    """Whoever holds a lease is told, although nobody is visited."""
+    host = a_host(0, clock, Outside(clock))
+    host.take_news()
+    await asyncio.sleep(PAUSE_SECONDS)
+    host.note(OPERATION, 1000, 500)
+    host.postpone("budget.usd_per_day is spent")
+    assert host.take_news()
+    assert not host.take_news()

@@ -343,18 +343,21 @@ async def test_a_wrong_door_says_so(
         await problem_of(response)
 
 
-async def test_a_fault_of_the_daemon_is_an_answer_too(
-    server: Served,
-    client: aiohttp.ClientSession,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A defect costs one answer; the log has the details, the client has a sentence."""
+@pytest.fixture
+def defect(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for advice meets it."""
 
     def fail(_question: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(server.advisor, "recommend", fail)
+
+
+@pytest.mark.usefixtures("defect")
+async def test_a_fault_of_the_daemon_is_an_answer_too(
+    client: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect costs one answer; the log has the details, the client has a sentence."""
     async with client.get(ONE) as response:
         assert response.status == 500
         await problem_of(response)
@@ -363,18 +366,11 @@ async def test_a_fault_of_the_daemon_is_an_answer_too(
         assert response.status == 200
 
 
+@pytest.mark.usefixtures("defect")
 async def test_a_fault_that_is_provoked_again_and_again_does_not_fill_the_log(
-    server: Served,
-    client: aiohttp.ClientSession,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    client: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Anybody may ask: the log has a few of each user's tracebacks, every answer is one."""
-
-    def fail(_question: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(server.advisor, "recommend", fail)
     for _ in range(4 * LINE_COUNT_MAX):
         async with client.get(ONE) as response:
             assert response.status == 500

@@ -507,6 +507,7 @@ def complete_setting(
     """Receivers, deleters, windows and the limit that belong to so many senders of such batches."""
     receivers, deleters = sender_count + 1, sender_count + 1
     rate = wait = 0.0
+    room = (demand.thread_count_max or 3 * 256) - sender_count
     for _ in range(4):  # threads slow each other down, so their number and their times settle together
         busy = float(sender_count + receivers + deleters)
         wait = (wait + _client_wait_seconds(costs, rate / batch, busy)) / 2.0
@@ -521,9 +522,15 @@ def complete_setting(
         if demand.message_rate_per_second is not None:
             rate = min(rate, demand.message_rate_per_second * RATE_HEADROOM)
         parked, receiver_load, deleter_load = _spare(costs, rate / batch)
-        receivers = min(math.ceil(rate * receive / (batch * receiver_load)) + parked, 256)
+        receivers = math.ceil(rate * receive / (batch * receiver_load)) + parked
         receivers = min(receivers, int(min(RECEIVERS_PER_GROUP_MAX * message_group_count, 256)))
-        deleters = min(max(math.ceil(rate * delete / (batch * deleter_load)), 1), deleter_count_max)
+        # Long work keeps many receivers; with fewer there is less to send and to delete.
+        receivers = max(min(receivers, room - deleters), 1)
+        received = min(rate, receivers * batch / receive)
+        deleters = min(
+            math.ceil(received * delete / (batch * deleter_load)), deleter_count_max, room - receivers
+        )
+        deleters = max(deleters, 1)
     delete_rate = min(deleters * batch / delete, float(costs.request_rate_max_per_second[0, 0]) * batch)
     rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
     latency_seconds = send / 2.0 + float(costs.delivery_seconds[0, 0]) + receive / 2.0

@@ -146,6 +146,18 @@ def test_hard_limits_hold_while_they_can() -> None:
     assert MODEL.candidates(FIT, CONTEXT, Demand(thread_count_max=1, latency_objective_seconds=1e-9))
 
 
+@pytest.mark.parametrize("work_seconds", [0.0, 0.5, 20.0])
+@pytest.mark.parametrize("rate", [None, 5.0, 500.0])
+@pytest.mark.parametrize("limit", [3, 8, 64])
+def test_no_more_threads_than_were_allowed(limit: int, rate: float | None, work_seconds: float) -> None:
+    """However long the work keeps a receiver: with fewer of them less is carried."""
+    demand = Demand(thread_count_max=limit, message_rate_per_second=rate, work_seconds=work_seconds)
+    found = recommend(
+        MODEL, FIT, CONTEXT, demand, previous=None, now=datetime.now(UTC), validity_seconds=60.0
+    ).setting
+    assert found.sender_thread_count + found.receiver_thread_count + found.deleter_thread_count <= limit
+
+
 def test_throttling_teaches_the_request_rate() -> None:
     """After refusals near 60 requests a second, nothing is advised beyond, and the limit is named."""
     settings = [*MODEL.ramp(CONTEXT), a_setting(3)]

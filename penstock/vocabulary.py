@@ -112,6 +112,12 @@ class Cost:
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)}
         )
 
+    def __sub__(self, other: Self) -> Self:
+        """Field by field; what corrects a booking may be less than nothing."""
+        return type(self)(
+            **{f.name: getattr(self, f.name) - getattr(other, f.name) for f in dataclasses.fields(self)}
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:

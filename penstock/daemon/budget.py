@@ -108,7 +108,7 @@ class Ledger:
 
     def settle(self, reserved: Spend, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with the true cost in place of the reserved one, and the row that corrects the disk."""
-        correction = dataclasses.replace(reserved, cost=_minus(cost, reserved.cost))
+        correction = dataclasses.replace(reserved, cost=cost - reserved.cost)
         return self._with(correction, now), correction
 
     def _with(self, spend: Spend, now: datetime) -> Self:
@@ -211,10 +211,6 @@ def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | 
 def left(limit: Cost, spent: Cost) -> Cost:
     """What of the limit is not spent, field by field; never less than nothing."""
     return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in _KEYS})
-
-
-def _minus(cost: Cost, other: Cost) -> Cost:
-    return Cost(**{name: getattr(cost, name) - getattr(other, name) for name in _KEYS})
 
 
 def _hour(now: datetime) -> datetime:

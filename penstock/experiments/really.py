@@ -201,18 +201,23 @@ class _Site:
         return str(section.bucket_in(self._regions[operation]))
 
     async def record(self, step: Step) -> Record:
-        """Run all copies at the same time; what they cost is in the book before."""
+        """Run all copies at the same time; the most that they cost is in the book before, and what they did after."""
         row = _row(step)
-        await self._book(row, self.cost(step))
+        booked = await self._book(row, self.cost(step))
         plan = plan_of(step, self.bench.tariffs.place(row, self._regions[row.name]), self._tariff(row))
         addresses: Counter[str] = Counter()
-        hearing = ANSWERED_BY.set(addresses)
+        hearing, probes = ANSWERED_BY.set(addresses), list[Probe[Any]]()
+        start_seconds = self.bench.clock.monotonic_seconds()
         try:
             async with contextlib.AsyncExitStack() as ending:
-                probes = [await self._probe(step, row.name, ending) for _ in range(step.copy_count)]
+                for _ in range(step.copy_count):
+                    probes.append(await self._probe(step, row.name, ending))
                 outcomes = await asyncio.gather(*(probe.run(plan) for probe in probes))
         finally:
             ANSWERED_BY.reset(hearing)
+            used = sum((probe.used for probe in probes), Cost())
+            seconds = self.bench.clock.monotonic_seconds() - start_seconds
+            await self._settle(booked, replace(used, duration_seconds=seconds))
         await self._remember(step, outcomes, probes, plan.context.place)
         return record_of(step, outcomes, probes, addresses)
 
@@ -261,10 +266,15 @@ class _Site:
                 lesson = as_delivery(outcome, probe.course, place)
             await self.bench.store.add_observation(lesson)
 
-    async def _book(self, row: Operation[Any, Any], cost: Cost) -> None:
+    async def _book(self, row: Operation[Any, Any], cost: Cost) -> Spend:
         now: datetime = self.bench.clock.now()
         spend = Spend(hour_at=now.replace(minute=0, second=0, microsecond=0), operation=row.name, cost=cost)
         await self.bench.store.run(lambda store: store.add_spend(spend))
+        return spend
+
+    async def _settle(self, booked: Spend, used: Cost) -> None:
+        correction = replace(booked, cost=used - booked.cost)
+        await self.bench.store.run(lambda store: store.correct_spend(correction))
 
     def _tariff(self, row: Operation[Any, Any]) -> Tariff:
         return self.bench.tariffs.of(row, self._regions[row.name])

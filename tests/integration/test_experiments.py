@@ -93,9 +93,10 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     assert house.left() == []
     with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
         (observations,) = database.execute("SELECT count(*) FROM observations").fetchone()
-        (spent,) = database.execute("SELECT count(*) FROM spend").fetchone()
+        spent = dict(database.execute("SELECT operation, transferred_bytes FROM spend").fetchall())
     assert observations == 4
-    assert spent > 0
+    bodies_bytes = 3 * 4_000_000  # of one stream and of two
+    assert spent == {"s3_upload": bodies_bytes, "s3_download": pytest.approx(bodies_bytes + 2 * 4_000_000)}
     page = house.directory / "page.html"
     words = ("--config", str(house.directory / "penstock.toml"), "--output", str(page))
     assert CliRunner().invoke(cli, ["report", *words]).exit_code == 0

@@ -57,7 +57,7 @@ class Archive:
 
     def records(self) -> Records:
         """By label."""
-        return Records(self.read(), is_here=self.form is not Form.LAB)
+        return Records(self.read(), is_here=self.form is not Form.LAB, is_short=self.form is Form.SHORT)
 
     def write(self, records: Sequence[Record]) -> None:
         """These, in place of what is there."""

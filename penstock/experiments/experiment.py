@@ -111,8 +111,9 @@ class Address:
 class Records:
     """What a run has so far, by label; `is_here` tells what was measured on real services from the lab's."""
 
-    def __init__(self, records: Sequence[Record], *, is_here: bool = False) -> None:
+    def __init__(self, records: Sequence[Record], *, is_here: bool = False, is_short: bool = False) -> None:
         self.is_here = is_here
+        self.is_short = is_short
         self._by_label = {record.label: record for record in records if record.reason is None}
 
     def __len__(self) -> int:
@@ -189,6 +190,10 @@ class Plot:
     is_log_y: bool = False
 
 
+SCALED_DOWN = (
+    "This was the short form, with less and smaller than the study had: it shows that the experiment works here, and "
+    "its differences are none of the services."
+)
 TOO_LITTLE = "This run measured too little to answer what the study left open."
 
 Quantities = Mapping[str, float]
@@ -216,8 +221,8 @@ class Experiment:
 
     def answers(self, records: Records) -> Sequence[str]:
         """The sentences; of real services those that this run measured enough for, or that it did not."""
-        found = self.answer(records)
-        return found if found or not records.is_here else [TOO_LITTLE]
+        found = self.answer(records) or ([TOO_LITTLE] if records.is_here else [])
+        return [SCALED_DOWN, *found] if records.is_short else found
 
     def cost(self, form: Form, *, with_far: bool = True) -> Cost:
         """The most that it takes on real services, at both ends or at this one."""

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.daemon.config import AwsSection, Configuration
 from penstock.experiments.archive import Archive, newest_measured
-from penstock.experiments.experiment import Form, Record, Records
+from penstock.experiments.experiment import SCALED_DOWN, Form, Record, Records
 from penstock.experiments.page import compare, page_html, section_html
 from penstock.experiments.random_times import correlation, peak_count
 from penstock.experiments.really import steps_here
@@ -130,6 +130,8 @@ def test_records_outlive_a_crash_and_know_their_plans(tmp_path: Path) -> None:
     archive.append(a_record("two"))
     assert [record.label for record in archive.read()] == ["one", "two"]
     assert len(newest_measured(tmp_path, surge)) == 2
+    assert SCALED_DOWN in surge.answers(newest_measured(tmp_path, surge))
+    assert SCALED_DOWN not in surge.answers(Records(archive.read(), is_here=True))
     archive.path.write_text(archive.path.read_text().replace('"steps":"', '"steps":"0'))
     assert archive.read() == []
 

@@ -141,9 +141,11 @@ def run(arguments: list[str]) -> int:
             code = cli.main(arguments, prog_name="penstock", standalone_mode=False)
     except click.ClickException as trouble:
         return _ended_by(trouble)
-    except PermissionError as denied:  # of any file that was named, or is where it always is
+    except PermissionError as denied:  # of a file that was named, or of what is where it always is
         return _ended_by(
-            TroubleError(f"{denied.filename}: {denied.strerror}; ask as a user who may, such as with sudo")
+            TroubleError(
+                f"{denied.filename or 'what this needs'}: {denied.strerror}; ask as a user who may, such as with sudo"
+            )
         )
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED

@@ -36,10 +36,11 @@ print(count, slowest)
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """A system with the service installed and started."""
+    """A system with the service installed and started, where somebody had tried it as root."""
     if (why := missing()) is not None:
         pytest.skip(why)
     with booted() as machine:
+        machine.do("install", "-D", "-m", "644", "/dev/null", "/var/lib/penstock/penstock.db")
         machine.write(FILE, CONFIGURATION.format(level="info"))
         machine.do(PENSTOCK, "service", "install", "--commands", "/opt/penstock/bin", "--enable")
         yield machine

@@ -22,22 +22,33 @@ from penstock.vocabulary import Context, Demand, Estimate, Regime
 _INTERVAL = 1.85
 # How much wider an interval is while nothing has shown how much measurements vary here, as a share of it.
 _UNKNOWN_NOISE = 0.6
+# How far the law may be off, as a logarithm, where nothing near was measured and so nothing could show it. On 63 worlds
+# of seeds 61101 to 61103 .82 of measurements far and near were within 90 % after 24 probes without it, .89 with it.
+_UNSEEN_LAW = 0.15
 
 
 def interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
     """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
-    reached = (float(logs[0]) for logs in log_intervals(posterior, transfers))
+    reached = (float(logs[0]) for logs in log_intervals(posterior, transfers, unseen=_UNSEEN_LAW))
     return Estimate(*(exp(min(value, log_bandwidth(demand))) for value in reached))
 
 
-def log_intervals(posterior: Posterior, transfers: Transfers) -> tuple[Array, Array, Array]:
-    """Logarithms of the lower end, the middle and the upper end, for each of the transfers."""
+def log_intervals(
+    posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0
+) -> tuple[Array, Array, Array]:
+    """Logarithms of the lower end, the middle and the upper end, for each of the transfers.
+
+    `unseen` is how far the law may be off where no measurement is near.
+    """
     values = posterior.log_throughput(transfers)
     scales = np.array([throughput_noise_scale(n) for n in transfers.n])
     # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
     weather = posterior.misfit.weather if posterior.evidence.measurements().tells_weather else 0.0
     noise = (posterior.sigma * scales) ** 2 + weather**2
-    spread = np.sqrt(values.var(axis=0) + posterior.misfit_variance(transfers) + noise)
+    off = posterior.misfit_variance(transfers)
+    if posterior.shapes is None:
+        off = off + unseen**2 * posterior.strangeness(transfers)
+    spread = np.sqrt(values.var(axis=0) + off + noise)
     reach = _INTERVAL * spread * (1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum())))
     dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
     middle = values.mean(axis=0)

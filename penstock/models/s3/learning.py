@@ -142,6 +142,14 @@ class Posterior:
             known = np.einsum("sn,ns->s", reach, gain)
         return np.maximum(self.misfit.doubt**2 - known, 0.0)
 
+    def strangeness(self, transfers: Transfers) -> Array:
+        """How little the nearest measurement tells of each setting, as a share of a variance (settings,)."""
+        seen = self._data.coordinates[self._data.has_misfit]
+        if not len(seen):
+            return np.ones(len(transfers.n))
+        told = matern(_coordinates(transfers), seen, Misfit().length_octaves).max(axis=1)
+        return np.asarray(1.0 - told**2, dtype=np.float64)
+
     def sampled(self, transfers: Transfers) -> Array:
         """Draws of the logarithm with the misfit drawn as well, so that settings far from any measurement differ."""
         values, covariance = self._doubted(transfers)

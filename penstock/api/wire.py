@@ -43,6 +43,7 @@ REPORT_COUNT_MAX = 100  # in one post
 _QUERY_VALUE_LENGTH_MAX = 64
 _WHOLE_MAX = 10**12
 _VISIBILITY_SECONDS_MAX = 43_200.0
+_MESSAGE_RATE_MAX_PER_SECOND = 1e6
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 
 
@@ -174,6 +175,10 @@ def read_question(query: Iterable[tuple[str, str]]) -> Question:
         expected = ", ".join(row.service_classes)
         mistakes.append(
             Mistake("service_class", f"{service_class!r} is not known; expected one of {expected}")
+        )
+    if "range_size_bytes" in values and values.get("access") is not Access.RANDOM:
+        mistakes.append(
+            Mistake("range_size_bytes", "is what a random reader asks for; expected access=random beside it")
         )
     if mistakes:
         raise UnreadableError(mistakes)
@@ -311,6 +316,20 @@ def _positive_seconds(text: str) -> float:
     return _number(str(parse_seconds(text)))
 
 
+def _message_rate(text: str) -> float:
+    rate = _number(text)
+    if not 1 / _MESSAGE_RATE_MAX_PER_SECOND <= rate <= _MESSAGE_RATE_MAX_PER_SECOND:
+        raise ValueError(f"{text!r} is out of range: expected 0.000001 to 1,000,000")
+    return rate
+
+
+def _work_seconds(text: str) -> float:
+    seconds = parse_seconds(text)
+    if seconds > _VISIBILITY_SECONDS_MAX:
+        raise ValueError(f"{text!r} is out of range: a message comes back after 12h at the latest")
+    return seconds
+
+
 def _visibility_seconds(text: str) -> float:
     seconds = parse_seconds(text)
     if not 1.0 <= seconds <= _VISIBILITY_SECONDS_MAX:
@@ -347,9 +366,9 @@ DEMAND_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
     "access": _choice(Access),
     "range_size_bytes": _size,
     "sink": _choice(Sink),
-    "message_rate_per_second": _number,
+    "message_rate_per_second": _message_rate,
     "message_group_count": _whole,
-    "work_seconds": parse_seconds,
+    "work_seconds": _work_seconds,
     "latency_objective_seconds": _positive_seconds,
     "visibility_timeout_seconds": _visibility_seconds,
 }

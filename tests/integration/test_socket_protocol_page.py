@@ -87,6 +87,12 @@ def test_the_page_and_the_interface_name_every_parameter() -> None:
         assert len(listed) == len(set(listed))
 
 
+def test_every_description_is_text() -> None:
+    """A generator of clients refuses the whole document for one that is null."""
+    described = re.findall(r'"description": (.)', json.dumps(OPENAPI))
+    assert set(described) == {'"'}
+
+
 def resolved(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry of the interface, or what it refers to."""
     found: Any = entry

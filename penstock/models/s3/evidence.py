@@ -269,12 +269,14 @@ def _burst_flags(limits: burst.Ceiling | None, observations: Sequence[Observatio
     """Whether each observation was made on credits. Only what was faster than the baseline says so for certain.
 
     What was slower is as well explained without credits, whether there were some or not: nobody knows the traffic
-    that others sent.
+    that others sent. Where nothing was faster, credits bring no more than was measured: the way is no wider, or there
+    are none.
     """
     if limits is None or not limits.is_burstable:
         return [False] * len(observations)
     fast = _ON_CREDITS * limits.baseline_bytes_per_second
-    return [o.throughput_bytes_per_second > fast for o in observations]
+    flags = [o.throughput_bytes_per_second > fast for o in observations]
+    return flags if any(flags) else [True] * len(observations)
 
 
 _ON_CREDITS = 1.3

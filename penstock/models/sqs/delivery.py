@@ -70,6 +70,7 @@ from penstock.vocabulary import (
 BATCH_MESSAGE_COUNT_MAX = 10
 BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a request together
 VISIBILITY_TIMEOUT_SECONDS = 30.0  # SQS's default
+VISIBILITY_TIMEOUT_SECONDS_MAX = 43_200
 WAIT_TIME_SECONDS = 20.0  # the longest long poll: it ends as soon as a message is there
 BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
 DELETER_LOAD_MAX = 0.7
@@ -623,7 +624,13 @@ def _visibility_timeout_seconds(fit: Fit, demand: Demand) -> float:
     known = demand.visibility_timeout_seconds or float(
         fit.state.get("visibility_timeout_seconds", VISIBILITY_TIMEOUT_SECONDS)
     )
-    return max(known, math.ceil(6.0 * demand.work_seconds))
+    return enough_for_the_work(known, demand.work_seconds)
+
+
+def enough_for_the_work(visibility_timeout_seconds: float, work_seconds: float) -> float:
+    """The timeout, but no less than six times the work, as far as SQS has one that long."""
+    enough = min(math.ceil(6.0 * work_seconds), VISIBILITY_TIMEOUT_SECONDS_MAX)
+    return max(visibility_timeout_seconds, enough)
 
 
 def _linger_seconds(

@@ -23,10 +23,12 @@ from penstock.models.sqs.delivery import (
     BATCH_MESSAGE_COUNT_MAX,
     BATCH_SIZE_BYTES_MAX,
     VISIBILITY_TIMEOUT_SECONDS,
+    VISIBILITY_TIMEOUT_SECONDS_MAX,
     WAIT_TIME_SECONDS,
     SqsDeliverySetting,
     complete_setting,
     drive_of,
+    enough_for_the_work,
     enough_senders,
 )
 from penstock.models.sqs.duplicate_loop import DeleteLoop, Rescue, rescue
@@ -52,7 +54,6 @@ _LATENCY_SPREAD = 0.08
 SHORT_POLLED_SHARE = (0.3, 0.95)
 _AVERAGED_SECONDS = 60.0  # the predicted intervals are for means over a minute
 _UNLIMITED = 1e9
-_SECONDS_MAX = 43_200  # the longest visibility timeout
 _MOST = {
     "message_rate_per_second": 10**6,
     "deleter_count_max": 10**6,
@@ -143,7 +144,7 @@ def read_conditions(document: Mapping[str, Any]) -> Conditions:
 def plan(conditions: Conditions) -> SqsPlan:
     """The fewest threads and the smallest batches that carry the rate within the latency objective, and stay stable."""
     costs = _costs(conditions, np.ones((1, 3)), 1.0)
-    timeout_seconds = max(conditions.visibility_timeout_seconds, math.ceil(6.0 * conditions.work_seconds))
+    timeout_seconds = enough_for_the_work(conditions.visibility_timeout_seconds, conditions.work_seconds)
     demand = Demand(
         message_rate_per_second=conditions.message_rate_per_second, work_seconds=conditions.work_seconds
     )
@@ -363,4 +364,4 @@ def _most(name: str) -> int:
     """Bounds far from any queue: past them is a slip of the unit."""
     if name.endswith("_variation"):
         return 100
-    return _MOST.get(name, _SECONDS_MAX)
+    return _MOST.get(name, VISIBILITY_TIMEOUT_SECONDS_MAX)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.api import wire
 from penstock.models.s3.upload import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, S3UploadSetting
 from penstock.operations.table import OPERATIONS
-from penstock.units import GiB, MiB, parse_bytes
+from penstock.units import GiB, KiB, MiB, parse_bytes
 from penstock.vocabulary import (
     Basis,
     Demand,
@@ -181,7 +181,10 @@ def test_what_is_missing_is_told() -> None:
         ("message_rate_per_second", "nan"),
         ("message_rate_per_second", "inf"),
         ("message_rate_per_second", "0"),
+        ("message_rate_per_second", "1e-300"),
+        ("message_rate_per_second", "1e300"),
         ("work_seconds", "-1"),
+        ("work_seconds", "13h"),
         ("visibility_timeout_seconds", "0"),
         ("bandwidth_bytes_per_second_max", "fast"),
         ("region", "EU WEST"),
@@ -193,6 +196,14 @@ def test_absurd_values_are_refused(name: str, value: str) -> None:
     """No value may reach a model that it was not made for."""
     query = [(key, text) for key, text in QUESTION if key != name]
     assert mistakes_of([*query, (name, value)]).keys() == {name}
+
+
+def test_a_size_of_ranges_is_of_a_random_reader() -> None:
+    """Who names one and does not say that he reads here and there would be advised as if he had not."""
+    ranges = ("range_size_bytes", "256KiB")
+    assert mistakes_of([*QUESTION, ranges]).keys() == {"range_size_bytes"}
+    assert mistakes_of([*QUESTION, ("access", "whole"), ranges]).keys() == {"range_size_bytes"}
+    assert wire.read_question([*QUESTION, ("access", "random"), ranges]).demand.range_size_bytes == 256 * KiB
 
 
 def test_the_largest_payload_is_the_largest_object_that_can_be_uploaded() -> None:

@@ -298,6 +298,20 @@ def test_burst_and_sustained_are_two_answers() -> None:
     assert 0 < derived["burst_seconds_left"] < 3600
 
 
+@pytest.mark.parametrize("width", [0.6, 0.85, 1.2])
+@pytest.mark.parametrize("instance_type", ["m7i.large", "m5.2xlarge"])
+def test_credits_widen_no_way_that_is_no_wider_than_the_baseline(instance_type: str, width: float) -> None:
+    """Where nothing was faster than the baseline, a burst that nobody saw is not promised."""
+    limits = burst.ceiling(instance_type)
+    assert limits is not None
+    ceiling = width * limits.baseline_bytes_per_second
+    narrow = UploadWorld(place=a_place(instance_type=instance_type), host_bytes_per_second=ceiling)
+    fit, demand = fit_of(narrow, history(narrow, 12)), Demand(regime=Regime.BURST)
+    advised = best_of(fit, narrow.context, demand)
+    expected = MODEL.predict(fit, narrow.context, advised, demand)["throughput_bytes_per_second"].expected
+    assert expected == pytest.approx(ceiling, rel=0.2)
+
+
 def test_who_does_not_say_gets_the_burst_where_it_ends_well_before_the_credits() -> None:
     """Ten gigabytes of them are no matter for a full bucket; a terabyte is, as are neighbours, and what has no end."""
     place = a_place(instance_type="c6i.large")

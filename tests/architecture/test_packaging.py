@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 CLIENT = sorted((ROOT / "penstock" / "client").rglob("*.py"))
@@ -61,6 +62,17 @@ def test_what_is_younger_is_noticed() -> None:
     assert len(list(_younger(ast.parse(source)))) == 3
     with pytest.raises(SyntaxError):
         ast.parse("match a:\n    case 1: pass", feature_version=OLDEST)
+
+
+def test_what_builds_it_runs_wherever_it_is_installed() -> None:
+    """`pip install .` builds it with the Python of the application, and hatchling left 3.9 after 1.27."""
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    assert [
+        str(each.specifier)
+        for each in map(Requirement, wanted)
+        if each.name == "hatchling"
+        and (each.marker is None or each.marker.evaluate({"python_version": "3.9"}))
+    ] == ["==1.27.0"]
 
 
 def test_a_plain_install_brings_nothing_else() -> None:

@@ -174,10 +174,12 @@ def table_prior(place: Place) -> Gaussian:
 
 
 def behind_a_slower_path(table: Gaussian) -> Gaussian:
-    """The same where a ceiling on the way is lower than the host's own: typically a quarter of it."""
+    """The same where a ceiling on the way is lower than the host's own, typically a quarter of it, credits or not."""
     mean, covariance = table.mean.copy(), table.covariance.copy()
     mean[HOST_RATE] -= 1.5
     covariance[HOST_RATE, HOST_RATE] = 1.0
+    factor, spread = _ANYWHERE["burst_factor"]
+    mean[BURST_FACTOR], covariance[BURST_FACTOR, BURST_FACTOR] = np.log(factor), spread**2
     return Gaussian(mean=mean, covariance=covariance)
 
 

@@ -274,12 +274,12 @@ def _burst_flags(limits: burst.Ceiling | None, observations: Sequence[Observatio
     """
     if limits is None or not limits.is_burstable:
         return [False] * len(observations)
-    fast = _ON_CREDITS * limits.baseline_bytes_per_second
+    fast = ON_CREDITS * limits.baseline_bytes_per_second
     flags = [o.throughput_bytes_per_second > fast for o in observations]
     return flags if any(flags) else [True] * len(observations)
 
 
-_ON_CREDITS = 1.3
+ON_CREDITS = 1.3
 
 
 def _refused_flags(observations: Sequence[Observation[S3SettingT]]) -> list[bool]:

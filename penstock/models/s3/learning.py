@@ -42,7 +42,7 @@ from penstock.models.s3.directions import (
     table_prior,
     where_requests_are_refused,
 )
-from penstock.models.s3.evidence import COLUMNS, Evidence
+from penstock.models.s3.evidence import COLUMNS, ON_CREDITS, Evidence
 from penstock.models.s3.law import (
     BURST_FACTOR,
     COLD_LATENCIES,
@@ -348,7 +348,7 @@ def _choose_prior(place: Place, evidence: Evidence, neighbour: Fit | None) -> Ga
 def _table(place: Place, evidence: Evidence) -> Gaussian:
     """What tables say; where that is likelier, that the path is slower than the host, as through a gateway.
 
-    A burstable host is always that of the table: its baseline cannot be seen while there are credits.
+    Of a burstable host that is asked as soon as nothing was faster than its baseline: there is no burst to be seen.
     """
     table, limits = table_prior(place), burst.ceiling(place.instance_type)
     if evidence.is_throttled().any():
@@ -356,8 +356,10 @@ def _table(place: Place, evidence: Evidence) -> Gaussian:
     if evidence.tells_totals_alone:
         table = perhaps_without_pause(table)
     log_fastest = evidence.column("log_value")[evidence.is_throughput()].max(initial=-inf)
-    is_far_below = -inf < log_fastest < table.mean[HOST_RATE] - log(2)
-    if limits is None or limits.is_burstable or not is_far_below:
+    if limits is None:
+        return table
+    widest = ON_CREDITS if limits.is_burstable else 0.5
+    if not -inf < log_fastest < table.mean[HOST_RATE] + log(widest):
         return table
     beliefs = (table, behind_a_slower_path(table))
     peaks = [maximise(evidence.problem(belief), _starts(evidence, belief)[:3]) for belief in beliefs]

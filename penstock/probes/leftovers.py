@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from penstock.probes.removal import PATIENCE, Removal
 
 ORPHAN_AGE_SECONDS = 86_400.0
 _RUN_DATE = "%Y%m%dT%H%M%SZ"
+# Backups of others are often named by such a date, too: what is unique tells ours apart.
+_RUN = re.compile(r"(?P<date>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{32}(-reads-[1-9][0-9]*)?/")
 _OF_THE_CONTAINER = (Denied, Throttled, Unreachable)  # trouble that its other entries would meet as well
 
 T = TypeVar("T")
@@ -142,16 +146,18 @@ class Sweep:
         self._priced_request_counts[service] += priced_count
 
 
-def run_name(started_at: datetime, unique: str) -> str:
-    """How a run is named outside: its age can be told from the name alone."""
-    return f"{started_at:{_RUN_DATE}}-{unique}/"
+def run_name(started_at: datetime, *, read_bytes: int | None = None) -> str:
+    """How a new run is named outside: its age can be told from the name, and the size of an object to be read."""
+    reads = "" if read_bytes is None else f"-reads-{read_bytes}"
+    return f"{started_at:{_RUN_DATE}}-{uuid.uuid4().hex}{reads}/"
 
 
 def _is_old_run(name: str, now: datetime) -> bool:
     """Whether `name` was made by `run_name` more than a day ago; anything else is not ours."""
-    date, _, _ = name.partition("-")
+    if (match := _RUN.fullmatch(name)) is None:
+        return False
     try:
-        started_at = datetime.strptime(date, _RUN_DATE).replace(tzinfo=UTC)
+        started_at = datetime.strptime(match["date"], _RUN_DATE).replace(tzinfo=UTC)
     except ValueError:
         return False
     return now - started_at > timedelta(seconds=ORPHAN_AGE_SECONDS)

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import math
 import re
-import uuid
 from dataclasses import dataclass
 
 from penstock.models.prices import RETRIEVAL_CLASSES
@@ -123,9 +122,7 @@ class ReadObjects:
         return head == _body(size)[:head_bytes]
 
     async def _put(self, size: int, seconds_max: float) -> ReadObject:
-        run = self._workspace.key_prefix + run_name(
-            self._workspace.clock.now(), f"{uuid.uuid4().hex}-reads-{size}"
-        )
+        run = self._workspace.key_prefix + run_name(self._workspace.clock.now(), read_bytes=size)
         key = run + MULTIPART_NAME
         leftover = Leftover(
             kind=LeftoverKind.S3_OBJECT, service=self._operation, container=self._workspace.bucket, name=run

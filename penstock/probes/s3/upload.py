@@ -20,7 +20,6 @@ import asyncio
 import itertools
 import logging
 import math
-import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -94,7 +93,7 @@ class S3UploadProbe:
     async def _run(
         self, plan: ProbePlan[S3UploadSetting], started_at: datetime, allotment: Allotment, duty: Duty
     ) -> Outcome[S3UploadSetting]:
-        key_prefix = self._workspace.key_prefix + run_name(started_at, uuid.uuid4().hex)
+        key_prefix = self._workspace.key_prefix + run_name(started_at)
         upload = _Upload(
             plan=plan,
             allotment=allotment,

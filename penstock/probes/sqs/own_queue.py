@@ -13,6 +13,8 @@ from penstock.probes.outside import MessageQueues, Missing, Refused, RequestErro
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.vocabulary import Cost, Tariff
 
+_KEPT_FOR = "MessageRetentionPeriod"
+
 _log = logging.getLogger(__name__)
 
 
@@ -53,11 +55,22 @@ class OwnQueue:
         return Cost(request_count=count, usd=tariff.usd(write_request_count=count))
 
     async def open(self, region: str) -> tuple[str, Mapping[str, str]]:
-        """The queue's URL, made when it is not there, and its attributes. Raises RequestError."""
+        """The queue's URL, made when it is not there, and its attributes. Raises RequestError.
+
+        An application's queue that happens to have the name would lose its messages. Such a one keeps them for longer.
+        """
         self._request_count = 0
         url = await self._find_or_create_any(region)
         self._request_count += 1
-        return url, await self._queues.queue_attributes(url)
+        attributes = await self._queues.queue_attributes(url)
+        kept, ours = attributes.get(_KEPT_FOR), self._attributes[_KEPT_FOR]
+        if not self.is_ours and kept is not None and kept != ours:
+            self._url = None
+            raise Refused(
+                f"the queue {self._name}{self._suffix} keeps messages for {kept} s, those of probes for {ours} s, so it "
+                "is an application's and left alone: name another queue_name_prefix"
+            )
+        return url, attributes
 
     def forget(self, trouble: RequestError) -> None:
         """Look for the queue again next time, when somebody deleted it."""

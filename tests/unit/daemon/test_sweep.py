@@ -37,7 +37,7 @@ async def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start_and_da
 ) -> None:
     """Of every bucket that is probed; one that may not be listed stops neither the others nor the start."""
     outside = TwoRegions()
-    orphan = f"penstock-probe/{run_name(START_AT - timedelta(days=3), 'x')}object"
+    orphan = f"penstock-probe/{run_name(START_AT - timedelta(days=3))}object"
     for store in outside.stores.values():
         store.objects = {orphan, "penstock-probe/somebody's"}
     directory = str(tmp_path)

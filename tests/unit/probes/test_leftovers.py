@@ -195,9 +195,10 @@ async def sweep_orphans_of(world: World) -> SweepSummary:
 async def test_orphans_are_old_ours_and_unknown() -> None:
     """Only runs that began more than a day ago and that no journal lists are removed; a user's objects never are."""
     world = World()
-    old, young, known = (run_name(START_AT - timedelta(hours=h), "x") for h in (30, 3, 40))
+    old, young, known = (run_name(START_AT - timedelta(hours=h)) for h in (30, 3, 40))
     world.journal.entries = [an_object(f"penstock/{known}")]
-    others = {f"penstock/{young}0001", "penstock/readme", "penstock/a-b/c"}
+    backup = "penstock/20240101T000000Z-nightly/dump"
+    others = {f"penstock/{young}0001", "penstock/readme", "penstock/a-b/c", backup}
     world.store.objects = {f"penstock/{old}0001", *others}
     world.store.uploads = {"1": f"penstock/{known}object", "2": f"penstock/{old}object"}
     summary = await sweep_orphans_of(world)
@@ -210,7 +211,7 @@ async def test_orphans_are_looked_for_with_patience(monkeypatch: pytest.MonkeyPa
     """In a store that wants the first request of each kind later; the next look is a day away."""
     monkeypatch.setattr(leftovers, "PATIENCE", (0.01, 0.02))
     world = World()
-    old = f"penstock/{run_name(START_AT - timedelta(hours=30), 'x')}"
+    old = f"penstock/{run_name(START_AT - timedelta(hours=30))}"
     world.store.objects = {f"{old}0001"}
     world.store.trouble = lambda _action, count: None if count else Throttled("later, please")
     summary = await sweep_orphans_of(world)
@@ -221,7 +222,7 @@ async def test_orphans_are_looked_for_with_patience(monkeypatch: pytest.MonkeyPa
 async def test_an_orphan_that_another_host_removes_meanwhile_is_no_trouble() -> None:
     """Hosts of a fleet that start together find the same orphans."""
     world = World()
-    old = f"penstock/{run_name(START_AT - timedelta(hours=30), 'x')}"
+    old = f"penstock/{run_name(START_AT - timedelta(hours=30))}"
     world.store.objects = {f"{old}0001"}
     world.store.uploads = {"1": f"{old}object"}
     world.store.trouble = lambda action, _: Missing("gone") if action == "abort" else None
@@ -232,7 +233,7 @@ async def test_an_orphan_that_another_host_removes_meanwhile_is_no_trouble() -> 
 async def test_an_orphan_that_cannot_be_removed_is_told() -> None:
     """The next start tries again; until then the operator knows."""
     world = World()
-    old = f"penstock/{run_name(START_AT - timedelta(hours=30), 'x')}"
+    old = f"penstock/{run_name(START_AT - timedelta(hours=30))}"
     world.store.objects = {f"{old}0001"}
     world.store.trouble = lambda action, _: Denied("no DeleteObject") if action == "delete" else None
     summary = await sweep_orphans_of(world)

@@ -339,6 +339,17 @@ async def test_queue_of_somebody_else_stays(clock: VirtualClock) -> None:
     assert list(queues.attributes) == [NAME]
 
 
+async def test_an_applications_queue_of_that_name_keeps_its_messages(clock: VirtualClock) -> None:
+    """It is told by how long it keeps them; what a probe receives it deletes."""
+    queues, visible = MemoryQueues(), ["an order", "another one"]
+    queues.attributes[NAME] = {"MessageRetentionPeriod": "345600"}
+    queues.visible = visible[:]
+    outcome = await a_probe(queues, clock).run(a_delivery_plan())
+    assert isinstance(outcome, Inconclusive)
+    assert f"{NAME} keeps messages for 345600 s" in outcome.reason
+    assert (queues.visible, queues.log) == (visible, ["find", "attributes"])
+
+
 async def test_queue_of_a_former_life_is_ours(clock: VirtualClock) -> None:
     """A queue that the journal still lists is used again, and removed in the end."""
     queues, journal = MemoryQueues(), MemoryJournal()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from http import HTTPStatus
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
@@ -30,6 +32,23 @@ _KEPT_BODY_BYTES_MAX = 1 * MiB
 _WRITE_CHUNK_BYTES = 256 * KiB
 _DOCUMENT_BYTES_MAX = 4 * MiB  # of a request's XML: ten thousand parts fit
 _CHECKSUM = "x-amz-checksum-"
+_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+# Without a value these ask for what an object or a bucket has beside its content; nothing of that is kept here.
+_SERVED = frozenset({"uploads", "delete", "location", "versioning"})
+_LISTING = frozenset(
+    {
+        *(
+            "prefix",
+            "delimiter",
+            "marker",
+            "start-after",
+            "continuation-token",
+            "encoding-type",
+            "fetch-owner",
+        ),
+        *("key-marker", "upload-id-marker"),
+    }
+)
 _NOT_CHECKSUMS = frozenset({"x-amz-checksum-algorithm", "x-amz-checksum-type", "x-amz-checksum-mode"})
 
 
@@ -87,6 +106,8 @@ class _Face:
             return _error_response(call, error)
 
     def _action(self, call: _Call) -> Callable[[_Call], Awaitable[web.StreamResponse]]:
+        if any(not value and name not in _SERVED | _LISTING for name, value in call.query.items()):
+            return self._not_implemented
         if call.key:
             return self._object_action(call)
         if call.bucket:
@@ -188,6 +209,7 @@ class _Face:
         if source is not None:
             return await self._copy_object(call, unquote(source))
         body = await self._receive(call)
+        self._check_write(call)
         self._shelf.put(call.bucket, call.key, body)
         return web.Response(headers=_body_headers(body, is_checked=True))
 
@@ -202,12 +224,14 @@ class _Face:
 
     async def _head_object(self, call: _Call) -> web.Response:
         stored = await self._service.find(call.bucket, call.key)
+        _check_read(call, stored)
         await self._service.first_byte(stored, 0, 0)
         headers = _object_headers(call, stored, is_whole=True)
         return web.Response(headers={**headers, "Content-Length": str(stored.body.size_bytes)})
 
     async def _get_object(self, call: _Call) -> web.StreamResponse:
         stored = await self._service.find(call.bucket, call.key)
+        _check_read(call, stored)
         size_bytes = stored.body.size_bytes
         wanted = _byte_range(call.headers.get("Range"), size_bytes)
         start, stop = wanted or (0, size_bytes)
@@ -222,6 +246,14 @@ class _Face:
             await response.write(piece)
         await response.write_eof()
         return response
+
+    def _check_write(self, call: _Call) -> None:
+        """Raises S3Error where what is there is not what the writer names."""
+        tag, none = call.headers.get("If-Match"), call.headers.get("If-None-Match")
+        if none is not None and self._shelf.holds(call.bucket, call.key):
+            raise _unmet("If-None-Match")
+        if tag is not None and not _names(tag, self._shelf.get(call.bucket, call.key)):
+            raise _unmet("If-Match")
 
     async def _delete_object(self, call: _Call) -> web.Response:
         await self._service.small_request(call.bucket)
@@ -244,7 +276,7 @@ class _Face:
         if "x-amz-copy-source" in call.headers:
             raise S3Error("NotImplemented", "parts cannot be copied here")
         body = await self._receive(call)
-        number = int(call.query.get("partNumber", "0"))
+        number = _number(call.query.get("partNumber", "0"), "partNumber")
         self._shelf.put_part(call.bucket, call.key, call.query["uploadId"], number, body)
         return web.Response(headers=_body_headers(body, is_checked=True))
 
@@ -261,9 +293,10 @@ class _Face:
     async def _complete_upload(self, call: _Call) -> web.Response:
         document = await _document(call)
         named = [
-            (int(part.findtext("{*}PartNumber", "0")), part.findtext("{*}ETag", ""))
+            (_number(part.findtext("{*}PartNumber", "0"), "PartNumber"), part.findtext("{*}ETag", ""))
             for part in document.iterfind("{*}Part")
         ]
+        self._check_write(call)
         stored = await self._service.complete_upload(call.bucket, call.key, call.query["uploadId"], named)
         inner = _element("Bucket", call.bucket) + _element("Key", call.key) + _etag_element(stored.body)
         return _xml("CompleteMultipartUploadResult", inner)
@@ -417,13 +450,40 @@ async def _document(call: _Call) -> ET.Element:
         raise S3Error("MalformedXML", "the document cannot be read") from None
 
 
+def _number(text: str, name: str) -> int:
+    """A count, as addresses and documents have it. Raises S3Error."""
+    if not (text.isascii() and text.isdigit()):
+        raise S3Error("InvalidArgument", f"{name} is no whole number from 0 on")
+    return int(text)
+
+
+def _names(tags: str, stored: StoredObject) -> bool:
+    """Whether one of these ETags is its own."""
+    return tags.strip() == "*" or stored.body.etag in {tag.strip().strip('"') for tag in tags.split(",")}
+
+
+def _check_read(call: _Call, stored: StoredObject) -> None:
+    """Raises S3Error where the reader wants another one, or has it already."""
+    if not _names(call.headers.get("If-Match", "*"), stored):
+        raise _unmet("If-Match")
+    if _names(call.headers.get("If-None-Match", ""), stored):
+        raise S3Error("NotModified", "it is as it was")
+
+
+def _unmet(condition: str) -> S3Error:
+    return S3Error("PreconditionFailed", f"the condition {condition} does not hold")
+
+
 def _byte_range(header: str | None, size_bytes: int) -> tuple[int, int] | None:
-    """Start and stop of one range; None is the whole object."""
-    if header is None or not header.startswith("bytes=") or "," in header:
+    """Start and stop of one range; None is the whole object, also where S3 can make nothing of what is asked for."""
+    match = _RANGE.fullmatch(header or "")
+    if match is None:
         return None
-    first, _, last = header.removeprefix("bytes=").partition("-")
+    first, last = match.groups()
     if not first:
-        start, stop = max(0, size_bytes - int(last)), size_bytes
+        start, stop = max(0, size_bytes - int(last or 0)), size_bytes
+    elif last and int(last) < int(first):
+        return None
     else:
         start, stop = int(first), min(size_bytes, int(last) + 1) if last else size_bytes
     if start >= stop:
@@ -456,7 +516,7 @@ def _listing(call: _Call, objects: Iterable[StoredObject]) -> web.Response:
     after = (
         query.get("continuation-token") or query.get("start-after", "") if is_new else query.get("marker", "")
     )
-    count_max = min(1000, int(query.get("max-keys", "1000")))
+    count_max = min(1000, _number(query.get("max-keys", "1000"), "max-keys"))
     encodes = query.get("encoding-type") == "url"
     text = (lambda value: quote(value, safe="/")) if encodes else str
     rows, next_key, count = [], "", 0
@@ -473,7 +533,9 @@ def _listing(call: _Call, objects: Iterable[StoredObject]) -> web.Response:
     head += "<EncodingType>url</EncodingType>" if encodes else ""
     head += f"<KeyCount>{count}</KeyCount>" if is_new else ""
     if next_key:
-        head += _element("NextContinuationToken" if is_new else "NextMarker", next_key)
+        head += (
+            _element("NextContinuationToken", next_key) if is_new else _element("NextMarker", text(next_key))
+        )
     return _xml("ListBucketResult", head + "".join(rows))
 
 
@@ -503,7 +565,7 @@ def _row(name: str, stored: StoredObject | None) -> str:
 
 
 def _error_response(call: _Call, error: S3Error) -> web.Response:
-    if call.request.method == "HEAD":
+    if call.request.method == "HEAD" or error.status == HTTPStatus.NOT_MODIFIED:
         return web.Response(status=error.status)
     inner = (
         _element("Code", error.code)

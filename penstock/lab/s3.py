@@ -36,6 +36,8 @@ _STATUS = {
     "BucketAlreadyOwnedByYou": 409,
     "BucketNotEmpty": 409,
     "InvalidRange": 416,
+    "NotModified": 304,
+    "PreconditionFailed": 412,
     "NotImplemented": 501,
     "SlowDown": 503,
 }
@@ -157,6 +159,10 @@ class Shelf:
         if stored is None:
             raise S3Error("NoSuchKey", f"there is no object {key}")
         return stored
+
+    def holds(self, bucket: str, key: str) -> bool:
+        """Whether there is an object of this key."""
+        return key in self._bucket(bucket).objects
 
     def delete(self, bucket: str, key: str) -> None:
         """DeleteObject; a key that is not there is as good as deleted."""

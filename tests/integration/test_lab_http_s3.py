@@ -148,22 +148,121 @@ async def test_errors_reach_boto3_by_their_codes() -> None:
     assert codes == ["NoSuchBucket", "NoSuchKey", "404", "EntityTooSmall", "BucketNotEmpty", "InvalidRange"]
 
 
+async def test_conditions_are_kept() -> None:
+    """Who writes or reads under a condition loses where it does not hold, and what is there stays."""
+
+    def story(s3: Any) -> list[object]:
+        first = s3.put_object(Bucket="b", Key="k", Body=b"first", IfNoneMatch="*")["ETag"]
+        upload = {
+            "Bucket": "b",
+            "Key": "k",
+            "UploadId": s3.create_multipart_upload(Bucket="b", Key="k")["UploadId"],
+        }
+        part = {"PartNumber": 1, "ETag": s3.upload_part(**upload, PartNumber=1, Body=b"x")["ETag"]}
+        requests: list[Callable[[], object]] = [
+            lambda: s3.put_object(Bucket="b", Key="k", Body=b"second", IfNoneMatch="*"),
+            lambda: s3.put_object(Bucket="b", Key="k", Body=b"second", IfMatch='"other"'),
+            lambda: s3.put_object(Bucket="b", Key="nothing", Body=b"second", IfMatch=first),
+            lambda: s3.complete_multipart_upload(
+                **upload, MultipartUpload={"Parts": [part]}, IfNoneMatch="*"
+            ),
+            lambda: s3.get_object(Bucket="b", Key="k", IfMatch='"other"'),
+            lambda: s3.get_object(Bucket="b", Key="k", IfNoneMatch=first),
+            lambda: s3.head_object(Bucket="b", Key="k", IfNoneMatch=first),
+        ]
+        codes: list[object] = []
+        for request in requests:
+            with pytest.raises(ClientError) as caught:
+                request()
+            codes.append(caught.value.response["Error"]["Code"])
+        s3.abort_multipart_upload(**upload)
+        read = s3.get_object(Bucket="b", Key="k", IfMatch=first)["Body"].read()
+        s3.put_object(Bucket="b", Key="k", Body=b"second", IfMatch=first)
+        return [*codes, read, s3.get_object(Bucket="b", Key="k", IfNoneMatch=first)["Body"].read()]
+
+    async with an_s3() as (_, endpoint_url):
+        found = await with_boto3(endpoint_url, story)
+    failed = "PreconditionFailed"
+    assert found == [failed, failed, "NoSuchKey", failed, failed, "304", "304", b"first", b"second"]
+
+
+async def test_what_is_not_kept_is_refused() -> None:
+    """Tags and rules were taken for objects and listings: setting one overwrote the object."""
+
+    def story(s3: Any) -> list[object]:
+        s3.put_object(Bucket="b", Key="k", Body=b"content")
+        requests: list[Callable[[], object]] = [
+            lambda: s3.put_object_tagging(Bucket="b", Key="k", Tagging={"TagSet": []}),
+            lambda: s3.get_object_acl(Bucket="b", Key="k"),
+            lambda: s3.get_bucket_lifecycle_configuration(Bucket="b"),
+            lambda: s3.list_object_versions(Bucket="b"),
+            lambda: s3.delete_bucket_policy(Bucket="b"),
+        ]
+        for request in requests:
+            with pytest.raises(ClientError, match="NotImplemented"):
+                request()
+        return [
+            s3.get_object(Bucket="b", Key="k")["Body"].read(),
+            s3.get_bucket_versioning(Bucket="b").get("Status"),
+        ]
+
+    async with an_s3() as (_, endpoint_url):
+        assert await with_boto3(endpoint_url, story) == [b"content", None]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "content"),
+    [
+        ("bytes=1-0", 200, b"abc"),
+        ("bytes=x-1", 200, b"abc"),
+        ("bytes=-2", 206, b"bc"),
+        ("bytes=0-9", 206, b"abc"),
+    ],
+)
+async def test_a_range_that_means_nothing_is_none(asked: str, status: int, content: bytes) -> None:
+    """S3 then answers with the whole object, which a client has to notice."""
+    async with an_s3() as (service, endpoint_url), aiohttp.ClientSession() as session:
+        service.shelf.put("b", "k", service.shelf.body(3, b"abc"))
+        async with session.get(f"{endpoint_url}/b/k", headers={"Range": asked}) as answer:
+            assert (answer.status, await answer.read()) == (status, content)
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "body"),
+    [
+        ("GET", "b?max-keys=-1", b""),
+        ("GET", "b?max-keys=many", b""),
+        ("PUT", "b/k?uploadId=u&partNumber=x", b"abc"),
+        ("POST", "b/k?uploadId=u", b"<C><Part><PartNumber>x</PartNumber></Part></C>"),
+    ],
+)
+async def test_what_is_no_number_is_said(method: str, address: str, body: bytes) -> None:
+    """It is the client's mistake, and no failure of the service."""
+    async with (
+        an_s3() as (_, endpoint_url),
+        aiohttp.request(method, f"{endpoint_url}/{address}", data=body) as answer,
+    ):
+        assert answer.status == 400
+        assert "InvalidArgument" in await answer.text()
+
+
 async def test_listings_come_in_pages() -> None:
     """Old and new listings hand out every key once, whatever the page's size."""
+    keys = [*(f"k{number}" for number in range(6)), "k%20"]
 
     def story(s3: Any) -> list[list[str]]:
-        for number in range(7):
-            s3.put_object(Bucket="b", Key=f"k{number}", Body=b"")
+        for key in keys:
+            s3.put_object(Bucket="b", Key=key, Body=b"")
         names = []
         for operation in ("list_objects_v2", "list_objects"):
-            pages = s3.get_paginator(operation).paginate(Bucket="b", PaginationConfig={"PageSize": 3})
+            pages = s3.get_paginator(operation).paginate(Bucket="b", PaginationConfig={"PageSize": 1})
             names.append([entry["Key"] for page in pages for entry in page["Contents"]])
         deleted = s3.delete_objects(Bucket="b", Delete={"Objects": [{"Key": key} for key in names[0]]})
         assert [entry["Key"] for entry in deleted["Deleted"]] == names[0]
         return names
 
     async with an_s3() as (service, endpoint_url):
-        assert await with_boto3(endpoint_url, story) == [[f"k{n}" for n in range(7)]] * 2
+        assert await with_boto3(endpoint_url, story) == [sorted(keys)] * 2
         assert list(service.shelf.objects("b")) == []
 
 

@@ -67,8 +67,8 @@ class OwnQueue:
         if not self.is_ours and kept is not None and kept != ours:
             self._url = None
             raise Refused(
-                f"the queue {self._name}{self._suffix} keeps messages for {kept} s, those of probes for {ours} s, so it "
-                "is an application's and left alone: name another queue_name_prefix"
+                f"the queue {self._name}{self._suffix} keeps messages for {kept} s, those of probes for {ours} s, "
+                "so it is an application's and left alone: name another queue_name_prefix"
             )
         return url, attributes
 

@@ -1,4 +1,4 @@
-"""Knows how a document is shown: as JSON, as a table on a terminal, or as plain aligned text in a pipe.
+"""Knows how a document is shown: as JSON, or as a table of aligned text.
 
 Names carry their units, so a value is shown by the ending of its name: ``part_size_bytes`` 8388608 is "8 MiB".
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,11 +34,21 @@ def print_json(document: Mapping[str, Any]) -> None:
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", width: int | None = None
 ) -> None:
-    """Aligned columns: by rich on a terminal, within its width; else by spaces, within `width` if there is one."""
-    if sys.stdout.isatty():
-        _print_rich_table(headings, rows, title)
-    else:
-        _print_plain_table(headings, rows, title, width)
+    """Aligned columns, on a terminal within its width, elsewhere within `width` if there is one; nothing is cut off."""
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else width
+    lines = [list(row) for row in rows]
+    if any(headings):
+        lines.insert(0, list(headings))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))] if lines else []
+    if room is not None:
+        widths = _within(widths, room)
+    if title:
+        click.secho(title, bold=True)
+    for line in lines:
+        cells = (_broken(cell, column) for cell, column in zip(line, widths, strict=True))
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = (part.ljust(column) for part, column in zip(parts, widths, strict=True))
+            click.secho("  ".join(padded).rstrip(), bold=line == list(headings) or None)
 
 
 def print_mapping(document: Mapping[str, Any], *, width: int | None = None) -> None:
@@ -106,24 +117,6 @@ def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _print_plain_table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], title: str, width: int | None
-) -> None:
-    lines = [list(row) for row in rows]
-    if any(headings):
-        lines.insert(0, list(headings))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))] if lines else []
-    if width is not None:
-        widths = _within(widths, width)
-    if title:
-        click.echo(title)
-    for line in lines:
-        cells = (_cut(cell, column) for cell, column in zip(line, widths, strict=True))
-        for parts in zip_longest(*cells, fillvalue=""):
-            padded = (part.ljust(column) for part, column in zip(parts, widths, strict=True))
-            click.echo("  ".join(padded).rstrip())
-
-
 _COLUMN_WIDTH_MIN = 4
 
 
@@ -135,29 +128,9 @@ def _within(widths: Sequence[int], width: int) -> list[int]:
     return narrowed
 
 
-def _cut(cell: str, width: int) -> list[str]:
+def _broken(cell: str, width: int) -> list[str]:
     """The lines of a cell, between words where that is possible."""
     return [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False)
-
-
-def _print_rich_table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        title=title or None,
-        title_justify="left",
-        box=box.SIMPLE,
-        show_header=any(headings),
-        title_style="bold",
-    )
-    for heading in headings:
-        table.add_column(Text(heading))
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: brackets in a value are not markup
-    Console(no_color="NO_COLOR" in os.environ).print(table)
 
 
 def _is_nested(value: Any) -> bool:

@@ -199,7 +199,7 @@ def test_the_daemon_process_never_loads_what_fits(tmp_path: Path) -> None:
         "from penstock.optimizer.recommendation import from_tables; from penstock.vocabulary import Place; "
         "[from_tables(row.model, Place(operation=name, region='here-1', instance_type='m7i.large'))"
         " for name, row in OPERATIONS.items()]; "
-        "heavy = ('skopt', 'sklearn', 'scipy', 'httpx', 'rich', 'aiobotocore', 'botocore', 'prometheus_client', "
+        "heavy = ('skopt', 'sklearn', 'scipy', 'httpx', 'aiobotocore', 'botocore', 'prometheus_client', "
         "'numpy.ma', 'opentelemetry', 'statistics'); print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(

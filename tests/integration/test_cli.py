@@ -330,7 +330,7 @@ def test_help_is_fast_because_it_imports_little() -> None:
         "print(*sys.modules, file=sys.stderr)"
     )
     done = ran([sys.executable, "-c", program], check=True)
-    heavy = {"numpy", "aiobotocore", "aiohttp", "msgspec", "rich", "skopt", "asyncio", "penstock.daemon.app"}
+    heavy = {"numpy", "aiobotocore", "aiohttp", "msgspec", "skopt", "asyncio", "penstock.daemon.app"}
     assert heavy.isdisjoint(done.stderr.split())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import pytest
 
 from penstock.cli import output
@@ -59,13 +60,17 @@ def test_nested_documents_become_titled_tables(capsys: pytest.CaptureFixture[str
     )
 
 
-def test_a_terminal_gets_a_table_that_keeps_brackets(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_terminal_gets_all_of_a_table_within_its_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
-    """What the daemon says is text, not markup of the table; NO_COLOR is honoured."""
+    """Cells go on in the next line; what was cut off could not be told apart: `s3_d...` and `s3_d...`."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("NO_COLOR", "1")
-    output.print_table(("key", "value"), [("regions", "[bold]x[/bold]")], title="Title")
-    shown = capsys.readouterr().out
-    assert "[bold]x[/bold]" in shown
-    assert "\x1b[3" not in shown
+    monkeypatch.setenv("COLUMNS", str(columns))
+    row = ("s3_download", "$0.00149", "$0.9997", "$0.0107", "9.68 GiB", "1,948", "gateway-endpoint")
+    headings = [f"column {index}" for index in range(len(row))]
+    output.print_table(headings, [row], title="Title")
+    shown = click.unstyle(capsys.readouterr().out).splitlines()
+    assert all(len(line) <= columns for line in shown)
+    letters = "".join(shown).replace(" ", "")
+    assert sorted(letters) == sorted("".join(["Title", *headings, *row]).replace(" ", ""))

@@ -47,8 +47,8 @@ class AsyncLease(Share):
         socket: str | None = None,
         **demand: Unpack[Demand],
     ) -> None:
-        self._has_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._event: asyncio.Event  # of that loop
         self._lease = Lease(
             operation,
             payload_size_bytes,
@@ -67,7 +67,7 @@ class AsyncLease(Share):
 
     async def __aenter__(self) -> AsyncLease:
         """Take it: the share is there when this returns, if a daemon is."""
-        self._loop = asyncio.get_running_loop()
+        self._has_changed()
         taking = begun_in_thread(self._lease.__enter__)
         try:
             await asyncio.shield(taking)
@@ -82,15 +82,23 @@ class AsyncLease(Share):
 
     async def changes(self) -> AsyncGenerator[Advice, None]:
         """The share now, and each one that follows; who is slow hears the newest."""
+        has_changed = self._has_changed()
         while True:
-            self._has_changed.clear()
+            has_changed.clear()
             yield self._lease.advice
-            await self._has_changed.wait()
+            await has_changed.wait()
+
+    def _has_changed(self) -> asyncio.Event:
+        """Of the loop that runs: it may be made before there is one, and be held in several, one after another."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._event, self._loop = asyncio.Event(), loop
+        return self._event
 
     def _tell(self, _advice: Advice) -> None:
         try:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._has_changed.set)
+                self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
             pass  # the loop was closed, and nobody waits there
 

@@ -197,6 +197,25 @@ async def test_inside_an_event_loop(tmp_path: Path) -> None:
         await asyncio.sleep(0)
 
 
+def test_one_that_is_made_before_its_loop_is_held_in_several(tmp_path: Path) -> None:
+    """As a program has it that calls `asyncio.run` more than once; before Python 3.10 once was enough."""
+    with served_in_thread(tmp_path):
+        lease = AsyncLease("s3_upload", GiB, socket=str(tmp_path / "penstock.sock"))
+
+        async def hear() -> None:
+            async with lease:
+                shares = lease.changes()
+                assert (await anext(shares)).setting["thread_count"] == 32
+                hearing = asyncio.ensure_future(shares.__anext__())
+                await asyncio.sleep(0)  # it waits now
+                async with AsyncLease("s3_upload", GiB, socket=str(tmp_path / "penstock.sock")):
+                    assert (await hearing).setting["thread_count"] == 16
+                await shares.aclose()
+
+        asyncio.run(hear())
+        asyncio.run(hear())
+
+
 @pytest.mark.parametrize(
     "spoken",
     [

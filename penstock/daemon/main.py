@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.processes import memory
@@ -20,12 +19,6 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop; returns the exit status."""
     options = parser().parse_args(arguments)
-    if sys.version_info < (3, 11) or find_spec("uvloop") is None:
-        sys.stderr.write(
-            "penstockd: only what applications import is installed here; the daemon comes with "
-            "pip install 'penstock[daemon]', on Python 3.11 or newer\n"
-        )
-        return EXIT_FAILED
     for name in _ONE_THREAD:  # read when NumPy is first imported, here and in the child that fits
         os.environ.setdefault(name, "1")
     return _run(options.config)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from packaging.requirements import Requirement
 
@@ -135,23 +136,28 @@ def test_the_wheel_brings_the_units(application: Path) -> None:
     assert {"penstock.service", "penstock.socket", "penstock.sysusers", "penstock.tmpfiles"} < set(shipped)
 
 
-_SCRIPT = "import sys; from {} import main; sys.exit(main())"
+_SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-c", _SCRIPT.format("penstock.cli.entry")),
-        ("-c", _SCRIPT.format("penstock.daemon.main")),
-        ("-m", "penstock"),
-    ],
-    ids=["penstock", "penstockd", "python -m penstock"],
-)
+@pytest.mark.parametrize("command", ["penstock", "penstockd"])
+@pytest.mark.parametrize("arguments", [(), ("demo",), ("--config", "missing.toml")])
 def test_where_only_the_client_is_installed_a_command_says_what_is_missing(
-    application: Path, arguments: tuple[str, ...]
+    application: Path, tmp_path: Path, command: str, arguments: tuple[str, ...]
 ) -> None:
-    """In one sentence, with the words to install the rest."""
-    done = _run(application, *arguments)
+    """In one sentence, with the words to install the rest; also where an application brings a part of it along."""
+    (tmp_path / "click").symlink_to(Path(click.__file__).parent)
+    module, _, function = _SCRIPTS[command].partition(":")
+    program = f"import sys; sys.path.append({str(tmp_path)!r}); from {module} import {function}; sys.exit({function}())"
+    _refuses(_run(application, "-c", program, *arguments), command)
+
+
+def test_the_module_says_so_too(application: Path) -> None:
+    """Where scripts are not on the path."""
+    _refuses(_run(application, "-m", "penstock"), "penstock")
+
+
+def _refuses(done: subprocess.CompletedProcess[str], command: str) -> None:
     assert done.returncode == 1
+    assert done.stderr.startswith(f"{command}: only what applications import is installed here")
     assert "pip install 'penstock[daemon]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1

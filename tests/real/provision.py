@@ -40,6 +40,9 @@ READERS = (
 JACKSON_VERSION = "2.19.2"
 SERDE_JSON_VERSION = "1.0.145"
 CHRONO_VERSION = "0.4.42"
+OLDEST_PYTHON = "3.9"
+# The newest that can be had together there.
+OLDEST_LIBRARIES = ("boto3==1.41.5", "aiobotocore==2.26.0", "s3fs==2025.10.0")
 UBUNTU_SUITES = ("noble",)
 _MAVEN_DEPENDENCY_PLUGIN_VERSION = "3.8.1"
 BUILD_SECONDS_MAX = 900.0
@@ -83,6 +86,7 @@ from awscli.clidriver import main
 sys.exit(main())
 """
 
+_PROJECT = Path(__file__).parents[2]
 _PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
 
 
@@ -167,6 +171,16 @@ def rpm() -> Path:
 def distribution(suite: str) -> Path:
     """The root of another release of Debian or of Ubuntu, to look at and not to change. Raises ToolMissingError."""
     return _built(f"root-{suite}", ("debootstrap",), partial(_build_distribution, suite)) / "root"
+
+
+def oldest_python(directory: Path) -> Path:
+    """The commands of an application's environment that has this project. Raises ToolMissingError, BuildError."""
+    require(f"python{OLDEST_PYTHON}")
+    _run([f"python{OLDEST_PYTHON}", "-m", "venv", "."], directory, {"PYENV_VERSION": OLDEST_PYTHON})
+    pip = [str(directory / "bin/pip"), "--quiet", "--disable-pip-version-check", "install"]
+    _fetch([*pip, *OLDEST_LIBRARIES], directory)
+    _run([*pip, str(_PROJECT)], directory, {})
+    return directory / "bin"
 
 
 def rust_program(source: Path) -> Path:

@@ -1,0 +1,150 @@
+"""An application on the oldest Python: all that the client does, once, and what came of it as JSON.
+
+It finds the daemon, the servers and the credentials by its environment; its arguments are a bucket and a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import pkgutil
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiobotocore.session
+import boto3
+import s3fs
+
+import penstock.client
+from penstock.client import aiobotocore as advised_aio
+from penstock.client import aiobotocore_reader, aiobotocore_transfers, awscrt, boto3_lease
+from penstock.client import boto3 as advised
+from penstock.client import s3fs as advised_s3fs
+from penstock.client.advice import advise
+from penstock.client.asyncio_client import AsyncLease
+from penstock.client.asyncio_client import advise as advise_in_loop
+from penstock.client.boto3_queue import QueueConsumer
+from penstock.client.boto3_transfers import (
+    download_file,
+    download_files,
+    files_below,
+    upload_file,
+    upload_files,
+)
+from penstock.client.lease import Lease
+from penstock.client.reader import open_object
+from penstock.client.reporting import default_reporter, report
+
+CONTENT = bytes(range(256)) * 4096 * 12  # 12 MiB
+MESSAGE_COUNT = 30
+
+
+def modules() -> int:
+    """How many there are: each can be imported."""
+    names = [found.name for found in pkgutil.walk_packages(penstock.client.__path__, "penstock.client.")]
+    for name in names:
+        importlib.import_module(name)
+    return len(names)
+
+
+def with_boto3(bucket: str, folder: Path) -> None:
+    """One file, many, and a part of one, with a share of the host."""
+    (folder / "up").mkdir()
+    for name in ("a", "b"):
+        (folder / "up" / name).write_bytes(CONTENT)
+    size = len(CONTENT)
+    client = boto3.client("s3", config=advised.client_config(size))
+    with Lease("s3_upload", size) as lease:
+        boto3_lease.follow(client, lease)
+        arguments = advised.transfer_config(size, advice=lease.advice)
+        client.upload_file(str(folder / "up/a"), bucket, "plain", Config=arguments)
+    upload_file(client, folder / "up/a", bucket, "one")
+    download_file(client, bucket, "one", folder / "one")
+    upload_files(boto3.Session(), files_below(folder / "up", "many/"), bucket).raise_for_failed()
+    wanted = {f"many/{name}": folder / f"down/{name}" for name in ("a", "b")}
+    download_files(boto3.Session(), wanted, bucket).raise_for_failed()
+    for path in (folder / "one", *wanted.values()):
+        assert path.read_bytes() == CONTENT, path
+    with open_object(client, bucket, "plain") as file:
+        assert file.read(1000) == CONTENT[:1000]
+        assert file.read_ranges([(5, 10), (5_000_000, 20)]) == [CONTENT[5:15], CONTENT[5_000_000:5_000_020]]
+        assert file.read() == CONTENT[1000:]
+
+
+def with_a_queue() -> int:
+    """How many messages of a queue were handled."""
+    client = boto3.client("sqs")
+    url = client.create_queue(QueueName="oldest")["QueueUrl"]
+    for _ in range(MESSAGE_COUNT // 10):
+        entries = [{"Id": str(index), "MessageBody": "x"} for index in range(10)]
+        client.send_message_batch(QueueUrl=url, Entries=entries)
+    handled = set()
+
+    def handle(message: Mapping[str, Any]) -> None:
+        handled.add(message["MessageId"])
+        if len(handled) == MESSAGE_COUNT:
+            consumer.stop()
+
+    consumer = QueueConsumer(client, url, handle, long_poll_seconds=1)
+    limit = threading.Timer(200.0, consumer.stop)
+    limit.start()
+    consumer.run()
+    limit.cancel()
+    return len(handled)
+
+
+async def with_aiobotocore(lease: AsyncLease, bucket: str, folder: Path) -> int:
+    """The same in an event loop; how many threads its share is."""
+    size = len(CONTENT)
+    session = aiobotocore.session.get_session()
+    files = {folder / "up" / name: f"aio/{name}" for name in ("a", "b")}
+    (await aiobotocore_transfers.upload_files(session, files, bucket)).raise_for_failed()
+    async with session.create_client("s3", config=advised_aio.client_config(size)) as client:
+        await aiobotocore_transfers.download_file(client, bucket, "aio/a", folder / "aio")
+        assert (folder / "aio").read_bytes() == CONTENT
+        async with await aiobotocore_reader.open_object(client, bucket, "aio/b") as file:
+            assert await file.read(1000) == CONTENT[:1000]
+            assert await file.read_ranges([(5, 10), (20, 3)]) == [CONTENT[5:15], CONTENT[20:23]]
+    async with lease:
+        shares = lease.changes()
+        await shares.__anext__()
+        changing = asyncio.ensure_future(shares.__anext__())
+        await asyncio.sleep(0)
+        async with AsyncLease("s3_upload", size):
+            share = (await changing).setting["thread_count"]
+        await shares.aclose()
+    assert (await advise_in_loop("s3_upload", size)).basis == "measured"
+    return int(share)
+
+
+def with_s3fs(bucket: str, folder: Path) -> None:
+    """A file put and read; s3fs is told by arguments alone."""
+    size = len(CONTENT)
+    files = s3fs.S3FileSystem(**advised_s3fs.filesystem_arguments(size))
+    files.put_file(str(folder / "up/a"), f"{bucket}/fs", **advised_s3fs.put_arguments(size))
+    assert files.cat_file(f"{bucket}/fs") == CONTENT
+    assert awscrt.client_arguments(size)
+
+
+def main(bucket: str, folder: Path) -> None:
+    """All of it."""
+    lease = AsyncLease("s3_upload", len(CONTENT))  # before there is an event loop
+    counted = {"modules": modules(), "python": sys.version_info[:2]}
+    assert advise("s3_upload", "1GiB").basis == "measured"
+    with_boto3(bucket, folder)
+    counted["handled"] = with_a_queue()
+    counted["share"] = asyncio.run(with_aiobotocore(lease, bucket, folder))
+    with_s3fs(bucket, folder)
+    setting = {"thread_count": 3, "part_size_bytes": 8 << 20}
+    assert report("s3_upload", 77, setting, duration_seconds=1.0, transferred_bytes=77, request_count=1)
+    counted["is_told"] = default_reporter().flush(timeout_seconds=60.0)
+    counted["refused"] = default_reporter().refused_count
+    print(json.dumps(counted))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -298,7 +298,7 @@ def _tune(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> tuple[Tuni
             open_state(path, subject, kind.row.setting_type, restart=given["restart"]) as state,
             _swept(notes, left),
         ):
-            teller = _Teller(task, len(state.trials), path, notes)
+            teller = _Teller(task, state.trials, path, notes)
             with contextlib.closing(teller):
                 tuning = run_trials(
                     task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended
@@ -362,14 +362,15 @@ def _left_document(left: Sequence[Left]) -> dict[str, Any]:
 class _Teller:
     """Tells on standard error what is tried and what came of it."""
 
-    def __init__(self, task: Task, done_count: int, path: Path, notes: Path) -> None:
+    def __init__(self, task: Task, done: Sequence[Trial], path: Path, notes: Path) -> None:
         self._task = task
         self._notes = notes
         self._is_line_open = False
         self._has_doubted = False
-        if done_count:
-            trials = f"{counted(done_count, 'trial')} {'is' if done_count == 1 else 'are'}"
-            _tell(f"{trials} known from before ({path}); --restart forgets them.")
+        if done:
+            trials = f"{counted(len(done), 'trial')} {'is' if len(done) == 1 else 'are'}"
+            last = f"the last of {done[-1].started_at:%Y-%m-%d %H:%M} UTC"
+            _tell(f"{trials} known from before, {last} ({path}); --restart forgets them.")
 
     def starting(self, plan: ProbePlan[TransferSetting], probe_index: int) -> None:
         """A trial begins."""
@@ -378,12 +379,12 @@ class _Teller:
 
     def ended(self, trial: Trial) -> None:
         """It is over. What it reports may be hard to believe, which is said once; what it left is tried again."""
-        from penstock.tuning.command import doubt
         from penstock.tuning.remains import remove_noted
+        from penstock.tuning.session import doubt_about
 
         _tell(_outcome(trial))
         self._is_line_open = False
-        reason = trial.report and doubt(trial.report, self._task.object_size_bytes, self._task.unsplit_bytes)
+        reason = doubt_about(self._task, trial)
         if reason is not None and not self._has_doubted:
             self._has_doubted = True
             _tell(f"Warning: {reason}.")

@@ -35,6 +35,7 @@ from penstock.probes.outside import (
     CONNECTION_IDLE_SECONDS_MAX,
     Changed,
     Denied,
+    Failed,
     Listed,
     Missing,
     NoBucket,
@@ -71,6 +72,7 @@ _NOT_OFFERED = "this store does not know the request"
 _CHANGED = "another host wrote it meanwhile"
 _UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
 _OTHER_REGION = "the bucket is in another region: correct the region"
+_REDIRECTED = "something sends requests elsewhere: check the endpoint, and the proxies on the way"
 
 
 class _Unchanged(RequestError):
@@ -131,6 +133,10 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
 }
 # What the services answer with a code that is not listed, by the status.
 _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
+    302: (Refused, _REDIRECTED),
+    303: (Refused, _REDIRECTED),
+    307: (Refused, "the way to the bucket is not settled yet: a new one takes up to a day"),
+    308: (Refused, _REDIRECTED),
     401: (Denied, _NOT_ALLOWED),
     403: (Denied, _NOT_ALLOWED),
     404: (Missing, "it is not there"),
@@ -256,7 +262,7 @@ class AwsObjectStore:
         """PutObject; its ETag."""
         with _told(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body)
-            return str(answer.get("ETag", ""))
+            return str(answer["ETag"])
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         """The upload id."""
@@ -278,9 +284,10 @@ class AwsObjectStore:
         """CompleteMultipartUpload; `etags` in the order of part numbers, from 1."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
         with _told(f"completing an upload into {bucket}"):
-            await self._client.complete_multipart_upload(
+            answer = await self._client.complete_multipart_upload(
                 Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": parts}
             )
+            _must_have("ETag", answer)
 
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
@@ -367,13 +374,15 @@ class AwsObjectStore:
         """(key, upload id) of the unfinished uploads below the prefix."""
         pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
         with _told(f"listing the unfinished uploads of {bucket}"):
-            return [(u["Key"], u["UploadId"]) async for page in pages for u in page.get("Uploads", [])]
+            return [
+                (u["Key"], u["UploadId"]) async for page in _listed(pages) for u in page.get("Uploads", [])
+            ]
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
         """Keys below the prefix."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         with _told(f"listing the objects of {bucket}"):
-            return [entry["Key"] async for page in pages for entry in page.get("Contents", [])]
+            return [entry["Key"] async for page in _listed(pages) for entry in page.get("Contents", [])]
 
     async def delete_object(self, bucket: str, key: str) -> None:
         """DeleteObject; succeeds also when the key is not there."""
@@ -442,7 +451,7 @@ class AwsMessageQueues:
             ]
         with _told("sending to the queue"):
             if len(messages) == 1:
-                await self._client.send_message(QueueUrl=url, **messages[0])
+                _must_have("MessageId", await self._client.send_message(QueueUrl=url, **messages[0]))
                 return 1
             entries = [{"Id": str(index), **message} for index, message in enumerate(messages)]
             answer = await self._client.send_message_batch(QueueUrl=url, Entries=entries)
@@ -514,12 +523,32 @@ async def _open_client(
                 **(explicit or {}),
             )
             client = await stack.enter_async_context(opening)
+        client.meta.events.register(f"after-call.{service}", _refuse_a_page)
         yield client
 
 
 def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
     """Call the request redirected already: botocore would follow silently, and measure another region."""
     context.setdefault("s3_redirect", {})["redirected"] = True
+
+
+def _refuse_a_page(http_response: Any, model: Any, **_: Any) -> None:  # Any: botocore has no types
+    """What a portal shows for everything: most answers that say nothing would be read as success, as of a deletion."""
+    is_page = http_response.headers.get("content-type", "").startswith("text/html")
+    if is_page and http_response.status_code < 300 and model.name not in {"GetObject", "HeadObject"}:
+        raise ResponseParserError("a page in HTML")
+
+
+async def _listed(pages: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
+    """The pages of a listing, each of which says whether there is another."""
+    async for page in pages:
+        _must_have("IsTruncated", page)
+        yield page
+
+
+def _must_have(name: str, answer: Mapping[str, Any]) -> None:
+    """Raises KeyError where an answer of success does not say what S3 and SQS always say."""
+    answer[name]
 
 
 def _add_digest(params: dict[str, Any], **_: Any) -> None:
@@ -536,6 +565,9 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
     throttle be answered before the body is sent, not by a connection that breaks under it. But aiohttp waits for
     that 100 without end, and for the name's address as well, so every request has a bound of its own.
     """
+
+    async def _get_session(self, proxy_url: str | None) -> Any:  # Any: aiohttp's, as aiobotocore calls it
+        return _Unredirected(await super()._get_session(proxy_url))
 
     async def send(self, request: Any) -> Any:  # Any: botocore has no types
         if isinstance(request.body, io.BytesIO):
@@ -556,6 +588,16 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
         size_bytes = body.size if isinstance(body, _SharedBytes) else 0
         waiting_seconds: float = self._timeout.sock_connect + self._timeout.sock_read
         return waiting_seconds + (size_bytes or 0) / BODY_RATE_BYTES_PER_SECOND_MIN
+
+
+class _Unredirected:
+    """aiohttp's session, which would follow a redirect: to whoever is named there, with what was signed for another."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    def request(self, method: str, **options: Any) -> Any:
+        return self._session.request(method, allow_redirects=False, **options)
 
 
 def _address_of(answer: Any) -> str:  # Any: botocore has no types
@@ -614,11 +656,14 @@ def _told(doing: str) -> Iterator[None]:
         yield
     except botocore_errors.ClientError as error:
         raise _from_answer(error, doing) from error
-    except (botocore_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
-        raise _from_failure(error, doing) from error
-    except (ResponseParserError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        *(ResponseParserError, UnicodeDecodeError),
+        *(LookupError, TypeError, AttributeError, RecursionError),
+    ) as error:
         # A portal's page, half an answer, JSON of another shape: what was asked for may have been done.
         raise Unreachable(f"{doing}: {_UNREADABLE} ({type(error).__name__}: {_one_line(error)})") from error
+    except (botocore_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
+        raise _from_failure(error, doing) from error
 
 
 def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError:
@@ -628,9 +673,11 @@ def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     known = _ANSWERS.get(code) or _STATUSES.get(status)
     if known is None:
-        return Refused(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
+        kind = Failed if status >= 500 else Refused
+        return kind(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
     kind, sentence = known
-    return kind(f"{doing}: {sentence} ({code}{_named_region(error) if sentence is _OTHER_REGION else ''})")
+    region = _named_region(error) if sentence is _OTHER_REGION else ""
+    return kind(f"{doing}: {sentence} ({code or status}{region})")
 
 
 def _named_region(error: botocore_errors.ClientError) -> str:

@@ -10,6 +10,7 @@
     ├── Unreachable   no answer: connection or time limit; it may be carried out all the same
     │   └── Unsent        no connection was made (name, route, handshake): it will not be
     └── Refused       any other answer that is not success
+        ├── Failed        the service broke off; it may be carried out all the same
         └── NotOffered    this store does not know such a request
 
 Implementations make exactly one attempt for a call: a retry would be read as latency.
@@ -67,6 +68,10 @@ class Refused(RequestError):
     """Any other answer that is not success."""
 
 
+class Failed(Refused):
+    """The service did not get to the end of it."""
+
+
 class NotOffered(Refused):
     """This store does not know such a request."""
 
@@ -75,6 +80,7 @@ TROUBLES: Mapping[str, type[RequestError]] = {
     kind.__name__: kind
     for kind in (
         Denied,
+        Failed,
         Missing,
         NoBucket,
         NotOffered,

@@ -56,18 +56,30 @@ class Failure:
     is_no_command: bool = False  # the shell found nothing that it could run
 
 
-def doubt(report: Report, object_size_bytes: int, unsplit_bytes: int = PART_SIZE_BYTES_MIN) -> str | None:
-    """Why what it reports is hardly bytes of that object, in one sentence; None when it may be.
+def doubt(
+    report: Report,
+    object_size_bytes: int,
+    unsplit_bytes: int = PART_SIZE_BYTES_MIN,
+    *,
+    took_seconds: float | None = None,
+) -> str | None:
+    """Why what it reports is hardly bytes of that object, or seconds of its run; in one sentence; None when it may be.
 
-    Part of an object may have arrived, and what is too small for parts is moved many times over.
+    Part of an object may have arrived, and what is too small for parts is moved many times over. No run is shorter
+    than the transfer in it.
     """
     ratio = report.transferred_bytes / object_size_bytes
     is_split = object_size_bytes > unsplit_bytes
-    if ratio >= 1 / _FAR_RATIO and (ratio <= _FAR_RATIO or not is_split):
+    if ratio < 1 / _FAR_RATIO or (ratio > _FAR_RATIO and is_split):
+        told = (
+            f"transferred_bytes {report.transferred_bytes:.0f} where an object has {object_size_bytes} bytes"
+        )
+    elif took_seconds is not None and report.duration_seconds > _FAR_RATIO * took_seconds:
+        told = f"duration_seconds {report.duration_seconds:.6g} where its run took {took_seconds:.3g} s"
+    else:
         return None
     return (
-        f"the command reports transferred_bytes {report.transferred_bytes:.0f} where an object has "
-        f"{object_size_bytes} bytes. It is believed, and so are the rates that follow; if it counts in another unit, "
+        f"the command reports {told}. It is believed, and so are the rates that follow; if it counts in another unit, "
         "mend the command and begin anew with --restart"
     )
 

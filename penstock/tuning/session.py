@@ -137,10 +137,14 @@ def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bo
 
 def _warning(task: Task, trials: Sequence[Trial]) -> str | None:
     """The first doubt about what was reported."""
-    doubts = (
-        doubt(trial.report, task.object_size_bytes, task.unsplit_bytes) for trial in trials if trial.report
-    )
-    return next((found for found in doubts if found), None)
+    return next((found for trial in trials if (found := doubt_about(task, trial))), None)
+
+
+def doubt_about(task: Task, trial: Trial) -> str | None:
+    """Why what a trial reported is hard to believe."""
+    if trial.report is None:
+        return None
+    return doubt(trial.report, task.object_size_bytes, task.unsplit_bytes, took_seconds=trial.took_seconds)
 
 
 def _trial_document(trial: Trial) -> dict[str, Any]:
@@ -272,7 +276,7 @@ def _observation(
 
 
 def _carry_out(plan: ProbePlan[TransferSetting], probe_index: int, run: Run, clock: Clock) -> Trial:
-    started_at = clock.now()
+    started_at, began_seconds = clock.now(), clock.monotonic_seconds()
     outcome = run(
         {
             **asdict(plan.setting),
@@ -285,6 +289,7 @@ def _carry_out(plan: ProbePlan[TransferSetting], probe_index: int, run: Run, clo
         setting=plan.setting,
         reason=plan.reason.value,
         started_at=started_at,
+        took_seconds=clock.monotonic_seconds() - began_seconds,
         report=outcome if isinstance(outcome, Report) else None,
         failure=outcome if isinstance(outcome, Failure) else None,
     )

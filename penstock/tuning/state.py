@@ -55,6 +55,7 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
     probe_index: int
     reason: str
     started_at: datetime
+    took_seconds: float | None = None
     report: Report | None = None
     failure: Failure | None = None
 

@@ -9,7 +9,7 @@ import json
 import logging
 import socket
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from penstock.probes.aws import (
 from penstock.probes.outside import (
     Changed,
     Denied,
+    Failed,
     Missing,
     NoBucket,
     NotOffered,
@@ -102,7 +103,8 @@ class Oracle:
         """Give the answer."""
         self.requests.append(request)
         self.received_bytes += len(await request.read())
-        return web.Response(status=self.status, text=self.body, headers=self.headers)
+        content = self.body.encode(errors="surrogateescape")
+        return web.Response(status=self.status, body=content, headers=self.headers)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -153,7 +155,8 @@ async def put_at(url: str, body: bytes = b"x", *, read_timeout_seconds: float = 
         (404, "Whatever", Missing, "not there"),
         (301, "PermanentRedirect", Refused, "another region"),
         (400, "AuthorizationHeaderMalformed", Refused, "another region"),
-        (500, "InternalError", Refused, "500 InternalError: why"),
+        (500, "InternalError", Failed, "500 InternalError: why"),
+        (307, "TemporaryRedirect", Refused, "not settled yet"),
     ],
 )
 async def test_answers_of_s3(status: int, code: str, kind: type[RequestError], says: str) -> None:
@@ -173,6 +176,61 @@ async def test_other_region_is_named_and_not_followed() -> None:
         with pytest.raises(Refused, match="it is in us-west-2"):
             await put_at(url)
     assert len(oracle.requests) == 1
+
+
+@pytest.mark.parametrize("status", [302, 303, 307, 308])
+async def test_redirects_are_not_followed(status: int) -> None:
+    """What was signed for one service, with its session's token, goes to no other; nor is that one measured."""
+    elsewhere = Oracle(200, "welcome")
+    async with elsewhere.serving() as other:
+        oracle = Oracle(status, "", {"Location": f"{other}/login"})
+        async with oracle.serving() as url, store_at(url) as store:
+            with pytest.raises(Refused):
+                await store.put_object("bucket", "key", b"x" * 100_000)
+            with pytest.raises(Refused):
+                await store.list_objects("bucket", "key")
+    assert (len(oracle.requests), elsewhere.requests) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("page", "content_type"), [("<html>Log in</html>", "text/html; charset=utf-8"), ("", "application/xml")]
+)
+async def test_nothing_is_done_where_a_portal_answers(page: str, content_type: str) -> None:
+    """An upload by a portal is no upload, a bucket that it shows is not empty, and a message is not sent."""
+    oracle = Oracle(200, page, {"Content-Type": content_type})
+    async with (
+        oracle.serving() as url,
+        store_at(url) as store,
+        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
+    ):
+        requests: list[Awaitable[object]] = [
+            store.put_object("bucket", "key", b"x"),
+            store.complete_multipart_upload("bucket", "key", "id", ["etag"]),
+            store.list_objects("bucket", "key"),
+            store.list_multipart_uploads("bucket", "key"),
+            queues.send(f"{url}/1/queue", ["body"]),
+        ]
+        if page:  # to a deletion nothing need be said
+            requests += [
+                store.delete_object("bucket", "key"),
+                store.delete_objects("bucket", ["key", "other"]),
+                store.abort_multipart_upload("bucket", "key", "id"),
+                queues.delete(f"{url}/1/queue", ["handle"]),
+                queues.delete_queue(f"{url}/1/queue"),
+            ]
+        for request in requests:
+            with pytest.raises(Unreachable, match="check the endpoint, and the proxies on the way"):
+                await request
+
+
+async def test_an_answer_that_is_no_text_may_have_been_done() -> None:
+    """A queue whose creation was answered by noise stays in the journal."""
+    async with (
+        Oracle(200, "\udcff").serving() as url,
+        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
+    ):
+        with pytest.raises(Unreachable):
+            await queues.create_queue("queue", {})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +308,7 @@ async def test_name_that_cannot_be_resolved() -> None:
 
 async def test_plain_server_behind_https() -> None:
     """A failing handshake points at certificate, CA bundle and clock."""
-    async with Oracle(200, "").serving() as url:
+    async with Oracle(200, "", {"ETag": "e"}).serving() as url:
         with pytest.raises(Unsent, match="TLS failed"):
             await put_at(url.replace("http:", "https:"))
 
@@ -312,7 +370,7 @@ async def test_credentials_are_never_written(caplog: pytest.LogCaptureFixture) -
 
 async def test_large_bodies_go_as_they_are() -> None:
     """No checksum, no hash of the body, a length instead of chunks; 100-continue as the SDKs have it."""
-    oracle = Oracle(200, "")
+    oracle = Oracle(200, "", {"ETag": "e"})
     async with oracle.serving() as url:
         await put_at(url, bytes(5 * MiB))
     headers = oracle.requests[0].headers
@@ -344,7 +402,7 @@ async def test_connections_are_kept() -> None:
     async def answer(request: web.Request) -> web.Response:
         peers.add(request.transport and request.transport.get_extra_info("peername"))
         await request.read()
-        return web.Response()
+        return web.Response(headers={"ETag": "e"})
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,8 @@ def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tm
     first = json.loads(tune(tmp_path, *arguments, "--probes", "2").stdout)
     result = tune(tmp_path, *arguments, "--probes", "4")
     second = json.loads(result.stdout)
-    assert "2 trials are known from before" in result.stderr
+    date = datetime.fromisoformat(first["trials"][1]["started_at"])
+    assert f"2 trials are known from before, the last of {date:%Y-%m-%d %H:%M} UTC (" in result.stderr
     assert second["trials"][:2] == first["trials"]
     assert [trial["probe_index"] for trial in second["trials"]] == [0, 1, 2, 3]
     assert {trial["part_size_bytes"] for trial in second["trials"]} == {8 * MiB}

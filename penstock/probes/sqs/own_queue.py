@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.probes.outside import MessageQueues, Missing, Refused, RequestError, Unreachable, Unsent
+from penstock.probes.outside import Failed, MessageQueues, Missing, Refused, RequestError, Unreachable, Unsent
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.vocabulary import Cost, Tariff
 
@@ -98,6 +98,8 @@ class OwnQueue:
         if self._url is None:
             try:
                 self._url = await self._find_or_create(self._name + self._suffix, region)
+            except Failed:  # it may be there all the same
+                raise
             except Refused:
                 # A name cannot be used again for 60 s after its deletion.
                 unused_name = f"{self._name}-{uuid.uuid4().hex[:8]}{self._suffix}"
@@ -121,7 +123,9 @@ class OwnQueue:
         try:
             return await asyncio.shield(self._making)
         except RequestError as error:
-            if not isinstance(error, Unreachable) or isinstance(error, Unsent):  # else it may have been made
+            if not isinstance(error, (Failed, Unreachable)) or isinstance(
+                error, Unsent
+            ):  # else it may have been made
                 self._leftover = None
                 await self._journal.strike(leftover)
             raise

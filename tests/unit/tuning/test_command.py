@@ -243,6 +243,15 @@ def test_an_amount_in_another_unit_is_doubted(transferred: int, size: int, is_st
     assert reason is None or (f" {transferred} " in reason and f" {size} " in reason)
 
 
+@pytest.mark.parametrize(("reported_seconds", "is_strange"), [(12400, True), (12.4, False), (0.2, False)])
+def test_a_duration_in_milliseconds_is_doubted(reported_seconds: float, is_strange: bool) -> None:
+    """No transfer is longer than the run that it is in; what is shorter was prepared first."""
+    report = Report(transferred_bytes=64 * MiB, duration_seconds=reported_seconds)
+    reason = doubt(report, 64 * MiB, took_seconds=12.6)
+    assert (reason is not None) == is_strange
+    assert reason is None or "duration_seconds 12400 where its run took 12.6 s" in reason
+
+
 def _interrupt_when(ready: Path) -> None:
     until(ready.exists)
     os.kill(os.getpid(), signal.SIGINT)

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs.delivery import SqsDeliverySetting
-from penstock.probes.outside import Denied, Missing, Refused, RequestError, Throttled, Unreachable
+from penstock.probes.outside import Denied, Failed, Missing, Refused, RequestError, Throttled, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.probes.sqs.tally import steady_goodput
@@ -383,7 +383,9 @@ async def test_queue_that_vanished_is_made_again(clock: VirtualClock) -> None:
     assert len(journal.entries) == 1
 
 
-@pytest.mark.parametrize(("error", "is_kept"), [(Denied("no"), False), (Unreachable("no"), True)])
+@pytest.mark.parametrize(
+    ("error", "is_kept"), [(Denied("no"), False), (Failed("no"), True), (Unreachable("no"), True)]
+)
 async def test_journal_of_a_queue_that_was_not_made(
     clock: VirtualClock, error: RequestError, is_kept: bool
 ) -> None:

@@ -72,6 +72,10 @@ _NOT_OFFERED = "this store does not know the request"
 _CHANGED = "another host wrote it meanwhile"
 _UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
 _OTHER_REGION = "the bucket is in another region: correct the region"
+_VERSIONS_STAY = (
+    "the bucket keeps versions, so that all that is deleted stays and is paid for: name one that keeps none, or allow "
+    "s3:ListBucketVersions and s3:DeleteObjectVersion"
+)
 _REDIRECTED = "something sends requests elsewhere: check the endpoint, and the proxies on the way"
 
 
@@ -257,15 +261,18 @@ class AwsObjectStore:
         self._client = client
         self.access = access
         self._deletes_only_singly = False  # found out by asking
+        self._kept: dict[str, str] = {}  # by bucket: why versions of what was deleted there stay
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         """PutObject; its ETag."""
+        self._refuse_what_would_stay(bucket)
         with _told(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body)
             return str(answer["ETag"])
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         """The upload id."""
+        self._refuse_what_would_stay(bucket)
         with _told(f"starting an upload into {bucket}"):
             answer = await self._client.create_multipart_upload(Bucket=bucket, Key=key)
             return str(answer["UploadId"])
@@ -387,14 +394,16 @@ class AwsObjectStore:
     async def delete_object(self, bucket: str, key: str) -> None:
         """DeleteObject; succeeds also when the key is not there."""
         with _told(f"deleting {key} from {bucket}"):
-            await self._client.delete_object(Bucket=bucket, Key=key)
+            answer = await self._client.delete_object(Bucket=bucket, Key=key)
+        if answer.get("DeleteMarker"):
+            await self._delete_versions(bucket, key)
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
         """DeleteObjects; asked only once where the store does not know it."""
         doing = f"deleting {len(keys)} objects from {bucket}"
         if self._deletes_only_singly:
             raise NotOffered(f"{doing}: {_NOT_OFFERED}")
-        named = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        named = {"Objects": [{"Key": key} for key in keys]}
         try:
             with _told(doing):
                 answer = await self._client.delete_objects(Bucket=bucket, Delete=named)
@@ -403,6 +412,30 @@ class AwsObjectStore:
             self._deletes_only_singly = True
             raise
         _raise_first(failures, 400, doing)
+        for entry in answer.get("Deleted", []):
+            if entry.get("DeleteMarker"):
+                await self._delete_versions(bucket, entry["Key"])
+
+    async def _delete_versions(self, bucket: str, key: str) -> None:
+        """In a bucket that keeps versions a deletion only marks: all that was put would stay, and be paid for."""
+        pages = self._client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key)
+        try:
+            with _told(f"deleting the versions of {key} from {bucket}"):
+                found = [
+                    entry["VersionId"]
+                    async for page in _listed(pages)
+                    for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+                    if entry["Key"] == key
+                ]
+                for version in found:
+                    await self._client.delete_object(Bucket=bucket, Key=key, VersionId=version)
+        except Denied as trouble:
+            self._kept[bucket] = f"{trouble}; {_VERSIONS_STAY}"
+            raise Denied(self._kept[bucket]) from trouble
+
+    def _refuse_what_would_stay(self, bucket: str) -> None:
+        if bucket in self._kept:
+            raise Denied(self._kept[bucket])
 
 
 class AwsMessageQueues:
@@ -673,8 +706,8 @@ def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     known = _ANSWERS.get(code) or _STATUSES.get(status)
     if known is None:
-        kind = Failed if status >= 500 else Refused
-        return kind(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
+        failure = Failed if status >= 500 else Refused
+        return failure(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
     kind, sentence = known
     region = _named_region(error) if sentence is _OTHER_REGION else ""
     return kind(f"{doing}: {sentence} ({code or status}{region})")

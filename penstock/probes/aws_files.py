@@ -19,6 +19,7 @@ _SERVICES = frozenset({"s3", "s3express", "sqs", "sts", "sso", "portal.sso", "oi
 _OPERATIONS = frozenset(
     {
         *("PutObject", "GetObject", "HeadObject", "DeleteObject", "DeleteObjects", "ListObjectsV2"),
+        "ListObjectVersions",
         *("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "AbortMultipartUpload"),
         # Asked by botocore itself, of directory buckets and of buckets elsewhere.
         *("ListMultipartUploads", "CreateSession", "HeadBucket"),

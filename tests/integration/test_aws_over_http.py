@@ -455,6 +455,79 @@ async def test_a_store_without_batches_is_asked_once(status: int, code: str) -> 
     assert len(oracle.requests) == 1
 
 
+class Versioned:
+    """A bucket that keeps versions, and may forbid to remove them."""
+
+    def __init__(self, *, is_locked: bool = False) -> None:
+        self._is_locked = is_locked
+        self.versions: dict[str, tuple[str, bool]] = {}  # by id: the key, and whether it is a marker
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """As S3 does."""
+        await request.read()
+        key, version = request.path.split("/", 2)[-1], request.query.get("versionId")
+        if request.method == "GET":
+            entries = (
+                f"<{kind}><Key>{key}</Key><VersionId>{name}</VersionId></{kind}>"
+                for name, (key, is_marker) in self.versions.items()
+                for kind in ["DeleteMarker" if is_marker else "Version"]
+            )
+            return web.Response(
+                text=f"<ListVersionsResult><IsTruncated>false</IsTruncated>{''.join(entries)}</ListVersionsResult>"
+            )
+        if version is not None and self._is_locked:
+            return web.Response(status=403, text=xml("AccessDenied"))
+        if version is not None:
+            del self.versions[version]
+            return web.Response(status=204)
+        is_marker, number = request.method != "PUT", f"v{len(self.versions)}"
+        if request.method == "POST":
+            keys = ["a", "b"]
+            self.versions |= {f"{number}-{key}": (key, True) for key in keys}
+            deleted = (f"<Deleted><Key>{k}</Key><DeleteMarker>true</DeleteMarker></Deleted>" for k in keys)
+            return web.Response(text=f"<DeleteResult>{''.join(deleted)}</DeleteResult>")
+        self.versions[number] = key, is_marker
+        headers = {"x-amz-version-id": number} | (
+            {"x-amz-delete-marker": "true"} if is_marker else {"ETag": "e"}
+        )
+        return web.Response(headers=headers)
+
+    @contextlib.asynccontextmanager
+    async def store(self) -> AsyncIterator[AwsObjectStore]:
+        """A client of it."""
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.answer)
+        async with serving(application) as url, store_at(url) as store:
+            yield store
+
+
+async def test_no_version_stays_of_what_was_deleted() -> None:
+    """A bucket that keeps versions only marks what is deleted; its neighbours by name keep theirs."""
+    bucket = Versioned()
+    async with bucket.store() as store:
+        for key in ("key", "key", "key-of-others", "a", "b"):
+            await store.put_object("bucket", key, b"x")
+        await store.delete_object("bucket", "key")
+        await store.delete_objects("bucket", ["a", "b"])
+    assert list(bucket.versions.values()) == [("key-of-others", False)]
+
+
+async def test_nothing_more_is_put_where_versions_must_stay() -> None:
+    """By policy, or by a lock: each probe would leave all that it uploads, and it would be paid for month by month."""
+    bucket = Versioned(is_locked=True)
+    async with bucket.store() as store:
+        await store.put_object("bucket", "key", b"x")
+        with pytest.raises(Denied, match="s3:DeleteObjectVersion"):
+            await store.delete_object("bucket", "key")
+        for request in (
+            store.put_object("bucket", "key", b"x"),
+            store.create_multipart_upload("bucket", "key"),
+        ):
+            with pytest.raises(Denied, match="name one that keeps none"):
+                await request
+        await store.put_object("another", "key", b"x")
+
+
 async def test_a_key_that_stays_is_trouble() -> None:
     """An answer of 200 may hold refusals; what was gone before is none of them."""
     gone, denied = (

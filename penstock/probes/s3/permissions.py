@@ -1,7 +1,7 @@
 """Knows how to find out whether probes may do what they do in a bucket, with the least effect on it.
 
 What is not there is listed, read, deleted and aborted; an upload is begun and aborted at once, so that nothing is ever
-stored, and only where aborting is permitted. In a versioned bucket the deletion leaves a marker, as each probe does.
+stored, and only where aborting is permitted. In a versioned bucket the deletion makes a marker, which has to go, too.
 """
 
 from __future__ import annotations

@@ -429,7 +429,9 @@ class AwsObjectStore:
                 ]
                 for version in found:
                     await self._client.delete_object(Bucket=bucket, Key=key, VersionId=version)
-        except Denied as trouble:
+        except Failed:
+            raise
+        except (Denied, Refused) as trouble:
             self._kept[bucket] = f"{trouble}; {_VERSIONS_STAY}"
             raise Denied(self._kept[bucket]) from trouble
 

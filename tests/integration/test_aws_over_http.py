@@ -458,8 +458,8 @@ async def test_a_store_without_batches_is_asked_once(status: int, code: str) -> 
 class Versioned:
     """A bucket that keeps versions, and may forbid to remove them."""
 
-    def __init__(self, *, is_locked: bool = False) -> None:
-        self._is_locked = is_locked
+    def __init__(self, refused_by: int | None = None) -> None:
+        self._refused_by = refused_by
         self.versions: dict[str, tuple[str, bool]] = {}  # by id: the key, and whether it is a marker
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -475,8 +475,8 @@ class Versioned:
             return web.Response(
                 text=f"<ListVersionsResult><IsTruncated>false</IsTruncated>{''.join(entries)}</ListVersionsResult>"
             )
-        if version is not None and self._is_locked:
-            return web.Response(status=403, text=xml("AccessDenied"))
+        if version is not None and self._refused_by is not None:
+            return web.Response(status=self._refused_by, text=xml("Locked"))
         if version is not None:
             del self.versions[version]
             return web.Response(status=204)
@@ -512,9 +512,10 @@ async def test_no_version_stays_of_what_was_deleted() -> None:
     assert list(bucket.versions.values()) == [("key-of-others", False)]
 
 
-async def test_nothing_more_is_put_where_versions_must_stay() -> None:
+@pytest.mark.parametrize("status", [403, 400])
+async def test_nothing_more_is_put_where_versions_must_stay(status: int) -> None:
     """By policy, or by a lock: each probe would leave all that it uploads, and it would be paid for month by month."""
-    bucket = Versioned(is_locked=True)
+    bucket = Versioned(refused_by=status)
     async with bucket.store() as store:
         await store.put_object("bucket", "key", b"x")
         with pytest.raises(Denied, match="s3:DeleteObjectVersion"):

@@ -280,7 +280,8 @@ class Conductor:
         wanted = plan.cost_max if plan else _wanted(watch, conclusion.fit)
         verdict = _memory_verdict(watch, conclusion.memory_bytes_min)
         if verdict.is_allowed:
-            verdict = self.ledger.allows(watch.context.operation, wanted, now)
+            # The clock may have been set since: an hour that was over counts again.
+            verdict = self.ledger.allows(watch.context.operation, wanted, self._clock.now())
         if plan is None or not verdict.is_allowed:
             if plan is None and (avoided := self._avoided[watch.context]):
                 avoided.popleft()  # a service that was down must not end all probing
@@ -360,12 +361,14 @@ class Conductor:
         await self._store.run(lambda store: note_change(store, model, fit, advising, now))
 
     async def sweep(self) -> Sequence[Leftover]:
-        """Remove what is left behind, and book what that takes; what was removed."""
+        """Remove what is left behind, and book what that takes, also when it is stopped; what was removed."""
         self.activity = "removing what was left behind"
-        summary = await self.sweeper.sweep()
-        for operation, cost in self.sweeper.costs(summary).items():
-            self.ledger, spend = self.ledger.book(operation, cost, self._clock.now())
-            await self._store.run(partial(Store.correct_spend, correction=spend))
+        try:
+            summary = await self.sweeper.sweep()
+        finally:
+            for operation, cost in self.sweeper.costs.items():
+                self.ledger, spend = self.ledger.book(operation, cost, self._clock.now())
+                await self._store.run(partial(Store.correct_spend, correction=spend))
         self.activity = "idle"
         return summary.removed
 

@@ -3,6 +3,7 @@
     StoreError
     ├── StoreInUse    another penstockd works on the same directory
     ├── StoreTooNew   a newer penstock wrote the file
+    ├── StoreForeign  another program wrote it
     ├── StoreMissing  there is nothing to read
     ├── StoreDenied   this user may not read it, or it is no file
     ├── DiskTrouble   the disk is full, read-only or failing; what was committed is safe
@@ -61,6 +62,10 @@ class StoreTooNew(StoreError):
     """A newer penstock wrote it."""
 
 
+class StoreForeign(StoreError):
+    """Another program wrote it."""
+
+
 class StoreMissing(StoreError):
     """There is no database."""
 
@@ -117,6 +122,7 @@ class Database:
         connection = _connect(self.path)
         try:
             _refuse_newer(connection, self.path)
+            _refuse_foreign(connection, self.path)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             # In KiB. The kernel keeps the file; by itself SQLite would hold 2 MB of it once more.
@@ -393,6 +399,14 @@ def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreTooNew(
             f"the database {path} has version {version}, this penstock knows up to {known}: "
             "install the newer penstock again, or name another daemon.state_directory"
+        )
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+    """The first step of ours gives the schema its version, so what has tables and none was never ours."""
+    if _version(connection) == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise StoreForeign(
+            f"the database {path} is of another program: move it away, or name another daemon.state_directory"
         )
 
 

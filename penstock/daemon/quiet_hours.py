@@ -14,8 +14,8 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 
 PATTERN = r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00) (local|UTC)$"
 _PARTS = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d) (local|UTC)")
-_DAY = timedelta(days=1)
-_SPAN_COUNT_MAX = 48  # hours that follow on each other; those that fill the day never end
+_MINUTE = timedelta(minutes=1)
+_MINUTE_COUNT_MAX = 2 * 1440  # hours that follow on each other; those that fill the day never end
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,6 @@ class QuietHours:
         begin, end = (60 * moment.hour + moment.minute for moment in (self.begin, self.end))
         return begin <= minute < end if begin < end else minute >= begin or minute < end
 
-    def until(self, now: datetime, local: tzinfo | None = None) -> datetime | None:
-        """When the quiet ends that there is now, in UTC; None when there is none. `local` is the host's zone."""
-        zone = local if self.is_local else UTC
-        today = now.astimezone(zone).date()
-        for day in (today - _DAY, today):
-            begins = _at(datetime.combine(day, self.begin), zone)
-            ends = _at(datetime.combine(day + _DAY * (self.end <= self.begin), self.end), zone)
-            if begins <= now < ends:
-                return ends
-        return None
-
 
 def parse(text: str) -> QuietHours:
     """The span that a text of this `PATTERN` says."""
@@ -52,14 +41,19 @@ def parse(text: str) -> QuietHours:
 
 
 def quiet_until(spans: Iterable[QuietHours], now: datetime, local: tzinfo | None = None) -> datetime | None:
-    """When it is over, in UTC, also where one span follows on another; None where it is not quiet now."""
-    spans, ends = tuple(spans), now
-    for _ in range(_SPAN_COUNT_MAX):
-        later = max((end for span in spans if (end := span.until(ends, local))), default=None)
-        if later is None:
-            return ends if ends > now else None
-        ends = later
-    return ends
+    """When it is over, in UTC, also where one span follows on another; None where it is not quiet now.
+
+    `local` is the host's zone. Minute by minute as the clocks there show them: when summer time begins or ends, some
+    are not there or come twice.
+    """
+    spans, ends = tuple(spans), now.astimezone(UTC)
+    for _ in range(_MINUTE_COUNT_MAX):
+        clocks = {True: ends.astimezone(local), False: ends}
+        minutes = {is_local: 60 * at.hour + at.minute for is_local, at in clocks.items()}
+        if not any(span.holds(minutes[span.is_local]) for span in spans):
+            break
+        ends = ends.replace(second=0, microsecond=0) + _MINUTE
+    return ends if ends > now else None
 
 
 def fill_the_day(spans: Iterable[QuietHours]) -> bool:
@@ -75,12 +69,6 @@ def quiet_fraction(spans: Iterable[QuietHours], now: datetime, local: tzinfo | N
     """How much of the day they take, with the host's zone as far from UTC as it is now."""
     spans, offset = tuple(spans), now.astimezone(local).utcoffset()
     assert offset is not None
-    ahead = {True: int(offset / timedelta(minutes=1)), False: 0}
+    ahead = {True: int(offset / _MINUTE), False: 0}
     quiet = (any(s.holds((minute + ahead[s.is_local]) % 1440) for s in spans) for minute in range(1440))
     return sum(quiet) / 1440
-
-
-def _at(naive: datetime, zone: tzinfo | None) -> datetime:
-    """The moment, in UTC; without a zone the host's own."""
-    aware = naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
-    return aware.astimezone(UTC)

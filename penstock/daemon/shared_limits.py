@@ -24,7 +24,14 @@ from penstock.daemon.config import FleetSection
 from penstock.fleet import limit as limits
 from penstock.fleet.limit import FleetShare, Heartbeat, SharedLimit, Use
 from penstock.operations.operation import Outside
-from penstock.probes.outside import Listed, Missing, ObjectStore, RequestError
+from penstock.probes.outside import (
+    LISTED_COUNT_IN_PAGE,
+    LISTED_COUNT_MAX,
+    Listed,
+    Missing,
+    ObjectStore,
+    RequestError,
+)
 from penstock.probes.removal import all_tried
 from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Context, Cost, Observation, Place, Tariff
 
@@ -35,6 +42,7 @@ PAUSE_SECONDS_WITHOUT = 10.0  # between adaptations where the others are not see
 PAUSE_SECONDS_MAX = 900.0  # between tries of a bucket that fails
 VISIT_SECONDS_MAX = 5.0  # no probe begins meanwhile
 READ_COUNT_AT_ONCE_MAX = 16
+_PAGE_COUNT_MAX = LISTED_COUNT_MAX // LISTED_COUNT_IN_PAGE
 ALONE_FRACTION = 1 / 16  # of the limit, for a host that never saw the others
 _KEEP_RATIO = 1.02  # a part that grew by less is told as it was: applications would be told each minute
 
@@ -126,7 +134,9 @@ class SharedLimits:
     @property
     def cost_max(self) -> Cost:
         """The most that a visit may cost."""
-        return self._cost(reads=self._read_count_max, writes=2, body_count=self._read_count_max + 1)
+        return self._cost(
+            reads=self._read_count_max, writes=1 + _PAGE_COUNT_MAX, body_count=self._read_count_max + 1
+        )
 
     @property
     def _read_count_max(self) -> int:
@@ -240,8 +250,10 @@ class SharedLimits:
         await store.put_object(self._section.bucket, key, body)
         for held in self._held:
             held.written_per_second = held.wanted_per_second
-        self.used += self._cost(writes=1)
+        self.used += self._cost(writes=_PAGE_COUNT_MAX)
         found = await store.list_shared(self._section.bucket, self._prefix)
+        page_count = max(1, math.ceil(len(found) / LISTED_COUNT_IN_PAGE))
+        self.used -= self._cost(writes=_PAGE_COUNT_MAX - page_count)
         await self._hear(store, [one for one in found if one.key != key])
 
     async def _hear(self, store: ObjectStore, found: Sequence[Listed]) -> None:

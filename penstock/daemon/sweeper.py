@@ -91,6 +91,7 @@ class Sweeper:
         self._tariffs = tariffs
         self._home_region = tariffs.home_region
         self.left: tuple[LeftBehind, ...] = ()
+        self.summary = SweepSummary()  # of the newest sweep, also of one that was cut short
         self._reasons: dict[Leftover, str] = {}
         self._empty: frozenset[Leftover] = frozenset()
         self._since: Mapping[Leftover, datetime] = {}
@@ -171,21 +172,23 @@ class Sweeper:
         except TimeoutError:
             _log.info("the sweep did not end within %g s; it goes on later", SWEEP_SECONDS_MAX)
         finally:
+            self.summary = sweep.summary
             await self._conclude(sweep.summary, is_whole=is_whole)
         return sweep.summary
 
-    def costs(self, summary: SweepSummary) -> Mapping[str, Cost]:
-        """What a sweep cost, by operation."""
+    @property
+    def costs(self) -> Mapping[str, Cost]:
+        """What the newest sweep cost, by operation."""
         return {
             name: Cost(
                 request_count=count,
                 usd=self._tariffs.clean_up_usd(
                     OPERATIONS[name],
                     request_count=count,
-                    priced_count=summary.priced_request_counts[name],
+                    priced_count=self.summary.priced_request_counts[name],
                 ),
             )
-            for name, count in summary.request_counts.items()
+            for name, count in self.summary.request_counts.items()
             if count and name in OPERATIONS
         }
 

@@ -25,7 +25,6 @@ PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed: each is fitted
 PLACE_COUNT_MAX = 64
 USER_COUNT_MAX = 1024
 _CLOCK_SKEW_MAX = timedelta(minutes=1)
-_SERVICE_CLASSES = frozenset(word for row in OPERATIONS.values() for word in row.service_classes)
 
 
 @dataclass(slots=True)
@@ -58,8 +57,8 @@ class Door:
             > self._clock.now() + _CLOCK_SKEW_MAX
         ):
             return "it ends in the future; report when the transfer is done, and check the clock"
-        if place.service_class not in _SERVICE_CLASSES:
-            return f"service_class is not known; expected one of {', '.join(sorted(_SERVICE_CLASSES))}"
+        if place.service_class not in (classes := OPERATIONS[place.operation].service_classes):
+            return f"service_class is not one of {place.operation}; expected one of {', '.join(classes)}"
         limits = burst.ceiling(place.instance_type)
         if limits is not None and rate > CEILING_FACTOR_MAX * limits.burst_bytes_per_second:
             peak = format_rate(limits.burst_bytes_per_second)

@@ -33,6 +33,7 @@ from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     ANSWERED_BY,
     CONNECTION_IDLE_SECONDS_MAX,
+    LISTED_COUNT_MAX,
     Changed,
     Denied,
     Failed,
@@ -359,18 +360,11 @@ class AwsObjectStore:
 
     async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
         """ListObjectsV2; ages are by the date of the answer itself, on the clock that dated the objects."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=bucket, Prefix=prefix, PaginationConfig={"MaxItems": LISTED_COUNT_MAX}
+        )
         with _told(f"listing {prefix} in {bucket}"):
-            answer = await self._client.list_objects_v2(Bucket=bucket, Prefix=prefix)
-            found = answer.get("Contents", [])
-            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-            newest = max((entry["LastModified"] for entry in found), default=None)
-            now = parsedate_to_datetime(date) if date else newest
-            return [
-                Listed(
-                    entry["Key"], str(entry["ETag"]), max(0.0, (now - entry["LastModified"]).total_seconds())
-                )
-                for entry in found
-            ]
+            return [listed async for page in pages for listed in _shared_in(page)]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """AbortMultipartUpload; raises Missing when it is already gone."""
@@ -766,6 +760,17 @@ def _raise_first(failures: Sequence[Mapping[str, Any]], status: int, doing: str)
     if failures:
         answer = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
         raise _from_answer(botocore_errors.ClientError(answer, "batch"), doing)
+
+
+def _shared_in(page: Mapping[str, Any]) -> list[Listed]:  # Any: of the SDK
+    found = page.get("Contents", [])
+    date = page["ResponseMetadata"]["HTTPHeaders"].get("date")
+    newest = max((entry["LastModified"] for entry in found), default=None)
+    now = parsedate_to_datetime(date) if date else newest
+    return [
+        Listed(entry["Key"], str(entry["ETag"]), max(0.0, (now - entry["LastModified"]).total_seconds()))
+        for entry in found
+    ]
 
 
 def _one_line(trouble: object) -> str:

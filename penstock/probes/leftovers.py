@@ -7,7 +7,7 @@ import re
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -48,8 +48,8 @@ class SweepSummary:
 
     removed: tuple[Leftover, ...] = ()
     kept: tuple[Kept, ...] = ()
-    request_counts: Counter[str]
-    priced_request_counts: Counter[str]  # of these
+    request_counts: Counter[str] = field(default_factory=Counter)
+    priced_request_counts: Counter[str] = field(default_factory=Counter)  # of these
 
 
 class Sweep:

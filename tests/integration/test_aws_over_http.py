@@ -32,6 +32,7 @@ from penstock.probes.aws import (
     open_object_store,
 )
 from penstock.probes.outside import (
+    LISTED_COUNT_IN_PAGE,
     Changed,
     Denied,
     Failed,
@@ -651,3 +652,12 @@ async def test_delivery_probe_over_http(service_class: str) -> None:
     """Real messages go all the way, whatever the class of the queue, and the queue is removed in the end."""
     async with message_queues() as queues:
         await deliveries_are_measured(queues, 5, service_class)
+
+
+async def test_a_fleet_that_does_not_fit_on_one_page_is_listed_whole() -> None:
+    """S3 tells of a thousand objects at a time: hosts that are no more must not hide those that live."""
+    async with object_store() as (store, service):
+        for number in range(LISTED_COUNT_IN_PAGE + 3):
+            service.shelf.put("bucket", f"fleet/{number:05}.json", service.shelf.body(1, b"x"))
+        listed = await store.list_shared("bucket", "fleet/")
+    assert [one.key for one in listed] == [f"fleet/{number:05}.json" for number in range(1003)]

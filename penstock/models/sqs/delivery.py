@@ -72,6 +72,7 @@ BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a reque
 VISIBILITY_TIMEOUT_SECONDS = 30.0  # SQS's default
 VISIBILITY_TIMEOUT_SECONDS_MAX = 43_200
 WAIT_TIME_SECONDS = 20.0  # the longest long poll: it ends as soon as a message is there
+RATE_LIMIT_MAX = 100_000.0  # messages/s that may be set
 BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
 DELETER_LOAD_MAX = 0.7
 RECEIVER_LOAD_MAX = 0.85
@@ -101,7 +102,7 @@ class SqsDeliverySetting:
     receiver_thread_count: int = knob(1, 256, is_divided=True)
     deleter_thread_count: int = knob(1, 256, is_divided=True)
     batch_message_count: int = knob(1, BATCH_MESSAGE_COUNT_MAX)
-    send_rate_limit_messages_per_second: float = knob(0, 100_000, default=0.0, is_divided=True)
+    send_rate_limit_messages_per_second: float = knob(0, RATE_LIMIT_MAX, default=0.0, is_divided=True)
     send_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # sent and not yet received
     receive_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # not yet deleted
 
@@ -545,7 +546,7 @@ def complete_setting(
         receiver_thread_count=receivers,
         deleter_thread_count=deleters,
         batch_message_count=batch,
-        send_rate_limit_messages_per_second=_rounded_down(rate, 3),
+        send_rate_limit_messages_per_second=min(_rounded_down(rate, 3), RATE_LIMIT_MAX),
         send_window_message_count=send_window(rate, latency_seconds, batch, sender_count),
         receive_window_message_count=int(_rounded_down(loop.receive_window_message_count(), 2)),
     )

@@ -580,7 +580,8 @@ def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:
 
 
 def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:
-    low, high = np.exp(quantiles(draws, [0.05, 0.95]))
+    low, high = quantiles(draws, [0.05, 0.95])
+    low, high = np.exp(np.minimum(low, mode)), np.exp(np.maximum(high, mode))
     parameters = {
         name: Estimate(float(low[i]), float(math.exp(mode[i])), float(high[i]))
         for i, name in enumerate(_NAMES)

@@ -22,8 +22,8 @@ from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Cost, Demand, Objective, Observation, Origin, Place, Reason
-from tests.factories import CONTEXT, NOON, PLACE, an_observation
-from tests.unit.daemon.house import House
+from tests.factories import CONTEXT, NOON, PLACE, a_leftover, an_observation
+from tests.unit.daemon.house import DAY_LIMIT, House
 from tests.unit.daemon.test_advisory import advisory_of
 
 SQS_PLACE = Place(operation="sqs_delivery", region=PLACE.region, instance_type=PLACE.instance_type)
@@ -130,6 +130,36 @@ async def test_a_clock_set_back_gives_no_budget_back_until_it_is_believed(
     assert len(said) == 2
     assert said[0].startswith("trouble with clock: it stands at 2026-03-02 12:00 UTC, and $")
     assert said[1] == "the trouble with clock is over"
+
+
+async def test_a_clock_that_is_set_back_while_something_is_planned_gives_no_budget(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was over when the cycle began counts again when the probe would: it waits, and no cycle fails."""
+    conductor, deliberate = house.conductor, house.thinker.deliberate
+    conductor.ledger, _ = conductor.ledger.reserve(CONTEXT.operation, DAY_LIMIT, house.clock.now())
+    house.clock.ahead = timedelta(days=2)
+
+    async def set_back(model: Any, case: Any) -> Any:  # of any operation
+        house.clock.ahead = timedelta()
+        return await deliberate(model, case)
+
+    monkeypatch.setattr(house.thinker, "deliberate", set_back)
+    cycle = await conductor.run_cycle(CONTEXT)
+    assert "not probed" in cycle.sentence
+    assert house.probe.run_count == 0
+
+
+async def test_a_stopped_sweep_is_paid_for(house: House) -> None:
+    """A stop or a reload in the middle of it: what it asked for counts, in memory and for the next life."""
+    house.disk.record_leftover(a_leftover(), now=NOON - DAY)
+    running = asyncio.create_task(house.conductor.sweep())
+    await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    spent = house.conductor.ledger.spent(NOON)
+    assert spent.request_count > 0
+    assert total(house.disk.spend(since=NOON - DAY)) == spent
 
 
 async def test_no_age_is_negative(house: House) -> None:

@@ -1,6 +1,7 @@
 """The store: what goes in comes out, and trouble with the disk costs as little as possible."""
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
 import os
@@ -21,6 +22,7 @@ from penstock.daemon.database import (
     Lost,
     StoreDenied,
     StoreError,
+    StoreForeign,
     StoreInUse,
     StoreMissing,
     StoreTooNew,
@@ -321,6 +323,17 @@ def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
         Store(path, SETTING_TYPES)
     with pytest.raises(StoreTooNew):
         Store.open_read_only(path, SETTING_TYPES)
+    assert path.read_bytes() == before
+
+
+def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
+    """It has tables, and no version of ours: nothing is added to it, whatever it may be."""
+    path.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE notes (text)")
+    before = path.read_bytes()
+    with pytest.raises(StoreForeign, match="of another program"):
+        Store(path, SETTING_TYPES)
     assert path.read_bytes() == before
 
 

@@ -6,9 +6,12 @@ import pytest
 from bench.sqs_world import play
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.model import Array
+from penstock.models.sqs import learning
+from penstock.models.sqs.delivery import RATE_LIMIT_MAX, complete_setting
 from penstock.models.sqs.physics import Drive, QueueCosts, forecast, request_seconds
 from penstock.probes.sqs.conduct import Conduct
 from penstock.trial.simulated_host import World
+from penstock.vocabulary import Demand
 
 
 def some_costs(**changes: float) -> QueueCosts:
@@ -148,3 +151,24 @@ def test_payload_costs_time_to_send_and_receive_but_not_to_delete() -> None:
     assert only(outcome.send_rate) == pytest.approx(1 / 0.120)
     assert only(outcome.receive_rate) == pytest.approx(1 / 0.120)
     assert only(outcome.delete_rate) == pytest.approx(50.0)
+
+
+def test_no_rate_is_advised_that_cannot_be_set() -> None:
+    """256 threads with batches of ten carry more than the knob says: what is advised has to be legal."""
+    fast = {
+        f"{action}_{what}_seconds": 1e-4
+        for action in ("send", "receive", "delete")
+        for what in ("request", "message")
+    }
+    setting = complete_setting(
+        some_costs(**fast), 100, Demand(), batch=10, sender_count=200, visibility_timeout_seconds=30.0
+    )
+    assert setting.send_rate_limit_messages_per_second == RATE_LIMIT_MAX
+
+
+def test_the_likeliest_value_of_a_parameter_lies_within_its_interval() -> None:
+    """Also where nine of ten draws went elsewhere, as contradictory measurements have them do."""
+    draws = np.tile(np.linspace(-1.0, 0.0, 100)[:, None], (1, 20))
+    for mode in (-3.0, -0.5, 2.0):
+        found = learning._parameters(draws, np.full(20, mode), (1e9, 1e9))
+        assert all(e.low <= e.expected <= e.high for e in found.values())

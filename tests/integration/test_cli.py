@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock.cli import status
 from penstock.cli.main import cli, run
 from penstock.daemon.config import load
 from penstock.units import GiB, MiB
@@ -195,8 +197,11 @@ def test_stale_advice_is_exit_code_4(tmp_path: Path) -> None:
     assert "no fresh advice from measurements" in result.output
 
 
-def test_what_a_wait_is_for_is_told_once(tmp_path: Path) -> None:
+def test_what_a_wait_is_for_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence comes when the waiting begins; its end says how long it was, with the same exit code."""
+    slept_seconds = [0.0]  # nothing else takes time
+    own_time = SimpleNamespace(monotonic=lambda: sum(slept_seconds), sleep=slept_seconds.append)
+    monkeypatch.setattr(status, "time", own_time)
     guess = a_recommendation(basis=Basis.PRIOR)
     with served_in_thread(tmp_path, ScriptedAdvisor(recommendations=[guess])) as server:
         not_ready = penstock(server, "wait", "--timeout", "50ms")

@@ -7,7 +7,9 @@ penstockd.8                         the daemon
 from __future__ import annotations
 
 import inspect
+from argparse import HelpFormatter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import click
@@ -15,6 +17,7 @@ from click.shell_completion import ShellComplete, get_completion_class
 
 from penstock.cli.main import cli
 
+_DAEMON_PAGE_CHARACTERS = 78
 _HELP_CHARACTERS_MAX = 200  # of the line that names a command
 _KEPT_LINES = "\b"  # click's mark of a paragraph that is not to be filled
 _COMPLETE_VARIABLE = "_PENSTOCK_COMPLETE"
@@ -110,12 +113,13 @@ def _item(term: str, meaning: str) -> Lines:
 
 
 def _daemon_page() -> str:
-    """As its parser prints it, line by line."""
+    """As its parser prints it, line by line; not as wide as a terminal, nor in its colours."""
     from penstock.daemon.main import parser
 
     daemon = parser()
+    daemon.formatter_class = partial(HelpFormatter, width=_DAEMON_PAGE_CHARACTERS)
     summary = (daemon.description or "").rstrip(".")
-    lines = (_escaped(line) for line in daemon.format_help().splitlines())
+    lines = (_escaped(line) for line in click.unstyle(daemon.format_help()).splitlines())
     heading = _heading("penstockd", "8", summary)
     return (
         "\n".join([*heading, ".SH DESCRIPTION", ".nf", *lines, ".fi", ".SH SEE ALSO", "penstock(1)"]) + "\n"

@@ -43,6 +43,16 @@ def test_examples_keep_their_lines(manual: dict[str, str]) -> None:
     assert "\b" not in "".join(manual.values())
 
 
+def test_no_page_is_of_the_terminal_that_it_was_made_in(
+    manual: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither as wide, nor in its colours, which Python's own help has from 3.14 on."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert {name: page.replace("\\-", "-") for name, page in pages().items()} == manual
+    assert "\033" not in "".join(manual.values())
+
+
 @pytest.mark.skipif(
     shutil.which("groff") is None, reason="groff is not installed: pages cannot be judged here"
 )

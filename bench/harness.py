@@ -26,6 +26,7 @@ from bench.spread import carried_out
 from bench.surfaces import BenchSetting, Session, Surface
 from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
 from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, GridCost, Row, verdict
+from penstock.optimizer.objective import BARGAIN, Bargain
 from penstock.units import MiB
 
 COLD_PROBES = 20
@@ -72,6 +73,10 @@ def run(
     suite: Any = SUITES[operation]
     fits = fit_seconds(suite.steady_surfaces()) if any(row.tuner == OWN for row in rows) else []
     found = verdict(rows, probing_of_the_grid(suite.catalogue()), fits)
+    found["oracle"] = oracles(suite.catalogue())
+    print("\nAn oracle by the same rule: regret %, median and p90; connections over needed, median and mean")
+    for group, figures in found["oracle"].items():
+        print(f"  {group:12s}", " ".join(f"{value:6.2f}" for value in figures.values()))
     found["form"], found["seconds"] = ("long" if long else "short"), seconds
     results.keep(f"{operation}_rows", [asdict(row) for row in rows])
     results.keep(operation, found)
@@ -314,6 +319,29 @@ def _grid_cost(surface: Surface) -> GridCost:
         sum(surface.object_size_bytes / surface.truth(s) for s in settings),
         len(settings) * surface.object_size_bytes,
     )
+
+
+def oracle(surface: Surface, bargain: Bargain) -> tuple[float, float]:
+    """What the rule advises to one who knows the curve: the share of the best, and connections over those needed."""
+    n, s = surface.grid
+    share = surface.field(n, s).throughput / surface.optimum.bytes_per_second
+    connections = np.minimum(n, np.ceil(surface.object_size_bytes / s))
+    best = int(np.argmin(bargain.rank(share, np.log(connections))))
+    return float(share[best]), float(connections[best] / surface.optimum.n95)
+
+
+def oracles(surfaces: Sequence[Surface]) -> dict[str, dict[str, float]]:
+    """By group, what the rule gives up and takes where everything is known: no tuner that follows it does better."""
+    found = {}
+    for group in dict.fromkeys(surface.group for surface in surfaces):
+        shares, ratios = np.array([oracle(each, BARGAIN) for each in surfaces if each.group == group]).T
+        found[str(group)] = {
+            "regret_percent_median": float(np.median(100 - 100 * shares)),
+            "regret_percent_p90": float(np.quantile(100 - 100 * shares, 0.9)),
+            "connection_ratio_median": float(np.median(ratios)),
+            "connection_ratio_mean": float(np.mean(ratios)),
+        }
+    return found
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import numpy as np
 
 from bench import results
 from bench.fresh_worlds import TUNING_EVERY, Kind, Weather, World, fresh_worlds, suite_worlds
-from bench.harness import random_setting
+from bench.harness import oracle, random_setting
 from bench.penstock_tuner import PenstockTuner
 from bench.physics import Array
 from bench.spread import carried_out, fresh_seeds
@@ -120,15 +120,6 @@ def perform(job: Job) -> Run:
             found.checks.append(check(world, tuner, session, job.chance))
     found.seconds = perf_counter() - began
     return found
-
-
-def oracle(surface: Surface, bargain: Bargain) -> tuple[float, float]:
-    """What the rule advises to one who knows the curve: the share of the best, and connections over those needed."""
-    n, s = surface.grid
-    share = surface.field(n, s).throughput / surface.optimum.bytes_per_second
-    connections = np.minimum(n, np.ceil(surface.object_size_bytes / s))
-    best = int(np.argmin(bargain.rank(share, np.log(connections))))
-    return float(share[best]), float(connections[best] / surface.optimum.n95)
 
 
 def check(world: World, tuner: PenstockTuner, session: Session, chance: int) -> Check:

@@ -61,7 +61,9 @@ _NOISE_MIN = 0.04
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 _NODE_COUNT = 11  # of the quadrature over t
 _CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
-_CURIOSITY = 1e-3  # what a standard deviation of belief is worth by itself, when no measurement would change the advice
+# What a standard deviation of belief is worth by itself, when no measurement would change the advice, as a share of what
+# is expected of the setting: nobody is curious about what is hopeless.
+_CURIOSITY = 1e-3
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 
 
@@ -299,8 +301,9 @@ def knowledge_gradient(log_draws: Array, shortlist: Sequence[int], sigma: float)
         moves = shared / np.sqrt(variance[index] + sigma**2)
         after = np.exp(level - 0.5 * moves**2 + nodes[:, None] * moves).max(axis=1)
         gains[position] = masses @ after - 1.0
-    spread = np.sqrt(variance[list(shortlist)])
-    return np.asarray(np.maximum(gains, 0.0) + _CURIOSITY * spread, dtype=np.float64)
+    listed = list(shortlist)
+    worth_knowing = np.sqrt(variance[listed]) * np.exp(level[listed])
+    return np.asarray(np.maximum(gains, 0.0) + _CURIOSITY * worth_knowing, dtype=np.float64)
 
 
 def _is_affordable(quest: Quest, setting: Any, cost: Cost) -> bool:

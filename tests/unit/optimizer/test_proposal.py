@@ -339,4 +339,5 @@ def test_what_a_measurement_gains_is_relative_and_more_with_less_noise() -> None
     assert knowledge_gradient(apart, [2], 0.2)[0] < 0.01 * gains[2]
     small = 0.05 * (drawn - [0.0, -0.1, -8.0]) / [0.01, 0.5, 2.0] * [0.0, 1.0, 1.0] + [0.0, 0.0, -8.0]
     first, second = knowledge_gradient(small, [1, 2], 0.01)
-    assert first == pytest.approx(second)
+    # What is hopeless tells as much, and is of no interest by itself.
+    assert first - second == pytest.approx(1e-3 * np.std(small[:, 1]), rel=0.01)

@@ -61,8 +61,8 @@ _NOISE_MIN = 0.04
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 _NODE_COUNT = 11  # of the quadrature over t
 _CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
-# What a standard deviation of belief is worth by itself, when no measurement would change the advice, as a share of what
-# is expected of the setting: nobody is curious about what is hopeless.
+# What a standard deviation of belief is worth by itself, when no measurement would change the advice, as a share of
+# what is expected of the setting: nobody is curious about what is hopeless.
 _CURIOSITY = 1e-3
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 

@@ -110,19 +110,28 @@ def download_file(
 ) -> None:
     """Download one object as advised for its size, and report what happened. Raises what boto3 raises.
 
-    Who knows the size saves the request that asks for it. `demand` is that of `penstock.client.advice.advise`.
+    No other version is read than was there at the beginning: one that is written meanwhile is an error. `demand` is
+    that of `penstock.client.advice.advise`.
     """
+    from boto3.s3.transfer import S3Transfer, create_transfer_manager
+
     arguments = dict(extra_args or {})
+    found = _looked_at(s3_client, bucket, File(os.fspath(path), key), arguments)
     if size_bytes is None:
-        found = _looked_at(s3_client, bucket, File(os.fspath(path), key), arguments)
-        size_bytes = found.size_bytes  # or 0, and the download will say why
+        size_bytes = found.size_bytes  # or 0
     sink = "null" if os.fspath(path) == os.devnull else "file"
     advice = advice or _advise(s3_client, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
     config = download_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
-        s3_client.download_file(
-            bucket, key, os.fspath(path), ExtraArgs=arguments, Callback=callback, Config=config
-        )
+        if not found.etag:  # the download will say why
+            s3_client.download_file(
+                bucket, key, found.path, ExtraArgs=arguments, Callback=callback, Config=config
+            )
+        else:
+            with create_transfer_manager(s3_client, config) as manager:
+                S3Transfer(manager=_OfOneVersion(manager, found)).download_file(
+                    bucket, key, found.path, extra_args=arguments, callback=callback
+                )
     if size_bytes:
         setting = _setting(s3_client, config, "range_size_bytes", size_bytes)
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
@@ -265,18 +274,45 @@ def _has_folder(file: File) -> bool:
     return file.error is None
 
 
-class _Ending:
-    """A subscriber of boto3's transfer manager, which knows of one object, and hears when its transfer has ended."""
+class _OfOneVersion:
+    """A transfer manager that downloads no other version of an object than was looked at."""
 
-    def __init__(self, file: File, ended: SimpleQueue[tuple[File, Callable[[], object]]]) -> None:
+    def __init__(self, manager: Any, file: File) -> None:
+        self._manager = manager
+        self._known = _Known(file)
+
+    def download(
+        self, bucket: str, key: str, path: str, arguments: dict[str, Any], subscribers: list[Any] | None
+    ) -> Any:  # Any: of boto3
+        """As boto3's own does."""
+        return self._manager.download(bucket, key, path, arguments, [*(subscribers or ()), self._known])
+
+
+class _Known:
+    """A subscriber of boto3's transfer manager, which knows of one object."""
+
+    def __init__(self, file: File) -> None:
         self._file = file
-        self._ended = ended
 
     def on_queued(self, future: Any, **_: object) -> None:
-        """What is known of an object need not be asked for again: a request for each of many small ones."""
-        if self._file.etag and hasattr(future.meta, "provide_object_etag"):
-            future.meta.provide_transfer_size(self._file.size_bytes)
-            future.meta.provide_object_etag(self._file.etag)
+        """What is known need not be asked for again: a request for each of many small ones.
+
+        One that is read whole is read from its beginning again where a connection breaks, and written over what
+        came before: of another version, which is shorter, the end of the first would be left behind it.
+        """
+        if self._file.etag:
+            future.meta.call_args.extra_args["IfMatch"] = self._file.etag
+            if hasattr(future.meta, "provide_object_etag"):
+                future.meta.provide_transfer_size(self._file.size_bytes)
+                future.meta.provide_object_etag(self._file.etag)
+
+
+class _Ending(_Known):
+    """The same, which hears when its transfer has ended."""
+
+    def __init__(self, file: File, ended: SimpleQueue[tuple[File, Callable[[], object]]]) -> None:
+        super().__init__(file)
+        self._ended = ended
 
     def on_done(self, future: Any, **_: object) -> None:
         """One way or the other."""

@@ -116,12 +116,11 @@ class Dialogue:
 
     async def _serve(self, number: int, name: str, arguments: Any) -> None:
         try:
-            kind, content = "answer", await self._served[name](*arguments)
+            send(self._writer, ("answer", number, name, await self._served[name](*arguments)))
         except asyncio.CancelledError:
-            kind, content = "ended", None
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, whoever asked is told
-            kind, content = "raise", _portable(trouble)
-        send(self._writer, (kind, number, name, content))
+            send(self._writer, ("ended", number, name, None))
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, also that it cannot be sent, whoever asked is told
+            send(self._writer, ("raise", number, name, _portable(trouble)))
 
 
 def _portable(trouble: Exception) -> Exception:
@@ -129,7 +128,7 @@ def _portable(trouble: Exception) -> Exception:
     trouble.add_note("".join(traceback.format_exception(trouble)))
     try:
         pickle.loads(pickle.dumps(trouble))  # noqa: S301  # our own
-    except (pickle.PicklingError, TypeError, AttributeError):
+    except Exception:  # noqa: BLE001 - as its class has it
         return RuntimeError("\n".join([repr(trouble), *trouble.__notes__]))
     return trouble
 

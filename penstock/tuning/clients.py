@@ -321,16 +321,21 @@ def _put_and_read(client: str, proposal: Mapping[str, int], upload: Transfer) ->
 
 
 def _uploaded_and_removed(client: Callable[[Transfer], Measured], upload: Transfer, note: Path) -> Measured:
-    """The note goes when nothing can be left; after a client that failed, it stays for one more look."""
+    """The note goes when nothing can be left; after a client that failed, it stays for one more look.
+
+    Who breaks it off may have no patience, and of the files no note tells: they go before what was uploaded.
+    """
+    remains = upload.remains
     try:
         measured = client(upload)
     except NothingSentError:
         note.unlink()
         raise
     except BaseException:
-        _is_removed(upload.remains)
+        shutil.rmtree(upload.folder.parent, ignore_errors=True)
+        _is_removed(remains)
         raise
-    if _is_removed(upload.remains, pauses_seconds=_REMOVAL_PAUSES_SECONDS):
+    if _is_removed(remains, pauses_seconds=_REMOVAL_PAUSES_SECONDS):
         note.unlink()
     return measured
 

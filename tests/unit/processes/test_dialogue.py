@@ -78,6 +78,17 @@ async def test_trouble_that_cannot_be_sent_is_described() -> None:
             await asking.ask("fail")
 
 
+async def test_an_answer_that_cannot_be_sent_is_trouble() -> None:
+    """Whoever asked would wait for it for ever."""
+
+    async def give() -> object:
+        return lambda: None
+
+    async with two_ends(give=give) as (asking, _):
+        with pytest.raises(AttributeError, match="pickle"):
+            await asking.ask("give")
+
+
 async def test_a_cancellation_returns_when_the_other_side_has_ended() -> None:
     """What has to be removed there is removed by then, and what it comes to was told."""
     begun, log = asyncio.Event(), list[str]()

@@ -210,6 +210,23 @@ def test_a_tool_that_fails_is_said_to_and_cleaned_up_after(
     assert [msgspec.json.decode(note.read_bytes(), type=Remains)] == removed
 
 
+def test_the_disk_is_freed_before_the_bucket(
+    record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a tuning is killed its client has half a second, and a file of the object's size is in no note."""
+    temporary, left = tmp_path / "temporary", [tmp_path]
+    temporary.mkdir()
+
+    def look(_remains: Remains, **_: object) -> None:
+        left[:] = temporary.iterdir()
+
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setattr(tuning_clients, "remove", look)
+    monkeypatch.setenv("STATUS", "7")
+    assert carry_out("rclone", monkeypatch, options=f"--notes {tmp_path / 'notes'}") == 1
+    assert left == []
+
+
 def test_a_refused_clean_up_costs_no_measurement(
     record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board, telling_of_fleet
 from penstock.daemon.conductor import Conductor, Cycle
-from penstock.daemon.forecast import Forecast, scarcity, shown_cost
+from penstock.daemon.forecast import Forecast, scarcity, shown_cost, shown_usd
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.schedule import fresh_report_count
@@ -157,7 +157,7 @@ class Advisory:
     def status(self) -> Mapping[str, Any]:
         """What the daemon does, has done and has spent."""
         now, ledger, coming = self._clock.now(), self._conductor.ledger, self._forecast()
-        cycles = list(self._conductor.cycles)
+        cycles, spent = list(self._conductor.cycles), ledger.spent(now)
         return {
             "version": version("penstock"),
             "region": self.region,
@@ -171,8 +171,8 @@ class Advisory:
             "leftover_count": self._conductor.sweeper.count,
             "leftover_oldest_age_seconds": self._conductor.sweeper.oldest_age_seconds,
             "leftover_remark": self._conductor.sweeper.remark,
-            "budget_per_day": dataclasses.asdict(ledger.limit),
-            "spent_per_day": dataclasses.asdict(ledger.spent(now)),
+            "budget_per_day": dataclasses.asdict(ledger.limit) | shown_cost(ledger.limit),
+            "spent_per_day": dataclasses.asdict(spent) | shown_cost(spent),
             "costs": self._costs(coming, now),
             "cost_remark": scarcity(coming),
             "host": self._host_watch.document(now),
@@ -208,7 +208,7 @@ class Advisory:
         return {
             operation: {
                 "spent": shown_cost(ledger.spent(now, operation)),
-                "usd_per_day": ledger.usd_limits.get(operation, ledger.limit.usd),
+                "usd_per_day": shown_usd(ledger.usd_limits.get(operation, ledger.limit.usd)),
                 **documents.get(operation, {}),
             }
             for operation in OPERATIONS

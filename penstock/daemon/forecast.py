@@ -241,4 +241,9 @@ def _times(cost: Cost, factor: float) -> Cost:
 
 def shown_cost(cost: Cost) -> dict[str, float]:
     """What of a cost is paid for in money, or is what is paid for."""
-    return {name: getattr(cost, name) for name in _BUDGETS}
+    return {name: getattr(cost, name) for name in _BUDGETS} | {"usd": shown_usd(cost.usd)}
+
+
+def shown_usd(usd: float) -> float:
+    """Dollars to the thousandth of a millionth: what is behind it is no request's price, but of the arithmetic."""
+    return round(usd, 9)

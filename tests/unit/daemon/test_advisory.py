@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.api.leases import Appetite, LeaseBook
 from penstock.api.routes import RefusedError
-from penstock.api.wire import Claim, read_question
+from penstock.api.wire import Claim, encode, read_question
 from penstock.daemon.advisory import Advisory
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
@@ -23,6 +25,7 @@ from penstock.daemon.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Place
+from tests.integration.test_socket_protocol_page import OPENAPI, agree
 from tests.factories import CONTEXT, NOON, SETTING, an_observation
 from tests.unit.daemon.house import House
 
@@ -57,6 +60,18 @@ def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
         forecast=lambda: [FORECAST],
         audit=Audit(house.board, Hearing(house.clock), house.clock, HOME),
     )
+
+
+async def test_status_and_reasons_keep_to_the_interface(house: House) -> None:
+    """Dashboards are written against the names that are described: none is missing, and none comes besides."""
+    advisory = advisory_of(house)
+    of_one = {CONTEXT.operation: 0.01 - 0.0000123456789}
+    house.conductor.ledger = replace(house.conductor.ledger, usd_limits=of_one)
+    await house.conductor.run_cycle(CONTEXT)
+    asked = read_question([("operation", "s3_upload"), ("payload_size_bytes", "1GiB")])
+    for name, found in (("Status", advisory.status()), ("Explanation", advisory.explain(asked))):
+        agree(json.loads(encode(found)), OPENAPI["components"]["schemas"][name], name)
+    assert advisory.status()["costs"][CONTEXT.operation]["usd_per_day"] == 0.009987654
 
 
 async def test_a_probe_can_be_asked_for_wherever_it_is_made(house: House) -> None:

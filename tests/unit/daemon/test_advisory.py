@@ -25,8 +25,8 @@ from penstock.daemon.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Place
-from tests.integration.test_socket_protocol_page import OPENAPI, agree
 from tests.factories import CONTEXT, NOON, SETTING, an_observation
+from tests.integration.test_socket_protocol_page import OPENAPI, agree
 from tests.unit.daemon.house import House
 
 HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")

@@ -128,7 +128,7 @@ def _portable(trouble: Exception) -> Exception:
     trouble.add_note("".join(traceback.format_exception(trouble)))
     try:
         pickle.loads(pickle.dumps(trouble))  # noqa: S301  # our own
-    except Exception:  # noqa: BLE001 - as its class has it
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError):
         return RuntimeError("\n".join([repr(trouble), *trouble.__notes__]))
     return trouble
 

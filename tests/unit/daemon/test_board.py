@@ -379,14 +379,15 @@ async def test_advice_that_is_as_good_stands_within_the_operators_limits() -> No
     await board.post(fit, NOON)
     first = board.recommend(CONTEXT, Demand(), NOON)
 
-    def again(thread_count: int) -> int:
-        """What is advised after a restart, when so many threads were before."""
-        setting = dataclasses.replace(first.setting, thread_count=thread_count)
+    def again(**knobs: int) -> S3UploadSetting:
+        """What is advised after a restart, when this was before."""
+        setting = dataclasses.replace(first.setting, **knobs)
         restarted = a_board()
         restarted.restore([fit], [dataclasses.replace(first, setting=setting)], NOON)
         advised = restarted.recommend(CONTEXT, Demand(), NOON)
         assert advised.demand == Demand()
-        return int(advised.setting.thread_count)
+        return advised.setting
 
-    best = first.setting.thread_count
-    assert [again(best), again(best + 1), again(17)] == [best, best + 1, best]
+    near = dataclasses.replace(first.setting, part_size_bytes=5_700_000)
+    assert [again(), again(part_size_bytes=5_700_000)] == [first.setting, near]
+    assert again(thread_count=17) == first.setting

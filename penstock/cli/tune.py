@@ -287,7 +287,7 @@ def _tune(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> tuple[Tuni
         instance_type=given["instance_type"] or UNKNOWN,
         row=kind.row,
     )
-    subject = Subject.of(command, task.object_size_bytes, ranges)
+    subject = Subject.of(command, task.object_size_bytes, ranges, os.environ)
     left: list[Left] = []
     try:
         path = given["state_path"] or default_path(subject, os.environ)

@@ -24,6 +24,21 @@ from penstock.tuning.command import Failure, Report
 
 _StructT = TypeVar("_StructT", bound=msgspec.Struct)
 
+# What the same command line reads to find its S3: another store is another path, and no trial of one tells of the
+# other.
+_SAYS_WHERE = (
+    "AWS_CONFIG_FILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "RCLONE_S3_ENDPOINT",
+    "RCLONE_S3_REGION",
+    "S3_ENDPOINT_URL",
+)
+
 
 class TuningStateError(RuntimeError):
     """The file cannot be used; the message says what to do."""
@@ -35,13 +50,20 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     object_size_bytes: int
     ranges: dict[str, int]
+    environment: dict[str, str]
     schema: Literal[1] = 1
 
     @classmethod
-    def of(cls, command: str, object_size_bytes: int, ranges: Ranges) -> Subject:
+    def of(
+        cls, command: str, object_size_bytes: int, ranges: Ranges, environment: Mapping[str, str]
+    ) -> Subject:
         """The subject of a command line, in which bytes that are no text are written as escapes."""
-        text = os.fsencode(command).decode(errors="backslashreplace")
-        return cls(command=text, object_size_bytes=object_size_bytes, ranges=asdict(ranges))
+        return cls(
+            command=_text(command),
+            object_size_bytes=object_size_bytes,
+            ranges=asdict(ranges),
+            environment={name: _text(environment[name]) for name in _SAYS_WHERE if environment.get(name)},
+        )
 
     def file_name(self, working_directory: str) -> str:
         """A name of its own; what a command means depends on where it is run."""
@@ -173,8 +195,8 @@ def _read(
         return ()
     if found != subject:
         raise TuningStateError(
-            f"{path} belongs to another command, size or range: name another file with --state, "
-            "or begin anew with --restart"
+            f"{path} belongs to another command, size, range, endpoint, region or profile: name another file with "
+            "--state, or begin anew with --restart"
         )
     damaged = f"{path} is damaged: name another file with --state, or begin anew with --restart"
     try:
@@ -183,6 +205,10 @@ def _read(
         raise TuningStateError(damaged) from trouble
     os.ftruncate(descriptor, len(whole))
     return trials
+
+
+def _text(argument: str) -> str:
+    return os.fsencode(argument).decode(errors="backslashreplace")
 
 
 def _decoded(line: bytes, kind: type[_StructT], complaint: str) -> _StructT:

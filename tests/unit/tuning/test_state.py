@@ -14,7 +14,7 @@ from penstock.tuning.state import Subject, Trial, TuningStateError, default_path
 from penstock.units import MiB
 from tests.unit.tuning.tuned_clients import Client, a_setting, a_trial
 
-SUBJECT = Subject.of("./upload.sh", 512 * MiB, UploadRanges())
+SUBJECT = Subject.of("./upload.sh", 512 * MiB, UploadRanges(), {})
 WORKED = a_trial(Client(), a_setting(4), 0)
 FAILED = a_trial(Client(), a_setting(16), 1, Failure(reason="no", stderr_tail="\ufffd\n", is_timeout=True))
 
@@ -54,7 +54,7 @@ def test_restart_forgets(tmp_path: Path) -> None:
     """What was known is gone, also of another subject."""
     path = tmp_path / "state"
     keep(path, WORKED)
-    other = Subject.of("./other.sh", 1, UploadRanges())
+    other = Subject.of("./other.sh", 1, UploadRanges(), {})
     assert keep(path, subject=other, restart=True) == ()
     assert keep(path, subject=other) == ()
 
@@ -93,8 +93,8 @@ def test_another_subject_is_refused(tmp_path: Path) -> None:
     """Trials of one command say nothing about another."""
     path = tmp_path / "state"
     keep(path, WORKED)
-    other = Subject.of("./upload.sh", 1, UploadRanges())
-    with pytest.raises(TuningStateError, match="another command, size or range"):
+    other = Subject.of("./upload.sh", 1, UploadRanges(), {})
+    with pytest.raises(TuningStateError, match="another command, size, range, endpoint"):
         keep(path, subject=other)
     assert keep(path) == (WORKED,)
 
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_command_may_hold_any_bytes(tmp_path: Path) -> None:
     """Those that are no text are written as they are read by people, and tell subjects apart all the same."""
     strange, other = (
-        Subject.of(os.fsdecode(b"./upload \xff" + end), 1, UploadRanges()) for end in (b"", b"\xfe")
+        Subject.of(os.fsdecode(b"./upload \xff" + end), 1, UploadRanges(), {}) for end in (b"", b"\xfe")
     )
     assert strange.command == r"./upload \xff"
     assert default_path(strange, {}) != default_path(other, {})
@@ -154,13 +154,15 @@ def test_each_working_directory_has_a_file_of_its_own(
 
 
 def test_each_subject_has_a_file_of_its_own(tmp_path: Path) -> None:
-    """Command, size and ranges each make another file, in the user's state directory."""
+    """Command, size, ranges and where S3 is each make another file, in the user's state directory."""
     others = [
-        Subject.of("./other.sh", 512 * MiB, UploadRanges()),
-        Subject.of("./upload.sh", 1, UploadRanges()),
-        Subject.of("./upload.sh", 512 * MiB, UploadRanges(thread_count_max=9)),
+        Subject.of("./other.sh", 512 * MiB, UploadRanges(), {}),
+        Subject.of("./upload.sh", 1, UploadRanges(), {}),
+        Subject.of("./upload.sh", 512 * MiB, UploadRanges(thread_count_max=9), {}),
+        Subject.of("./upload.sh", 512 * MiB, UploadRanges(), {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}),
+        Subject.of("./upload.sh", 512 * MiB, UploadRanges(), {"AWS_PROFILE": "far"}),
     ]
     paths = {default_path(subject, {"XDG_STATE_HOME": str(tmp_path)}) for subject in [SUBJECT, *others]}
-    assert len(paths) == 4
+    assert len(paths) == 6
     assert {path.parent for path in paths} == {tmp_path / "penstock"}
     assert default_path(SUBJECT, {"XDG_STATE_HOME": "relative"}).is_relative_to(Path.home())

@@ -120,7 +120,7 @@ class Client:
 @contextmanager
 def a_state(path: Path, task: Task) -> Iterator[StateFile]:
     """The state of a task for one and the same command."""
-    subject = Subject.of("client", task.object_size_bytes, task.ranges)
+    subject = Subject.of("client", task.object_size_bytes, task.ranges, {})
     with open_state(path, subject, task.row.setting_type, restart=False) as state:
         yield state
 

@@ -363,14 +363,15 @@ def _is_throttled(observation: Observation[Any]) -> bool:
 
 
 def _carried_rate(observation: Observation[Any]) -> float:
-    """Requests a second of the busiest kind, as the service goes on admitting them.
+    """Requests a second of the busiest kind, as the service goes on admitting them; always positive.
 
     A service lets about a second's worth pass before it counts, and a probe lasts only a few: all requests are taken
-    over a second more. Where the steady goodput in full batches needs more than that, there was no such grace.
+    over a second more. Where the steady goodput in full batches needs more than that, there was no such grace. Where
+    none was admitted, less than one was.
     """
     counts = [_request_count(observation, action) for action in ("send", "receive", "delete")]
     counts[1] += observation.measures.get("empty_receive_count", 0.0)
-    admitted = max(counts) / (observation.duration_seconds + _GRACE_SECONDS)
+    admitted = max(1.0, *counts) / (observation.duration_seconds + _GRACE_SECONDS)
     return max(admitted, measured_goodput(observation) / float(observation.setting.batch_message_count))
 
 

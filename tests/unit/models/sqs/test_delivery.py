@@ -170,6 +170,15 @@ def test_throttling_teaches_the_request_rate() -> None:
     assert MODEL.bottleneck(fit, CONTEXT, best, Demand()) == "request-rate"
 
 
+def test_where_all_was_refused_less_than_one_request_was_admitted() -> None:
+    """A limit of none at all would make every rate a division by it."""
+    probe = observe(WORLD, MODEL.ramp(CONTEXT)[0], seed=1, number=1)
+    nothing = {"sent_count": 0.0, "goodput_messages_per_second": 0.0}
+    refused = dataclasses.replace(probe, throttled_count=probe.request_count, measures=nothing)
+    limit = MODEL.fit(PLACE, [refused], prior=None, seed=1).parameters["request_rate_max_per_second"]
+    assert 0.0 < limit.expected <= 1.0 / probe.duration_seconds
+
+
 def test_a_place_that_changed_is_learned_anew() -> None:
     """Requests twice as long after a move of the service: the new times count, and the change is counted."""
     slower = WORLD.with_actions(

@@ -386,7 +386,8 @@ async def test_advice_that_is_as_good_stands_within_the_operators_limits() -> No
         restarted.restore([fit], [dataclasses.replace(first, setting=setting)], NOON)
         advised = restarted.recommend(CONTEXT, Demand(), NOON)
         assert advised.demand == Demand()
-        return advised.setting
+        found: S3UploadSetting = advised.setting
+        return found
 
     near = dataclasses.replace(first.setting, part_size_bytes=5_700_000)
     assert [again(), again(part_size_bytes=5_700_000)] == [first.setting, near]

@@ -164,8 +164,10 @@ COLUMNS = (
     "size",
 )
 _WHOLE, _STEADY, _OBJECT, _THROTTLED, _IDLE, _CPU, _CEILING, _FIRST_BYTE = range(8)
-# Observations, the newest: of older ones only the throughput is kept, which saves half the fit.
+# Observations, the newest: of older ones only the throughput is kept, which saves half the fit, and what was refused:
+# advice that keeps below a limit meets no more refusals, and a limit that is forgotten is crossed again.
 _DETAILED_COUNT = 20
+_KEPT = (_WHOLE, _STEADY, _THROTTLED)
 _IDLE_FLOOR = 0.02  # idle shares below this are alike
 
 
@@ -260,7 +262,7 @@ def evidence_of(place: Place, observations: Sequence[Observation[S3SettingT]]) -
                 is_refused=is_refused,
                 is_host_bound=is_bound,
             )
-            if is_recent or row[0] <= _STEADY
+            if is_recent or row[0] in _KEPT
         ]
     return Evidence(rows=tuple(rows))
 

@@ -284,6 +284,31 @@ def test_where_requests_are_the_limit_a_rate_is_advised() -> None:
     )
 
 
+def test_a_limit_that_advice_keeps_below_is_not_forgotten() -> None:
+    """Whoever keeps below it meets no more refusals, for dozens of probes: it stands where it was."""
+    context = a_context(size=64 * KiB)
+
+    def run(index: int, threads: int, rate: float, refused: int) -> Observation[S3UploadSetting]:
+        told = an_observation(
+            a_setting(threads, 5),
+            context=context,
+            index=index,
+            seconds=512 / rate,
+            transferred_bytes=512 * 64 * KiB,
+            throttled_count=refused,
+        )
+        return replace(told, request_count=512 + refused)
+
+    runs = [run(0, 4, 128, 0), run(1, 32, 200, 300), run(2, 16, 210, 120)]
+    runs += [run(index, 5, 150 + index % 3, 0) for index in range(3, 33)]
+    early, late = (
+        MODEL.fit(context.place, runs[:count], prior=None, seed=1).parameters["prefix_requests_per_second"]
+        for count in (6, 33)
+    )
+    assert early.expected / 1.5 < late.expected < early.expected * 1.5
+    assert late.high < 2 * early.high
+
+
 def test_burst_and_sustained_are_two_answers() -> None:
     """On a burstable host the regime decides the ceiling, and the bundle says how long the credits last."""
     place = a_place(instance_type="c6i.large")

@@ -43,8 +43,8 @@ def log_intervals(
     values = posterior.log_throughput(transfers)
     scales = np.array([throughput_noise_scale(n) for n in transfers.n])
     # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
-    weather = posterior.misfit.weather if posterior.evidence.measurements().tells_weather else 0.0
-    noise = (posterior.sigma * scales) ** 2 + weather**2
+    misfit, is_told = posterior.misfit, posterior.evidence.measurements().tells_weather
+    noise = (posterior.sigma * scales) ** 2 + is_told * (misfit.weather**2 + misfit.unrest**2)
     off = posterior.misfit_variance(transfers)
     if posterior.shapes is None:
         off = off + unseen**2 * posterior.strangeness(transfers)

@@ -63,7 +63,7 @@ from penstock.vocabulary import UNKNOWN, Place
 
 # --- What a fit remembers. ---
 
-FIT_STATE_VERSION = 6  # of what follows; fits that were stored under another are not read
+FIT_STATE_VERSION = 7  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,6 +89,7 @@ class Posterior:
             "misfit_amplitude": self.misfit.amplitude,
             "misfit_doubt": self.misfit.doubt,
             "misfit_weather": self.misfit.weather,
+            "misfit_unrest": self.misfit.unrest,
             "misfit_length_octaves": list(self.misfit.length_octaves),
             "rows": [list(row) for row in self.evidence.rows],
             "weights": self.weights.tolist(),
@@ -214,6 +215,7 @@ def _read(same: _Same) -> Posterior:
             amplitude=state["misfit_amplitude"],
             doubt=state["misfit_doubt"],
             weather=state["misfit_weather"],
+            unrest=state["misfit_unrest"],
             length_octaves=(first, second),
         ),
         evidence=Evidence(rows=tuple(tuple(row) for row in state["rows"])),

@@ -243,11 +243,8 @@ def matern(left: Array, right: Array, lengths: tuple[float, ...]) -> Array:
 _AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05}
 _LENGTHS = ((1.0, 2.0), (2.5, 4.0))
 _WEATHERS = {0.0: 0.7, 0.1: 0.2, 0.2: 0.1}  # most hours are like the ones before
-_RESTLESS = {
-    0.0: 0.35,
-    0.1: 0.35,
-    0.2: 0.3,
-}  # the same for intervals, which are to hold in stormy places, too
+# The same for intervals, which are to hold in stormy places, too.
+_RESTLESS = {0.0: 0.35, 0.1: 0.35, 0.2: 0.3}
 _WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
 SIGMAS = (0.018, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # noise, where all sizes of it are tried
 MISFIT_MEASUREMENT_COUNT_MIN = 5

@@ -45,8 +45,12 @@ class Observed:
         self.request_count = self.throttled_count = self.failed_count = 0
         self.part_seconds: list[float] = []
         self.duration_seconds = 0.0
+        self._is_mixed = False  # with another of the same name: which request was whose, nobody can tell
 
     def __enter__(self) -> Observed:
+        other = self._watch.get(self._name)
+        if other is not None:
+            self._is_mixed = other._is_mixed = True  # noqa: SLF001 - of this class
         self._watch[self._name] = self
         self._began = time.perf_counter()
         return self
@@ -79,7 +83,12 @@ class Observed:
         client: str,
         sink_bytes_per_second: float | None = None,
     ) -> None:
-        """Tell the daemon what objects of this size did, and how fast the file took it where that was seen."""
+        """Tell the daemon what objects of this size did, and how fast the file took it where that was seen.
+
+        What was mixed with another transfer is no evidence of either.
+        """
+        if self._is_mixed:
+            return
         measures = {} if sink_bytes_per_second is None else {"sink_bytes_per_second": sink_bytes_per_second}
         if self._operation == S3_DOWNLOAD and self.part_seconds:
             measures["first_byte_seconds_mean"] = sum(self.part_seconds) / len(self.part_seconds)
@@ -121,8 +130,7 @@ _lock = threading.Lock()
 def _watch_of(s3_client: Any) -> _Watch:
     """The transfers of this client that are under way; its events are listened to from the first one on.
 
-    By bucket, key and direction; two threads that move the same key at once are told apart by S3 no better. What is no
-    client of botocore, and only behaves like one, is not listened to.
+    By bucket, key and direction. What is no client of botocore, and only behaves like one, is not listened to.
     """
     with _lock:
         try:

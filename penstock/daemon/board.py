@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.api.leases import scaled
 from penstock.api.wire import MEMORY_BYTES_MIN, Snapshot
+from penstock.daemon.trust import PLACE_COUNT_MAX
 from penstock.fleet.limit import FleetShare
 from penstock.models.model import Fit, PerformanceModel, handed_on, is_current
 from penstock.operations.table import OPERATIONS
@@ -76,11 +77,14 @@ class Board:
     def restore(
         self, fits: Iterable[Fit], recommendations: Iterable[Recommendation[Any]], now: datetime
     ) -> None:
-        """Take up what an earlier life of the daemon knew."""
-        for fit in fits:
-            row = OPERATIONS.get(fit.place.operation)
-            if row is not None and is_current(fit, row.model):
-                self._postings[fit.place] = _posting(None, fit, now)
+        """Take up what an earlier life of the daemon knew; of places that were only reported about, the newest."""
+        rows = ((OPERATIONS.get(fit.place.operation), fit) for fit in fits)
+        known = [fit for row, fit in rows if row is not None and is_current(fit, row.model)]
+        configured = {context.place for context in self._configured_contexts}
+        reported = [fit for fit in known if fit.is_from_reports and fit.place not in configured]
+        reported.sort(key=lambda fit: fit.newest_observation_at or now)
+        left_out = {fit.place for fit in reported[:-PLACE_COUNT_MAX]}
+        self._postings |= {fit.place: _posting(None, fit, now) for fit in known if fit.place not in left_out}
         self._previous = {(r.context, r.demand): r for r in recommendations}
         self.generation += 1
 

@@ -10,6 +10,7 @@ from penstock.daemon import app
 from penstock.daemon import board as board_module
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.config import Configuration, ProbesSection
+from penstock.daemon.trust import PLACE_COUNT_MAX
 from penstock.fleet.limit import FleetShare
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadSetting
@@ -135,6 +136,22 @@ async def test_a_restored_board_gives_the_same_advice() -> None:
     before = first.recommend(CONTEXT, Demand(), NOON)
     after = second.recommend(CONTEXT, Demand(), NOON + timedelta(minutes=10))
     assert (after.setting, after.basis) == (before.setting, before.basis)
+
+
+def test_places_that_users_speak_of_do_not_pile_up_over_restarts() -> None:
+    """Each life lets every user speak of some; the newest are taken up again, and what was measured always."""
+    board = a_board()
+    reported = [
+        a_fit(
+            place=dataclasses.replace(PLACE, region=f"made-up-{i}"),
+            is_from_reports=True,
+            newest_observation_at=NOON + timedelta(minutes=i),
+            state=a_learned_fit().state,
+        )
+        for i in range(PLACE_COUNT_MAX + 8)
+    ]
+    board.restore([a_learned_fit(), *reported], [], NOON)
+    assert {fit.place for fit in board.fits()} == {PLACE, *(fit.place for fit in reported[8:])}
 
 
 async def test_any_size_is_answered_from_the_same_fit() -> None:

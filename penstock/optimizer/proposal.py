@@ -58,6 +58,7 @@ _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice h
 _SUSPECT_REPEATS = 2
 _SUSPECT_AMONG = 4
 _NOISE_MIN = 0.04
+_SURPASSES = 1.15  # times the best that is expected: a surprise that is looked at again where it was
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 _NODE_COUNT = 11  # of the quadrature over t
 _CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
@@ -128,7 +129,8 @@ def _propose(quest: Quest) -> ProbePlan[Any] | None:
         return plan
     field = _field(quest)
     incumbent = field.settings[field.incumbent]
-    if _should_verify(quest, incumbent) and (plan := _plan(quest, incumbent, Reason.VERIFY)) is not None:
+    doubted = _rival(quest) or (incumbent if _should_verify(quest, incumbent) else None)
+    if doubted is not None and (plan := _plan(quest, doubted, Reason.VERIFY)) is not None:
         return plan
     reachable = _reachable(quest, field)
     if not reachable[field.incumbent] and (plan := _climb(quest, field, reachable)) is not None:
@@ -228,6 +230,23 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
     if suspicion.is_raised and is_near[-_SUSPECT_AMONG:].sum() < _SUSPECT_REPEATS:
         return True
     return len(own) >= _VERIFY_AFTER and not is_near.any()
+
+
+def _rival(quest: Quest) -> Any:  # a setting, or None
+    """What was measured just now, where it surprised by surpassing all that is expected.
+
+    Measured again it tells whether a ceiling was lifted: below one the advice goes as it always did.
+    """
+    suspicion, latest = quest.fit.suspicion, quest.own[-_SUSPECT_AMONG:]
+    if not latest or latest[-1] is not quest.history[-1] or not latest[-1].went_well:
+        return None
+    if not suspicion.is_surprised or suspicion.value_ratio <= 1.0:
+        return None
+    settings, appraisal = quest.choice
+    rival, best = latest[-1].setting, float(objective.utility(appraisal, Objective.THROUGHPUT).max())
+    is_better = quest.model.measured_value(latest[-1]) > _SURPASSES * best
+    is_new = sum(o.setting == rival for o in latest) < _SUSPECT_REPEATS
+    return rival if is_better and is_new and rival in settings else None
 
 
 _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suffer with it

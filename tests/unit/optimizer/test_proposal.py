@@ -220,6 +220,31 @@ def test_the_advice_is_verified_when_in_doubt_and_now_and_then(
     assert _should_verify(quest, Threads(16)) is is_due
 
 
+@pytest.mark.parametrize(
+    ("measured", "surprise", "value_ratio", "count"),
+    [
+        ([(16, 1), (32, 1.2)], 9.0, 1.2, 32),
+        ([(16, 1), (32, 1.1)], 9.0, 1.1, 16),  # hardly better than the advice
+        ([(16, 1), (32, 1.2)], 0.0, 1.2, 8),  # as expected
+        ([(16, 1), (32, -1)], 9.0, 1.2, 16),  # refused
+        ([(16, 1), (4, 1.2)], 9.0, 0.8, 16),  # worse than was expected of it
+        ([(32, 1.2), (32, 1.2)], 9.0, 1.2, 16),  # it was looked at twice
+        ([(16, 1), (64, 1.2)], 9.0, 1.2, 16),  # no longer allowed
+    ],
+)
+def test_what_beat_the_advice_by_surprise_is_measured_again(
+    measured: list[tuple[int, float]], surprise: float, value_ratio: float, count: int
+) -> None:
+    """The advice goes as it always did where it was a ceiling that was lifted."""
+    best = float(np.log(1000.0))
+    model = Believing({4: (best - 1.0, 0.01), 8: (best - 0.1, 0.4), 16: (best, 0.01), 32: (best, 0.01)})
+    quest = a_quest(model, measured)
+    suspicion = Suspicion(surprise=surprise, value_ratio=value_ratio)
+    plan = propose(replace(quest, fit=replace(quest.fit, suspicion=suspicion)))
+    assert plan is not None
+    assert plan.setting == Threads(count)
+
+
 MANY = [(n, 100.0) for n in (4, 8, 16, 32)]
 
 

@@ -43,7 +43,7 @@ REPORT_COUNT_MAX = 100  # in one post
 _QUERY_VALUE_LENGTH_MAX = 64
 _WHOLE_MAX = 10**12
 _VISIBILITY_SECONDS_MAX = 43_200.0
-_RATE_MAX_BYTES_PER_SECOND = 1e15
+_BANDWIDTH_BYTES_PER_SECOND_MAX = 1e15
 _MESSAGE_RATE_MAX_PER_SECOND = 1e6
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 
@@ -310,7 +310,7 @@ def _number(text: str) -> float:
 
 def _rate(text: str) -> float:
     rate = float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else parse_bytes_per_second(text)
-    if not 1.0 <= rate <= _RATE_MAX_BYTES_PER_SECOND:
+    if not 1.0 <= rate <= _BANDWIDTH_BYTES_PER_SECOND_MAX:
         raise ValueError(f"{text!r} is out of range: expected 1B/s to 1PB/s")
     return rate
 

@@ -243,7 +243,7 @@ def _rival(quest: Quest) -> Any:  # a setting, or None
     if not suspicion.is_surprised or suspicion.value_ratio <= 1.0:
         return None
     settings, appraisal = quest.choice
-    rival, best = latest[-1].setting, float(objective.utility(appraisal, Objective.THROUGHPUT).max())
+    rival, best = latest[-1].setting, float(appraisal.value.max())
     is_better = quest.model.measured_value(latest[-1]) > _SURPASSES * best
     is_new = sum(o.setting == rival for o in latest) < _SUSPECT_REPEATS
     return rival if is_better and is_new and rival in settings else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.examples import examples
+from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table
 from penstock.cli.trouble import TroubleError
 from penstock.operations.s3.upload import UPLOAD
@@ -47,6 +48,7 @@ def demo(*, seed: int, as_json: bool) -> None:
         raise TroubleError(
             "the demo proves its advice with boto3, which is not here: pip install 'penstock[demo]'"
         )
+    end_tidily()
     try:
         result = play(_Teller(), seed=seed)
     except StageError as trouble:

@@ -15,9 +15,9 @@ def main() -> None:
     """The entry point of the `penstock` script."""
     try:
         if not _TIDY.isdisjoint(sys.argv[1:2]):
-            from penstock.cli.interruption import end_as_by_ctrl_c
+            from penstock.cli.interruption import end_at_once
 
-            end_as_by_ctrl_c()
+            end_at_once()
         _refuse_for_the_client_alone("penstock")
         from penstock.cli.main import main as run
 

@@ -15,6 +15,7 @@ import click
 
 from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
+from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
@@ -236,6 +237,7 @@ def _run_for_real(
         came = record.reason or f"{record.values['duration_seconds']:.1f} s"
         click.echo(f"{record.label}: {came}", err=True)
 
+    end_tidily()
     is_whole = False
     try:
         with contextlib.suppress(asyncio.CancelledError):
@@ -265,6 +267,7 @@ def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
     from penstock.experiments.experiment import Records
     from penstock.experiments.virtually import run_in_lab
 
+    end_tidily()
     found = run_in_lab(experiment.steps(form))
     archive = Archive(directory, experiment, form)
     try:

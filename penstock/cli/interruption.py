@@ -5,6 +5,7 @@ It is imported before all else and imports little itself, so that the time in wh
 
 from __future__ import annotations
 
+import os
 import signal
 
 TYPE_CHECKING = False  # `typing` would be one more import
@@ -13,11 +14,25 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def end_as_by_ctrl_c() -> None:
-    """From here on, to be asked to end and to lose the terminal are a KeyboardInterrupt, too."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+def end_at_once() -> None:
+    """From here on whatever asks the command to end does so, wherever it has come; for as long as it holds nothing.
+
+    A KeyboardInterrupt may be lost in an import, or become another exception: it falls into what is called back.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
-            signal.signal(number, _interrupt)
+            signal.signal(number, _leave)
+
+
+def end_tidily() -> None:
+    """From here on the same is a KeyboardInterrupt: the imports are done, and there will be what to remove."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
+
+
+def _leave(_signal_number: int, _frame: FrameType | None) -> NoReturn:
+    os._exit(130)  # as `penstock.cli.trouble` says, which may not be imported yet
 
 
 def _interrupt(signal_number: int, _frame: FrameType | None) -> NoReturn:

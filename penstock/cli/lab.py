@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from penstock.cli.examples import examples
+from penstock.cli.interruption import end_tidily
 from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import TroubleError, cannot_run
 from penstock.lab.worlds import DEMO, WORLDS, World
@@ -56,6 +57,7 @@ def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool
     if is_list:
         _list(as_json=as_json)
         return
+    end_tidily()
     try:
         with laboratory(WORLDS[world_name]) as found:
             if command:

@@ -17,6 +17,7 @@ from penstock.cli.experiments import (
     show_experiment,
     until_signalled,
 )
+from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import SECONDS
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
@@ -113,6 +114,7 @@ def measure_delivery(*, as_json: bool, **given: Any) -> None:
     ends a run early; its queue is removed, and what was measured until then is shown.
     """
     _check(given)
+    end_tidily()
     modes = _MODES if given["mode"] == "all" else (given["mode"],)
     results, trouble, was_interrupted = asyncio.run(_measured(modes, given))
     document = {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from penstock.cli.examples import examples
+from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES, PERIOD
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
@@ -268,6 +269,7 @@ def _tune(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> tuple[Tuni
     from penstock.tuning.session import tune as run_trials
     from penstock.tuning.state import Subject, TuningStateError, default_path, open_state
 
+    end_tidily()
     command = _command(given)
     ranges = kind.ranges(given["threads"], given["sizes"])
     if (trouble := ranges.trouble(given["object_size_bytes"], given["memory_bytes_max"])) is not None:

@@ -78,7 +78,7 @@ def test_broken_off_it_leaves_nothing(short_path: Path, told: str, signal_number
         child.send_signal(signal_number)  # as the shell and the kernel do
     _, errors = child.communicate(timeout=200)
 
-    assert child.returncode == 130
+    assert child.returncode == 130, errors
     assert "Traceback" not in errors
     assert processes_of(marker) == []
     assert [path.name for path in short_path.iterdir()] == []

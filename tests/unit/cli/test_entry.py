@@ -28,10 +28,12 @@ main()
 TUNE = ("tune", "s3-upload", "--object-size", "1MiB", "--exec", "false")
 
 
-def ended(words: tuple[str, ...], number: int, module: str, *, before: str = "") -> tuple[int, str]:
+def ended(
+    words: tuple[str, ...], number: int, module: str, *, before: str = "", program: str = PROGRAM
+) -> tuple[int, str]:
     """The exit status and the standard error of a command that is asked to end at this import."""
-    program = f"MODULE, NUMBER = {module!r}, {int(number)}{before}{PROGRAM}"
-    done = ran([sys.executable, "-c", program, *words], timeout=60)
+    whole = f"MODULE, NUMBER = {module!r}, {int(number)}{before}{program}"
+    done = ran([sys.executable, "-c", whole, *words], timeout=60)
     return done.returncode, done.stderr.strip()
 
 
@@ -65,6 +67,21 @@ def test_what_cleans_up_is_asked_to_end_from_its_first_import_on(
 ) -> None:
     """The exit code does not depend on how far it had come."""
     assert ended(words, number, module) == (130, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("words", "module"), [(("demo",), "click"), (("demo",), "penstock.trial.demo"), (TUNE, "numpy")]
+)
+def test_no_callback_of_an_import_loses_that_it_was_asked(
+    words: tuple[str, ...], module: str, number: int
+) -> None:
+    """Whatever a weak reference or a finaliser raises is shown and forgotten, and the command went on."""
+    calling_back = (
+        "\nclass Dropped:\n    def __del__(self):\n        import os; os.kill(os.getpid(), NUMBER)\n"
+    )
+    program = PROGRAM.replace("os.kill(os.getpid(), NUMBER)", "Dropped()")
+    assert ended(words, number, module, before=calling_back, program=program) == (130, "")
 
 
 def test_what_is_asked_to_end_ends_so_when_nobody_can_be_told() -> None:

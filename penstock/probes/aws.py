@@ -14,9 +14,10 @@ import errno
 import hashlib
 import io
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from os.path import commonprefix
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +34,7 @@ from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     ANSWERED_BY,
     CONNECTION_IDLE_SECONDS_MAX,
+    LISTED_COUNT_IN_PAGE,
     LISTED_COUNT_MAX,
     Changed,
     Denied,
@@ -51,6 +53,7 @@ from penstock.probes.outside import (
     Unidentified,
     Unreachable,
     Unsent,
+    VersionRequests,
 )
 from penstock.units import KiB
 
@@ -70,6 +73,7 @@ _UNKNOWN_KEY = "the access key is unknown: check the credentials and whose accou
 _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
 _NO_QUEUE = "the queue does not exist"
 _NOT_OFFERED = "this store does not know the request"
+_GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
 _CHANGED = "another host wrote it meanwhile"
 _UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
 _OTHER_REGION = "the bucket is in another region: correct the region"
@@ -385,49 +389,75 @@ class AwsObjectStore:
         with _told(f"listing the objects of {bucket}"):
             return [entry["Key"] async for page in _listed(pages) for entry in page.get("Contents", [])]
 
-    async def delete_object(self, bucket: str, key: str) -> None:
+    async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         """DeleteObject; succeeds also when the key is not there."""
         with _told(f"deleting {key} from {bucket}"):
             answer = await self._client.delete_object(Bucket=bucket, Key=key)
-        if answer.get("DeleteMarker"):
-            await self._delete_versions(bucket, key)
+        return await self._delete_versions(bucket, [key] if answer.get("DeleteMarker") else [])
 
-    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
         """DeleteObjects; asked only once where the store does not know it."""
-        doing = f"deleting {len(keys)} objects from {bucket}"
+        deleted = await self._delete_batch(bucket, [{"Key": key} for key in keys])
+        return await self._delete_versions(
+            bucket, [each["Key"] for each in deleted if each.get("DeleteMarker")]
+        )
+
+    async def _delete_batch(
+        self, bucket: str, named: Sequence[Mapping[str, str]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """What of these is deleted, as the store says it."""
+        doing = f"deleting {len(named)} objects from {bucket}"
         if self._deletes_only_singly:
             raise NotOffered(f"{doing}: {_NOT_OFFERED}")
-        named = {"Objects": [{"Key": key} for key in keys]}
         try:
             with _told(doing):
-                answer = await self._client.delete_objects(Bucket=bucket, Delete=named)
-                failures = [e for e in answer.get("Errors", []) if e.get("Code") != "NoSuchKey"]
+                answer = await self._client.delete_objects(Bucket=bucket, Delete={"Objects": named})
         except NotOffered:
             self._deletes_only_singly = True
             raise
-        _raise_first(failures, 400, doing)
-        for entry in answer.get("Deleted", []):
-            if entry.get("DeleteMarker"):
-                await self._delete_versions(bucket, entry["Key"])
+        _raise_first([e for e in answer.get("Errors", []) if e.get("Code") not in _GONE], 400, doing)
+        return answer.get("Deleted", [])  # type: ignore[no-any-return]
 
-    async def _delete_versions(self, bucket: str, key: str) -> None:
+    async def _delete_versions(self, bucket: str, keys: Collection[str]) -> VersionRequests:
         """In a bucket that keeps versions a deletion only marks: all that was put would stay, and be paid for."""
-        pages = self._client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key)
+        if not keys:
+            return VersionRequests()
         try:
-            with _told(f"deleting the versions of {key} from {bucket}"):
-                found = [
-                    entry["VersionId"]
-                    async for page in _listed(pages)
-                    for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-                    if entry["Key"] == key
-                ]
-                for version in found:
-                    await self._client.delete_object(Bucket=bucket, Key=key, VersionId=version)
+            found, listing_count = await self._versions(bucket, frozenset(keys))
+            return VersionRequests(listing_count, await self._delete_found(bucket, found))
         except Failed:
             raise
         except (Denied, Refused) as trouble:
             self._kept[bucket] = f"{trouble}; {_VERSIONS_STAY}"
             raise Denied(self._kept[bucket]) from trouble
+
+    async def _delete_found(self, bucket: str, versions: Sequence[Mapping[str, str]]) -> int:
+        """In batches where the store knows them; how many requests it took."""
+        starts = range(0, len(versions), LISTED_COUNT_IN_PAGE)
+        try:
+            for start in starts:
+                await self._delete_batch(bucket, versions[start : start + LISTED_COUNT_IN_PAGE])
+        except NotOffered:
+            with _told(f"deleting versions from {bucket}"):
+                for each in versions:
+                    await self._client.delete_object(Bucket=bucket, **each)
+            return len(versions)
+        return len(starts)
+
+    async def _versions(self, bucket: str, keys: Collection[str]) -> tuple[list[dict[str, str]], int]:
+        """All versions of these keys, by what names them, and in how many pages they were listed."""
+        found, page_count = list[dict[str, str]](), 0
+        paginator = self._client.get_paginator("list_object_versions")
+        with _told(f"listing the versions of {bucket}"):
+            prefix = commonprefix(list(keys))  # noqa: RUF071 - keys are no paths
+            async for page in _listed(paginator.paginate(Bucket=bucket, Prefix=prefix)):
+                page_count += 1
+                found += [
+                    {"Key": entry["Key"], "VersionId": entry["VersionId"]}
+                    for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+                    if entry["Key"] in keys
+                ]
+        return found, page_count
 
     def _refuse_what_would_stay(self, bucket: str) -> None:
         if bucket in self._kept:

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 # Implementations close what was idle for longer; S3 itself does after about 20 s.
 CONNECTION_IDLE_SECONDS_MAX = 15.0
@@ -180,6 +180,13 @@ class SharedObjects(Protocol):
         ...
 
 
+class VersionRequests(NamedTuple):
+    """What a deletion took besides its own request, in a bucket that keeps versions: these are removed, too."""
+
+    listing_count: int = 0
+    deletion_count: int = 0
+
+
 class ObjectStore(BodySender, RangeReader, SharedObjects, Protocol):
     """S3 as probes use it."""
 
@@ -209,11 +216,11 @@ class ObjectStore(BodySender, RangeReader, SharedObjects, Protocol):
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]: ...
 
-    async def delete_object(self, bucket: str, key: str) -> None:
+    async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         """Succeeds also when the key is not there, as S3 does."""
         ...
 
-    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
         """At most a thousand keys by one request; raises the trouble of the first that may be left.
 
         Raises NotOffered where the store has no such request; it is then asked only once.

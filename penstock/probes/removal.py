@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from penstock.probes.outside import Missing, ObjectStore, Refused, Throttled
+from penstock.probes.outside import Missing, ObjectStore, Refused, Throttled, VersionRequests
 
 MULTIPART_NAME = "object"  # of the one key of a run that is uploaded in parts
 KEY_COUNT_MAX = 1000  # of one DeleteObjects
@@ -85,14 +85,19 @@ class Removal:
     async def _is_deleted_at_once(self, keys: Sequence[str]) -> bool:
         try:
             with contextlib.suppress(Missing):
-                await self._ask(lambda: self._store.delete_objects(self._bucket, keys))
+                await self._delete(lambda: self._store.delete_objects(self._bucket, keys))
         except Refused:
             return False
         return True
 
     async def _delete_one(self, key: str) -> None:
         with contextlib.suppress(Missing):
-            await self._ask(lambda: self._store.delete_object(self._bucket, key))
+            await self._delete(lambda: self._store.delete_object(self._bucket, key))
+
+    async def _delete(self, request: Callable[[], Awaitable[VersionRequests]]) -> None:
+        of_versions = await self._ask(request)
+        self.listing_count += of_versions.listing_count
+        self.request_count += sum(of_versions)
 
     async def _list(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
         self.listing_count += 1

@@ -19,6 +19,7 @@ from penstock.probes.outside import (
     StoredObject,
     Tagged,
     Throttled,
+    VersionRequests,
 )
 
 _URL = "https://sqs.lab.invalid/000000000000/"
@@ -149,17 +150,19 @@ class SimulatedObjectStore:
             await self._service.small_request(bucket)
             return [stored.key for stored in self._shelf.objects(bucket, prefix)]
 
-    async def delete_object(self, bucket: str, key: str) -> None:
+    async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.delete(bucket, key)
+        return VersionRequests()
 
-    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
         """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.delete_all(bucket, keys)
+        return VersionRequests()
 
 
 class SimulatedMessageQueues:

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import logging
+import re
 import socket
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable
@@ -45,6 +46,7 @@ from penstock.probes.outside import (
     Unidentified,
     Unreachable,
     Unsent,
+    VersionRequests,
 )
 from penstock.units import KiB, MiB
 from tests.factories import a_link
@@ -459,13 +461,16 @@ async def test_a_store_without_batches_is_asked_once(status: int, code: str) -> 
 class Versioned:
     """A bucket that keeps versions, and may forbid to remove them."""
 
-    def __init__(self, refused_by: int | None = None) -> None:
+    def __init__(self, refused_by: int | None = None, *, is_single: bool = False) -> None:
         self._refused_by = refused_by
+        self._is_single = is_single
         self.versions: dict[str, tuple[str, bool]] = {}  # by id: the key, and whether it is a marker
+        self.requests: list[str] = []
 
     async def answer(self, request: web.Request) -> web.Response:
         """As S3 does."""
-        await request.read()
+        body = await request.text()
+        self.requests.append(request.method)
         key, version = request.path.split("/", 2)[-1], request.query.get("versionId")
         if request.method == "GET":
             entries = (
@@ -483,15 +488,26 @@ class Versioned:
             return web.Response(status=204)
         is_marker, number = request.method != "PUT", f"v{len(self.versions)}"
         if request.method == "POST":
-            keys = ["a", "b"]
-            self.versions |= {f"{number}-{key}": (key, True) for key in keys}
-            deleted = (f"<Deleted><Key>{k}</Key><DeleteMarker>true</DeleteMarker></Deleted>" for k in keys)
-            return web.Response(text=f"<DeleteResult>{''.join(deleted)}</DeleteResult>")
+            return self._deleted(body)
         self.versions[number] = key, is_marker
         headers = {"x-amz-version-id": number} | (
             {"x-amz-delete-marker": "true"} if is_marker else {"ETag": "e"}
         )
         return web.Response(headers=headers)
+
+    def _deleted(self, body: str) -> web.Response:
+        if self._is_single:
+            return web.Response(status=501, text=xml("NotImplemented"))
+        keys, named = (re.findall(f"<{tag}>(.*?)</{tag}>", body) for tag in ("Key", "VersionId"))
+        if named and self._refused_by is not None:
+            code = "AccessDenied" if self._refused_by == 403 else "Locked"
+            return web.Response(text=f"<DeleteResult><Error><Code>{code}</Code></Error></DeleteResult>")
+        for version in named:
+            del self.versions[version]
+        marked = [] if named else keys
+        self.versions |= {f"marker-{key}": (key, True) for key in marked}
+        deleted = (f"<Deleted><Key>{key}</Key><DeleteMarker>true</DeleteMarker></Deleted>" for key in marked)
+        return web.Response(text=f"<DeleteResult>{''.join(deleted)}</DeleteResult>")
 
     @contextlib.asynccontextmanager
     async def store(self) -> AsyncIterator[AwsObjectStore]:
@@ -502,15 +518,27 @@ class Versioned:
             yield store
 
 
-async def test_no_version_stays_of_what_was_deleted() -> None:
+@pytest.mark.parametrize(("is_single", "deletion_count"), [(False, 1), (True, 3)])
+async def test_no_version_stays_of_what_was_deleted(is_single: bool, deletion_count: int) -> None:
     """A bucket that keeps versions only marks what is deleted; its neighbours by name keep theirs."""
-    bucket = Versioned()
+    bucket = Versioned(is_single=is_single)
     async with bucket.store() as store:
-        for key in ("key", "key", "key-of-others", "a", "b"):
+        for key in ("key", "key", "key-of-others"):
             await store.put_object("bucket", key, b"x")
-        await store.delete_object("bucket", "key")
-        await store.delete_objects("bucket", ["a", "b"])
+        assert await store.delete_object("bucket", "key") == VersionRequests(1, deletion_count)
     assert list(bucket.versions.values()) == [("key-of-others", False)]
+
+
+async def test_versions_of_many_go_by_two_requests() -> None:
+    """Each listing is billed like an upload: one for each key would double what a probe of small objects costs."""
+    bucket, keys = Versioned(), [f"run/{number}" for number in range(256)]
+    async with bucket.store() as store:
+        for key in [*keys, "run-of-others"]:
+            await store.put_object("bucket", key, b"x")
+        bucket.requests.clear()
+        assert await store.delete_objects("bucket", keys) == VersionRequests(1, 1)
+    assert list(bucket.versions.values()) == [("run-of-others", False)]
+    assert bucket.requests == ["POST", "GET", "POST"]
 
 
 @pytest.mark.parametrize("status", [403, 400])

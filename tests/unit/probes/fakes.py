@@ -25,6 +25,7 @@ from penstock.probes.outside import (
     RequestError,
     StoredObject,
     Tagged,
+    VersionRequests,
 )
 from penstock.probes.probe import Leftover
 from penstock.units import GiB, KiB, MiB
@@ -138,6 +139,7 @@ class MemoryStore:
         self.small_seconds = small_seconds
         self.trouble = trouble
         self.deletes_only_singly = deletes_only_singly
+        self.of_versions = VersionRequests()  # what each deletion takes besides
         self.lists_uploads_by_key_only = lists_uploads_by_key_only  # as MinIO does
         self.first_byte_seconds = first_byte_seconds
         self.body_seconds = body_seconds
@@ -266,15 +268,17 @@ class MemoryStore:
         await self._small("list")
         return sorted(key for key in self.objects if key.startswith(prefix))
 
-    async def delete_object(self, bucket: str, key: str) -> None:
+    async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         await self._small("delete")
         self.objects.discard(key)
+        return self.of_versions
 
-    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> None:
+    async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
         await self._small("delete_batch")
         if self.deletes_only_singly:
             raise NotOffered("no batches here")
         self.objects -= set(keys)
+        return self.of_versions
 
     def _known(self, upload_id: str) -> None:
         if upload_id not in self.uploads:

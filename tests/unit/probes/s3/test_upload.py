@@ -11,13 +11,21 @@ import pytest
 
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
+from penstock.probes.outside import (
+    Denied,
+    Missing,
+    RequestError,
+    Throttled,
+    Unreachable,
+    Unsent,
+    VersionRequests,
+)
 from penstock.probes.s3.crew import steady_window
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
+from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan, Tariff
 from tests.unit.probes.fakes import AMPLE, MemoryJournal, MemoryStore, an_upload_plan, virtually
 
 
@@ -257,6 +265,21 @@ def test_a_thousand_objects_are_removed_by_one_request() -> None:
     store = MemoryStore(small_seconds=0.2)
     observed(an_upload_plan(size=64 * KiB, threads=256), store)
     assert (store.counts["delete_batch"], store.counts["delete"], store.objects) == (1, 0, set())
+
+
+async def test_what_removes_versions_is_paid_for(clock: VirtualClock) -> None:
+    """A listing is billed like an upload, a deletion is not; both are requests of the budget."""
+    plan = replace(an_upload_plan(size=64 * KiB, threads=16), tariff=Tariff(usd_per_write_request=1.0))
+    costs = []
+    for of_versions in (VersionRequests(), VersionRequests(listing_count=2, deletion_count=3)):
+        store = MemoryStore()
+        store.of_versions = of_versions
+        probe = a_probe(store, clock, MemoryJournal())
+        await probe.run(plan)
+        costs.append(probe.used)
+    without, beside = costs
+    assert beside.request_count - without.request_count == 5
+    assert beside.usd - without.usd == 2.0
 
 
 async def test_where_there_are_no_batches_deletions_go_side_by_side(clock: VirtualClock) -> None:

@@ -49,6 +49,8 @@ def s3_server(directory: Path) -> Iterator[str]:
     binary = provision.versitygw()
     objects = directory / "s3-objects"
     objects.mkdir()
+    versions = directory / "s3-versions"  # of the buckets that are told to keep them
+    versions.mkdir()
     port = _free_port()
     command = [str(binary), "--port", f"{HOST}:{port}", "--region", REGION, "--keep-alive", "--quiet"]
     environment = {
@@ -56,7 +58,8 @@ def s3_server(directory: Path) -> Iterator[str]:
         "ROOT_SECRET_KEY": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
     }
     # Its rename of finished parts must not cross a file system: `posix` keeps them below the same folder.
-    with _server([*command, "posix", str(objects)], environment, port, directory / "s3.log") as url:
+    backend = ["posix", "--versioning-dir", str(versions), str(objects)]
+    with _server([*command, *backend], environment, port, directory / "s3.log") as url:
         yield url
 
 

@@ -466,6 +466,7 @@ _SEEN_COUNT = 24  # observations: enough to expect the next
 _LOUDER = 2.4  # of the sums, until the alarm has half died down: less than one clear surprise adds
 # Measurements with which a change may have begun: a dip just before it looks like a part of it.
 _BEGINNINGS = 2
+_PLACED_AMONG = 20  # measurements: what came before a change may have surprised, too, and be confirmed by it
 _STRIKING_AMONG = 3  # measurements, of which two that surprise are looked at again
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
@@ -496,7 +497,7 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
         if 0 < support <= _CHANGE_EVIDENCE:  # what was measured since may confirm it
             support = max(support, _support_of_change(evidence, first, prior, step.peak))
         if support > _CHANGE_EVIDENCE and _is_told_by_law(evidence, first, prior):
-            return _Change(first, Suspicion())
+            return _Change(_placed(evidence, first, prior, step.peak), Suspicion())
         state = drift.Cusum() if is_loud and support < 0 else state
     if not steps:
         return _Change(None, Suspicion())
@@ -504,6 +505,14 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
     surprise = last.surprise if _WATCH_AFTER + len(steps) > SURPRISE_AFTER else 0.0
     suspicion = Suspicion(level=state.level / drift.ALARM, surprise=surprise, value_ratio=exp(last.away))
     return _Change(None, suspicion)
+
+
+def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> int:
+    """Where a change that is found near this observation explains best what was measured around it."""
+    around = _upto(evidence, first + _PLACED_AMONG)
+    numbers = [int(number) for number in np.unique(around.column("observation")[around.is_sight()])]
+    possible = [number for number in numbers[_WATCH_AFTER:-1] if number > first - _BEGINNINGS]
+    return max([first, *possible], key=lambda number: _support_of_change(around, number, prior, peak))
 
 
 def _striking(steps: Sequence[_Step]) -> set[int]:

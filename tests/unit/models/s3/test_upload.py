@@ -170,6 +170,23 @@ def test_what_two_probes_suggest_of_a_change_the_next_prove(left: float, seed: i
     assert counts[3] == 1
 
 
+@pytest.mark.parametrize(
+    ("factor", "left", "seed"), [(0.7, 0.25, 1), (0.7, 0.4, 1), (1.4, 0.25, 1), (1.6, 0.4, 0)]
+)
+def test_what_surprised_before_a_change_does_not_take_its_place(
+    factor: float, left: float, seed: int
+) -> None:
+    """Three odd probes, and then each connection is slower: all that comes later speaks for the change."""
+    before = replace(WORLD, noise=0.08)
+    after = replace(before, connection_bytes_per_second=left * WORLD.connection_bytes_per_second)
+    probes = history(before, 13, seed=seed)
+    for threads in (24, 32, 32):
+        probes.append(before.observe(a_setting(threads), len(probes), factor=factor, seed=seed))
+    for threads in (24, 40, 200, 256, 128, 80, 120, 100):
+        probes.append(after.observe(a_setting(threads), len(probes), seed=seed))
+    assert fit_of(before, probes).changed_at == probes[16].started_at
+
+
 def test_the_first_refusals_of_a_place_are_a_change_at_once() -> None:
     """Nobody was refused before: one probe that was tells that the limit is new, and the advice leaves it."""
     before = history(WORLD, 16)

@@ -118,7 +118,10 @@ def test_kills_at_any_moment_leave_nothing(house: DaemonHouse, place: Place) -> 
         return [*place.left(), *house.sqs.list_queues().get("QueueUrls", [])]
 
     with house.daemon():
-        until(lambda: not all_left(), GONE_SECONDS_MAX)
+        try:
+            until(lambda: not all_left(), GONE_SECONDS_MAX)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {all_left()}, known {house.ask('/v1/leftovers')}") from late
     assert all_left() == []
 
 

@@ -1,7 +1,8 @@
 """Knows how the words are spelled in JSON and in a query string, and what a stranger may claim in them.
 
 One thing has one spelling: JSON key, query parameter and field of the vocabulary are the same word.
-Everything here is pure; what cannot be read raises `UnreadableError`, which lists every mistake at once.
+Everything here is pure; what cannot be read raises `UnreadableError`, which lists every mistake at once, within bounds:
+an answer that is much larger than its question would be held in memory for whoever does not take it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from itertools import islice
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -40,6 +42,10 @@ SCHEMA = 1  # counts up only when a key changes its meaning or goes away; new ke
 PAYLOAD_SIZE_BYTES_MAX = max(row.payload_size_bytes_max for row in OPERATIONS.values())
 MEMORY_BYTES_MIN = "memory_bytes_min"  # among what is derived, where less than the least was allowed
 REPORT_COUNT_MAX = 100  # in one post
+MISTAKE_COUNT_MAX = 32  # that are told at once: a body has room for tens of thousands
+_MISTAKE_COUNT_MAX_PER_REPORT = 8
+_CLAIM_KEY_COUNT_MAX = 64
+_SHAPE_DETAIL_LENGTH_MAX = 256  # what the decoder says may quote a name of any length
 _QUERY_VALUE_LENGTH_MAX = 64
 _WHOLE_MAX = 10**12
 _VISIBILITY_SECONDS_MAX = 43_200.0
@@ -90,11 +96,14 @@ class Mistake:
 
 
 class UnreadableError(ValueError):
-    """What was sent cannot be understood; `mistakes` has all that is wrong with it."""
+    """What was sent cannot be understood; `mistakes` has what is wrong with it, the first so many of them."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
-        super().__init__("; ".join(f"{mistake.where}: {mistake.detail}" for mistake in mistakes))
-        self.mistakes = tuple(mistakes)
+        self.mistakes = tuple(mistakes[:MISTAKE_COUNT_MAX])
+        sentences = [f"{mistake.where}: {mistake.detail}" for mistake in self.mistakes]
+        if len(mistakes) > len(sentences):
+            sentences.append(f"and {len(mistakes) - len(sentences):,} more")
+        super().__init__("; ".join(sentences))
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
@@ -193,9 +202,12 @@ def read_question(query: Iterable[tuple[str, str]]) -> Question:
     )
 
 
+_Claim: TypeAlias = Annotated[dict[str, str | int | float], msgspec.Meta(max_length=_CLAIM_KEY_COUNT_MAX)]
+
+
 def read_claim(body: bytes) -> Claim:
     """The claim in a document: the parameters of a question, and how much it counts. Raises UnreadableError."""
-    values = _decoded(body, dict[str, str | int | float])
+    values = _decoded(body, _Claim)
     own = {name: values.pop(name) for name in CLAIM_KEYS if name in values}
     try:
         terms = msgspec.convert(own, type=_ClaimTerms)
@@ -226,7 +238,7 @@ def read_reports(body: bytes, *, region: str, instance_type: str, now: datetime)
             continue
         wrong = [
             Mistake(f"observations[{index}].{mistake.where}", mistake.detail)
-            for mistake in _implausible(report, now)
+            for mistake in islice(_implausible(report, now), _MISTAKE_COUNT_MAX_PER_REPORT)
         ]
         if wrong:
             mistakes[index] = wrong
@@ -267,7 +279,7 @@ def _decoded(document: bytes | msgspec.Raw, kind: type[T], *, where: str = "body
     try:
         return msgspec.json.decode(document, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
-        raise UnreadableError([Mistake(where, str(trouble))]) from trouble
+        raise UnreadableError([Mistake(where, str(trouble)[:_SHAPE_DETAIL_LENGTH_MAX])]) from trouble
 
 
 def _unknown_operation(found: str) -> Mistake:

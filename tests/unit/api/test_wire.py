@@ -367,6 +367,41 @@ def test_too_many_reports_at_once_are_refused() -> None:
         read_reports(*[a_report()] * (wire.REPORT_COUNT_MAX + 1))
 
 
+MUCH_WRONG = {
+    "a claim": json.dumps({f"{index:x}": 1 for index in range(25_000)}),
+    "a name of a claim": json.dumps({"x" * 250_000: 1}),
+    "knobs of a report": json.dumps(
+        {"observations": [a_report(setting={f"k{index:x}": 1 for index in range(25_000)})]}
+    ),
+    "knobs of many reports": json.dumps(
+        {"observations": [a_report(setting={f"k{index:x}": 1 for index in range(200)})] * 100}
+    ),
+    "a name of a report": json.dumps({"observations": [a_report() | {"x" * 250_000: 1}]}),
+}
+
+
+@pytest.mark.parametrize("body", MUCH_WRONG.values(), ids=MUCH_WRONG)
+def test_what_is_told_of_mistakes_is_not_much_more_than_was_sent(body: str) -> None:
+    """An answer waits in memory until it is taken: 50 that were 80 times their question were a gigabyte."""
+    if "observations" in body:
+        reports = wire.read_reports(body.encode(), region="r", instance_type="i", now=NOW)
+        told = wire.encode(wire.reports_document(100, reports.mistakes))
+    else:
+        with pytest.raises(wire.UnreadableError) as caught:
+            wire.read_claim(body.encode())
+        told = str(caught.value).encode() + wire.encode(
+            {"errors": wire.mistakes_document(caught.value.mistakes)}
+        )
+    assert len(told) < 100_000
+
+
+def test_how_many_mistakes_are_not_told_is_told() -> None:
+    """So that nobody takes the first ones for all."""
+    with pytest.raises(wire.UnreadableError, match="; and 68 more") as caught:
+        wire.read_question([*QUESTION, *[(f"parameter_{index}", "1") for index in range(100)]])
+    assert len(caught.value.mistakes) == wire.MISTAKE_COUNT_MAX
+
+
 def test_a_probe_can_be_asked_for() -> None:
     """An operator names the operation and the size."""
     body = b'{"operation": "s3_upload", "payload_size_bytes": 1048576}'

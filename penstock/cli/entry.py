@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -28,6 +29,8 @@ def main() -> None:
 
 def daemon() -> int:
     """The entry point of the `penstockd` script."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as SIGTERM: while it imports it holds nothing
     _refuse_for_the_client_alone("penstockd")
     from penstock.daemon.main import main as run
 

@@ -12,6 +12,7 @@ import pickle
 import traceback
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 CANCEL_SECONDS_MAX = 90.0  # above what any probe takes to clean up
@@ -100,7 +101,7 @@ class Dialogue:
         if kind == "ask":
             task = asyncio.create_task(self._serve(number, name, content))
             self._serving[number] = task
-            task.add_done_callback(lambda _: self._serving.pop(number))
+            task.add_done_callback(partial(self._served_to_its_end, number))
         elif kind == "tell":
             self._told[name](*content)
         elif kind == "cancel":
@@ -117,10 +118,14 @@ class Dialogue:
     async def _serve(self, number: int, name: str, arguments: Any) -> None:
         try:
             send(self._writer, ("answer", number, name, await self._served[name](*arguments)))
-        except asyncio.CancelledError:
-            send(self._writer, ("ended", number, name, None))
         except Exception as trouble:  # noqa: BLE001 - whatever it is, also that it cannot be sent, whoever asked is told
             send(self._writer, ("raise", number, name, _portable(trouble)))
+
+    def _served_to_its_end(self, number: int, task: asyncio.Task[None]) -> None:
+        """Also where it was cancelled before it began, as by who asked while this process was starting."""
+        del self._serving[number]
+        if task.cancelled():
+            send(self._writer, ("ended", number, "", None))
 
 
 def _portable(trouble: Exception) -> Exception:

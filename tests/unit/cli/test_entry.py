@@ -51,6 +51,12 @@ def test_ctrl_c_during_the_imports_is_quiet(words: tuple[str, ...], module: str)
     assert ended(words, signal.SIGINT, module) == (130, "")
 
 
+def test_ctrl_c_during_the_imports_of_the_daemon_is_quiet() -> None:
+    """It ends as by SIGTERM, which it does not handle before it has something to put in order either."""
+    program = PROGRAM.replace("import main\nmain()", "import daemon\ndaemon()")
+    assert ended((), signal.SIGINT, "uvloop", program=program) == (-signal.SIGINT, "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(
     ("words", "module"),

@@ -113,6 +113,24 @@ async def test_a_cancellation_returns_when_the_other_side_has_ended() -> None:
     assert log == ["removed", "used"]
 
 
+async def test_a_cancellation_that_comes_with_its_question_is_answered() -> None:
+    """A process that was starting reads both at once: who asked waited for a minute and a half, and would not end."""
+    first, second = socket.socketpair()
+    asking = Dialogue(*await asyncio.open_unix_connection(sock=first), served={})
+    question = asyncio.create_task(asking.ask("wait", 3600.0))
+    await asyncio.sleep(0)
+    question.cancel()
+    await asyncio.sleep(0)
+    served = {"wait": asyncio.sleep}
+    answering = Dialogue(*await asyncio.open_unix_connection(sock=second), served=served)
+    _, waiting = await asyncio.wait({question}, timeout=10.0)
+    for dialogue in (asking, answering):
+        dialogue.close()
+    await asyncio.wait({asking.listening, answering.listening, question})
+    assert not waiting
+    assert question.cancelled()
+
+
 async def test_whoever_waits_hears_that_the_other_one_is_gone() -> None:
     """While it waits, and when it asks again."""
     begun = asyncio.Event()

@@ -233,15 +233,11 @@ def _run_for_real(
     archive = Archive(kept, experiment, form, place=place_of(experiment, configuration, far))
     allowance = Allowance(usd=given["usd_max"], transferred_bytes=given["bytes_max"])
 
-    def tell(record: Record) -> None:
-        came = record.reason or f"{record.values['duration_seconds']:.1f} s"
-        click.echo(f"{record.label}: {came}", err=True)
-
     end_tidily()
     is_whole = False
     try:
         with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(until_signalled(run_for_real(archive, configuration, allowance, tell, far=far)))
+            asyncio.run(until_signalled(run_for_real(archive, configuration, allowance, _tell, far=far)))
             is_whole = True
     except (NotAllowedError, ArchiveError, StoreError, RequestError) as trouble:
         raise TroubleError(str(trouble)) from trouble
@@ -251,6 +247,11 @@ def _run_for_real(
     records = archive.read()
     _refuse_troubles(records)
     return archive.records()
+
+
+def _tell(record: Record) -> None:
+    came = record.reason or f"{record.values['duration_seconds']:.1f} s"
+    click.echo(f"{record.label}: {came}", err=True)
 
 
 async def until_signalled(work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -268,7 +269,7 @@ def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
     from penstock.experiments.virtually import run_in_lab
 
     end_tidily()
-    found = run_in_lab(experiment.steps(form))
+    found = run_in_lab(experiment.steps(form), _tell)
     archive = Archive(directory, experiment, form)
     try:
         archive.write(found)

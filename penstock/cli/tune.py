@@ -329,6 +329,8 @@ def _command(given: Mapping[str, Any]) -> str:
         return str(given["command"])
     if not given["bucket"]:
         raise WrongUsageError("--client needs --bucket: where its objects go")
+    if "://" in given["bucket"]:
+        raise WrongUsageError('--bucket is the name alone, such as "my-bucket", without "s3://"')
     if (missing := what_is_missing(given["client"])) is not None:
         raise TroubleError(missing)
     return command_line(

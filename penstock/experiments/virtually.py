@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -43,8 +43,8 @@ _READ_KEY = "read"
 _SEED = 1
 
 
-def run_in_lab(steps: Sequence[Step]) -> list[Record]:
-    """All steps, each world with a time of its own. Not from a running event loop."""
+def run_in_lab(steps: Sequence[Step], tell: Callable[[Record], None] = lambda _: None) -> list[Record]:
+    """All steps, each world with a time of its own; each is told when it is over. Not from a running event loop."""
     records: dict[str, Record] = {}
     for world in dict.fromkeys(step.world for step in steps):
         mine = [step for step in steps if step.world == world]
@@ -54,6 +54,7 @@ def run_in_lab(steps: Sequence[Step]) -> list[Record]:
             for step in mine:
                 await asyncio.sleep(step.wait_seconds)
                 records[step.label] = await laboratory.record(step)
+                tell(records[step.label])
 
         run_virtually(story, start_at=_START_AT)
     return [records[step.label] for step in steps]

@@ -169,6 +169,7 @@ def test_the_same_command_line_continues_and_restart_begins_anew(script: str, tm
         (["--exec", "true", "--client", "s5cmd"], 2, "either --exec"),
         (["--exec", "true", "--bucket", "b"], 2, "go with --client"),
         (["--client", "boto3"], 2, "needs --bucket"),
+        (["--client", "boto3", "--bucket", "s3://b"], 2, "the name alone"),
         (["--exec", "true", "--threads", "8..2"], 2, "lower end first"),
         (["--exec", "true", "--threads", "a..b"], 2, "a range has two dots"),
         (["--exec", "true", "--threads", "4.."], 2, "4.. lacks an end; a range has two dots"),

@@ -36,6 +36,7 @@ def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:
     kept = ("--directory", str(tmp_path))
     ran = measure("run", "parallel-curls", "--lab", *kept)
     assert ran.exit_code == 0, ran.output
+    assert "up/ssl/12: 223.0 s" in ran.stderr.splitlines()  # each step, as it ends
     (row,) = [line.split() for line in ran.stdout.splitlines() if line.startswith("up.ssl.12")]
     assert row == ["up.ssl.12", "53.8", "MB/s", "53.8", "MB/s", "+0.0", "%", "fitted", "reproduced"]
     page = tmp_path / "page.html"

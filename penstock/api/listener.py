@@ -28,6 +28,9 @@ from penstock.api.answers import WHOLE_REQUEST, RememberedAnswers, is_whole_get
 from penstock.api.places import Places
 from penstock.api.turns import Turns
 
+LAST_REQUEST: web.RequestKey[Callable[[], None]] = web.RequestKey("last_request")
+"""To be called when an answer goes on until one side leaves: see `_Gate.await_leaving`."""
+
 _PATH_LENGTH_MAX = 107  # of sockaddr_un, without its NUL
 _NEVER_SECONDS = 7 * 86400.0
 _BACKLOG = 2048  # a unix socket refuses at once what it cannot queue
@@ -191,6 +194,7 @@ class _Gatekeeper:
                 return await handler(request)
             gate.stop_waiting()
             gate.is_unheard = False
+            request[LAST_REQUEST] = gate.await_leaving
             if gate.whole_request is not None:
                 request[WHOLE_REQUEST] = gate.whole_request
             try:
@@ -218,6 +222,7 @@ class _Gate(asyncio.Protocol):
         self._is_between_requests = True
         self._is_sending = False  # more than the client has taken
         self.is_unheard = True
+        self._is_last_request = False
         self.whole_request: bytes | None = None  # that is being answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -250,8 +255,14 @@ class _Gate(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def await_leaving(self) -> None:
+        """Drop what the client says from now on: kept for later it would stop the reading, and hide that it left."""
+        self._is_last_request = True
+        if self._transport is not None and not self._transport.is_reading():
+            self._transport.resume_reading()
+
     def data_received(self, data: bytes) -> None:
-        if self._transport is None:
+        if self._transport is None or self._is_last_request:
             return
         self.whole_request = None
         if self._is_between_requests and not self._is_sending:

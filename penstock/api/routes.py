@@ -38,7 +38,7 @@ from penstock.api.leases import (
     lease_documents,
     terms_document,
 )
-from penstock.api.listener import ConnectionLimits
+from penstock.api.listener import LAST_REQUEST, ConnectionLimits
 from penstock.api.peer import Peer, peer_of
 from penstock.api.snapshot import write_snapshot
 from penstock.api.turns import Turns
@@ -586,8 +586,10 @@ class _Watcher:
 
 
 async def _stream(request: web.Request) -> web.StreamResponse:
-    """The beginning of an answer that goes on, line by line."""
+    """The beginning of an answer that goes on, line by line, until one side leaves."""
     response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
+    response.force_close()
+    request[LAST_REQUEST]()
     await response.prepare(request)
     return response
 

@@ -147,6 +147,41 @@ async def test_a_watcher_may_wait_for_longer(tmp_path: Path, monkeypatch: pytest
         assert b'"generation":2' in await watching.readline()
 
 
+CLAIM = b'{"operation":"s3_upload","payload_size_bytes":1}'
+STREAMS = {
+    "a lease": b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(CLAIM), CLAIM),
+    "a watch": b"GET /v1/watch HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+MUCH_MORE = {
+    "requests": STATUS * 3000,
+    "a body": b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n" + b"x" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("is_in_one_go", [True, False])
+@pytest.mark.parametrize("more", MUCH_MORE.values(), ids=MUCH_MORE)
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+async def test_who_says_much_beside_a_stream_is_seen_to_leave(
+    tmp_path: Path, stream: bytes, more: bytes, *, is_in_one_go: bool
+) -> None:
+    """Kept for later it would stop the reading, and a process that is gone would hold its lease and its place."""
+    async with served(tmp_path, limits=ConnectionLimits(connection_count_max=1)) as server:
+        async with connected(server.socket_path) as (reader, writer):
+            writer.write(stream + more if is_in_one_go else stream)
+            await reader.readuntil(b"}\n")
+            if not is_in_one_go:
+                writer.write(more)
+            for _ in range(200):  # turns of the loop, in which the server takes it, or would stop reading
+                await asyncio.sleep(0)
+            writer.transport.abort()
+        for _ in range(100):  # the server sees the end of a connection a moment later
+            async with connected(server.socket_path) as (reader, writer):
+                writer.write(STATUS)
+                if await is_served(reader):
+                    return
+        pytest.fail("the place of one who has left is not free")
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [

@@ -69,6 +69,7 @@ _NDJSON = "application/x-ndjson"
 _PROBLEM = "application/problem+json"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _LEARNED = frozenset({Basis.MODEL, Basis.MEASURED})
+_IS_STREAMED = web.RequestKey("is_streamed", bool)  # the head of its answer is said, and no other can follow
 
 
 class RefusedError(Exception):
@@ -504,6 +505,9 @@ def _explaining_trouble(complaints: Complaints) -> Middleware:
         except Exception:  # noqa: BLE001 - the edge: one bad request must not look like a dead daemon
             if complaints.may_write(_peer(request).uid):
                 _log.exception("cannot answer %s %s", request.method, request.path)
+            if request.get(_IS_STREAMED) and request.transport is not None:
+                request.transport.abort()
+                raise ConnectionResetError from None
             return _problem(500, "a fault of penstockd; its log has the details, please report them")
 
     return explain_trouble
@@ -590,6 +594,7 @@ async def _stream(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
     response.force_close()
     request[LAST_REQUEST]()
+    request[_IS_STREAMED] = True
     await response.prepare(request)
     return response
 

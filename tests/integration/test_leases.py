@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -187,3 +188,32 @@ async def test_where_nothing_is_known_a_holder_is_told_once(
         await asyncio.sleep(0)
     assert asked == 1
     holder.leave()
+
+
+@pytest.mark.parametrize("line_count", [0, 1])
+async def test_a_fault_in_the_middle_ends_the_stream(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line_count: int
+) -> None:
+    """A head of status 500 between two lines would be read as one of them; the lease is free all the same."""
+    right, asked = ScriptedAdvisor.assess, 0
+
+    def failing(*arguments: Any, **options: Any) -> Recommendation[Any]:
+        nonlocal asked
+        asked += 1
+        if asked > line_count:
+            raise RuntimeError
+        return right(*arguments, **options)
+
+    monkeypatch.setattr(ScriptedAdvisor, "assess", failing)
+    body = json.dumps(CLAIM).encode()
+    reader, writer = await asyncio.open_unix_connection(str(server.socket_path))
+    writer.write(b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    heard = await reader.readuntil(b"}\n") if line_count else b""
+    server.advisor.generation += 1
+    server.api.publish()
+    with contextlib.suppress(ConnectionResetError):
+        heard += await reader.read()
+    writer.close()
+    assert b" 500 " not in heard
+    assert "cannot answer POST /v1/leases" in caplog.text
+    assert await leases(server) == []

@@ -8,6 +8,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
+_UCRED = struct.Struct("iII")  # users and groups are numbers up to 2^32, as directories hand them out
 _SO_PEERGROUPS = 59  # not in the socket module: the supplementary groups of the peer (Linux 4.13)
 
 
@@ -31,8 +32,8 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 def peer_behind(connection: socket.socket) -> Peer:
     """The same of one that nobody serves yet."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    process_id, uid, gid = struct.unpack("3i", credentials)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    process_id, uid, gid = _UCRED.unpack(credentials)
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)
     except OSError:  # more groups than Python can ask for: the primary one remains

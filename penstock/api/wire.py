@@ -427,7 +427,8 @@ def _read_parameters(query: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 _LatencySeconds = Annotated[float, msgspec.Meta(ge=0, le=86400)]
-_ReportedName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+# To the very end: "$" would let a line feed follow.
+_ReportedName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 _RATE_BYTES_PER_SECOND_MAX = 3.2e12 / 8  # the largest hosts of EC2 are sold with 3,200 Gbit/s
 _REPORT_AGE_MAX = timedelta(days=1)
 _CLOCK_SKEW_MAX = timedelta(minutes=1)
@@ -458,7 +459,7 @@ class _Report(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=T
 
 class _ClaimTerms(msgspec.Struct, kw_only=True, frozen=True):
     weight: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
-    resource: Annotated[str, msgspec.Meta(max_length=256, pattern=r"^[ -~]*$")] = ""
+    resource: Annotated[str, msgspec.Meta(max_length=256, pattern=r"^[ -~]*\Z")] = ""
     client: _ReportedName = UNKNOWN
 
 

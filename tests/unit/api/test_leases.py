@@ -276,6 +276,8 @@ def test_a_claim_is_a_question_with_a_weight() -> None:
         (b'{"operation":"s3_upload"}', "payload_size_bytes: is missing"),
         (b'{"operation":"s3_upload","payload_size_bytes":1,"weight":1000}', r"<= 10.*weight"),
         (b'{"operation":"s3_upload","payload_size_bytes":1,"resource":"\\u001b[2J"}', r"resource"),
+        (b'{"operation":"s3_upload","payload_size_bytes":1,"resource":"queue\\n"}', r"resource"),
+        (b'{"operation":"s3_upload","payload_size_bytes":1,"client":"boto3\\n"}', r"client"),
         (b'{"operation":"s3_upload","payload_size_bytes":1,"weights":1}', "weights: is not known"),
         (b'{"operation":"s3_upload","payload_size_bytes":true}', "got `bool`"),
     ],

@@ -52,6 +52,7 @@ _VISIBILITY_SECONDS_MAX = 43_200.0
 _BANDWIDTH_BYTES_PER_SECOND_MAX = 1e15
 _MESSAGE_RATE_MAX_PER_SECOND = 1e6
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+_SMALL = re.compile(r"[1-9](\.[0-9]{1,30})?e-[0-2][0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,8 +328,13 @@ def _rate(text: str) -> float:
     return rate
 
 
+def _seconds(text: str) -> float:
+    """Programs write what is below a tenth of a millisecond as ``5e-05``, in JSON and in a query."""
+    return float(text) if _SMALL.fullmatch(text) else parse_seconds(text)
+
+
 def _positive_seconds(text: str) -> float:
-    return _number(str(parse_seconds(text)))
+    return _number(str(_seconds(text)))
 
 
 def _message_rate(text: str) -> float:
@@ -339,7 +345,7 @@ def _message_rate(text: str) -> float:
 
 
 def _work_seconds(text: str) -> float:
-    seconds = parse_seconds(text)
+    seconds = _seconds(text)
     if seconds > _VISIBILITY_SECONDS_MAX:
         raise ValueError(f"{text!r} is out of range: a message comes back after 12h at the latest")
     return seconds

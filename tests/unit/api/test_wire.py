@@ -133,6 +133,16 @@ def test_quantities_may_carry_units() -> None:
     assert question.demand.work_seconds == 0.02
 
 
+@pytest.mark.parametrize("name", ["work_seconds", "latency_objective_seconds"])
+@pytest.mark.parametrize("seconds", [5e-05, 1.25e-06, 0.0001, 2.0])
+def test_seconds_are_read_as_programs_write_them(name: str, seconds: float) -> None:
+    """Python turns 0.00005 into 5e-05: its question was refused, and the SDK's defaults were used."""
+    question = wire.read_question([*QUESTION, (name, str(seconds))])
+    assert getattr(question.demand, name) == seconds
+    claim = wire.read_claim(json.dumps(dict(QUESTION) | {name: seconds}).encode())
+    assert claim.question == question
+
+
 def test_all_mistakes_in_a_question_are_told_at_once() -> None:
     """Whoever mistypes three parameters learns of three."""
     mistakes = mistakes_of(
@@ -185,6 +195,8 @@ def test_what_is_missing_is_told() -> None:
         ("message_rate_per_second", "1e300"),
         ("work_seconds", "-1"),
         ("work_seconds", "13h"),
+        ("work_seconds", "1e-300"),
+        ("work_seconds", "1e5"),
         ("visibility_timeout_seconds", "0"),
         ("bandwidth_bytes_per_second_max", "fast"),
         ("bandwidth_bytes_per_second_max", "0." + 60 * "0" + "1"),

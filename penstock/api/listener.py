@@ -49,7 +49,9 @@ class ConnectionLimits:
     connection_count_max: int = 2048
     connection_count_max_per_uid: int = 1280
     idle_seconds_max: float = 60.0  # without a whole request, or without taking what was sent
-    header_line_bytes_max: int = 8192
+    request_line_bytes_max: int = 8192
+    header_field_bytes_max: int = 4096
+    header_field_count_max: int = 32  # with their bytes: what is held, twice, of each head that does not end
     body_bytes_max: int = 256 * 1024
 
 
@@ -115,9 +117,9 @@ async def serving(
         logger=_quiet_log(),
         handler_cancellation=True,  # a watcher who leaves ends its handler at once
         keepalive_timeout=_NEVER_SECONDS,  # the gate knows who is idle
-        max_line_size=limits.header_line_bytes_max,
-        max_field_size=limits.header_line_bytes_max,
-        max_headers=64,
+        max_line_size=limits.request_line_bytes_max,
+        max_field_size=limits.header_field_bytes_max,
+        max_headers=limits.header_field_count_max,
         auto_decompress=False,  # what comes packed is not JSON, and is not unpacked to find out
         shutdown_timeout=1.0,
     )

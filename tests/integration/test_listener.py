@@ -188,6 +188,9 @@ async def test_who_says_much_beside_a_stream_is_seen_to_leave(
         b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+        # 1,280 connections of one user with such heads held more than a gigabyte.
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + (b"X: " + b"y" * 8000 + b"\r\n") * 30,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + (b"X: " + b"y" * 4000 + b"\r\n") * 60,
         random.Random(1).randbytes(5000) + b"\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     ],
@@ -197,6 +200,14 @@ async def test_what_is_no_proper_request_is_turned_away(tmp_path: Path, request_
     async with served(tmp_path) as server:
         assert b" 400 " in await status_line(server.socket_path, request_bytes)
         assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_a_head_may_have_what_proxies_and_tracers_add(tmp_path: Path) -> None:
+    """The limits are for those who fill them on all of their connections."""
+    fields = b"".join(b"X-%d: %b\r\n" % (number, b"y" * 4000) for number in range(24))
+    async with served(tmp_path) as server:
+        large = STATUS.removesuffix(b"\r\n") + fields + b"\r\n"
+        assert await status_line(server.socket_path, large) == b"HTTP/1.1 200 OK\r\n"
 
 
 @pytest.mark.parametrize("target", [b"/v1/status", b"/nowhere"])

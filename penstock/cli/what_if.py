@@ -151,7 +151,16 @@ def _show(document: Mapping[str, Any], conditions: Conditions) -> None:
         rescue = [(label(name), text(name, value)) for name, value in document["rescue"].items()]
         print_table(("", ""), rescue, title="How to rescue it, all at once")
         if document["rescue"]["recovered_after_seconds"] is None:
-            click.echo("It does not recover at this rate with so few deleters: allow more, or send less.")
+            click.echo(_why_never(document["rescue"], conditions))
+
+
+def _why_never(rescue: Mapping[str, Any], conditions: Conditions) -> str:
+    """What is too slow for what is sent, and what would help."""
+    if rescue["delete_rate_per_second"] > rescue["receive_rate_per_second"]:
+        slow, more = "receivers", "shorten the work" if conditions.work_seconds else "receive on more hosts"
+    else:
+        slow, more = "deleters", "allow more" if conditions.deleter_count_max else "delete on more hosts"
+    return f"It does not recover at this rate with so few {slow}: {more}, or send less."
 
 
 def _bound(name: str, value: Any) -> str:

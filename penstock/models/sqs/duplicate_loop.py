@@ -22,6 +22,8 @@ rescue N copies wait in the application and Q messages in the queue; c deleters,
 
     N / (c rate) + (Q + lambda N / (c rate)) / (min(c rate, receive rate) - lambda)   seconds: nothing is received first
 
+where the receive rate is that of all receivers together, of which there are as many as keep up with the deleters.
+
 Sources: the collapse is that of Yoon et al., Interactive Use of Cloud Services: Amazon SQS and S3, CCGrid 2012, after
 35 minutes at 50 messages a second. D* was derived, and held against a simulation event by event: within 5 % for
 rho >= 0.6. Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021.
@@ -39,8 +41,9 @@ RECEIVE_PAUSE_FRACTION = 0.6  # of V; above what a full window waits, so that it
 RECEIVE_WINDOW_THETA = 0.5  # simulated: 0.9 still let 68 copies through an outage of 60 s, 0.5 let none
 RECOVERY_SECONDS_MAX = 240.0  # within which a rescue should have cleared the backlog
 _NORMAL_90 = 1.6449  # standard deviations on either side of the mean that hold 90 % of a normal distribution
-_DELETER_COUNT_MAX = 64
-# Of the recovery's time: past it one more deleter gains nothing, receiving takes its time.
+_DELETER_COUNT_MAX = 256
+_RECEIVER_COUNT_MAX = 256
+# Of the recovery's time: past it one more deleter gains nothing.
 _GAIN_FRACTION_MIN = 0.03
 
 
@@ -102,8 +105,10 @@ class Rescue:
 
     receive_window_message_count: int
     batch_message_count: int
+    receiver_thread_count: int
     deleter_thread_count: int
-    delete_rate_per_second: float
+    receive_rate_per_second: float  # of all receivers together, the consumer's work included
+    delete_rate_per_second: float  # of all deleters together
     recovered_after_seconds: float  # until the backlog that had piled up is gone
 
 
@@ -114,12 +119,14 @@ def rescue(
     visible_message_count: float,
     delete_request_seconds: float,
     delete_message_seconds: float,
-    receive_rate_per_second: float,
+    receiver_rate_per_second: float,
     batch_message_count_max: int = 10,
     deleter_count_max: int | None = None,
     recovery_seconds_max: float = RECOVERY_SECONDS_MAX,
 ) -> Rescue:
     """The fewest deleters that, deleting in full batches behind a receive window, clear the backlog in time.
+
+    As many receivers, each of `receiver_rate_per_second`, go with them as give them enough to do.
 
     Batches come first: they multiply capacity at no cost in threads. Copies that wait in the application are deleted
     too (they cost a delete and achieve nothing), so they count as backlog. Nothing is received meanwhile, and what
@@ -129,9 +136,12 @@ def rescue(
     rate_of_one = batch_message_count_max / batch_seconds
     arrival_rate = loop.arrival_rate_per_second
 
+    def receivers_for(count: int) -> int:
+        return min(math.ceil(count * rate_of_one / receiver_rate_per_second), _RECEIVER_COUNT_MAX)
+
     def recovered_after(count: int) -> float:
         paused_seconds = undeleted_message_count / (count * rate_of_one)
-        spare = min(count * rate_of_one, receive_rate_per_second) - arrival_rate
+        spare = min(count * rate_of_one, receivers_for(count) * receiver_rate_per_second) - arrival_rate
         waiting = visible_message_count + arrival_rate * paused_seconds
         return paused_seconds + waiting / spare if spare > 0 else math.inf
 
@@ -150,7 +160,9 @@ def rescue(
     return Rescue(
         receive_window_message_count=healed.receive_window_message_count(),
         batch_message_count=batch_message_count_max,
+        receiver_thread_count=receivers_for(count),
         deleter_thread_count=count,
+        receive_rate_per_second=receivers_for(count) * receiver_rate_per_second,
         delete_rate_per_second=count * rate_of_one,
         recovered_after_seconds=recovered_after(count),
     )

@@ -177,7 +177,7 @@ def plan_rescue(
     batch = BATCH_MESSAGE_COUNT_MAX
     return rescue(
         _loop(conditions),
-        receive_rate_per_second=batch / (receive_fixed + batch * receive_each),
+        receiver_rate_per_second=batch / (receive_fixed + batch * (receive_each + conditions.work_seconds)),
         undeleted_message_count=undeleted_message_count,
         visible_message_count=visible_message_count,
         delete_request_seconds=fixed,

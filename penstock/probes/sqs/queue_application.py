@@ -392,7 +392,7 @@ class _Rescuer:
 
 
 def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:
-    """Blast, behind the receive window of the rescue, with its deleters and batches; the sender goes on."""
+    """Blast, behind the receive window of the rescue, with its receivers, deleters and batches; the sender goes on."""
     found = plan_rescue(
         conditions,
         undeleted_message_count=sample.undeleted_count,
@@ -401,6 +401,7 @@ def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:
     return dataclasses.replace(
         BLAST,
         offered_per_second=conditions.message_rate_per_second,
+        receiver_count=found.receiver_thread_count,
         deleter_count=found.deleter_thread_count,
         delete_batch=found.batch_message_count,
         receive_window=found.receive_window_message_count,

@@ -95,7 +95,9 @@ def test_a_rescue_that_cannot_be_is_said() -> None:
     fast = {"message_rate_per_second": 5000, "deleter_count_max": 1}
     assert answer("--undeleted", "10", **fast)["rescue"]["recovered_after_seconds"] is None
     result = what_if(json.dumps(CONDITIONS | fast), "--undeleted", "10")
-    assert "does not recover" in result.stdout
+    assert "does not recover at this rate with so few deleters: allow more, or send less" in result.stdout
+    result = what_if(json.dumps(CONDITIONS | {"work_seconds": 60}), "--undeleted", "10")
+    assert "does not recover at this rate with so few receivers: shorten the work, or" in result.stdout
 
 
 def test_conditions_can_be_a_file(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_rescue_deletes_in_batches_and_clears_the_backlog_in_time() -> None:
         visible_message_count=1_000,
         delete_request_seconds=0.017,
         delete_message_seconds=0.003,
-        receive_rate_per_second=166.0,
+        receiver_rate_per_second=166.0,
     )
     assert found.batch_message_count == 10
     assert found.recovered_after_seconds <= 300

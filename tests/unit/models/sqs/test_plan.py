@@ -327,10 +327,36 @@ def test_a_rescue_takes_as_long_as_its_requests(receive_seconds: float, each_sec
     found = plan_rescue(
         read_conditions(a_document(**stated)), undeleted_message_count=40_000, visible_message_count=10_000
     )
-    receive_rate = 10 / (receive_seconds + 9 * each_seconds)
+    receiver_rate = 10 / (receive_seconds + 9 * min(each_seconds, 0.95 * receive_seconds))
     rate = found.deleter_thread_count * 10 / (0.020286 + 9 * min(each_seconds, 0.95 * 0.020286))
     assert found.delete_rate_per_second == pytest.approx(rate)
+    receive_rate = found.receiver_thread_count * receiver_rate
+    assert found.receive_rate_per_second == pytest.approx(receive_rate)
+    assert rate <= receive_rate < rate + receiver_rate
     paused_seconds = 40_000 / rate
     spare = min(rate, receive_rate) - 50
-    after_seconds = paused_seconds + (10_000 + 50 * paused_seconds) / spare if spare > 0 else float("inf")
+    after_seconds = paused_seconds + (10_000 + 50 * paused_seconds) / spare
     assert found.recovered_after_seconds == pytest.approx(after_seconds, rel=1e-3)
+
+
+@pytest.mark.parametrize("rate", [50, 200, 12_000])
+@pytest.mark.parametrize("work_seconds", [0.0, 0.01])
+def test_a_rescue_has_receivers_for_its_deleters(rate: float, work_seconds: float) -> None:
+    """150,000 messages are gone within minutes at rates that one receiver cannot carry, with work as without."""
+    found = plan_rescue(
+        read_conditions(a_document(message_rate_per_second=rate, work_seconds=work_seconds)),
+        undeleted_message_count=30_000,
+        visible_message_count=120_000,
+    )
+    assert found.receive_rate_per_second >= found.delete_rate_per_second > rate
+    assert found.receiver_thread_count >= found.delete_rate_per_second * work_seconds
+    assert found.recovered_after_seconds <= 240
+
+
+def test_long_work_is_why_a_rescue_fails() -> None:
+    """A minute for each message holds all receivers there may be, and more of what was sent comes than they take."""
+    found = plan_rescue(
+        read_conditions(a_document(work_seconds=60.0)), undeleted_message_count=10, visible_message_count=10
+    )
+    assert found.receive_rate_per_second < 50 < found.delete_rate_per_second
+    assert found.recovered_after_seconds == float("inf")

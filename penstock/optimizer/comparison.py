@@ -56,8 +56,9 @@ def comparison_words(
     elif abs(ratio - 1.0) <= _ALIKE_WITHIN:
         words = "As fast as boto3's default to within 2 %"
     else:
-        span = f"{_times(over_default.low)} to {_times(over_default.high)}"
-        words = f"{_times(ratio)} times as fast as boto3's default (90 %: {span})"
+        low, high = _times(over_default.low), _times(over_default.high)
+        span = "" if low == high else f" (90 %: {low} to {high})"
+        words = f"{_times(ratio)} times as fast as boto3's default{span}"
     here, there = model.appraise(fit, context, [setting, default], demand).connection_count
     differs = []
     if round(here) != round(there):

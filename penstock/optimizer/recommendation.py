@@ -441,6 +441,7 @@ _LIMITS = {
     "request-rate": "the service's request rate is reached",
     "client-cpu": "the client's CPU is the limit",
     "message-groups": "each message group has one receiver at a time, and there are few",
+    "work": "the consumer's own work on its messages is the limit",
     "memory": "memory is the limit",
     "disk": "the disk takes no more",
     "demand": "this carries what was asked for",

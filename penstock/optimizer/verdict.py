@@ -18,6 +18,7 @@ LIMITS: Mapping[str, str] = {
     "request-rate": "the service's request rate is the limit",
     "client-cpu": "the client's processor is the limit",
     "message-groups": "the message groups are the limit",
+    "work": "the consumer's work is the limit",
     "memory": "memory is the limit",
     "disk": "the disk is the limit",
     "demand": "it carries what was asked for",
@@ -28,6 +29,7 @@ HELP: Mapping[str, str] = {
     "request-rate": "larger requests, or more key prefixes",
     "client-cpu": "more processes, or a faster processor",
     "message-groups": "more message groups",
+    "work": "shorter work on a message, or more receivers",
     "memory": "more memory for buffers",
     "disk": "a faster disk",
 }
@@ -82,7 +84,8 @@ def _worth(verdict: Verdict) -> str:
     first = next(iter(verdict.gains))
     most = max(verdict.gains, key=lambda client: verdict.gains[client].expected)
     over = verdict.gains[first]
-    span = "" if over.low == over.high else f" ({_times(over.low)} to {_times(over.high)})"
+    low, high = _times(over.low), _times(over.high)
+    span = "" if low == high else f" ({low} to {high})"
     if abs(over.expected - 1.0) <= ALIKE_WITHIN:
         words = f"Set {setting}: as fast as {first}'s defaults{span}"
     elif over.low <= 1.0 <= over.high:

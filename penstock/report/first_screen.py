@@ -14,7 +14,7 @@ from penstock.report.material import Copy
 from penstock.report.remarks import cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
 from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN, PlaceVerdict
-from penstock.report.wording import age_words, date_words, interval, percent, place_words
+from penstock.report.wording import age_words, date_words, gain_span, interval, percent, place_words
 from penstock.units import counted, format_bytes, format_seconds, label, number
 from penstock.vocabulary import Basis, Demand, Estimate
 
@@ -176,7 +176,7 @@ def _capital(words: str) -> str:
 
 
 def _gain(gain: Estimate) -> str:
-    return f"{number(gain.expected)} x ({number(gain.low)} to {number(gain.high)})"
+    return f"{number(gain.expected)} x{gain_span(gain)}"
 
 
 def _cost(verdict: PlaceVerdict) -> str:

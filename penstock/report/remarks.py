@@ -26,6 +26,7 @@ _LIMITS = {
     "request-rate": "The service's request rate is reached",
     "client-cpu": "The client's CPU is the limit",
     "message-groups": "The message groups are the limit",
+    "work": "The consumer's work is the limit",
     "memory": "Memory is the limit",
     "disk": "The disk takes no more",
     "demand": "It carries what was asked for",

@@ -14,6 +14,7 @@ from penstock.report.wording import (
     age_words,
     date_words,
     demand_words,
+    gain_span,
     knob_value,
     mapping_words,
     setting_words,
@@ -60,9 +61,7 @@ def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRo
         derived=mapping_words(made.derived),
         expected=quantity(metric, expected.expected) if expected else "-",
         interval=span(metric, expected) if expected else "-",
-        gain="-"
-        if gain is None
-        else f"{number(gain.expected)} times ({number(gain.low)} to {number(gain.high)})",
+        gain="-" if gain is None else f"{number(gain.expected)} times{gain_span(gain)}",
         default=setting_words(advice.default_setting),
         basis=made.basis.value,
         age=age_words(made.newest_observation_at, now),

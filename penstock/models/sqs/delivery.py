@@ -87,6 +87,7 @@ Indices = NDArray[np.int_]
 _PROBE_SECONDS = 6.0  # most of it sending, the rest draining
 _PROBE_SECONDS_MIN = 0.5
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+_WORK_FACTOR_MIN = 2.0  # of what is carried with no work: from here on the work is the limit
 _STEP_FACTOR_MAX = 6  # so that the next probe, at four times the connections, is not the last
 # Of a logarithm: what the law of mean latency is off by at settings not measured (24 queues: the best score).
 _UNSEEN_SPREAD = 0.05
@@ -376,13 +377,11 @@ class SqsDeliveryModel:
         return demand.regime
 
     def bottleneck(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> str:
-        """The slowest: the stated demand, the service's request rate, the client's CPU, or few threads."""
+        """The slowest: the stated demand, the service's request rate, the client's CPU, the work, or few threads."""
         costs = learning.mean_costs(fit)
         free = dataclasses.replace(setting, send_rate_limit_messages_per_second=0.0)
         outcome = self._forecast(costs, context, [free], demand)
-        carried = float(
-            np.minimum(np.minimum(outcome.send_rate, outcome.receive_rate), outcome.delete_rate)[0, 0]
-        )
+        carried = _carried_per_second(outcome)
         if demand.message_rate_per_second is not None and carried >= demand.message_rate_per_second:
             return "demand"
         if outcome.client_load[0, 0] >= BUSY_CLIENT_LOAD:
@@ -392,7 +391,10 @@ class SqsDeliveryModel:
         ):
             return "message-groups"
         service = float(costs.request_rate_max_per_second[0, 0]) * setting.batch_message_count
-        return "request-rate" if carried >= 0.99 * service * SERVICE_LOAD_MAX else "connections"
+        if carried >= 0.99 * service * SERVICE_LOAD_MAX:
+            return "request-rate"
+        idle = self._forecast(costs, context, [free], dataclasses.replace(demand, work_seconds=0.0))
+        return "work" if _carried_per_second(idle) >= _WORK_FACTOR_MIN * carried else "connections"
 
     def studies(
         self,
@@ -572,6 +574,12 @@ def _bounded(
         ),
         receive_window_message_count=min(setting.receive_window_message_count, window),
     )
+
+
+def _carried_per_second(outcome: Forecast) -> float:
+    """By the slowest of the stages."""
+    slower = np.minimum(outcome.send_rate, outcome.receive_rate)
+    return float(np.minimum(slower, outcome.delete_rate)[0, 0])
 
 
 def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, float, float]:

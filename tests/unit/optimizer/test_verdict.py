@@ -34,6 +34,11 @@ def test_it_says_all_that_is_known() -> None:
     ("changes", "words"),
     [
         ({"gains": {"boto3": Estimate(0.98, 1.01, 1.03)}}, "as fast as boto3's defaults (0.98 to 1.03); "),
+        (
+            {"gains": {"boto3": Estimate(58.91, 58.92, 58.93)}},
+            "Set 29 threads x 8.8 MiB: 59 times boto3's defaults; ",
+        ),
+        ({"bottleneck": "work"}, "; the consumer's work is the limit; "),
         ({"gains": {"boto3": Estimate(1.0, 1.0, 1.0)}}, "as fast as boto3's defaults; "),
         ({"gains": {"boto3": Estimate(0.92, 0.95, 0.97)}}, "0.95 times boto3's defaults (0.92 to 0.97); "),
         (

@@ -26,6 +26,7 @@ from penstock.vocabulary import (
     knobs,
     setting_values,
 )
+from tests.factories import NOON
 
 MODEL = SqsDeliveryModel()
 # The deleter is a tenth slower than the sender, and everything takes about 20 ms.
@@ -126,6 +127,16 @@ def test_few_threads_or_a_busy_client_are_named_as_the_limit() -> None:
     by_count = {c.sender_thread_count: c for c in MODEL.candidates(FIT, CONTEXT, Demand())}
     assert MODEL.bottleneck(FIT, CONTEXT, by_count[2], Demand()) == "connections"
     assert MODEL.bottleneck(FIT, CONTEXT, by_count[40], Demand()) == "client-cpu"
+
+
+def test_long_work_on_a_message_is_named_as_the_limit() -> None:
+    """With 20 s each it is what holds the receivers; with a millisecond their requests are."""
+    for work_seconds, count_max, limit in ((20.0, 64, "work"), (0.001, 6, "connections")):
+        demand = Demand(work_seconds=work_seconds, thread_count_max=count_max)
+        chosen = recommend(MODEL, FIT, CONTEXT, demand, previous=None, now=NOON, validity_seconds=60.0)
+        assert chosen.bottleneck == limit
+        span = "times as fast as boto3's default (90 %"
+        assert (span in chosen.explanation) is (limit == "connections")
 
 
 def test_every_candidate_is_complete_and_stable() -> None:

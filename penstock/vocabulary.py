@@ -321,6 +321,9 @@ class Inconclusive(Generic[SettingT]):
 Outcome: TypeAlias = "Observation[SettingT] | Inconclusive[SettingT]"
 
 
+WIDE_FACTOR = 5.0  # between the ends of an interval: past it the number is little more than a guess
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its 90 % interval."""
@@ -328,6 +331,11 @@ class Estimate:
     low: float
     expected: float
     high: float
+
+    @property
+    def is_guess(self) -> bool:
+        """Little more than one: before anything was measured, intervals are about as wide."""
+        return self.high > WIDE_FACTOR * max(self.low, 0.0)
 
 
 Prediction: TypeAlias = Mapping[str, Estimate]

@@ -242,18 +242,32 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
     place = f"{advice['region']}, {advice['instance_type']}"
     lines = [f"{advice['operation']} of {text('_bytes', advice['payload_size_bytes'])} ({place})"]
     lines += _lines(f"Use {words.setting_in_full(advice['setting'])}.", 2)
-    lines += _lines(advice["explanation"], _WHY_LINE_COUNT_MAX)
+    lines += _why(advice["explanation"])
     if fit is not None:
-        known = [
-            f"{label(name)} {text(name, fit['parameters'][name]['expected'])}"
-            for name in words.learned
-            if name in fit["parameters"]
-        ]
-        lines += _lines(f"Learned: {', '.join(known)}.", 1)
+        lines += _lines(_learned_words(fit["parameters"], words), 1)
     count = 0 if fit is None else fit["observation_count"]
     origin = f"From {counted(count, 'observation')}" if count else "From tables alone"
     lines += _lines(f"In the report: {_section(advice)}", 1)
     return [*lines, f"{origin}. More with --full; words are in docs/glossary.md."]
+
+
+def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) -> str:
+    """What is known of the place, and what is only supposed: its number would be a guess."""
+    estimates = {name: Estimate(**parameters[name]) for name in words.learned if name in parameters}
+    known = [f"{label(name)} {text(name, e.expected)}" for name, e in estimates.items() if not e.is_guess]
+    unknown = [label(name) for name, e in estimates.items() if e.is_guess]
+    said = [("Known", known), ("Not seen yet", unknown)]
+    return " ".join(f"{word}: {', '.join(names)}." for word, names in said if names)
+
+
+def _why(explanation: str) -> list[str]:
+    """The explanation; of one that is too long the middle is left out, for its last sentence is what is gained."""
+    before, _, last = explanation.removesuffix(".").rpartition(". ")
+    lines = _lines(explanation, _WHY_LINE_COUNT_MAX)
+    if not before or not lines[-1].endswith(" ..."):
+        return lines
+    gained = _lines(f"{last}.", _WHY_LINE_COUNT_MAX // 2)
+    return [*_lines(f"{before}. {last}", _WHY_LINE_COUNT_MAX - len(gained)), *gained]
 
 
 def _figures(advice: Mapping[str, Any]) -> Mapping[str, str]:

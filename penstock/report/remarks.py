@@ -10,7 +10,7 @@ from datetime import date
 from penstock.report.findings import Advice, PlaceFindings, Remark, Report
 from penstock.report.wording import age_words, date_words, interval, knob_value, percent
 from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
-from penstock.vocabulary import Basis, Cost, Demand
+from penstock.vocabulary import WIDE_FACTOR, Basis, Cost, Demand
 
 THROTTLED_FRACTION = 0.01
 FAILED_FRACTION = 0.02
@@ -18,7 +18,6 @@ INCONCLUSIVE_FRACTION = 0.2
 COVERAGE_FRACTION = 0.8  # of measurements within a 90 % interval; fewer means that it is too narrow
 JUDGED_COUNT_MIN = 10
 BUDGET_FRACTION = 0.9
-WIDE_FACTOR = 5.0
 
 _LIMITS = {
     "connections": "Connections are the limit",
@@ -124,7 +123,7 @@ def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
 def _about_guesses(place: PlaceFindings) -> Iterator[Remark]:
     expected = [(a, a.recommendation.prediction.get(place.value_metric)) for a in place.advice]
     known = [(a, e) for a, e in expected if e is not None]
-    wide = [(a, e) for a, e in known if e.high > WIDE_FACTOR * max(e.low, 0.0)]
+    wide = [(a, e) for a, e in known if e.is_guess]
     if wide:
         advice, estimate = max(wide, key=lambda pair: pair[1].high / max(pair[1].low, 1e-9))
         is_measured = advice.recommendation.basis is Basis.MEASURED

@@ -145,7 +145,11 @@ def _advised(
     else:
         asked["sink"] = asked["sink"] or sink_of(program, command)
     if asked["payload_size_bytes"] is None and material is None:
-        raise NotAdvisedError("no local file is uploaded whose size could be seen; state --object-size")
+        raise NotAdvisedError(
+            "no local file is uploaded whose size could be seen; state --object-size"
+            if target.name == program.target
+            else "how large the objects are that it reads cannot be seen here; state --object-size"
+        )
     if material is not None:
         asked["payload_size_bytes"] = asked["payload_size_bytes"] or material.object_size_bytes
         asked["object_count"] = asked["object_count"] or material.object_count

@@ -397,8 +397,15 @@ def test_the_aws_cli_reads_a_copy_and_the_users_own_is_left_alone(server: Served
     ("command", "reason"),
     [
         ("s5cmd ls s3://b/", "this command transfers nothing"),
-        ("s5cmd cp s3://b/k .", "state --object-size"),
-        ("rclone copy missing r:b", "state --object-size"),
+        ("s5cmd cp s3://b/k .", "the objects are that it reads cannot be seen here; state --object-size"),
+        (
+            "aws s3 cp s3://b/k y.bin",
+            "the objects are that it reads cannot be seen here; state --object-size",
+        ),
+        (
+            "rclone copy missing r:b",
+            "no local file is uploaded whose size could be seen; state --object-size",
+        ),
         ("aws s3 cp - s3://b/k", "state --object-size"),
     ],
 )

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.costs import costs_of, print_costs
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json
+from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import TroubleError
 from penstock.daemon.config import ConfigError, LoadedConfiguration, load
 
@@ -61,6 +61,8 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
         for warning in warnings:
             click.echo(f"warning: {warning}", err=True)
         click.echo(f"The configuration is valid ({', '.join(files) or 'no files: defaults alone'}).")
+        for sentence in loaded.endpoints_of_environment():
+            click.echo(filled(f"{sentence}."))
         if store is not None:
             click.echo(f"S3 is {store.title}: clients that ask are told its rules.")
         if forecasts := costs_of(loaded.configuration):

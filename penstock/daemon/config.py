@@ -4,6 +4,7 @@ Later files win, key by key:
 
     /usr/lib/penstock/*.toml  <  /etc/penstock/penstock.toml  <  /etc/penstock/penstock.d/*.toml
 
+An endpoint that no file names is the one of the environment, if any: the SDK would use it, unpriced and unnamed.
 Each file is checked by itself, so that a problem names the file it is in; the keys of all files are then laid
 over each other as a flat table of dotted paths. Credentials have no key here: a profile is named, and the SDK
 finds them.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from penstock.client.targets.stores import STORES_BY_NAME, Store, store_at
-from penstock.daemon import quiet_hours, regions
+from penstock.daemon import quiet_hours, regions, sdk_environment
 from penstock.fleet import limit as fleet_limit
 from penstock.models.prices import service_price
 from penstock.models.sqs.queue_class import class_of
@@ -61,6 +63,8 @@ MAIN_FILE = Path("/etc/penstock/penstock.toml")
 VENDOR_DIRECTORY = Path("/usr/lib/penstock")
 DEFAULT_ORIGIN = "default"
 AUTO = "auto"
+_OF_ENVIRONMENT = "the environment"
+_ENDPOINT_KEYS = {Service.S3: "aws.s3_endpoint_url", Service.SQS: "aws.sqs_endpoint_url"}
 
 
 class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,6 +118,11 @@ class AwsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sqs_endpoint_url: EndpointUrl = ""
     connect_timeout_seconds: Seconds = 5.0
     read_timeout_seconds: Seconds = 30.0
+
+    @property
+    def endpoint_urls(self) -> Mapping[Service, str]:
+        """By service; empty where it is that of AWS."""
+        return {Service.S3: self.s3_endpoint_url, Service.SQS: self.sqs_endpoint_url}
 
     @property
     def store(self) -> Store | None:
@@ -309,6 +318,15 @@ class LoadedConfiguration:
             if not regions.is_known(name)
         ]
 
+    def endpoints_of_environment(self) -> list[str]:
+        """A sentence for each endpoint that no file names: whoever starts the daemon may have another environment."""
+        return [
+            f"{service.value.upper()} is {self.configuration.aws.endpoint_urls[service]}, as {origin} says: "
+            f"a daemon that is started without it uses AWS, unless {key} names it"
+            for service, key in _ENDPOINT_KEYS.items()
+            if (origin := self.origins.get(key, "")).endswith(_OF_ENVIRONMENT)
+        ]
+
     def effective(self) -> dict[str, Any]:
         """Every key by section as ``{"value": ..., "origin": ...}``, as JSON (hence Any)."""
         return self._table(self.configuration, "")
@@ -325,10 +343,13 @@ class LoadedConfiguration:
         return rows
 
 
-def load(main_file: Path | None = None, *, root: Path = Path("/")) -> LoadedConfiguration:
+def load(
+    main_file: Path | None = None, *, root: Path = Path("/"), environment: Mapping[str, str] = os.environ
+) -> LoadedConfiguration:
     """Read all files and lay them over each other. Raises ConfigError with every mistake.
 
-    A `main_file` that is named must exist; the default one need not. `root` stands before the default paths.
+    A `main_file` that is named must exist; the default one need not. `root` stands before the default paths. What is
+    read of `environment` are the endpoints that the SDK would take from it.
     """
     problems: list[Problem] = []
     values: dict[str, Any] = {}
@@ -338,6 +359,14 @@ def load(main_file: Path | None = None, *, root: Path = Path("/")) -> LoadedConf
         leaves = _read_file(file, problems)
         values.update(leaves)
         origins.update(dict.fromkeys(leaves, str(file)))
+    for service, variable, url in sdk_environment.endpoints(environment):
+        key = _ENDPOINT_KEYS[service]
+        if not values.get(key):
+            origins[key] = f"{variable} of {_OF_ENVIRONMENT}"
+            try:
+                values[key] = _read_value(url, EndpointUrl)
+            except ValueError as error:
+                problems.append(Problem(origins[key], key, str(error)))
     configuration = _build(Configuration, values, "")
     unreadable = {problem.key for problem in problems} - origins.keys()  # a default stands in for them
     problems.extend(p for p in _contradictions(configuration, origins) if p.key not in unreadable)
@@ -574,7 +603,7 @@ def _fleet_contradictions(configuration: Configuration) -> Iterator[tuple[str, s
 def _aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """The regions of AWS that are named, with their keys; where an endpoint is named, its regions are its own."""
     aws = configuration.aws
-    endpoints = {Service.S3: aws.s3_endpoint_url, Service.SQS: aws.sqs_endpoint_url}
+    endpoints = aws.endpoint_urls
     for row, section in configuration.sections():
         if not endpoints[row.service]:
             yield from ((f"probes.{row.name}.regions", name) for name in section.regions)

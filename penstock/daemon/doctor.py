@@ -73,6 +73,8 @@ def _versions(patient: Patient) -> Iterator[Finding]:
 def _configuration(patient: Patient) -> Iterator[Finding]:
     for warning in patient.loaded.warnings():
         yield Finding("configuration", Health.POOR, str(warning), "penstock config check")
+    for sentence in patient.loaded.endpoints_of_environment():
+        yield Finding("configuration", Health.WELL, sentence)
     enabled = [row.name for row, _ in patient.loaded.configuration.enabled()]
     if enabled:
         yield Finding("configuration", Health.WELL, f"{', '.join(enabled)} are probed")

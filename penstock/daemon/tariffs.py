@@ -40,7 +40,7 @@ class Tariffs:
     def __init__(self, configuration: Configuration, identity: HostIdentity) -> None:
         self._configuration = configuration
         self._identity = identity
-        endpoints = _endpoints(configuration)
+        endpoints = configuration.aws.endpoint_urls
         self.ways: Mapping[str, Way] = {
             row.name: way(section, endpoints[row.service], identity)
             for row, section in configuration.sections()
@@ -162,8 +162,3 @@ def _is_own(host: str) -> bool:
     except ValueError:
         return "." not in host or host.endswith(_OWN_NAMES)
     return address.is_private or address.is_loopback or address.is_link_local
-
-
-def _endpoints(configuration: Configuration) -> Mapping[Service, str]:
-    aws = configuration.aws
-    return {Service.S3: aws.s3_endpoint_url, Service.SQS: aws.sqs_endpoint_url}

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import botocore.session
 import msgspec
 import pytest
 
@@ -9,6 +10,7 @@ from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import config
 from penstock.daemon.config import AdviceSection
 from penstock.lab import worlds
+from penstock.operations.operation import Service
 from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.sections.objects import ObjectSection
 from penstock.operations.sections.values import SECONDS_MAX
@@ -36,6 +38,52 @@ def test_no_file_means_the_defaults(tmp_path: Path) -> None:
     assert loaded.configuration == config.Configuration()
     assert not loaded.configuration.probes.s3_upload.is_enabled
     assert loaded.files == ()
+
+
+HERE, THERE = "http://127.0.0.1:9000", "http://10.0.0.7:9000"
+
+
+@pytest.mark.parametrize(
+    ("environment", "text", "urls"),
+    [
+        ({"AWS_ENDPOINT_URL": HERE}, "", (HERE, HERE)),
+        ({"AWS_ENDPOINT_URL": HERE, "AWS_ENDPOINT_URL_S3": THERE}, "", (THERE, HERE)),
+        ({"AWS_ENDPOINT_URL_SQS": HERE, "AWS_ENDPOINT_URL": ""}, "", ("", HERE)),
+        ({"AWS_ENDPOINT_URL_S3": HERE}, f's3_endpoint_url = "{THERE}"', (THERE, "")),
+        ({"AWS_ENDPOINT_URL_S3": HERE}, 's3_endpoint_url = ""', (HERE, "")),  # as the SDK has it
+        ({"AWS_ENDPOINT_URL": HERE, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "True"}, "", ("", "")),
+        ({"AWS_ENDPOINT_URL_DYNAMODB": HERE}, "", ("", "")),
+    ],
+)
+def test_endpoints_of_the_environment_are_those_of_the_sdk(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    text: str,
+    urls: tuple[str, str],
+) -> None:
+    """What probes would be sent to is what is priced; the SDK itself says which that is."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "penstock.toml").write_text(f"[aws]\n{text}\n", encoding="utf-8")
+    loaded = config.load(tmp_path / "penstock.toml", root=tmp_path)
+    aws = loaded.configuration.aws
+    assert (aws.s3_endpoint_url, aws.sqs_endpoint_url) == urls
+    for service, url in aws.endpoint_urls.items():
+        stated = THERE if service is Service.S3 and THERE in text else None
+        client = botocore.session.Session().create_client(service.value, "eu-west-1", endpoint_url=stated)
+        assert (client.meta.endpoint_url == url) == bool(url)
+    told = loaded.endpoints_of_environment()
+    assert len(told) == sum(bool(url) and url not in text for url in urls)
+
+
+def test_an_endpoint_of_the_environment_is_checked_like_one_of_a_file(tmp_path: Path) -> None:
+    """A user name in it is not repeated."""
+    with pytest.raises(config.ConfigError) as caught:
+        config.load(root=tmp_path, environment={"AWS_ENDPOINT_URL_S3": "http://me:word@127.0.0.1"})
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.key) == ("AWS_ENDPOINT_URL_S3 of the environment", "aws.s3_endpoint_url")
+    assert "word" not in problem.sentence
 
 
 def test_quantities_may_be_text_or_numbers(tmp_path: Path) -> None:

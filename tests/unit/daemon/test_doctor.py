@@ -75,6 +75,18 @@ def test_the_store_is_named(tmp_path: Path, endpoint: str, stated: str, told: st
     assert bool(found.remedy) == (found.health is Health.UNKNOWN)
 
 
+def test_endpoints_of_the_environment_are_looked_at_like_those_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permissions are tried there, so that nothing of it is AWS."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    found = findings(tmp_path, configuration="[probes.sqs_delivery]\nis_enabled = true\n")
+    told = "\n".join(finding.sentence for finding in found)
+    assert "the way is private" in told
+    assert "http://127.0.0.1:9000 does not tell which store it is" in told
+    assert "SQS is http://127.0.0.1:9000, as AWS_ENDPOINT_URL of the environment says" in told
+
+
 def group_file(folder: Path, name: str, text: str, group: str = "system.slice/penstock.service") -> None:
     """Of a control group."""
     path = folder / "root/sys/fs/cgroup" / group / name

@@ -81,20 +81,19 @@ def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
     with contextlib.suppress(NoDaemonError):
         return call(socket_path, "GET", "/v1/leftovers")
     from penstock.clock import SystemClock
-    from penstock.daemon.database import StoreError, StoreMissing, holder
+    from penstock.daemon.database import StoreError, holder
     from penstock.daemon.store import Store
     from penstock.daemon.sweeper import LeftBehind
     from penstock.operations.table import setting_types
 
     path = load_configuration(main_file).configuration.daemon.database_path
+    _must_be_there(path)
     if (process := holder(path)) is not None:  # what is in use would look as if it were left behind
         raise TroubleError(f"penstockd (process {process}) works on {path}: name its socket with --socket")
     now: datetime = SystemClock().now()
     try:
         with contextlib.closing(Store.open_read_only(path, setting_types())) as store:
             left = [LeftBehind(leftover=x, since=since) for x, since in store.dated_leftovers().items()]
-    except StoreMissing:
-        left = []
     except StoreError as trouble:
         raise TroubleError(str(trouble)) from trouble
     return {"removed": [], "leftovers": [entry.document(now) for entry in left]}
@@ -107,14 +106,24 @@ def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
     from penstock.daemon.database import StoreError
 
     configuration = load_configuration(main_file).configuration
-    try:
-        configuration.daemon.database_path.stat()
-    except FileNotFoundError:  # one that is made for looking would be this user's, and no daemon's
-        return {"removed": [], "leftovers": []}
+    _must_be_there(configuration.daemon.database_path)
     try:
         return asyncio.run(remove_leftovers(configuration))
     except StoreError as trouble:  # one whose socket is elsewhere holds it, for instance
         raise TroubleError(str(trouble)) from trouble
+
+
+def _must_be_there(path: Path) -> None:
+    """One that is made for looking would be this user's, and no daemon's. Raises TroubleError."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise TroubleError(
+            f"there is no database at {path}, so that nothing tells what is left: name the daemon's configuration with "
+            "--config, or its socket with --socket; where no daemon ever ran, nothing is left"
+        ) from None
+    except OSError as trouble:
+        raise TroubleError(f"the database {path} cannot be opened ({trouble.strerror})") from trouble
 
 
 def _show(left: Sequence[Mapping[str, Any]]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError, WrongUsageError
 from penstock.client import connection
@@ -22,6 +24,12 @@ socket_option = click.option(
 )
 
 _TROUBLES: Mapping[int, type[TroubleError]] = {400: WrongUsageError, 503: NotReadyError}
+
+
+def socket_of(socket_path: str, configured: Path) -> str:
+    """What --socket or the environment names, else the socket of a configuration that the command was given."""
+    source = click.get_current_context().get_parameter_source("socket_path")
+    return str(configured) if source is ParameterSource.DEFAULT else socket_path
 
 
 def call(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.config import file_option, load_configuration
-from penstock.cli.daemon import call, socket_option
+from penstock.cli.daemon import call, socket_of, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import NoDaemonError, TroubleError
@@ -38,6 +38,7 @@ def doctor(*, is_local: bool, main_file: Path | None, as_json: bool, socket_path
     message, and is removed. That is a few requests for each operation and region.
     """
     loaded = load_configuration(main_file)
+    socket_path = socket_of(socket_path, loaded.configuration.daemon.socket_path)
     findings = asyncio.run(_examined(loaded, socket_path, is_local=is_local))
     ill = sum(finding.health is Health.ILL for finding in findings)
     if as_json:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from penstock.cli.config import file_option, load_configuration
-from penstock.cli.daemon import call, socket_option
+from penstock.cli.daemon import call, socket_of, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_table
 from penstock.cli.trouble import NoDaemonError, TroubleError
@@ -78,6 +78,8 @@ def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | 
 
 
 def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
+    if main_file is not None:
+        socket_path = socket_of(socket_path, load_configuration(main_file).configuration.daemon.socket_path)
     with contextlib.suppress(NoDaemonError):
         return call(socket_path, "GET", "/v1/leftovers")
     from penstock.clock import SystemClock
@@ -100,6 +102,8 @@ def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
 
 
 def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
+    if main_file is not None:
+        socket_path = socket_of(socket_path, load_configuration(main_file).configuration.daemon.socket_path)
     with contextlib.suppress(NoDaemonError):
         return call(socket_path, "DELETE", "/v1/leftovers", timeout_seconds=_REMOVAL_SECONDS_MAX)
     from penstock.daemon.app import remove_leftovers

@@ -39,6 +39,10 @@ _SDKS = ("aiobotocore", "botocore")
 _UNIT = "penstock.service"
 _SYSTEMD_SECONDS_MAX = 10.0
 _ASSUMED = frozenset({NetworkPath.UNKNOWN, NetworkPath.NAT_GATEWAY, NetworkPath.OUTSIDE})
+_CHEAPER_WAYS: Mapping[Service, str] = {  # than what is assumed
+    Service.S3: "by a gateway endpoint, or from a public address, bytes cost nothing",
+    Service.SQS: "from a public address bytes cost nothing, by an interface endpoint little; it has no gateway",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,8 @@ def _versions(patient: Patient) -> Iterator[Finding]:
     running = own if patient.status is None else patient.status["version"]
     if running != own:
         sentence = f"the daemon that runs is {running}, and {own} is installed"
-        yield Finding("versions", Health.POOR, sentence, f"systemctl restart {_UNIT}")
+        remedy = f"systemctl restart {_UNIT}" if patient.unit() else "start penstockd again"
+        yield Finding("versions", Health.POOR, sentence, remedy)
         return
     sdks = ", ".join(f"{name} {version(name)}" for name in _SDKS)
     yield Finding("versions", Health.WELL, f"penstock {own}, Python {platform.python_version()}, {sdks}")
@@ -86,7 +91,12 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
 def _daemon(patient: Patient) -> Iterator[Finding]:
     path = patient.socket_path
     if patient.status is None:
-        remedy = f"systemctl enable --now penstock.socket {_UNIT}, and see journalctl -u penstock"
+        service = f"systemctl enable --now penstock.socket {_UNIT}, and see journalctl -u penstock"
+        remedy = (
+            service
+            if patient.unit()
+            else "start penstockd, or name the socket of the one that runs (--socket)"
+        )
         yield Finding("daemon", Health.ILL, f"nobody answers on {path}", remedy)
         return
     yield Finding("daemon", Health.WELL, f"it answers on {path}, and is {patient.status['activity']}")
@@ -162,7 +172,9 @@ def _metadata(patient: Patient) -> Iterator[Finding]:
         yield Finding("host", Health.WELL, f"{known}: {identity.sentence}")
         return
     remedy = (
-        "set host.region and host.instance_type; in a container on EC2 the metadata need a hop limit of 2 "
+        "set host.region and host.instance_type, or unset AWS_EC2_METADATA_DISABLED on EC2"
+        if identity.sentence == host.METADATA_DISABLED
+        else "set host.region and host.instance_type; in a container on EC2 the metadata need a hop limit of 2 "
         "(aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2)"
     )
     health = Health.ILL if identity.region == UNKNOWN else Health.POOR
@@ -232,12 +244,14 @@ def _ways(patient: Patient) -> Iterator[Finding]:
         way = patient.tariffs.ways[row.name]
         for region in patient.tariffs.regions(section):
             subject, price = f"{row.name} in {region}", patient.tariffs.of(row, region)
+            stored_usd = GB * price.usd_per_stored_byte_day / 24
+            stored = f" (${number(stored_usd)} of it for an hour of storage)" if stored_usd else ""
             sentence = (
-                f"the way is {way.path} ({way.reason}), at ${number(GB * price.usd_per_sent_byte)} for a GB "
-                f"that is sent and ${number(GB * price.usd_per_received_byte)} for one that is received"
+                f"the way is {way.path} ({way.reason}), at ${number(GB * price.usd_per_sent_byte)} for a GB that "
+                f"is sent{stored} and ${number(GB * price.usd_per_received_byte)} for one that is received"
             )
             if way.path in _ASSUMED and way.reason != "stated":
-                remedy = f"state probes.{row.name}.network_path; a gateway endpoint of S3 costs nothing"
+                remedy = f"state probes.{row.name}.network_path: {_CHEAPER_WAYS[row.service]}"
                 yield Finding(subject, Health.POOR, sentence, remedy)
             elif UNKNOWN not in {region, patient.identity.region} != {region}:
                 yield Finding(subject, Health.POOR, f"{sentence}; it is another region, which is paid for")

@@ -33,6 +33,9 @@ _STRING_LENGTH = 32
 
 Statistics = Callable[[str], Mapping[str, int]]
 """The driver's counters of one interface."""
+METADATA_DISABLED = (
+    "AWS_EC2_METADATA_DISABLED of the environment keeps the instance metadata from being asked"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,7 @@ async def identify(section: HostSection, environment: Mapping[str, str] = os.env
     if UNKNOWN not in {configured.region, configured.instance_type}:
         return configured
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
-        told, address, sentence = dict[str, str](), "", "the environment disables the instance metadata"
+        told, address, sentence = dict[str, str](), "", METADATA_DISABLED
     else:
         told, address, sentence = await _instance_identity(section.imds_endpoint_url)
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or UNKNOWN

@@ -87,6 +87,24 @@ def test_endpoints_of_the_environment_are_looked_at_like_those_of_a_file(
     assert "SQS is http://127.0.0.1:9000, as AWS_ENDPOINT_URL of the environment says" in told
 
 
+def test_a_free_way_is_not_priced_without_saying_what_for(tmp_path: Path) -> None:
+    """What is put is stored for an hour, which the page of the configuration says as well."""
+    (found,) = (f for f in findings(tmp_path) if f.subject == "s3_upload in eu-west-1")
+    told = "$0.0000319 for a GB that is sent ($0.0000319 of it for an hour of storage) and $0 for one"
+    assert told in found.sentence
+    assert "$0.0000319 a GB" in (Path(__file__).parents[3] / "docs/configuration.md").read_text("utf-8")
+
+
+def test_ways_are_advised_that_the_service_has(tmp_path: Path) -> None:
+    """There is no gateway endpoint of SQS, and the configuration would refuse it."""
+    text = "[probes.sqs_delivery]\nis_enabled = true\n[probes.s3_upload]\nis_enabled = true\nbucket = 'my-bucket'\n"
+    identity = HostIdentity(region="eu-west-1", instance_type="i", sentence="")
+    told = {f.subject: f.remedy for f in findings(tmp_path, configuration=text, identity=identity)}
+    assert "by a gateway endpoint" in told["s3_upload in eu-west-1"]
+    assert "it has no gateway" in told["sqs_delivery in eu-west-1"]
+    assert "interface endpoint" in told["sqs_delivery in eu-west-1"]
+
+
 def group_file(folder: Path, name: str, text: str, group: str = "system.slice/penstock.service") -> None:
     """Of a control group."""
     path = folder / "root/sys/fs/cgroup" / group / name
@@ -116,6 +134,13 @@ def test_the_daemon_is_named_by_where_it_was_asked(status: dict[str, Any] | None
         ({"status": a_status() | {"version": "0.0.9"}}, "versions", Health.POOR, "systemctl restart"),
         ({"configuration": ""}, "configuration", Health.POOR, "is_enabled"),
         ({"status": None}, "daemon", Health.ILL, "systemctl enable --now"),
+        ({"status": None, "unit": dict}, "daemon", Health.ILL, "start penstockd, or name the socket"),
+        (
+            {"status": a_status() | {"version": "0.0.9"}, "unit": dict},
+            "versions",
+            Health.POOR,
+            "start penstockd",
+        ),
         (
             {"status": a_status() | {"leftover_remark": "3 things"}},
             "leftovers",
@@ -154,6 +179,16 @@ def test_what_is_wrong_is_told_with_what_to_do(
     (found,) = [finding for finding in findings(tmp_path, **changes) if finding.subject == subject]
     assert found.health is health
     assert remedy in found.remedy
+
+
+async def test_metadata_that_are_kept_from_being_asked_need_no_hop_limit(tmp_path: Path) -> None:
+    """The way to them is not what is wrong."""
+    environment = {"AWS_EC2_METADATA_DISABLED": "true"}
+    identity = await host.identify(configured(tmp_path).configuration.host, environment)
+    (found,) = [finding for finding in findings(tmp_path, identity=identity) if finding.subject == "host"]
+    assert "AWS_EC2_METADATA_DISABLED" in found.sentence
+    assert "unset AWS_EC2_METADATA_DISABLED" in found.remedy
+    assert "hop limit" not in found.remedy
 
 
 def test_troubles_of_the_daemon_are_findings(tmp_path: Path) -> None:

@@ -390,16 +390,15 @@ class Api:
 
     async def _tell_shares(self, request: web.Request, lease: Lease) -> web.StreamResponse:
         """A line now and after each change; who reads slowly is told the newest share when he is ready for it."""
-        told, snapshot = b"", self._snapshot
+        told = b""
         response = await _stream(request)
         while not self._is_closing:
             # Taken before the share is: a change in between is then not missed.
-            changed = self._shares_changed
-            if snapshot is not self._snapshot:
-                snapshot = self._snapshot
-                if self._leases.appraise(lease, self._appetite(lease.claim)):
-                    self._wake_holders()
-                await asyncio.sleep(0)  # the other holders do the same, before anybody is told a new share
+            changed, snapshot = self._shares_changed, self._snapshot
+            # New advice, and who else is there: where others need the burst credits, less is wanted without them.
+            if self._leases.appraise(lease, self._appetite(lease.claim)):
+                self._wake_holders()
+            await asyncio.sleep(0)  # the other holders do the same, before anybody is told a new share
             share = self._leases.share(lease)
             advice = self._advisor.assess(
                 lease.claim.question,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -104,6 +105,30 @@ async def test_new_advice_reaches_every_holder(server: Served) -> None:
     for holder in holders:
         assert (await holder.hears(4))["generation"] == 2
         holder.leave()
+
+
+async def test_what_a_holder_can_use_depends_on_the_others(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where burst credits suffice for one transfer alone, the first holder divides the advice without them, too."""
+    right = ScriptedAdvisor.recommend
+
+    def bursting_alone(advisor: ScriptedAdvisor, question: Question) -> Recommendation[Any]:
+        advice = right(advisor, question)
+        if len(server.api._leases) > 1:
+            return advice
+        return dataclasses.replace(advice, setting=dataclasses.replace(advice.setting, thread_count=64))
+
+    monkeypatch.setattr(ScriptedAdvisor, "recommend", bursting_alone)
+    first = await Holder.come(server)
+    await first.hears(64)
+    second = await Holder.come(server)
+    third = await Holder.come(server)
+    assert (await first.hears(11))["lease_count"] == 3
+    second.leave()
+    third.leave()
+    await first.hears(64)
+    first.leave()
 
 
 async def test_a_killed_holder_leaves_its_share(server: Served) -> None:

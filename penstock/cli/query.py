@@ -27,7 +27,7 @@ from penstock.operations.operation import Operation, Words
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.verdict import Verdict, sentence
 from penstock.report.anchors import figures_of, place_anchor
-from penstock.units import counted, label, number
+from penstock.units import counted, label, number, parse_bytes
 from penstock.vocabulary import Access, Basis, Estimate, Objective, Regime, Sink
 
 Command: TypeAlias = Callable[..., None]
@@ -293,10 +293,11 @@ def memory_trouble(document: Mapping[str, Any]) -> str | None:
     least = document["derived"].get("memory_bytes_min")
     if least is None:
         return None
-    asked = text("_bytes", document["demand"]["memory_bytes_max"])
+    asked, said = text("_bytes", document["demand"]["memory_bytes_max"]), text("_bytes", least)
+    enough = said if parse_bytes(said) >= least else f"{least:.0f} B"  # what is said is rounded
     return (
         f"--memory-max {asked} cannot be kept for {text('_bytes', document['payload_size_bytes'])}: "
-        f"no setting holds less than {text('_bytes', least)}; allow {least} or more"
+        f"no setting holds less than {said}; allow {enough} or more"
     )
 
 

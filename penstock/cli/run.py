@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
-from penstock.cli.output import any_of, json_option, print_json, text
+from penstock.cli.output import any_of, json_option, print_json
 from penstock.cli.query import show_advice
 from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.daemon.config import Configuration
@@ -60,8 +60,7 @@ async def _one_cycle(configuration: Configuration) -> Mapping[str, Any]:
 
 def _show(document: Mapping[str, Any]) -> None:
     for cycle in document["cycles"]:
-        size = text("payload_size_bytes", cycle["payload_size_bytes"])
-        click.echo(f"{cycle['operation']} of {size}: {cycle['sentence']}")
+        click.echo(cycle["sentence"])
     for recommendation in document["recommendations"]:
         click.echo()
         show_advice(recommendation)

@@ -40,7 +40,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import KNOWN_COUNT, Case, Conclusion
 from penstock.probes.leftovers import SweepSummary
 from penstock.probes.probe import Leftover, Probe
-from penstock.units import format_bytes
+from penstock.units import counted, format_bytes
 from penstock.vocabulary import (
     FREE,
     Context,
@@ -527,10 +527,10 @@ class Conductor:
             self.standings.note_believed(place, conclusion.believed)
         if conclusion.disbelieved_count:
             log.info(
-                "%s in %s: %d reports of applications are not believed, for they do not agree with measurements",
+                "%s in %s: not believed, for they do not agree with measurements: %s of applications",
                 place.operation,
                 place.region,
-                conclusion.disbelieved_count,
+                counted(conclusion.disbelieved_count, "report"),
             )
         return conclusion
 

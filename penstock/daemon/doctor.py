@@ -206,8 +206,10 @@ def _limits(patient: Patient) -> Iterator[Finding]:
         sentence = f"probes and daemon need up to {format_bytes(needed)}, and may have {format_bytes(limit)}"
         yield Finding("memory", Health.POOR, sentence, "lower memory_bytes_max of the probes, or allow more")
     else:
-        told = "no limit" if limit is None else f"a limit of {format_bytes(limit)}"
-        yield Finding("memory", Health.WELL, f"up to {format_bytes(needed)} of {told}")
+        told = "there is no limit" if limit is None else f"the limit is {format_bytes(limit)}"
+        yield Finding(
+            "memory", Health.WELL, f"probes and daemon need up to {format_bytes(needed)}, and {told}"
+        )
     throttled = re.search(r"^nr_throttled (\d+)$", host.text_of(folder / "cpu.stat"), re.MULTILINE)
     if throttled and int(throttled.group(1)):
         sentence = (

@@ -115,7 +115,7 @@ def test_too_little_memory_is_wrong_usage(short_server: Served, command: str) ->
     assert result.stdout == ""
     assert result.stderr == (
         "Error: --memory-max 1 MiB cannot be kept for 1 GiB: no setting holds less than 5 MiB; "
-        "allow 5242880 or more\n"
+        "allow 5 MiB or more\n"
     )
 
 

@@ -367,9 +367,8 @@ class SqsDeliveryModel:
         tried = learning.sender_count_tried(fit)
         if not fit.observation_count or setting.sender_thread_count <= tried:
             return ()
-        return (
-            f"No more than {counted(tried, 'sender')} were tried: beyond that this is the physics alone.",
-        )
+        were = f"{counted(tried, 'sender')} {'was' if tried == 1 else 'were'}"
+        return (f"No more than {were} tried: beyond that this is the physics alone.",)
 
     def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
         """No message is so large that the host's network would matter."""

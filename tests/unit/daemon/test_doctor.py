@@ -197,6 +197,13 @@ def test_troubles_of_the_daemon_are_findings(tmp_path: Path) -> None:
     assert Finding(NO_CREDENTIALS["subject"], Health.ILL, NO_CREDENTIALS["sentence"]) in found
 
 
+def test_memory_without_a_limit_is_said_so(tmp_path: Path) -> None:
+    """What is needed, and that nothing bounds it."""
+    found = {finding.subject: finding for finding in findings(tmp_path)}
+    assert found["memory"].sentence.startswith("probes and daemon need up to ")
+    assert found["memory"].sentence.endswith(", and there is no limit")
+
+
 def test_limits_of_the_control_group_are_seen(tmp_path: Path) -> None:
     """Also those of a group around it; a quota that stopped it is told."""
     group_file(tmp_path, "memory.max", "max\n")

@@ -129,6 +129,15 @@ def test_few_threads_or_a_busy_client_are_named_as_the_limit() -> None:
     assert MODEL.bottleneck(FIT, CONTEXT, by_count[40], Demand()) == "client-cpu"
 
 
+def test_how_few_senders_were_tried_is_said_in_plain_words() -> None:
+    """One was, and two were."""
+    for count, said in ((1, "No more than 1 sender was tried:"), (2, "No more than 2 senders were tried:")):
+        tried = [dataclasses.replace(a_setting(0), sender_thread_count=count)]
+        fit = MODEL.fit(PLACE, [observe(WORLD, s, seed=1, number=1) for s in tried], prior=None, seed=1)
+        beyond = dataclasses.replace(tried[0], sender_thread_count=40)
+        assert MODEL.remarks(fit, CONTEXT, beyond, Demand())[0].startswith(said)
+
+
 def test_long_work_on_a_message_is_named_as_the_limit() -> None:
     """With 20 s each it is what holds the receivers; with a millisecond their requests are."""
     for work_seconds, count_max, limit in ((20.0, 64, "work"), (0.001, 6, "connections")):

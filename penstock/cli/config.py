@@ -13,7 +13,7 @@ from penstock.cli.costs import costs_of, print_costs
 from penstock.cli.examples import examples
 from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import TroubleError
-from penstock.daemon.config import ConfigError, LoadedConfiguration, load
+from penstock.daemon.config import DEFAULT_ORIGIN, ConfigError, LoadedConfiguration, load
 
 file_option = click.option(
     "--config",
@@ -53,8 +53,10 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
     files = [str(file) for file in loaded.files]
     warnings, store = loaded.warnings(), loaded.configuration.aws.store
     if as_json:
+        forecasts = costs_of(loaded.configuration)
         listed = [{"file": w.file, "key": w.key, "detail": w.sentence} for w in warnings]
-        costs = {forecast.operation: forecast.document() for forecast in costs_of(loaded.configuration)}
+        listed += [_unpaid(loaded, key, f.warning) for f in forecasts if f.warning and (key := f.bound_by)]
+        costs = {forecast.operation: forecast.document() for forecast in forecasts}
         found = {"warnings": listed, "files": files, "costs": costs, "s3_store": store and store.name}
         print_json({"valid": True, "problems": [], **found})
     else:
@@ -68,6 +70,9 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
         if forecasts := costs_of(loaded.configuration):
             click.echo()
             print_costs(forecasts)
+            for forecast in forecasts:
+                if forecast.warning:
+                    click.echo(f"warning: {forecast.warning}", err=True)
         else:
             click.echo("Nothing is probed: set is_enabled in a [probes] section.")
 
@@ -86,6 +91,10 @@ def show(*, effective: bool, main_file: Path | None, as_json: bool) -> None:
         click.echo("\n".join(_toml(rows)))
     else:
         click.echo("No file sets anything: the defaults are in force. See them with --effective.")
+
+
+def _unpaid(loaded: LoadedConfiguration, key: str, detail: str) -> dict[str, str]:
+    return {"file": loaded.origins.get(key, DEFAULT_ORIGIN), "key": key, "detail": detail}
 
 
 def load_configuration(main_file: Path | None) -> LoadedConfiguration:

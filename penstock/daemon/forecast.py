@@ -52,6 +52,13 @@ class Forecast:
         usd = f"${self.at_most.usd:.3g} a day at most, ${self.typically.usd:.2g} typically"
         return scarcity([self]) or f"{self.operation}: {usd}; {_ways([self])}"
 
+    @property
+    def warning(self) -> str | None:
+        """What to do where not a single probe is paid for."""
+        if self.probe_count or self.bound_by is None:
+            return None
+        return f"no probe of {self.operation} is paid for, so that nothing is measured: raise {self.bound_by}"
+
     def document(self) -> dict[str, Any]:
         """As JSON values."""
         return {

@@ -418,6 +418,22 @@ def test_a_check_of_the_configuration_warns_of_what_may_be_a_slip(tmp_path: Path
     assert (document["valid"], warning["key"]) == (True, "host.region")
 
 
+def test_a_check_of_the_configuration_warns_where_nothing_would_be_measured(tmp_path: Path) -> None:
+    """By a NAT gateway a cent pays for no download of this size: valid, and of no use."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(
+        '[host]\nregion = "eu-west-1"\ninstance_type = "m7i.large"\n[probes.s3_download]\nis_enabled = true\n'
+        'bucket = "my-bucket"\nnetwork_path = "nat-gateway"\nusd_per_day = 0.0001\n'
+    )
+    command = ["config", "check", "--config", str(file)]
+    result = CliRunner().invoke(cli, command)
+    key, sentence = "probes.s3_download.usd_per_day", "no probe of s3_download is paid for"
+    assert (result.exit_code, result.stderr.startswith(f"warning: {sentence}")) == (0, True)
+    assert result.stderr.endswith(f"raise {key}\n")
+    (warning,) = json.loads(CliRunner().invoke(cli, [*command, "--json"]).stdout)["warnings"]
+    assert (warning["file"], warning["key"]) == (str(file), key)
+
+
 def test_the_doctor_ends_with_1_where_something_is_ill(server: Served, tmp_path: Path) -> None:
     """As text with what to do, and as a document; --local sends nothing, so that no credentials are missed."""
     main_file = tmp_path / "penstock.toml"

@@ -5,6 +5,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from penstock.cli.costs import costs_of
+from penstock.cli.main import cli
 from penstock.daemon import config
 
 ROOT = Path(__file__).parents[2]
@@ -57,3 +61,29 @@ def test_examples_are_valid(tmp_path: Path) -> None:
         == "my-bucket"
     )
     assert config.load(tmp_path / "shipped.toml", root=tmp_path).configuration == config.Configuration()
+
+
+def test_the_costs_that_the_page_shows_are_those_of_its_configuration(tmp_path: Path) -> None:
+    """As `config check` prints them."""
+    shown = re.search(
+        r"```toml\n([^`]+)```\n\n```console\n\$ penstock config check\n(.+?)```", PAGE, re.DOTALL
+    )
+    assert shown is not None
+    file = tmp_path / "penstock.toml"
+    file.write_text(shown.group(1), encoding="utf-8")
+    told = CliRunner().invoke(cli, ["config", "check", "--config", str(file)]).stdout
+    assert told.replace(str(file), "/etc/penstock/penstock.toml") == shown.group(2)
+
+
+def test_what_the_readme_configures_is_measured_before_its_advice_expires(tmp_path: Path) -> None:
+    """Each size, within its budgets, and where nothing is known of the way to SQS."""
+    example = re.search(
+        r"```toml\n(# /etc/penstock.+?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
+    )
+    assert example is not None
+    (tmp_path / "penstock.toml").write_text(example.group(1), encoding="utf-8")
+    loaded = config.load(tmp_path / "penstock.toml", root=tmp_path).configuration
+    days_valid = loaded.advice.validity_seconds / 86400
+    for forecast in costs_of(loaded):
+        sizes = getattr(loaded.probes, forecast.operation).payload_size_bytes
+        assert forecast.probe_count * days_valid / len(sizes) > 1.5, forecast.sentence

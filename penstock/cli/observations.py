@@ -15,7 +15,7 @@ import click
 from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json
-from penstock.cli.quantities import SECONDS
+from penstock.cli.quantities import AGE
 from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.clock import SystemClock
 from penstock.units import counted
@@ -47,8 +47,8 @@ _DEFAULT_SECONDS = 86400.0
 @click.option(
     "--since",
     "since_seconds",
-    type=SECONDS,
-    default=str(int(_DEFAULT_SECONDS)),
+    type=AGE,
+    default=f"{_DEFAULT_SECONDS:.0f}s",
     help="From that day on, such as 7d; by default yesterday.",
 )
 @json_option

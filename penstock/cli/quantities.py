@@ -28,7 +28,17 @@ class Quantity(click.ParamType[float]):
         return found
 
 
+def read_age(text: str) -> float:
+    """How long ago: a bare number would be seconds, where days are meant as a rule. Raises UnitError."""
+    if text.strip().replace(".", "", 1).isdigit() and float(text):
+        raise UnitError(
+            f"{text.strip()[:64]!r} has no unit: say {text.strip()[:64]}d for days, or use s, m, h"
+        )
+    return parse_seconds(text)
+
+
 BYTES = Quantity("size", parse_bytes)
 RATE = Quantity("rate", parse_bytes_per_second)
 SECONDS = Quantity("duration", parse_seconds, is_positive=False)
 PERIOD = Quantity("duration", parse_seconds)
+AGE = Quantity("duration", read_age, is_positive=False)

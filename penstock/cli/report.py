@@ -22,10 +22,10 @@ import click
 from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option
-from penstock.cli.quantities import SECONDS
+from penstock.cli.quantities import AGE, read_age
 from penstock.cli.trouble import TroubleError, WrongUsageError
 from penstock.clock import SystemClock
-from penstock.units import UnitError, parse_seconds
+from penstock.units import UnitError
 
 if TYPE_CHECKING:
     from penstock.daemon.config import Configuration
@@ -94,7 +94,7 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
 @click.option(
     "--full", "is_full", is_flag=True, help="Markdown with the evidence; without it, one page for a chat."
 )
-@click.option("--since", "since_seconds", type=SECONDS, help="Only what is younger, such as 7d.")
+@click.option("--since", "since_seconds", type=AGE, help="Only what is younger, such as 7d.")
 def report(
     *,
     main_file: Path | None,
@@ -112,6 +112,8 @@ def report(
     It reads the database, also beside a running daemon, and changes nothing. The page needs no network to be looked at.
     """
     form = "json" if as_json else form
+    if output is not None and not output.name:
+        raise WrongUsageError("--output names no file: name one, or - for the standard output")
     if fleet_source is not None:
         if database_path or compare or since_seconds is not None:
             raise WrongUsageError("--from is of many hosts: it goes with --output and --format alone")
@@ -174,7 +176,7 @@ def _compared(report: Report, what: str, now: datetime) -> Comparison:
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
     except ValueError:
         try:
-            at = now - timedelta(seconds=parse_seconds(what))
+            at = now - timedelta(seconds=read_age(what))
         except (UnitError, OverflowError):
             raise WrongUsageError(
                 f"--compare {what} is no file, no region of this database, no date such as 2026-04-10 and no time "

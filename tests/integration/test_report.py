@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
-from penstock.cli.main import run
+from penstock.cli.main import cli, run
 from penstock.daemon.budget import Spend
 from penstock.daemon.database import migrations
 from penstock.daemon.store import Store
@@ -127,6 +128,16 @@ def test_reading_changes_nothing(database: Path, capsys: pytest.CaptureFixture[s
     before = database.read_bytes()
     written(database, capsys)
     assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["--since", "7"], "7d"), (["--compare", "7"], "7d"), (["--output", ""], "names no file")],
+)
+def test_what_may_be_meant_otherwise_is_refused(database: Path, words: list[str], told: str) -> None:
+    """Seven seconds are hardly what is meant, nor is the folder that one is in."""
+    refused = CliRunner().invoke(cli, ["report", "--database", str(database), *words])
+    assert (refused.exit_code, told in refused.output) == (2, True)
 
 
 def test_since_leaves_out_what_is_older(database: Path, capsys: pytest.CaptureFixture[str]) -> None:

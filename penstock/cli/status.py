@@ -19,7 +19,7 @@ from penstock.report.wording import age_words
 from penstock.units import format_bytes, format_seconds
 
 _CYCLE_COUNT_SHOWN = 5
-_VERDICT_COUNT_SHOWN = 2
+_VERDICT_COUNT_SHOWN = 8  # three operations of two sizes, and some
 _LEASE_COUNT_SHOWN = 10
 _PAUSE_SECONDS = 0.5
 
@@ -35,8 +35,11 @@ def status(*, as_json: bool, socket_path: str) -> None:
         return
     for remark in _remarks(document):
         click.secho(filled(remark), bold=True)
-    for context in document["contexts"][:_VERDICT_COUNT_SHOWN]:
+    contexts = document["contexts"]
+    for context in contexts[:_VERDICT_COUNT_SHOWN]:
         click.echo(filled(_verdict(context)))
+    if (more := len(contexts) - _VERDICT_COUNT_SHOWN) > 0:
+        click.echo(filled(f"... and {more} more of what is measured: see them with --json"))
     print_mapping(_in_short(document, datetime.now(UTC)), width=NARROW)
     cycles = document.get("cycles", [])[-_CYCLE_COUNT_SHOWN:]
     for index, cycle in enumerate(cycles):

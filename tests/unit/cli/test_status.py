@@ -101,6 +101,23 @@ async def test_a_status_fits_80_columns(house: House, monkeypatch: pytest.Monkey
     assert "lease count 1,000 " in said
 
 
+@pytest.mark.parametrize(("size_count", "told"), [(2, ""), (4, "... and 4 more of what is measured")])
+def test_verdicts_that_are_not_shown_are_counted(
+    monkeypatch: pytest.MonkeyPatch, size_count: int, told: str
+) -> None:
+    """Two sizes of each operation are shown, the queue's among them; of more it is said how many."""
+    document = json.loads(encode(a_status()))
+    context = document["contexts"][0]
+    document["contexts"] = [
+        {**context, "operation": name, "payload_size_bytes": 1 << size}
+        for name in OPERATIONS for size in range(size_count)
+    ]  # fmt: skip
+    monkeypatch.setattr(status, "call", lambda *_: document)
+    shown = CliRunner().invoke(cli, ["status"]).output
+    assert ("more of what is measured" in shown, told in shown) == (bool(told), True)
+    assert "sqs_delivery of 1 B in" in " ".join(shown.split()) or told
+
+
 @pytest.mark.parametrize(("due_at", "said"), [(NOON.isoformat(), "now"), (None, "-")])
 def test_a_probe_that_waits_for_another_is_due_now(
     monkeypatch: pytest.MonkeyPatch, due_at: str | None, said: str

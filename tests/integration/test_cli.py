@@ -452,16 +452,16 @@ def test_the_doctor_ends_with_1_where_something_is_ill(server: Served, tmp_path:
 
 def test_a_configuration_that_is_named_says_where_its_daemon_listens(server: Served, tmp_path: Path) -> None:
     """Unless a socket is named, too: another daemon's word says nothing about this one, nor are its leftovers meant."""
-    main_file, told = tmp_path / "penstock.toml", f"it answers on {server.socket_path}"
+    main_file, told = tmp_path / "penstock.toml", f"itanswerson{server.socket_path}"
     main_file.write_text(f'[daemon]\nruntime_directory = "{server.socket_path.parent}"\n')
     named = ("--config", str(main_file))
     assert server.socket_path.name == "penstock.sock"
     for words, answer in ((("doctor", "--local"), told), (("leftovers", "list"), "s3://my-bucket/")):
-        assert answer in " ".join(CliRunner().invoke(cli, [*words, *named]).output.split())
+        assert answer in "".join(CliRunner().invoke(cli, [*words, *named]).output.split())
         elsewhere = str(tmp_path / "nobody.sock")
         for extra, environment in ((("--socket", elsewhere), None), ((), {"PENSTOCK_SOCKET": elsewhere})):
             asked = CliRunner().invoke(cli, [*words, *named, *extra], env=environment)
-            assert answer not in " ".join(asked.output.split())
+            assert answer not in "".join(asked.output.split())
 
 
 def test_the_doctor_tries_permissions_and_needs_credentials(

@@ -99,6 +99,24 @@ def test_it_learns_advises_and_leaves_nothing_behind(stage: DaemonHouse) -> None
     assert stage.leftovers() == []
 
 
+def test_it_ends_while_the_process_that_probes_is_starting(stage: DaemonHouse) -> None:
+    """What is asked of that one, and taken back, is heard by it a second later, both at once."""
+    command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)]
+    with subprocess.Popen(command, env={**os.environ, **CREDENTIALS}, stderr=subprocess.DEVNULL) as running:
+        try:
+            until(lambda: b"penstock.daemon.prober_process" in commands_below(running.pid))
+            running.terminate()
+            assert running.wait(60.0) == 0  # it would wait longer for an answer that does not come
+        finally:
+            running.kill()
+
+
+def commands_below(process_id: int) -> bytes:
+    """Of its children."""
+    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+    return b"".join(Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+
+
 def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> None:
     """What an application leaves undeleted is dated in status, explain and metrics; the queue stays as it was."""
     # What is received stays so, however long the daemon takes to start.

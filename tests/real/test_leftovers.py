@@ -28,7 +28,8 @@ from tests.waiting import until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]  # the first test waits for the build
 
 KILL_COUNTS = {"minio": 30, "versitygw": 10}  # a start takes seconds
-GONE_SECONDS_MAX = 300.0  # what arrives after the first sweep is found by the second, three minutes later
+# What arrives after the first sweep is found by the second, three minutes later; trouble in one puts off the next.
+GONE_SECONDS_MAX = 600.0
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 A_PART_TAKES_SECONDS = LinkTruth(
     round_trip_seconds=0.010,

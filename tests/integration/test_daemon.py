@@ -113,8 +113,11 @@ def test_it_ends_while_the_process_that_probes_is_starting(stage: DaemonHouse) -
 
 def commands_below(process_id: int) -> bytes:
     """Of its children."""
-    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
-    return b"".join(Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    found = b""
+    for child in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found += Path(f"/proc/{child}/cmdline").read_bytes()
+    return found
 
 
 def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> None:

@@ -141,6 +141,11 @@ def number(value: float) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(size)))}f}".rstrip("0").rstrip(".")
 
 
+def ends(low: str, high: str, of: str = "") -> str:
+    """Of an interval, behind its number: `` (2.1 to 2.5)``; nothing where both are written alike."""
+    return "" if low == high else f" ({of}{low} to {high})"
+
+
 def rounded(value: float) -> float:
     """What is advised, to the four digits that anybody sets; whole numbers, such as bytes, as they are."""
     is_plain = not math.isfinite(value) or float(value).is_integer()

@@ -10,8 +10,11 @@ import signal
 
 TYPE_CHECKING = False  # `typing` would be one more import
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
-    from typing import NoReturn
+    from typing import NoReturn, TypeAlias
+
+    Handler: TypeAlias = Callable[[int, FrameType | None], NoReturn]
 
 
 def end_at_once() -> None:
@@ -19,16 +22,18 @@ def end_at_once() -> None:
 
     A KeyboardInterrupt may be lost in an import, or become another exception: it falls into what is called back.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
-            signal.signal(number, _leave)
+    _handle(_leave, _leave)
 
 
 def end_tidily() -> None:
     """From here on the same is a KeyboardInterrupt: the imports are done, and there will be what to remove."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
+    _handle(signal.default_int_handler, _interrupt)
+
+
+def _handle(ctrl_c: Handler, others: Handler) -> None:
+    for number, handler in ((signal.SIGINT, ctrl_c), (signal.SIGTERM, others), (signal.SIGHUP, others)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+            signal.signal(number, handler)
 
 
 def _leave(_signal_number: int, _frame: FrameType | None) -> NoReturn:

@@ -78,10 +78,8 @@ def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | 
 
 
 def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
-    if main_file is not None:
-        socket_path = socket_of(socket_path, load_configuration(main_file).configuration.daemon.socket_path)
     with contextlib.suppress(NoDaemonError):
-        return call(socket_path, "GET", "/v1/leftovers")
+        return call(_socket(socket_path, main_file), "GET", "/v1/leftovers")
     from penstock.clock import SystemClock
     from penstock.daemon.database import StoreError, holder
     from penstock.daemon.store import Store
@@ -102,10 +100,9 @@ def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
 
 
 def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
-    if main_file is not None:
-        socket_path = socket_of(socket_path, load_configuration(main_file).configuration.daemon.socket_path)
     with contextlib.suppress(NoDaemonError):
-        return call(socket_path, "DELETE", "/v1/leftovers", timeout_seconds=_REMOVAL_SECONDS_MAX)
+        path = _socket(socket_path, main_file)
+        return call(path, "DELETE", "/v1/leftovers", timeout_seconds=_REMOVAL_SECONDS_MAX)
     from penstock.daemon.app import remove_leftovers
     from penstock.daemon.database import StoreError
 
@@ -115,6 +112,13 @@ def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
         return asyncio.run(remove_leftovers(configuration))
     except StoreError as trouble:  # one whose socket is elsewhere holds it, for instance
         raise TroubleError(str(trouble)) from trouble
+
+
+def _socket(socket_path: str, main_file: Path | None) -> str:
+    """Where the daemon is asked: without a file that is named none is read for it."""
+    if main_file is None:
+        return socket_path
+    return socket_of(socket_path, load_configuration(main_file).configuration.daemon.socket_path)
 
 
 def _must_be_there(path: Path) -> None:

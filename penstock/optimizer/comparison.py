@@ -9,7 +9,7 @@ import numpy as np
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer import objective
-from penstock.units import counted
+from penstock.units import counted, ends
 from penstock.vocabulary import Context, Demand, Estimate, setting_values
 
 _ALIKE_WITHIN = 0.02  # of what the SDK does by itself: as near as `throughput` is advised to the best
@@ -56,8 +56,7 @@ def comparison_words(
     elif abs(ratio - 1.0) <= _ALIKE_WITHIN:
         words = "As fast as boto3's default to within 2 %"
     else:
-        low, high = _times(over_default.low), _times(over_default.high)
-        span = "" if low == high else f" (90 %: {low} to {high})"
+        span = ends(_times(over_default.low), _times(over_default.high), of="90 %: ")
         words = f"{_times(ratio)} times as fast as boto3's default{span}"
     here, there = model.appraise(fit, context, [setting, default], demand).connection_count
     differs = []

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from penstock.units import format_seconds, number
+from penstock.units import ends, format_seconds, number
 from penstock.vocabulary import Basis, Estimate
 
 LIMITS: Mapping[str, str] = {
@@ -84,8 +84,7 @@ def _worth(verdict: Verdict) -> str:
     first = next(iter(verdict.gains))
     most = max(verdict.gains, key=lambda client: verdict.gains[client].expected)
     over = verdict.gains[first]
-    low, high = _times(over.low), _times(over.high)
-    span = "" if low == high else f" ({low} to {high})"
+    span = ends(_times(over.low), _times(over.high))
     if abs(over.expected - 1.0) <= ALIKE_WITHIN:
         words = f"Set {setting}: as fast as {first}'s defaults{span}"
     elif over.low <= 1.0 <= over.high:

@@ -34,7 +34,7 @@ from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     ANSWERED_BY,
     CONNECTION_IDLE_SECONDS_MAX,
-    LISTED_COUNT_IN_PAGE,
+    DELETED_COUNT_MAX,
     LISTED_COUNT_MAX,
     Changed,
     Denied,
@@ -433,10 +433,10 @@ class AwsObjectStore:
 
     async def _delete_found(self, bucket: str, versions: Sequence[Mapping[str, str]]) -> int:
         """In batches where the store knows them; how many requests it took."""
-        starts = range(0, len(versions), LISTED_COUNT_IN_PAGE)
+        starts = range(0, len(versions), DELETED_COUNT_MAX)
         try:
             for start in starts:
-                await self._delete_batch(bucket, versions[start : start + LISTED_COUNT_IN_PAGE])
+                await self._delete_batch(bucket, versions[start : start + DELETED_COUNT_MAX])
         except NotOffered:
             with _told(f"deleting versions from {bucket}"):
                 for each in versions:

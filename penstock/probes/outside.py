@@ -27,6 +27,7 @@ from typing import NamedTuple, Protocol
 # Implementations close what was idle for longer; S3 itself does after about 20 s.
 CONNECTION_IDLE_SECONDS_MAX = 15.0
 LISTED_COUNT_IN_PAGE, LISTED_COUNT_MAX = 1000, 10_000  # in one answer of a listing, and in all of them
+DELETED_COUNT_MAX = 1000  # by one DeleteObjects
 
 
 class RequestError(Exception):

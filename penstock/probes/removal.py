@@ -7,10 +7,16 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from penstock.probes.outside import Missing, ObjectStore, Refused, Throttled, VersionRequests
+from penstock.probes.outside import (
+    DELETED_COUNT_MAX,
+    Missing,
+    ObjectStore,
+    Refused,
+    Throttled,
+    VersionRequests,
+)
 
 MULTIPART_NAME = "object"  # of the one key of a run that is uploaded in parts
-KEY_COUNT_MAX = 1000  # of one DeleteObjects
 REQUEST_COUNT_AT_ONCE_MAX = 16  # of those for a single thing: nearly as fast as a batch, and gentle
 # Seconds before what the store wanted later is asked again, one after another.
 PATIENCE = (0.25, 0.5, 1.0, 2.0)
@@ -66,7 +72,8 @@ class Removal:
     async def delete(self, keys: Iterable[str]) -> None:
         """Objects."""
         named = sorted(keys)
-        batches = (named[start : start + KEY_COUNT_MAX] for start in range(0, len(named), KEY_COUNT_MAX))
+        starts = range(0, len(named), DELETED_COUNT_MAX)
+        batches = (named[start : start + DELETED_COUNT_MAX] for start in starts)
         await all_tried(*map(self._delete_batch, batches))
 
     async def _delete_found(self, name: str, *, is_run: bool) -> int:

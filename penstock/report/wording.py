@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
-from penstock.units import format_seconds, label, number, quantity
+from penstock.units import ends, format_seconds, label, number, quantity
 from penstock.vocabulary import Demand, Estimate, Place, Setting, knobs, setting_values
 
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[A-Z]|[^\s\d]{1,4}(?:[\s;,.)]|$))")
@@ -25,9 +25,8 @@ def span(name: str, estimate: Estimate) -> str:
 
 
 def gain_span(gain: Estimate) -> str:
-    """`` (2.1 to 2.5)``; nothing where both ends are written alike."""
-    low, high = number(gain.low), number(gain.high)
-    return "" if low == high else f" ({low} to {high})"
+    """See `ends`."""
+    return ends(number(gain.low), number(gain.high))
 
 
 def setting_words(setting: Setting) -> str:

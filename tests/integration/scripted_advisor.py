@@ -192,6 +192,19 @@ _FLEET: dict[str, Any] = {
 }
 
 
+def _a_harm(now: datetime) -> dict[str, Any]:
+    return {
+        "latency_increase_seconds_max": 0.1,
+        "broken_off_count": 0,
+        "last": {
+            "ended_at": now - timedelta(minutes=5),
+            "attempt_count": 240,
+            "latency_increase_seconds": {"low": 0.011, "expected": 0.014, "high": 0.017},
+            "refused_fraction_increase": 0.0,
+        },
+    }
+
+
 def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dict[str, Any]:
     """With the keys of a real one, which tests/unit/cli/test_status.py sees to."""
     now = datetime.now(UTC)
@@ -214,16 +227,7 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
         "costs": {name: dict(_COST) for name in SETTINGS},
         "cost_remark": scarcity([FORECAST]),
         "host": dict(_HOST),
-        "harm": {
-            "latency_increase_seconds_max": 0.1,
-            "broken_off_count": 0,
-            "last": {
-                "ended_at": now - timedelta(minutes=5),
-                "attempt_count": 240,
-                "latency_increase_seconds": {"low": 0.011, "expected": 0.014, "high": 0.017},
-                "refused_fraction_increase": 0.0,
-            },
-        },
+        "harm": _a_harm(now),
         "contexts": [
             {
                 "operation": "s3_upload",

@@ -510,7 +510,7 @@ def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> int:
     around = _upto(evidence, first + _PLACED_AMONG)
     numbers = [int(number) for number in np.unique(around.column("observation")[around.is_sight()])]
     possible = [number for number in numbers[_WATCH_AFTER:-1] if number > first - _BEGINNINGS]
-    return max([first, *possible], key=lambda number: _support_of_change(around, number, prior, peak))
+    return max(sorted({first, *possible}), key=lambda number: _support_of_change(around, number, prior, peak))
 
 
 def _striking(steps: Sequence[_Step]) -> set[int]:
@@ -530,8 +530,10 @@ def _is_told(support: float, evidence: Evidence, first: int, prior: Gaussian) ->
     favour = _favour_of_law(before, problem, maximise(problem, _starts(before, prior)))
     if favour >= _TRUSTED_EVIDENCE:
         return True
-    if support <= _CHANGE_EVIDENCE or favour >= -_OFF_MODEL_EVIDENCE:
-        return support > _CHANGE_EVIDENCE
+    if support <= _CHANGE_EVIDENCE:
+        return False
+    if favour >= -_OFF_MODEL_EVIDENCE:
+        return True
     whole, earlier, later = (
         shapeless.log_evidence(each.sightings(np.ones(len(each.rows)))) for each in (evidence, before, after)
     )

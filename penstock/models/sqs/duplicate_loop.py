@@ -41,8 +41,7 @@ RECEIVE_PAUSE_FRACTION = 0.6  # of V; above what a full window waits, so that it
 RECEIVE_WINDOW_THETA = 0.5  # simulated: 0.9 still let 68 copies through an outage of 60 s, 0.5 let none
 RECOVERY_SECONDS_MAX = 240.0  # within which a rescue should have cleared the backlog
 _NORMAL_90 = 1.6449  # standard deviations on either side of the mean that hold 90 % of a normal distribution
-_DELETER_COUNT_MAX = 256
-_RECEIVER_COUNT_MAX = 256
+_THREAD_COUNT_MAX = 256  # of deleters, and of receivers
 # Of the recovery's time: past it one more deleter gains nothing.
 _GAIN_FRACTION_MIN = 0.03
 
@@ -137,7 +136,7 @@ def rescue(
     arrival_rate = loop.arrival_rate_per_second
 
     def receivers_for(count: int) -> int:
-        return min(math.ceil(count * rate_of_one / receiver_rate_per_second), _RECEIVER_COUNT_MAX)
+        return min(math.ceil(count * rate_of_one / receiver_rate_per_second), _THREAD_COUNT_MAX)
 
     def recovered_after(count: int) -> float:
         paused_seconds = undeleted_message_count / (count * rate_of_one)
@@ -149,7 +148,7 @@ def rescue(
         seconds = recovered_after(count)
         return math.isinf(seconds) or recovered_after(count + 1) < (1.0 - _GAIN_FRACTION_MIN) * seconds
 
-    count, count_max = 1, deleter_count_max or _DELETER_COUNT_MAX
+    count, count_max = 1, deleter_count_max or _THREAD_COUNT_MAX
     while count < count_max and recovered_after(count) > recovery_seconds_max and gains_from_one_more(count):
         count += 1
     healed = DeleteLoop(

@@ -144,6 +144,47 @@ class Appraisal:
     refused_fraction: Array  # of the requests: applications beside a probe would meet that as well
 
 
+# Squared correlations below so many over the number of draws are chance; draws come in mirrored pairs.
+_CHANCE = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """What is believed of the logarithm of the value of some settings, together.
+
+    `draws` (draws, settings) share what is uncertain of all of them at once, such as the parameters of a law;
+    `besides` is the covariance (settings, settings) of what each may be off by around every draw.
+    """
+
+    draws: Array
+    besides: Array
+
+    @property
+    def mean(self) -> Array:
+        return np.asarray(self.draws.mean(axis=0), dtype=np.float64)
+
+    @property
+    def variance(self) -> Array:
+        return np.asarray(self.draws.var(axis=0) + np.diag(self.besides), dtype=np.float64)
+
+    def covariance_with(self, index: int) -> Array:
+        """Of each setting with one; what so few draws cannot tell from chance counts as nothing."""
+        away = self.draws - self.draws.mean(axis=0)
+        shared, variance = away[:, index] @ away / len(away), (away**2).mean(axis=0)
+        certainty = shared**2 / np.maximum(variance * variance[index], 1e-24)
+        shared = shared * np.maximum(0.0, 1.0 - _CHANCE / len(away) / np.maximum(certainty, 1e-12))
+        return np.asarray(shared + self.besides[index], dtype=np.float64)
+
+
+@runtime_checkable
+class HasBelief(Protocol):
+    """A model that can say what it believes about all settings together, which the knowledge gradient needs."""
+
+    def belief(self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand) -> Belief:
+        """Of the logarithm of the value."""
+        ...
+
+
 @runtime_checkable
 class HasKindred(Protocol):
     """A model that learns from other operations in the same place as well."""

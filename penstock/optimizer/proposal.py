@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.model import Appraisal, Fit, PerformanceModel, speaks_of_setting
+from penstock.models.model import Appraisal, Belief, Fit, HasBelief, PerformanceModel, speaks_of_setting
 from penstock.optimizer import evidence, objective, surrogate
 from penstock.vocabulary import (
     FREE,
@@ -61,20 +61,10 @@ _NOISE_MIN = 0.04
 _SURPASSES = 1.15  # times the best that is expected: a surprise that is looked at again where it was
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 _NODE_COUNT = 11  # of the quadrature over t
-_CHANCE = 4.0  # squared correlations below so many over the number of draws are chance; draws come in mirrored pairs
 # What a standard deviation of belief is worth by itself, when no measurement would change the advice, as a share of
 # what is expected of the setting: nobody is curious about what is hopeless.
 _CURIOSITY = 1e-3
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
-
-
-@runtime_checkable
-class DrawsPosterior(Protocol):
-    """A model that can say what it believes about all settings together, which the knowledge gradient needs."""
-
-    def draws(self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand) -> Array:
-        """Logarithm of the value, (draws, settings)."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: what is appraised is kept
@@ -149,7 +139,7 @@ def unkept_memory_bytes(quest: Quest) -> int | None:
 
 def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     """While the advice lies beyond what was dared so far: the best that is within one step."""
-    expected = np.where(reachable, field.log_draws.mean(axis=0), -np.inf)
+    expected = np.where(reachable, field.belief.mean, -np.inf)
     for index in np.argsort(-expected)[:_CLIMB_COUNT]:
         if reachable[index] and (plan := _plan(quest, field.settings[index], Reason.RAMP)) is not None:
             return plan
@@ -160,7 +150,7 @@ def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
     model, own = quest.model, quest.own
     if not quest.history:
         return None if quest.has_prior else _gentle(quest)[0]
-    if not own or isinstance(model, DrawsPosterior):
+    if not own or isinstance(model, HasBelief):
         return None
     ramp = _gentle(quest)
     reached = [[o for o in own if o.setting == step] for step in ramp]
@@ -191,7 +181,7 @@ class _Field:
     """What is chosen from: settings, what is believed of them, and where the advice stands."""
 
     settings: list[Any]
-    log_draws: Array
+    belief: Belief
     connections: Array
     price: Array  # the logarithm of what each takes: what is worth knowing is what the advice would weigh
     refused_fraction: Array
@@ -201,16 +191,16 @@ class _Field:
 def _field(quest: Quest) -> _Field:
     model, fit, context, demand = quest.model, quest.fit, quest.context, quest.demand
     settings, appraisal = quest.choice
-    if isinstance(model, DrawsPosterior) and not fit.is_off_model:
-        log_draws = model.draws(fit, context, settings, demand)
+    if isinstance(model, HasBelief) and not fit.is_off_model:
+        belief = model.belief(fit, context, settings, demand)
     else:
-        log_draws = surrogate.draws(
+        belief = surrogate.belief(
             model, fit, quest.own, settings, context=context, demand=demand, seed=quest.seed
         )
     incumbent = objective.choose(appraisal, demand.objective)
     return _Field(
         settings=settings,
-        log_draws=log_draws,
+        belief=belief,
         connections=appraisal.connection_count,
         price=objective.price(appraisal, Objective.THROUGHPUT),
         refused_fraction=appraisal.refused_fraction,
@@ -255,7 +245,8 @@ _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suf
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
     shortlist = _shortlist(field, reachable, quest.seed)
-    thrifty = field.log_draws - objective.BARGAIN.connections_worth * field.price
+    weight = objective.BARGAIN.connections_worth * field.price
+    thrifty = replace(field.belief, draws=field.belief.draws - weight)
     gains = knowledge_gradient(thrifty, shortlist, sigma)
     priced: list[tuple[float, int]] = []
     for position in np.argsort(-gains):
@@ -295,7 +286,7 @@ def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
 def _shortlist(field: _Field, reachable: NDArray[np.bool_], seed: int) -> list[int]:
     """The incumbent, promising settings, and some from all over."""
     allowed = np.flatnonzero(reachable)
-    optimism = field.log_draws.mean(axis=0) + _OPTIMISM * field.log_draws.std(axis=0)
+    optimism = field.belief.mean + _OPTIMISM * np.sqrt(field.belief.variance)
     ranked = allowed[np.argsort(-optimism[allowed])]
     half = _SHORTLIST_COUNT // 2
     promising = [int(i) for i in ranked[: 4 * half : 4]]  # neighbours in rank are neighbours in place
@@ -304,20 +295,16 @@ def _shortlist(field: _Field, reachable: NDArray[np.bool_], seed: int) -> list[i
     return list(dict.fromkeys([*incumbent, *promising, *anywhere]))
 
 
-def knowledge_gradient(log_draws: Array, shortlist: Sequence[int], sigma: float) -> Array:
+def knowledge_gradient(belief: Belief, shortlist: Sequence[int], sigma: float) -> Array:
     """Expected relative improvement of the advice from one measurement of each setting on the list."""
     nodes, masses = np.polynomial.hermite_e.hermegauss(_NODE_COUNT)
     masses = masses / masses.sum()
-    away = log_draws - log_draws.mean(axis=0)
-    variance = (away**2).mean(axis=0) + 1e-12
-    level = log_draws.mean(axis=0) + 0.5 * variance
+    variance = belief.variance + 1e-12
+    level = belief.mean + 0.5 * variance
     level -= level.max()
     gains = np.empty(len(shortlist))
     for position, index in enumerate(shortlist):
-        shared = away[:, index] @ away / len(away)
-        certainty = shared**2 / (variance * variance[index])
-        shared = shared * np.maximum(0.0, 1.0 - _CHANCE / len(away) / np.maximum(certainty, 1e-12))
-        moves = shared / np.sqrt(variance[index] + sigma**2)
+        moves = belief.covariance_with(index) / np.sqrt(variance[index] + sigma**2)
         after = np.exp(level - 0.5 * moves**2 + nodes[:, None] * moves).max(axis=1)
         gains[position] = masses @ after - 1.0
     listed = list(shortlist)

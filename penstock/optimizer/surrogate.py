@@ -16,6 +16,7 @@ Where it cannot be imported, a Gaussian process of our own takes its place, aver
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -24,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models.inference.regression import SIGMAS, matern, noise_log_likelihoods
-from penstock.models.model import Fit, PerformanceModel
+from penstock.models.model import Belief, Fit, PerformanceModel
 from penstock.optimizer.objective import coordinates
 from penstock.vocabulary import Context, Demand, Observation, knobs
 
 Array = NDArray[np.float64]
 
-_DRAW_COUNT = 48
 _TOLD_COUNT_MAX = 60
 _TOLD_COUNT_MIN = 3
 _FLOOR = 3.5  # of the logarithm below the best: a collapse need not be modelled to its depth
@@ -39,7 +39,6 @@ _LEVEL = 0.3
 _AMPLITUDES = (0.3, 0.6, 1.2)  # of the logarithm
 _LENGTHS = (1.0, 2.0, 4.0, 8.0)  # in octaves, of every knob alike
 _LEVEL_SPREAD = 2.0
-_JITTER = 1e-6  # of the logarithm, squared: what rounding may make of nothing
 
 
 def is_native() -> bool:
@@ -47,7 +46,7 @@ def is_native() -> bool:
     return find_spec("skopt") is None
 
 
-def draws(
+def belief(
     model: PerformanceModel[Any],
     fit: Fit,
     own: Sequence[Observation[Any]],
@@ -56,20 +55,21 @@ def draws(
     context: Context,
     demand: Demand,
     seed: int,
-) -> Array:
-    """Draws of the logarithm of the value of each setting, (draws, settings), from what was measured at this size."""
+) -> Belief:
+    """Of the logarithm of the value of each setting, from what was measured at this size."""
     points = coordinates(model.setting_type, settings)
     told = _usable(model, own)
     mean = _log_mean(model, fit, context, settings, demand)
     if len(told) < _TOLD_COUNT_MIN:
-        return mean + _tilted(points, seed)
+        return _tilted(mean, points)
     measured_at = coordinates(model.setting_type, [o.setting for o in told])
     measured = np.log([model.measured_value(o) for o in told])
     measured = np.maximum(measured, measured.max() - _FLOOR)
     if fit.is_off_model:
-        return _gaussian_process_draws(model, points, measured_at, measured, seed)
+        return _gaussian_process(model, points, measured_at, measured, seed)
     expected = _log_mean(model, fit, context, [o.setting for o in told], demand)
-    return mean + _gaussian_process_draws(model, points, measured_at, measured - expected, seed)
+    beside = _gaussian_process(model, points, measured_at, measured - expected, seed)
+    return replace(beside, draws=mean + beside.draws)
 
 
 def _usable(model: PerformanceModel[Any], own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
@@ -83,25 +83,23 @@ def _log_mean(
     return np.log(np.maximum(model.appraise(fit, context, settings, demand).value, 1e-12))
 
 
-def _tilted(points: Array, seed: int) -> Array:
-    """Straight lines of random slope and level: enough to want to see both ends."""
-    rng = np.random.default_rng(seed)
-    slopes = _TILT * rng.standard_normal((_DRAW_COUNT, points.shape[1]))
-    lines = slopes @ (points - points.mean(axis=0)).T + _LEVEL * rng.standard_normal((_DRAW_COUNT, 1))
-    return np.asarray(lines, dtype=np.float64)
+def _tilted(mean: Array, points: Array) -> Belief:
+    """Straight lines of unknown slope and level around the mean: enough to want to see both ends."""
+    away = _TILT * (points - points.mean(axis=0))
+    return Belief(draws=mean[None], besides=np.asarray(away @ away.T + _LEVEL**2, dtype=np.float64))
 
 
-def _gaussian_process_draws(
+def _gaussian_process(
     model: PerformanceModel[Any], points: Array, measured_at: Array, measured: Array, seed: int
-) -> Array:
+) -> Belief:
     try:
         optimizer = _told(model, points, measured_at, measured, seed)
     except (ImportError, AttributeError):  # not there, or too old for the NumPy that is
-        return _native_draws(points, measured_at, measured, seed)
+        return _native(points, measured_at, measured)
     clipped = np.clip(points, _low(points, measured_at), _high(points, measured_at))
-    transformed = optimizer.space.transform(clipped.tolist())
-    sampled = optimizer.models[-1].sample_y(transformed, n_samples=_DRAW_COUNT, random_state=seed % 2**32)
-    return np.asarray(-sampled.T, dtype=np.float64)  # scikit-optimize minimises
+    mean, besides = optimizer.models[-1].predict(optimizer.space.transform(clipped.tolist()), return_cov=True)
+    # scikit-optimize minimises
+    return Belief(draws=-np.asarray(mean)[None], besides=np.asarray(besides, dtype=np.float64))
 
 
 def _told(
@@ -126,26 +124,23 @@ def _told(
     return optimizer
 
 
-def _native_draws(points: Array, measured_at: Array, measured: Array, seed: int) -> Array:
-    """Of the posterior, each draw with a shape of its own, drawn by how likely it makes the measurements."""
-    rng = np.random.default_rng(seed)
+def _native(points: Array, measured_at: Array, measured: Array) -> Belief:
+    """Of all shapes, each by how likely it makes the measurements: as many draws of each as that is of a hundred."""
     level, noiseless = float(np.median(measured)), np.ones(len(measured))
     shapes = list(product(_AMPLITUDES, _LENGTHS))
     known = np.stack([_covariance(measured_at, measured_at, *shape) for shape in shapes])
-    scores = noise_log_likelihoods(measured - level, known, noiseless).reshape(-1)
+    scores = noise_log_likelihoods(measured - level, known, noiseless)
     chances = np.exp(scores - scores.max())
-    drawn = rng.choice(len(scores), size=_DRAW_COUNT, p=chances / chances.sum())
-    rows = []
-    for index, times in zip(*np.unique(drawn, return_counts=True), strict=True):
-        which, noise = divmod(int(index), len(SIGMAS))
+    counts = np.round(100 * chances / chances.sum()).astype(int)
+    means, besides = list[Array](), np.zeros((len(points), len(points)))
+    for which, noise in zip(*np.nonzero(counts), strict=True):
         told = known[which] + np.diag(SIGMAS[noise] ** 2 * noiseless)
         reach = _covariance(measured_at, points, *shapes[which])
         weights = np.linalg.solve(told, reach)
         left = _covariance(points, points, *shapes[which]) - reach.T @ weights
-        factor = np.linalg.cholesky(left + _JITTER * np.eye(len(left)))
-        mean = level + weights.T @ (measured - level)
-        rows.append(mean + rng.standard_normal((int(times), len(left))) @ factor.T)
-    return np.asarray(np.concatenate(rows), dtype=np.float64)
+        means += [level + weights.T @ (measured - level)] * counts[which, noise]
+        besides += counts[which, noise] * left
+    return Belief(draws=np.stack(means), besides=besides / len(means))
 
 
 def _covariance(left: Array, right: Array, amplitude: float, length: float) -> Array:

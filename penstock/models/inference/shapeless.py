@@ -93,6 +93,18 @@ def weighed(sightings: Sightings) -> Sightings:
     return replace(alike, weights=no_dip(residual, np.sqrt(variance)))
 
 
+def newest_beside_the_others(sightings: Sightings, shapes: Array) -> tuple[float, float]:
+    """How far the last measurement is from what all others lead to expect of it, and the deviation of that."""
+    weights = np.append(sightings.weights[:-1], 1.0)  # whether it is a dip is not known yet
+    sightings = replace(sightings, weights=weights)
+    unique, counts = np.unique(shapes, axis=0, return_counts=True)
+    precisions = np.stack([np.linalg.inv(sightings.covariance(shape))[-1] for shape in unique])
+    variances = 1.0 / precisions[:, -1]
+    away = variances * (precisions @ (sightings.log_values - sightings.level))
+    mean, square = (float(counts @ each / counts.sum()) for each in (away, variances + away**2))
+    return mean, (square - mean**2) ** 0.5
+
+
 def _scores(sightings: Sightings) -> Array:
     """Logarithm of the likelihood of each shape, in the order of `_EVERY`, with how likely its noise is."""
     away = sightings.log_values - sightings.level

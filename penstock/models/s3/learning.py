@@ -151,13 +151,6 @@ class Posterior:
         told = matern(_coordinates(transfers), seen, Misfit().length_octaves).max(axis=1)
         return np.asarray(1.0 - told**2, dtype=np.float64)
 
-    def sampled(self, transfers: Transfers) -> Array:
-        """Draws of the logarithm with the misfit drawn as well, so that settings far from any measurement differ."""
-        values, covariance = self._doubted(transfers)
-        jitter = 1e-6 * np.eye(len(covariance))
-        factor = np.asarray(np.linalg.cholesky(covariance + jitter), dtype=np.float64)
-        return np.asarray(values + _wiggles(factor, len(values)), dtype=np.float64)
-
     def together(self, transfers: Transfers) -> Array:
         """Draws of the logarithm around what is predicted, (draws, settings), for comparing a few settings.
 
@@ -165,7 +158,7 @@ class Posterior:
         """
         centre = self.log_throughput(transfers)
         if self.shapes is None:
-            values, covariance = self._doubted(transfers)
+            values, covariance = self.doubted(transfers)
         else:
             values = centre
             covariance = shapeless.covariance(self._sightings, self.shapes, _points(transfers))
@@ -173,7 +166,7 @@ class Posterior:
         drawn = values + _wiggles(axes * np.sqrt(np.maximum(variances, 0.0)), len(values))
         return np.asarray(drawn - drawn.mean(axis=0) + centre.mean(axis=0), dtype=np.float64)
 
-    def _doubted(self, transfers: Transfers) -> tuple[Array, Array]:
+    def doubted(self, transfers: Transfers) -> tuple[Array, Array]:
         """What the law and the evidence say of the logarithm by draws, and how far the law may be off, together."""
         values = transfers.log_throughput(self.draws)
         here = _coordinates(transfers)
@@ -282,8 +275,9 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
     problem = evidence.problem(prior)
     peak = maximise(problem, _starts(evidence, prior))
     problem, peak = explain(problem, peak)
-    is_lawless = _is_explained_without_law(evidence, problem, peak)
-    weights, shapes = _without_law(evidence, peak.weights, seed) if is_lawless else (peak.weights, None)
+    weights, shapes, suspicion = peak.weights, None, changed.suspicion
+    if _is_explained_without_law(evidence, problem, peak):
+        weights, shapes, suspicion = _without_law(evidence, peak.weights, seed)
     return Learned(
         draws=sample(problem, peak, count=_DRAW_COUNT, seed=seed),
         evidence=evidence,
@@ -294,7 +288,7 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
         shapes=shapes,
         drift_count=drift_count,
         changed_at=changed_at,
-        suspicion=changed.suspicion,
+        suspicion=suspicion,
     )
 
 
@@ -303,28 +297,36 @@ _OFF_MODEL_EVIDENCE = 1.0  # of the logarithm: how much better no law at all mus
 
 
 def _is_explained_without_law(evidence: Evidence, problem: Problem, peak: Peak) -> bool:
-    """Whether no law explains the measurements better than the law does.
+    """Whether no law explains the measurements better than the law does."""
+    favour = _favour_of_law(evidence, problem, peak)
+    return favour is not None and favour < -_OFF_MODEL_EVIDENCE
+
+
+def _favour_of_law(evidence: Evidence, problem: Problem, peak: Peak) -> float | None:
+    """By how much the law explains the measurements better than no law does, in log evidence; None while that is open.
 
     Where requests were refused the law is kept: nothing else knows what that means for the settings beyond.
     """
-    return _favour_of_law(evidence, problem, peak) < -_OFF_MODEL_EVIDENCE
-
-
-def _favour_of_law(evidence: Evidence, problem: Problem, peak: Peak) -> float:
-    """By how much the law explains the measurements better than no law does, in log evidence; 0 where that is open."""
-    sightings = evidence.sightings(peak.weights)
-    if len(sightings.log_values) < _OFF_MODEL_COUNT_MIN or evidence.is_throttled().any():
+    if evidence.is_throttled().any():
         return 0.0
+    sightings = evidence.sightings(peak.weights)
+    if len(sightings.log_values) < _OFF_MODEL_COUNT_MIN:
+        return None
     lawful = law_log_evidence(problem, peak, evidence.is_sight(), evidence.is_host_limit())
     return lawful - shapeless.log_evidence(sightings)
 
 
-def _without_law(evidence: Evidence, weights: Array, seed: int) -> tuple[Array, Array]:
-    """The probability that each row was no dip, and draws of shapes, both without asking the law."""
+def _without_law(evidence: Evidence, weights: Array, seed: int) -> tuple[Array, Array, Suspicion]:
+    """The probability that each row was no dip, draws of shapes, and what surprises, all without asking the law.
+
+    A law that is given up is surprised by every measurement, which would keep advice as it is for ever.
+    """
     is_sight, sightings = evidence.is_sight(), shapeless.weighed(evidence.sightings(weights))
     weights = weights.copy()
     weights[is_sight] = sightings.weights
-    return weights, shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
+    shapes = shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
+    away, deviation = shapeless.newest_beside_the_others(sightings, shapes)
+    return weights, shapes, Suspicion(surprise=away / deviation, value_ratio=exp(away))
 
 
 _SIGMA_COMPARED = 0.12  # noise, when explanations are compared; more where more was seen
@@ -523,16 +525,16 @@ def _striking(steps: Sequence[_Step]) -> set[int]:
 def _is_told(support: float, evidence: Evidence, first: int, prior: Gaussian) -> bool:
     """Whether so much support is enough, by how the law has stood up to what came before.
 
-    Where it had been given up, no law has to find two places as well.
+    Where it had been given up, or was too new to be judged, no law has to find two places as well.
     """
     before, after = _split(evidence, first)
     problem = before.problem(prior)
     favour = _favour_of_law(before, problem, maximise(problem, _starts(before, prior)))
-    if favour >= _TRUSTED_EVIDENCE:
+    if favour is not None and favour >= _TRUSTED_EVIDENCE:
         return True
     if support <= _CHANGE_EVIDENCE:
         return False
-    if favour >= -_OFF_MODEL_EVIDENCE:
+    if favour is not None and favour >= -_OFF_MODEL_EVIDENCE:
         return True
     whole, earlier, later = (
         shapeless.log_evidence(each.sightings(np.ones(len(each.rows)))) for each in (evidence, before, after)

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from penstock.models.model import Suspicion
+from penstock.models.model import Belief, Suspicion
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import surrogate
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
@@ -157,34 +157,35 @@ def test_a_suspicion_is_followed_elsewhere_once_two_probes_looked_near_the_advic
 
 
 def test_off_model_places_get_a_second_opinion() -> None:
-    """Where the physics is wrong, draws come from the Gaussian process alone, and they follow the measurements."""
+    """Where the physics is wrong, belief comes from the Gaussian process alone, and follows the measurements."""
     probes = history(WORLD, 8)
     fit = replace(concluded(probes, asks=False).fit, is_off_model=True)
     settings = [o.setting for o in probes]
-    drawn = surrogate.draws(MODEL, fit, probes, settings, context=WORLD.context, demand=Demand(), seed=2)
+    belief = surrogate.belief(MODEL, fit, probes, settings, context=WORLD.context, demand=Demand(), seed=2)
     measured = np.log([MODEL.measured_value(o) for o in probes])
-    assert drawn.mean(axis=0) == pytest.approx(measured, abs=0.35)
+    assert belief.mean == pytest.approx(measured, abs=0.35)
 
 
 def test_surrogate_starts_from_the_model() -> None:
-    """With too little to learn from, the draws spread around what the model expects."""
+    """With too little to learn from, belief spreads around what the model expects."""
     fit = concluded(history(WORLD, 2), asks=False).fit
     settings = [a_setting(8), a_setting(64)]
-    drawn = surrogate.draws(MODEL, fit, [], settings, context=WORLD.context, demand=Demand(), seed=2)
+    belief = surrogate.belief(MODEL, fit, [], settings, context=WORLD.context, demand=Demand(), seed=2)
     expected = np.log(MODEL.appraise(fit, WORLD.context, settings, Demand()).value)
-    assert drawn.mean(axis=0) == pytest.approx(expected, abs=0.3)
-    assert drawn.std(axis=0).min() > 0.05
+    assert belief.mean == pytest.approx(expected)
+    assert belief.variance.min() > 0.05**2
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.3])
 def test_knowledge_gradient_is_that_of_a_lognormal_belief(sigma: float) -> None:
     """One value is certain, the other as good on average: the gain is that of an option at the money."""
     belief = NormalDist(mu=-0.5 * 0.5**2, sigma=0.5)
-    draws = np.zeros((4000, 2))
-    draws[:, 1] = [belief.inv_cdf((i + 0.5) / 4000) for i in range(4000)]
+    drawn = np.zeros((4000, 2))
+    drawn[:, 1] = [belief.inv_cdf((i + 0.5) / 4000) for i in range(4000)]
     moves = 0.5**2 / np.hypot(0.5, sigma)
     expected = 2 * NormalDist().cdf(moves / 2) - 1
-    assert knowledge_gradient(draws, [0, 1], sigma) == pytest.approx([0.0, expected], abs=0.01)
+    known = Belief(draws=drawn, besides=np.zeros((2, 2)))
+    assert knowledge_gradient(known, [0, 1], sigma) == pytest.approx([0.0, expected], abs=0.01)
 
 
 def test_the_price_of_a_probe_is_its_mean_share_of_the_bounds() -> None:

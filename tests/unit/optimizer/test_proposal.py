@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.models.model import Appraisal, Suspicion
+from penstock.models.model import Appraisal, Belief, Suspicion
 from penstock.optimizer import proposal
 from penstock.optimizer.proposal import (
     Quest,
@@ -77,13 +77,11 @@ class Table:
 
 
 class Believing(Table):
-    """One that can draw from what it believes, of each number of threads by itself."""
+    """One that says what it believes, of each number of threads by itself."""
 
-    def draws(self, _fit: Any, _context: Any, settings: Sequence[Threads], _demand: Any) -> Any:
-        half = np.random.default_rng(1).standard_normal((200, len(settings)))
-        half /= np.sqrt((half**2).mean(axis=0))
+    def belief(self, _fit: Any, _context: Any, settings: Sequence[Threads], _demand: Any) -> Belief:
         means, deviations = np.array([self.beliefs[s.thread_count] for s in settings]).T
-        return means + deviations * np.concatenate([half, -half])
+        return Belief(draws=means[None], besides=np.diag(deviations**2))
 
 
 def a_quest(model: Table, measured: Sequence[tuple[int, float]] = (), **changes: Any) -> Quest:
@@ -277,9 +275,9 @@ def test_what_may_be_the_best_is_found_among_many(unknown: int, monkeypatch: pyt
     """However many there are, wherever it is; and some dozens of them are judged."""
     judged, gradient = list[int](), proposal.knowledge_gradient
 
-    def counting(log_draws: Any, shortlist: Sequence[int], sigma: float) -> Any:
+    def counting(belief: Belief, shortlist: Sequence[int], sigma: float) -> Any:
         judged.append(len(shortlist))
-        return gradient(log_draws, shortlist, sigma)
+        return gradient(belief, shortlist, sigma)
 
     monkeypatch.setattr(proposal, "knowledge_gradient", counting)
     beliefs = dict.fromkeys(range(1, 401), (0.0, 0.01)) | {unknown: (0.0, 0.5)}
@@ -355,14 +353,33 @@ def test_what_a_measurement_gains_is_relative_and_more_with_less_noise() -> None
     half = np.random.default_rng(2).standard_normal((300, 3))
     drawn = np.concatenate([half, -half]) * [0.01, 0.5, 0.5] + [0.0, -0.1, -8.0]
     drawn[:, 2] = 4.0 * (drawn[:, 1] + 0.1) - 8.0  # hopeless, and tells all of the second
-    gains = knowledge_gradient(drawn, [0, 1, 2], 0.2)
-    assert knowledge_gradient(drawn + 3.0, [0, 1, 2], 0.2) == pytest.approx(gains)
-    assert knowledge_gradient(drawn, [2, 0], 0.2) == pytest.approx(gains[[2, 0]])
-    assert gains[1] < knowledge_gradient(drawn, [1], 0.05)[0]
+    gains = gained(drawn, [0, 1, 2], 0.2)
+    assert gained(drawn + 3.0, [0, 1, 2], 0.2) == pytest.approx(gains)
+    assert gained(drawn, [2, 0], 0.2) == pytest.approx(gains[[2, 0]])
+    assert gains[1] < gained(drawn, [1], 0.05)[0]
     assert gains[2] > gains[1] > 10 * gains[0] > 0.0
     apart = np.concatenate([half, -half]) * [0.01, 0.5, 0.5] + [0.0, -0.1, -8.0]
-    assert knowledge_gradient(apart, [2], 0.2)[0] < 0.01 * gains[2]
+    assert gained(apart, [2], 0.2)[0] < 0.01 * gains[2]
     small = 0.05 * (drawn - [0.0, -0.1, -8.0]) / [0.01, 0.5, 2.0] * [0.0, 1.0, 1.0] + [0.0, 0.0, -8.0]
-    first, second = knowledge_gradient(small, [1, 2], 0.01)
+    first, second = gained(small, [1, 2], 0.01)
     # What is hopeless tells as much, and is of no interest by itself.
     assert first - second == pytest.approx(1e-3 * np.std(small[:, 1]), rel=0.01)
+
+
+def gained(drawn: Any, shortlist: Sequence[int], sigma: float) -> Any:
+    """By draws alone."""
+    belief = Belief(draws=drawn, besides=np.zeros((drawn.shape[1], drawn.shape[1])))
+    return knowledge_gradient(belief, shortlist, sigma)
+
+
+def test_what_is_known_together_counts_whether_it_is_drawn_or_stated() -> None:
+    """A covariance that is stated is the same knowledge as draws that have it, and no draw is taken for chance."""
+    covariance = np.array([[0.01, 0.04, 0.0], [0.04, 0.25, 0.0], [0.0, 0.0, 0.09]])
+    half = np.random.default_rng(4).standard_normal((4000, 3)) @ np.linalg.cholesky(covariance).T
+    drawn = np.concatenate([half, -half])
+    stated = Belief(draws=np.zeros((1, 3)), besides=covariance)
+    expected = gained(drawn, [0, 1, 2], 0.1)
+    assert knowledge_gradient(stated, [0, 1, 2], 0.1) == pytest.approx(expected, rel=0.05)
+    few = Belief(draws=drawn[:12], besides=np.zeros((3, 3)))
+    assert few.covariance_with(2)[1] == 0.0
+    assert stated.covariance_with(1) == pytest.approx(covariance[1])

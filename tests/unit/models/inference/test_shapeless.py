@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.models.inference import shapeless
+from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel
 from penstock.units import GiB
 from penstock.vocabulary import Demand
@@ -136,3 +137,42 @@ def test_a_change_is_noticed_where_no_law_is_believed() -> None:
     assert drift_count(24, range(0)) == 0
     assert drift_count(24, range(17, 18)) == 0
     assert drift_count(24, range(18, 24)) == 1
+
+
+# A place of no law: what one connection does depends on the size of its requests, and others hardly add to it.
+RUGGED = [
+    (4, 8, 60), (16, 23, 80), (8, 45, 50), (18, 6, 160), (26, 5, 130), (1, 32, 690), (1, 245, 840), (6, 128, 40),
+    (87, 32, 220), (2, 45, 330), (10, 32, 60), (10, 16, 60), (1, 8, 200), (1, 32, 690), (1, 45, 320), (2, 23, 550),
+    (1, 245, 840), (2, 400, 450), (3, 32, 210), (3, 5, 130), (1, 23, 1000), (1, 23, 1000), (1, 64, 190), (1, 23, 1000),
+]  # fmt: skip
+
+
+def of_the_rugged(count: int, *, factor: float = 1.0) -> Fit:
+    """After so many measurements, the last of them so many times as fast as its place is."""
+    noise = np.exp(0.06 * np.random.default_rng(3).standard_normal(len(RUGGED)))
+    size = a_context().payload_size_bytes
+    seen = [
+        an_observation(
+            a_setting(n, part_mib),
+            index=i,
+            seconds=size / (1e6 * rate * noise[i] * (factor if i == count - 1 else 1.0)),
+        )
+        for i, (n, part_mib, rate) in enumerate(RUGGED[:count])
+    ]
+    return S3UploadModel().fit(a_context().place, seen, prior=None, seed=0)
+
+
+def test_a_place_of_no_law_is_no_place_that_changes() -> None:
+    """However much a law that nobody believes would be surprised: before it is given up, and after."""
+    for count in (7, 12, 24):
+        fit = of_the_rugged(count)
+        assert fit.drift_count == 0
+        assert not fit.suspicion.is_surprised
+
+
+def test_where_no_law_is_believed_surprise_is_of_what_was_measured_there() -> None:
+    """What goes as it went is none, though no law would expect it; half of it is one."""
+    assert abs(of_the_rugged(24).suspicion.surprise) < 2.0
+    halved = of_the_rugged(24, factor=0.5).suspicion
+    assert halved.is_surprised
+    assert halved.value_ratio == pytest.approx(0.5, abs=0.15)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from penstock.models.model import HasBelief
 from penstock.models.s3.ranges import UploadRanges, ranged_model
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.optimizer.proposal import DrawsPosterior
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Demand
 from tests.unit.models.s3.upload_world import a_context, a_setting
@@ -82,7 +82,7 @@ def test_what_is_to_be_avoided_is_not_considered() -> None:
 
 def test_it_draws_as_the_upload_model_does() -> None:
     """The knowledge gradient is lost on a model that does not."""
-    assert isinstance(ranged_model(UploadRanges()), DrawsPosterior)
+    assert isinstance(ranged_model(UploadRanges()), HasBelief)
 
 
 @pytest.mark.parametrize(

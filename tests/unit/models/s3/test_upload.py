@@ -662,7 +662,9 @@ def test_nothing_is_faster_than_the_stated_bandwidth() -> None:
     assert (
         MODEL.appraise(fit, WORLD.context, [setting], demand).latency_seconds[0] >= 0.999 * WORLD.size / limit
     )
-    assert MODEL.draws(fit, WORLD.context, [setting], demand).max() <= log(limit) + 1e-9
+    belief = MODEL.belief(fit, WORLD.context, [setting], demand)
+    assert belief.draws.max() <= log(limit) + 1e-9
+    assert belief.variance.max() == pytest.approx(0.0)
     hedge = MODEL.derive(fit, WORLD.context, setting, demand)["hedge_timeout_seconds"]
     assert hedge > 2 * 16 * 8 * MiB / limit, "a part takes its turn at the limit"
     assert best_of(fit, WORLD.context, replace(demand, objective=Objective.LATENCY)).thread_count == 1

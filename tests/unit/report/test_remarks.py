@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
+from pathlib import Path
 
+from penstock.report import remarks
 from penstock.report.findings import Report
 from penstock.vocabulary import Basis, Cost, Estimate, Origin
 from tests.factories import PLACE, an_inconclusive
@@ -24,8 +28,8 @@ def codes(report: Report) -> set[str]:
 
 def reason(report: Report, code: str) -> str:
     """The numbers behind a remark."""
-    remarks = (*report.places[0].remarks, *report.remarks)
-    return next(remark.reason for remark in remarks if remark.code == code)
+    found = (*report.places[0].remarks, *report.remarks)
+    return next(remark.reason for remark in found if remark.code == code)
 
 
 def test_fresh_advice_of_a_calm_place_earns_no_warning() -> None:
@@ -114,3 +118,11 @@ def test_a_model_that_does_not_describe_the_place_and_a_change_are_told() -> Non
 def test_leftovers_and_rows_that_were_left_out_are_told() -> None:
     """Nothing is dropped in silence."""
     assert {"leftovers-open", "rows-left-out"} <= codes(a_report(leftover_count=2, unreadable_count=3))
+
+
+def test_the_page_names_every_code() -> None:
+    """Whoever filters by a code finds what it says."""
+    page = (Path(__file__).parents[3] / "docs/report.md").read_text(encoding="utf-8")
+    written = re.findall(r'code=f?"([\w-]+)', inspect.getsource(remarks))
+    assert len(written) > 10
+    assert [code for code in written if f"`{code}" not in page] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +16,9 @@ import pytest
 
 from penstock.models.s3.ranges import DownloadRanges, TransferSetting, UploadRanges
 from penstock.models.s3.upload import S3UploadSetting
+from penstock.optimizer.objective import BARGAIN
 from penstock.tuning import session as tuning
+from penstock.tuning.clients import small_object_count
 from penstock.tuning.command import Failure, Report
 from penstock.tuning.session import GIVE_UP_AFTER, TuningError, advise, propose
 from penstock.tuning.state import Trial
@@ -326,6 +329,23 @@ def test_the_page_names_every_key(tmp_path: Path) -> None:
     described = set(document) - {"recommendation", "object_size_bytes", "ranges", "objective"}
     for key in {*described, *document["recommendation"], *document["trials"][0]}:
         assert f"`{key}`" in page or f".{key}`" in page, key
+
+
+def test_the_page_states_the_numbers_of_the_code() -> None:
+    """What the advice gives up for fewer connections, and how many small objects a trial moves."""
+    page = (Path(__file__).parents[3] / "docs/tune.md").read_text(encoding="utf-8")
+    assert f"at most {100 * BARGAIN.within:g} % below the best" in page
+    said = re.search(
+        r"move (\d+) objects for each thread \(no more than (\d+), or (\d+) .+\) and at least (\d+), .+ (\d+) MiB",
+        page,
+    )
+    assert said is not None
+    usual, many, least_of_many, least, mebibytes = map(int, said.groups())
+    assert small_object_count(1, 4) == 4 * usual
+    assert small_object_count(1, 1) == least
+    assert small_object_count(1, 100) == many
+    assert small_object_count(1, 1000) == 1000 * least_of_many
+    assert small_object_count(4 * MiB, 32) == mebibytes // 4
 
 
 def test_slow_runs_are_rare(tmp_path: Path) -> None:

@@ -41,7 +41,17 @@ class Bargain:
         )
 
 
-BARGAIN = Bargain(within=0.03, connections_worth=1 / 16)
+BARGAIN = Bargain(within=0.05, connections_worth=1 / 12)  # where much is known
+_CAUTION = 24.0  # after so many measurements two thirds of that
+
+
+def bargain_after(observation_count: int) -> Bargain:
+    """What connections are worth after so many measurements: less while little is known of what is given up for them.
+
+    The expectation is the mean of wide beliefs then, and some of what it hides are losses of a third.
+    """
+    worth = 1.0 / (1.0 / BARGAIN.connections_worth + _CAUTION / max(observation_count, 1))
+    return Bargain(BARGAIN.within, worth)
 
 
 def utility(appraisal: Appraisal, objective: Objective) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.models import burst
 from penstock.models.inference.draws import quantiles
+from penstock.models.inference.regression import MISFIT_MEASUREMENT_COUNT_MIN
 from penstock.models.model import Appraisal, Array, Belief, Fit
 from penstock.models.s3 import answers, remarks
 from penstock.models.s3.directions import (
@@ -366,7 +367,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         demand = self._settled(fit, context, demand)
         values, besides = Posterior.from_state(fit.state).doubted(self._transfers(context, settings, demand))
         bandwidth = answers.log_bandwidth(demand)
-        is_free = (values < bandwidth).mean(axis=0)
+        is_free = (values < bandwidth).mean(axis=0) * (fit.observation_count >= MISFIT_MEASUREMENT_COUNT_MIN)
         return Belief(draws=np.minimum(values, bandwidth), besides=besides * np.outer(is_free, is_free))
 
     def log_gains(

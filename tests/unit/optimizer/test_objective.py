@@ -11,7 +11,16 @@ from penstock.models.model import Appraisal
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.optimizer import objective
-from penstock.optimizer.objective import BARGAIN, Bargain, choose, coordinates, is_within, price, rank
+from penstock.optimizer.objective import (
+    BARGAIN,
+    Bargain,
+    bargain_after,
+    choose,
+    coordinates,
+    is_within,
+    price,
+    rank,
+)
 from penstock.units import MiB
 from penstock.vocabulary import Demand, Objective, Scale, knob
 
@@ -35,10 +44,10 @@ def an_appraisal(**columns: list[float]) -> Appraisal:
 @pytest.mark.parametrize(
     ("aim", "columns", "chosen"),
     [
-        # Within 3 % of the best, a sixteenth of the connections' share is what throughput is given up for.
-        (THROUGHPUT, {"value": [100.0, 98.0, 96.9], "connection_count": [32.0, 16.0, 1.0]}, 1),
-        (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 64.0]}, 0),
-        (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 60.0]}, 1),
+        # Within 5 % of the best, a twelfth of the connections' share is what throughput is given up for.
+        (THROUGHPUT, {"value": [100.0, 97.0, 94.9], "connection_count": [32.0, 16.0, 1.0]}, 1),
+        (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 72.0]}, 0),
+        (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 68.0]}, 1),
         # Memory counts a twentieth of that.
         (THROUGHPUT, {"value": [10.0, 10.0], "memory_bytes": [2.0 * MiB, 1.0 * MiB]}, 1),
         (
@@ -93,17 +102,24 @@ def test_the_aim_decides_what_is_advised(
 
 def test_what_is_not_good_enough_has_no_rank() -> None:
     """Of the best, less a slack; and never less than is asked for."""
-    found = an_appraisal(value=[100.0, 97.0, 95.0, 90.0])
+    found = an_appraisal(value=[100.0, 95.0, 93.0, 90.0])
     assert np.isfinite(rank(found, THROUGHPUT)).tolist() == [True, True, False, False]
     assert np.isfinite(rank(found, THROUGHPUT, slack=0.02)).tolist() == [True, True, True, False]
-    assert np.isfinite(rank(found, THROUGHPUT, slack=0.5, least=96.0)).tolist() == [True, True, False, False]
+    assert np.isfinite(rank(found, THROUGHPUT, slack=0.5, least=94.0)).tolist() == [True, True, False, False]
 
 
 def test_the_terms_of_a_bargain() -> None:
     """The price, less the logarithm of what it brings, weighed; however little all of them bring."""
     useful, cost = np.exp([-3.0, -2.0]), np.array([5.0, 6.0])
     assert Bargain(within=0.9, connections_worth=0.5).rank(useful, cost).tolist() == [11.0, 10.0]
-    assert Bargain(within=0.03, connections_worth=1 / 16) == BARGAIN
+    assert Bargain(within=0.05, connections_worth=1 / 12) == BARGAIN
+
+
+def test_connections_are_worth_more_the_more_is_known() -> None:
+    """A sixteenth after half a dozen measurements, nearly a twelfth after forty, and next to nothing after none."""
+    worths = [1.0 / bargain_after(count).connections_worth for count in (0, 6, 24, 10**6)]
+    assert worths == pytest.approx([36.0, 16.0, 13.0, 12.0], abs=0.01)
+    assert {bargain_after(count).within for count in (0, 6, 24)} == {BARGAIN.within}
 
 
 def test_nothing_at_all_has_a_price() -> None:

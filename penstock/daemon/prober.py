@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, cast
@@ -22,7 +22,7 @@ from penstock.operations.sections.section import Section
 from penstock.probes.outside import MessageQueues, ObjectStore, Unreachable
 from penstock.probes.probe import Journal, Leftover, NoJournal, Probe, inconclusive
 from penstock.processes import memory
-from penstock.processes.companion import Companion
+from penstock.processes.companion import Companion, Remote
 from penstock.processes.dialogue import GoneError
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
@@ -78,11 +78,11 @@ class Prober:
 
     async def object_store(self, region: str) -> ObjectStore:
         """S3 in this region, request by request."""
-        return cast("ObjectStore", _Remote(partial(self.ask, "request", Service.S3, region)))
+        return cast("ObjectStore", Remote(partial(self.ask, "request", Service.S3, region)))
 
     async def message_queues(self, region: str) -> MessageQueues:
         """SQS in this region, request by request."""
-        return cast("MessageQueues", _Remote(partial(self.ask, "request", Service.SQS, region)))
+        return cast("MessageQueues", Remote(partial(self.ask, "request", Service.SQS, region)))
 
     def probe(self, row: Operation[Any, Any], _section: Section, equipment: Equipment) -> Probe[Any]:
         """A probe that runs there."""
@@ -214,16 +214,3 @@ class _ProbeThere:
         if self._prober.is_holding:
             with contextlib.suppress(Unreachable):
                 await self._prober.ask("close", self._key)
-
-
-class _Remote:
-    """Whatever is asked of it is asked there."""
-
-    def __init__(self, ask: Callable[..., Coroutine[Any, Any, Any]]) -> None:
-        self._ask = ask
-
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        async def request(*arguments: Any, **named: Any) -> Any:
-            return await self._ask(name, arguments, named)
-
-        return request

@@ -78,24 +78,6 @@ class NotOffered(Refused):
     """This store does not know such a request."""
 
 
-TROUBLES: Mapping[str, type[RequestError]] = {
-    kind.__name__: kind
-    for kind in (
-        Denied,
-        Failed,
-        Missing,
-        NoBucket,
-        NotOffered,
-        Refused,
-        RequestError,
-        Throttled,
-        Unidentified,
-        Unreachable,
-        Unsent,
-    )
-}
-"""By their names, as one process tells another."""
-
 ANSWERED_BY: ContextVar[Counter[str] | None] = ContextVar("answered_by", default=None)
 """Whoever sets it finds in it how many of the requests below him each address has answered."""
 

@@ -9,7 +9,7 @@ import socket
 import sys
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
 from penstock.processes.dialogue import Dialogue, send
@@ -53,9 +53,18 @@ class Companion:
         """Whether it does not listen any more."""
         return self._dialogue.listening.done()
 
+    @property
+    def in_flight_count(self) -> int:
+        """How many questions it has not answered yet."""
+        return self._dialogue.in_flight_count
+
     async def ask(self, name: str, *arguments: Any) -> Any:
         """See `Dialogue`."""
         return await self._dialogue.ask(name, *arguments)
+
+    def tell(self, name: str, *arguments: Any) -> None:
+        """See `Dialogue`."""
+        self._dialogue.tell(name, *arguments)
 
     async def end(self) -> None:
         """Hang up, which ends it; kill it if it does not."""
@@ -82,6 +91,19 @@ class Companion:
 def settled() -> None:
     """In the process itself, first of all: from here on it ends with its parent."""
     settle_in(int(sys.argv[1]))
+
+
+class Remote:
+    """Whatever is asked of it is asked elsewhere, by `ask` with a name and arguments by place and by name."""
+
+    def __init__(self, ask: Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]) -> None:
+        self._ask = ask
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def request(*arguments: Any, **named: Any) -> Any:
+            return await self._ask(name, arguments, named)
+
+        return request
 
 
 async def ends() -> tuple[StreamReader, StreamWriter]:

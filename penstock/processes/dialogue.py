@@ -43,6 +43,11 @@ class Dialogue:
         self._serving: dict[int, asyncio.Task[None]] = {}
         self.listening = asyncio.create_task(self._listen())
 
+    @property
+    def in_flight_count(self) -> int:
+        """Of what this end asked for."""
+        return len(self._waiting)
+
     async def ask(self, name: str, *arguments: Any) -> Any:
         """The answer. Raises what was raised there, and GoneError."""
         if self.listening.done():

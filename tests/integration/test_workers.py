@@ -159,18 +159,31 @@ async def test_nothing_is_imported_from_where_the_daemon_happens_to_be(
         assert [stored.key for stored in service.shelf.objects("bucket", "")] == ["small"]
 
 
-async def test_a_process_that_says_something_else_keeps_nobody_waiting(
+async def test_a_process_that_is_no_worker_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library that prints, or another program under that name, is no worker; and nothing is left of it."""
-    chatty = tmp_path / "python"
-    chatty.write_text("#!/bin/sh\necho hello\nexec cat > /dev/null\n")
-    chatty.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(chatty))
+    """Another program under that name, which says something and hangs up, is no worker; and nothing is left of it."""
+    stand_in(tmp_path / "python", "exec <&-", monkeypatch)
     with pytest.raises(WorkerError, match="ended by itself"):
         async with two_workers():
             pass
     assert not worker_ids()
+
+
+async def test_a_library_that_prints_disturbs_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said and answered goes another way than what a process prints."""
+    stand_in(tmp_path / "python", f'exec {sys.executable} "$@"', monkeypatch)
+    async with two_workers() as (workers, _):
+        await workers.put_object("bucket", "small", bytes(10))
+
+
+def stand_in(path: Path, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python says hello first."""
+    path.write_text(f"#!/bin/sh\necho hello\n{then}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
 
 
 PARENT = """

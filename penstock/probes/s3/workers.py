@@ -10,17 +10,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from penstock.clock import Clock
-from penstock.probes.apart import STOP_SECONDS_MAX, Apart, idlest, several
+from penstock.probes.apart import Apart, several
 from penstock.probes.measurement import Effort, busiest, effort_of_block
 from penstock.probes.outside import (
     BodySender,
@@ -28,7 +25,9 @@ from penstock.probes.outside import (
     Reading,
     RequestError,
 )
-from penstock.probes.s3.worker import Answer, Assignment, Order
+from penstock.probes.s3.worker import Held
+from penstock.processes.companion import STOP_SECONDS_MAX, Companion
+from penstock.processes.dialogue import GoneError
 from penstock.units import MiB
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 START_SECONDS_MAX = 20.0  # importing the SDK takes a second of a processor that is not busy
 BODIES_BYTES_MAX = 512 * MiB  # each process holds the body of a part
+_MODULE = "penstock.probes.s3.worker"
 _GONE = "a process of the probe ended by itself: was it killed for want of memory?"
 # Of a processor, by the process itself: where others crowd it, more processes crowd more.
 _FULL_FRACTION = 0.8
@@ -165,19 +165,13 @@ async def hired(
     loop_tick_seconds: float,
 ) -> AsyncIterator[Workers]:
     """So many processes, ready; on leaving, whatever happens, none of them is left. Raises WorkerError."""
-    assignment = Assignment(
-        parent_process_id=os.getpid(),
-        access=msgspec.Raw(msgspec.json.encode(access)),
-        bucket=bucket,
-        body_bytes=body_bytes,
-        body_seed=body_seed,
-        loop_tick_seconds=loop_tick_seconds,
+    held = Held(
+        bucket=bucket, body_bytes=body_bytes, body_seed=body_seed, loop_tick_seconds=loop_tick_seconds
     )
+    starting = several(worker_count, _MODULE, (access, held), gone=_GONE, start_seconds_max=START_SECONDS_MAX)
     async with contextlib.AsyncExitStack() as working:
         try:
-            workers = await working.enter_async_context(
-                several(worker_count, partial(_started, assignment), start_seconds_max=START_SECONDS_MAX)
-            )
+            workers = await working.enter_async_context(starting)
         except TimeoutError:
             raise WorkerError(f"they were not ready within {START_SECONDS_MAX:g} s") from None
         except (OSError, RequestError) as trouble:
@@ -185,62 +179,52 @@ async def hired(
         yield StoreWorkers(workers)
 
 
-async def _started(assignment: Assignment) -> Apart[Answer]:
-    return await Apart.started(
-        "penstock.probes.s3.worker",
-        assignment,
-        Answer,
-        gone=_GONE,
-        cancel=lambda number: Order(action="cancel", number=number),
-    )
-
-
 class StoreWorkers:
-    """`Workers`, real ones, all on the bucket of their assignment."""
+    """`Workers`, real ones, all on the bucket of their assignment: the seam without its bucket and its bodies."""
 
-    def __init__(self, workers: Sequence[Apart[Answer]]) -> None:
+    def __init__(self, workers: Apart) -> None:
         self._workers = workers
 
     @contextlib.asynccontextmanager
     async def measured(self) -> AsyncIterator[list[Effort]]:
         """See the seam."""
         efforts: list[Effort] = []
-        measuring = [worker.ask(partial(_order, action="begin"))[1] for worker in self._workers]
+        measuring = [asyncio.create_task(_measured(worker)) for worker in self._workers.processes]
+        await asyncio.sleep(0)  # they are asked before anything else is
         try:
             yield efforts
         finally:
-            for worker in self._workers:
-                worker.tell(Order(action="end"))
+            for worker in self._workers.processes:
+                worker.tell("tell", "end")
             done, _ = await asyncio.wait(measuring, timeout=STOP_SECONDS_MAX)
-            efforts += [effort for answer in done if (effort := answer.result().effort) is not None]
+            efforts += [effort for answer in done for effort in answer.result()]
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         """See the seam."""
         del bucket
-        answer = await self._answered(action="put", key=key, size_bytes=len(body))
-        return answer.etag
+        etag: str = await self._workers.request("put_object", (key, len(body)), {})
+        return etag
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """See the seam."""
         del bucket
-        answer = await self._answered(
-            action="part", key=key, upload_id=upload_id, part_number=part_number, size_bytes=len(body)
-        )
-        return answer.etag
+        arguments = key, upload_id, part_number, len(body)
+        etag: str = await self._workers.request("upload_part", arguments, {})
+        return etag
 
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
         """See the seam."""
         del bucket
-        answer = await self._answered(
-            action="read", key=key, start=start, size_bytes=stop - start, object_size_bytes=object_size_bytes
-        )
-        return Reading(first_byte_seconds=answer.first_byte_seconds)
-
-    async def _answered(self, **order: Any) -> Answer:  # Any: fields of an `Order`
-        return await idlest(self._workers).answered(partial(_order, **order))
+        named = {"object_size_bytes": object_size_bytes}
+        reading: Reading = await self._workers.request("read_range", (key, start, stop), named)
+        return reading
 
 
-def _order(number: int, **fields: Any) -> Order:
-    return Order(number=number, **fields)
+async def _measured(worker: Companion) -> list[Effort]:
+    """Nothing of one that died."""
+    try:
+        return [(await worker.ask("request", "measured", (), {})).result]
+    except GoneError:
+        return []

@@ -121,14 +121,14 @@ class Batch:
     def __init__(self, files: list[File], advice: Advice) -> None:
         from penstock.client.targets.advised import download_of, upload_of
 
-        is_download = advice.operation == S3_DOWNLOAD
-        advised: Any = (download_of if is_download else upload_of)(advice.document, files[0].size_bytes)
+        read = download_of if advice.operation == S3_DOWNLOAD else upload_of
+        advised = read(advice.document, files[0].size_bytes)
         self.advice, self.files = advice, files
-        self.size_knob = "range_size_bytes" if is_download else "part_size_bytes"
-        self.thread_count: int = advised.thread_count
-        self.part_size_bytes: int = getattr(advised, self.size_knob)
-        self.multipart_threshold_bytes: int = advised.multipart_threshold_bytes
-        self.rate_limit_bytes_per_second: int | None = advised.rate_limit_bytes_per_second
+        self.size_knob = advised.size_knob
+        self.thread_count = advised.thread_count
+        self.part_size_bytes = advised.request_size_bytes
+        self.multipart_threshold_bytes = advised.multipart_threshold_bytes
+        self.rate_limit_bytes_per_second = advised.rate_limit_bytes_per_second
 
     @property
     def size_bytes(self) -> int:

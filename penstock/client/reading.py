@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from penstock.client.advice import Advice
-    from penstock.client.targets.advised import Download
+    from penstock.client.targets.advised import Transfer
 
     Pairs = list[tuple[int, int]]
 
@@ -35,7 +35,7 @@ BODY_TRY_COUNT = 5
 _HEDGED_FRACTION = 0.05  # of the requests may be sent again, and one at first
 
 
-def advised(advice: Advice, size_bytes: int) -> Download:
+def advised(advice: Advice, size_bytes: int) -> Transfer:
     """What it says, or what the SDK does where it cannot be read."""
     from penstock.client.advice import default_advice
     from penstock.client.targets.advised import download_of
@@ -64,7 +64,7 @@ class Opening:
         self.is_random = demand.get("access") == "random"
         self.size_bytes = 0
         self._advice, self._demand = advice, {"sink": "memory", **demand}
-        self.told: Download
+        self.told: Transfer
 
     def found(self, head: Mapping[str, Any]) -> Opening:
         """With the answer to HeadObject: from then on no other version is read, and advice is asked for."""
@@ -97,7 +97,7 @@ class Reading(ABC):
         super().__init__()
         told, self._client, self._arguments = opening.told, opening.client, opening.arguments
         self._is_random, self.size_bytes = opening.is_random, opening.size_bytes
-        self.range_size_bytes = told.range_size_bytes
+        self.range_size_bytes = told.request_size_bytes
         self.thread_count = min(told.thread_count, pool_count_of(self._client))
         self.read_ahead_bytes = told.read_ahead_bytes or _READ_AHEAD_BYTES
         self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0

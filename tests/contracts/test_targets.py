@@ -137,10 +137,7 @@ def test_small_objects_and_several_at_a_time_can_be_said(target: Target) -> None
     for change, objects in (({"payload_size_bytes": 64 * KiB}, 12), ({"demand": {"object_count": 4}}, 4)):
         advised: Any = READERS[target.operation](document | change, None)
         assert advised.object_concurrency == objects
-        concurrency = (
-            advised.part_concurrency if target.operation == "s3_upload" else advised.range_concurrency
-        )
-        assert objects * concurrency <= advised.thread_count
+        assert objects * advised.request_concurrency <= advised.thread_count
         assert said(target, document | change).options
 
 

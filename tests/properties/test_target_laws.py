@@ -69,7 +69,7 @@ def test_an_object_is_split_exactly_when_that_is_advised(document: dict[str, Any
         assert advised.multipart_threshold_bytes <= advised.object_size_bytes
     assert advised.multipart_threshold_bytes <= 5 * GiB
     assert advised.connection_pool_count >= advised.thread_count
-    assert advised.object_concurrency * advised.part_concurrency <= advised.thread_count
+    assert advised.object_concurrency * advised.request_concurrency <= advised.thread_count
 
 
 @given(document=documents)
@@ -109,7 +109,7 @@ def test_duckdb_computes_the_advised_part(document: dict[str, Any]) -> None:
         int(said["s3_uploader_max_filesize"].removesuffix("B")),
         said["s3_uploader_max_parts_per_file"],
     )
-    part = upload_of(document).part_size_bytes
+    part = upload_of(document).request_size_bytes
     assert 50 * 10**9 <= largest <= DUCKDB_FILE_BYTES_MAX
     assert 1 <= count <= PART_COUNT_MAX
     assert part <= largest // count < part + 2**18

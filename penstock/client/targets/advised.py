@@ -29,57 +29,27 @@ VISIBILITY_TIMEOUT_SECONDS_MAX = 12 * 3600
 _OF_READERS = ("read_ahead_bytes", "block_size_bytes", "coalesced_gap_bytes", "io_chunk_bytes")
 
 
-class Upload(NamedTuple):
-    """How to upload objects of a size. What is None was not advised, or is not wanted.
+class Transfer(NamedTuple):
+    """How to upload or to read objects of a size. What is None was not advised, or is not wanted.
 
     `thread_count` is the number of requests in flight over all objects that move at a time. Of a mix of sizes
-    `split_object_count` are as large as `object_size_bytes` or larger, more or less.
+    `split_object_count` are as large as `object_size_bytes` or larger, more or less. The rest is of reading: who goes
+    through an object reads `read_ahead_bytes` before they are asked for; who can do a single request at a time reads
+    blocks of `block_size_bytes`. What lies `coalesced_gap_bytes` or less between two ranges is cheaper read than left
+    out. `is_random` says that ranges are wanted wherever they lie.
     """
 
+    size_knob: str  # how advice names the size of a request: "part_size_bytes" or "range_size_bytes"
     object_size_bytes: int
     object_count: int
     split_object_count: int
     thread_count: int
-    part_size_bytes: int
+    request_size_bytes: int
     multipart_threshold_bytes: int
     connection_pool_count: int
     rate_limit_bytes_per_second: int | None = None
     hedge_timeout_seconds: float | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether an object goes in one request."""
-        return self.part_size_bytes >= self.object_size_bytes
-
-    @property
-    def object_concurrency(self) -> int:
-        """Objects to move at a time."""
-        return _object_concurrency(self)
-
-    @property
-    def part_concurrency(self) -> int:
-        """Parts of one object to move at a time."""
-        return _part_concurrency(self)
-
-
-class Download(NamedTuple):
-    """How to read objects of a size. What is None was not advised, or is not wanted.
-
-    `thread_count` is as in `Upload`. Who goes through an object reads `read_ahead_bytes` before they are asked for; who
-    can do a single request at a time reads blocks of `block_size_bytes`. What lies `coalesced_gap_bytes` or less
-    between two ranges is cheaper read than left out. `is_random` says that ranges are wanted wherever they lie.
-    """
-
-    object_size_bytes: int
-    object_count: int
-    split_object_count: int
-    is_random: bool
-    thread_count: int
-    range_size_bytes: int
-    multipart_threshold_bytes: int
-    connection_pool_count: int
-    rate_limit_bytes_per_second: int | None = None
-    hedge_timeout_seconds: float | None = None
+    is_random: bool = False
     read_ahead_bytes: int | None = None
     block_size_bytes: int | None = None
     coalesced_gap_bytes: int | None = None
@@ -87,18 +57,21 @@ class Download(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether an object comes in one request."""
-        return self.range_size_bytes >= self.object_size_bytes
+        """Whether an object moves in one request."""
+        return self.request_size_bytes >= self.object_size_bytes
 
     @property
     def object_concurrency(self) -> int:
-        """Objects to read at a time."""
-        return _object_concurrency(self)
+        """Objects to move at a time: every thread has one of its own where they are not split."""
+        return self.thread_count if self.is_whole else min(self.object_count, self.thread_count)
 
     @property
-    def range_concurrency(self) -> int:
-        """Ranges of one object to read at a time."""
-        return _part_concurrency(self)
+    def request_concurrency(self) -> int:
+        """Parts or ranges of one object at a time: times the objects that have them never more than the threads."""
+        at_a_time = self.object_concurrency
+        if not self.is_whole:
+            at_a_time = min(at_a_time, self.split_object_count)
+        return max(1, self.thread_count // at_a_time)
 
 
 class Delivery(NamedTuple):
@@ -124,23 +97,10 @@ class Delivery(NamedTuple):
         return max(self.batch_message_count, self.receive_window_message_count or held)
 
 
-Advised = Union[Upload, Download, Delivery]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
+Advised = Union[Transfer, Delivery]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
 
 
-def _object_concurrency(advised: Upload | Download) -> int:
-    """Every thread has an object of its own where they are not split."""
-    return advised.thread_count if advised.is_whole else min(advised.object_count, advised.thread_count)
-
-
-def _part_concurrency(advised: Upload | Download) -> int:
-    """Times the objects that have parts never more than the threads."""
-    at_a_time = _object_concurrency(advised)
-    if not advised.is_whole:
-        at_a_time = min(at_a_time, advised.split_object_count)
-    return max(1, advised.thread_count // at_a_time)
-
-
-def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Upload:
+def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Transfer:
     """The upload that an answer of the socket advises, as S3 accepts it.
 
     `object_size_bytes` is the object's own size where the advice is for another one nearby; what is no size is none.
@@ -150,9 +110,10 @@ def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None =
     setting, derived = document["setting"], document["derived"]
     size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
     part = legal_part_size_bytes(int(setting["part_size_bytes"]), size)
-    return Upload(
+    return Transfer(
+        size_knob="part_size_bytes",
         object_size_bytes=size,
-        part_size_bytes=part,
+        request_size_bytes=part,
         multipart_threshold_bytes=_threshold_bytes(
             derived.get("multipart_threshold_bytes", part), part, size
         ),
@@ -160,17 +121,18 @@ def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None =
     )
 
 
-def download_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Download:
+def download_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Transfer:
     """The download that an answer of the socket advises. As with `upload_of`, the threshold agrees with the range."""
     setting, derived = document["setting"], document["derived"]
     size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
     part = max(1, int(setting["range_size_bytes"]))
     threshold = int(derived.get("multipart_threshold_bytes", part))
     told = {name: max(1, int(derived[name])) for name in _OF_READERS if derived.get(name)}
-    return Download(
+    return Transfer(
+        size_knob="range_size_bytes",
         object_size_bytes=size,
         is_random=document.get("demand", {}).get("access") == "random",
-        range_size_bytes=part,
+        request_size_bytes=part,
         multipart_threshold_bytes=min(max(1, threshold), size) if part < size else max(threshold, size + 1),
         **_of_any_transfer(document),
         **told,
@@ -235,8 +197,14 @@ def legal_part_size_bytes(wanted_bytes: int, object_size_bytes: int) -> int:
 def stated(advised: Advised) -> tuple[str, ...]:
     """The fields that a client has to be told, or has to be known not to understand."""
     # What was asked about, not what is advised.
-    given = {"object_size_bytes", "object_count", "split_object_count", "is_random"}
-    return tuple(name for name, value in advised._asdict().items() if value is not None and name not in given)
+    given = {"size_knob", "object_size_bytes", "object_count", "split_object_count", "is_random"}
+    found = (name for name, value in advised._asdict().items() if value is not None and name not in given)
+    return tuple(field_of(advised, name) for name in found)
+
+
+def field_of(advised: Advised, name: str) -> str:
+    """What advice calls what has this name here."""
+    return advised.size_knob if isinstance(advised, Transfer) and name == "request_size_bytes" else name
 
 
 def _threshold_bytes(wanted_bytes: float, part_size_bytes: int, object_size_bytes: int) -> int:

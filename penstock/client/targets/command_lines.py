@@ -5,6 +5,7 @@ From the sources of s5cmd 2.3, rclone 1.76, the AWS CLI 1.46 and 2.36, Mountpoin
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -23,20 +24,14 @@ from penstock.client.targets.target import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
 
-def _s5cmd(advised: Upload) -> Iterator[Option]:
+def _s5cmd(advised: Transfer) -> Iterator[Option]:
     yield Option("s5cmd", "--numworkers", advised.object_concurrency, ("thread_count",))
-    yield Option("cp", "--concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option("cp", "--part-size", ceil(advised.part_size_bytes / MiB), ("part_size_bytes",))
-
-
-def _s5cmd_download(advised: Download) -> Iterator[Option]:
-    yield Option("s5cmd", "--numworkers", advised.object_concurrency, ("thread_count",))
-    yield Option("cp", "--concurrency", advised.range_concurrency, ("thread_count",))
-    yield Option("cp", "--part-size", ceil(advised.range_size_bytes / MiB), ("range_size_bytes",))
+    yield Option("cp", "--concurrency", advised.request_concurrency, ("thread_count",))
+    yield Option("cp", "--part-size", ceil(advised.request_size_bytes / MiB), (advised.size_knob,))
 
 
 def _s5cmd_flags(translation: Translation) -> list[str]:
@@ -46,34 +41,22 @@ def _s5cmd_flags(translation: Translation) -> list[str]:
     return [" ".join([*words, "cp", *(f"{name} {value}" for name, value in groups["cp"].items())])]
 
 
-def _rclone(advised: Upload) -> Iterator[Option]:
+def _rclone(advised: Transfer) -> Iterator[Option]:
     yield Option("", "--transfers", advised.object_concurrency, ("thread_count",))
-    yield Option("", "--s3-upload-concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option("", "--s3-chunk-size", _rclone_size(advised.part_size_bytes), ("part_size_bytes",))
-    yield Option(
-        "",
-        "--s3-upload-cutoff",
-        _rclone_size(advised.multipart_threshold_bytes),
-        ("multipart_threshold_bytes",),
-    )
-    yield from _rclone_limit(advised)
+    yield Option("", "--s3-upload-concurrency", advised.request_concurrency, ("thread_count",))
+    yield from _rclone_sizes(advised, "--s3-chunk-size", "--s3-upload-cutoff")
 
 
-def _rclone_download(advised: Download) -> Iterator[Option]:
+def _rclone_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "--transfers", advised.object_concurrency, ("thread_count",))
-    yield Option("", "--multi-thread-streams", advised.range_concurrency, ("thread_count",))
-    size = _rclone_size(advised.range_size_bytes)
-    yield Option("", "--multi-thread-chunk-size", size, ("range_size_bytes",))
-    yield Option(
-        "",
-        "--multi-thread-cutoff",
-        _rclone_size(advised.multipart_threshold_bytes),
-        ("multipart_threshold_bytes",),
-    )
-    yield from _rclone_limit(advised)
+    yield Option("", "--multi-thread-streams", advised.request_concurrency, ("thread_count",))
+    yield from _rclone_sizes(advised, "--multi-thread-chunk-size", "--multi-thread-cutoff")
 
 
-def _rclone_limit(advised: Upload | Download) -> Iterator[Option]:
+def _rclone_sizes(advised: Transfer, chunk: str, cutoff: str) -> Iterator[Option]:
+    yield Option("", chunk, _rclone_size(advised.request_size_bytes), (advised.size_knob,))
+    threshold = _rclone_size(advised.multipart_threshold_bytes)
+    yield Option("", cutoff, threshold, ("multipart_threshold_bytes",))
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{advised.rate_limit_bytes_per_second}B"
         yield Option("", "--bwlimit", limit, ("rate_limit_bytes_per_second",))
@@ -100,20 +83,13 @@ def _rclone_remote(translation: Translation) -> list[str]:
     return lines
 
 
-def _aws_cli(advised: Upload) -> Iterator[Option]:
-    chunk = Option("s3", "multipart_chunksize", advised.part_size_bytes, ("part_size_bytes",))
-    yield from _aws_cli_transfer(advised, chunk)
-
-
-def _aws_cli_download(advised: Download) -> Iterator[Option]:
-    chunk = Option("s3", "multipart_chunksize", advised.range_size_bytes, ("range_size_bytes",))
-    yield from _aws_cli_transfer(advised, chunk)
-
-
-def _aws_cli_transfer(advised: Upload | Download, chunk: Option) -> Iterator[Option]:
+def _aws_cli(advised: Transfer) -> Iterator[Option]:
     yield Option("s3", "max_concurrent_requests", advised.thread_count, ("thread_count",))
-    yield chunk
-    yield from carried(advised, "s3", {"multipart_threshold": "multipart_threshold_bytes"})
+    sizes = {
+        "multipart_chunksize": "request_size_bytes",
+        "multipart_threshold": "multipart_threshold_bytes",
+    }
+    yield from carried(advised, "s3", sizes)
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{max(1, advised.rate_limit_bytes_per_second // 1024)}KB/s"  # its KB has 1,024 bytes
         yield Option("s3", "max_bandwidth", limit, ("rate_limit_bytes_per_second",))
@@ -132,29 +108,20 @@ def _aws_section(translation: Translation) -> list[str]:
     return ["s3 =", *assignments(" = ", prefix="  ")(translation)]
 
 
-def _mountpoint(advised: Upload) -> Iterator[Option]:
-    yield from _mountpoint_target(advised.thread_count)
-    yield Option("", "--write-part-size", advised.part_size_bytes, ("part_size_bytes",))
-
-
-def _mountpoint_download(advised: Download) -> Iterator[Option]:
-    yield from _mountpoint_target(advised.thread_count)
-    yield Option("", "--read-part-size", advised.range_size_bytes, ("range_size_bytes",))
-
-
-def _mountpoint_target(thread_count: int) -> Iterator[Option]:
-    gbps = ceil(round(CRT_GBPS_PER_CONNECTION * thread_count, 1))  # it takes whole ones alone
-    fields = ("thread_count",) if thread_count >= CRT_CONNECTION_COUNT_MIN else ()
+def _mountpoint(advised: Transfer, size_flag: str = "--write-part-size") -> Iterator[Option]:
+    gbps = ceil(round(CRT_GBPS_PER_CONNECTION * advised.thread_count, 1))  # it takes whole ones alone
+    fields = ("thread_count",) if advised.thread_count >= CRT_CONNECTION_COUNT_MIN else ()
     yield Option("", "--maximum-throughput-gbps", gbps, fields)
+    yield from carried(advised, "", {size_flag: "request_size_bytes"})
 
 
-def _wal_g(advised: Upload) -> Iterator[Option]:
+def _wal_g(advised: Transfer) -> Iterator[Option]:
     yield Option("", "WALG_UPLOAD_CONCURRENCY", advised.thread_count, ("thread_count",))
-    yield Option("", "WALG_S3_MAX_PART_SIZE", advised.part_size_bytes, ("part_size_bytes",))
+    yield from carried(advised, "", {"WALG_S3_MAX_PART_SIZE": "request_size_bytes"})
     yield from carried(advised, "", _WAL_G_LIMIT)
 
 
-def _wal_g_download(advised: Download) -> Iterator[Option]:
+def _wal_g_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "WALG_DOWNLOAD_CONCURRENCY", advised.thread_count, ("thread_count",))
     yield from carried(advised, "", _WAL_G_LIMIT)
 
@@ -166,7 +133,7 @@ TARGETS = (
     *both_ways(
         "aws-cli",
         upload=("`aws configure set` lines, or the s3 section of a profile (versions 1 and 2)", _aws_cli),
-        download=("the same for downloads", _aws_cli_download),
+        download=("the same for downloads", _aws_cli),
         reasons={"connection_pool_count": "it has no key for it; version 1 keeps 10 connections"},
         download_reasons=WHOLE_OBJECTS,
         writers={"commands": _aws_commands, "config": _aws_section},
@@ -174,7 +141,7 @@ TARGETS = (
     *both_ways(
         "s5cmd",
         upload=("flags of s5cmd, with the verb cp among them", _s5cmd),
-        download=("the same for downloads", _s5cmd_download),
+        download=("the same for downloads", _s5cmd),
         reasons={
             "multipart_threshold_bytes": "it splits what is larger than one part, always",
             "connection_pool_count": "it opens a connection for each request in flight, and has no flag for it",
@@ -197,7 +164,7 @@ TARGETS = (
     *both_ways(
         "mountpoint",
         upload=("flags of mount-s3", _mountpoint),
-        download=("the same for reading", _mountpoint_download),
+        download=("the same for reading", partial(_mountpoint, size_flag="--read-part-size")),
         reasons={
             "thread_count": "it opens 10 connections at the least",
             "connection_pool_count": "it has as many connections as its throughput asks for",

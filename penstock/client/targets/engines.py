@@ -14,7 +14,7 @@ from penstock.client.targets.target import Option, both_ways, carried, environme
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
 DUCKDB_BLOCK_BYTES = 1 << 18
@@ -28,19 +28,19 @@ POLARS_BUDGET_MIN = 10
 """What one request of the older readers of Polars takes of POLARS_CONCURRENCY_BUDGET; with less it ends in a panic."""
 
 
-def _duckdb(advised: Upload) -> Iterator[Option]:
+def _duckdb(advised: Transfer) -> Iterator[Option]:
     # A part is the largest file over the number of parts: so the part is said by both together.
-    part = ceil(advised.part_size_bytes / DUCKDB_BLOCK_BYTES) * DUCKDB_BLOCK_BYTES
+    part = ceil(advised.request_size_bytes / DUCKDB_BLOCK_BYTES) * DUCKDB_BLOCK_BYTES
     count = min(PART_COUNT_MAX, DUCKDB_FILE_BYTES_MAX // part)
-    yield Option("", "s3_uploader_thread_limit", advised.part_concurrency, ("thread_count",))
+    yield Option("", "s3_uploader_thread_limit", advised.request_concurrency, ("thread_count",))
     yield Option("", "s3_uploader_max_filesize", f"{part * count}B", ("part_size_bytes",))
     yield Option("", "s3_uploader_max_parts_per_file", count, ("part_size_bytes",))
 
 
-def _duckdb_download(advised: Download) -> Iterator[Option]:
+def _duckdb_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "async_threads", advised.thread_count, ("thread_count",))
     yield Option("", "http_client_pool_capacity", advised.connection_pool_count, ("connection_pool_count",))
-    block = max(DUCKDB_READ_BLOCK_BYTES_MIN, 1 << (advised.range_size_bytes.bit_length() - 1))
+    block = max(DUCKDB_READ_BLOCK_BYTES_MIN, 1 << (advised.request_size_bytes.bit_length() - 1))
     yield Option("", "external_file_cache_remote_max_block_size", block, ("range_size_bytes",))
     yield from carried(advised, "", {"parquet_prefetch_column_gap": "coalesced_gap_bytes"})
 
@@ -56,18 +56,18 @@ def _literal(value: object) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-def _pyarrow(advised: Upload) -> Iterator[Option]:
+def _pyarrow(advised: Transfer) -> Iterator[Option]:
     yield Option("", "io_thread_count", advised.thread_count, ("thread_count", "connection_pool_count"))
 
 
-def _pyarrow_download(advised: Download) -> Iterator[Option]:
+def _pyarrow_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "io_thread_count", advised.thread_count, ("thread_count", "connection_pool_count"))
     cache = "CacheOptions"  # of ParquetFragmentScanOptions(cache_options=...)
     yield from carried(advised, cache, {"hole_size_limit": "coalesced_gap_bytes"})
-    limit = max(advised.range_size_bytes, advised.coalesced_gap_bytes or 0)
+    limit = max(advised.request_size_bytes, advised.coalesced_gap_bytes or 0)
     yield Option(cache, "range_size_limit", limit, ("range_size_bytes",))
     if advised.read_ahead_bytes is not None:
-        yield Option(cache, "prefetch_limit", advised.range_concurrency, ("read_ahead_bytes",))
+        yield Option(cache, "prefetch_limit", advised.request_concurrency, ("read_ahead_bytes",))
     yield from carried(advised, "open_input_stream", {"buffer_size": "block_size_bytes"})
     if advised.object_concurrency > 1:
         # A dataset reads four files at a time, whatever the threads: twice as fast with the advice.
@@ -87,13 +87,13 @@ def _pyarrow_source(translation: Translation) -> list[str]:
     return lines
 
 
-def _polars(advised: Upload) -> Iterator[Option]:
-    yield Option("", "POLARS_UPLOAD_CONCURRENCY", advised.part_concurrency, ("thread_count",))
-    yield Option("", "POLARS_UPLOAD_CHUNK_SIZE", advised.part_size_bytes, ("part_size_bytes",))
+def _polars(advised: Transfer) -> Iterator[Option]:
+    yield Option("", "POLARS_UPLOAD_CONCURRENCY", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, "", {"POLARS_UPLOAD_CHUNK_SIZE": "request_size_bytes"})
 
 
-def _polars_download(advised: Download) -> Iterator[Option]:
-    threads, size = advised.thread_count, advised.range_size_bytes
+def _polars_download(advised: Transfer) -> Iterator[Option]:
+    threads, size = advised.thread_count, advised.request_size_bytes
     yield Option("", "POLARS_INFLIGHT_REQUEST_BUDGET", threads, ("thread_count",))
     yield Option("", "POLARS_INFLIGHT_FLOOR_REQUEST_BUDGET", threads, ("thread_count",))
     yield Option("", "POLARS_CONCURRENCY_BUDGET", max(POLARS_BUDGET_MIN, threads), ("thread_count",))

@@ -12,30 +12,30 @@ from penstock.client.targets.target import Option, both_ways, carried
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
 
-def _go(advised: Upload) -> Iterator[Option]:
+def _go(advised: Transfer) -> Iterator[Option]:
     manager, older, http = "transfermanager.Options", "manager.Uploader", "http.Transport"
-    yield Option(manager, "Concurrency", advised.part_concurrency, ("thread_count",))
-    sizes = {"PartSizeBytes": "part_size_bytes", "MultipartUploadThreshold": "multipart_threshold_bytes"}
+    yield Option(manager, "Concurrency", advised.request_concurrency, ("thread_count",))
+    sizes = {"PartSizeBytes": "request_size_bytes", "MultipartUploadThreshold": "multipart_threshold_bytes"}
     yield from carried(advised, manager, sizes)
-    yield Option(older, "Concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option(older, "PartSize", advised.part_size_bytes, ("part_size_bytes",))
+    yield Option(older, "Concurrency", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, older, {"PartSize": "request_size_bytes"})
     # The SDK's own transport keeps ten connections to a host.
     yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
 
 
-def _go_download(advised: Download) -> Iterator[Option]:
+def _go_download(advised: Transfer) -> Iterator[Option]:
     manager, older, http = "transfermanager.Options", "manager.Downloader", "http.Transport"
-    yield Option(manager, "Concurrency", advised.range_concurrency, ("thread_count",))
-    yield Option(manager, "PartSizeBytes", advised.range_size_bytes, ("range_size_bytes",))
+    yield Option(manager, "Concurrency", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, manager, {"PartSizeBytes": "request_size_bytes"})
     # Otherwise it reads an object in the parts that it was uploaded in.
     yield Option(manager, "GetObjectType", "types.GetObjectRanges", ("range_size_bytes",))
     yield from carried(advised, manager, {"GetObjectBufferSize": "read_ahead_bytes"})
-    yield Option(older, "Concurrency", advised.range_concurrency, ("thread_count",))
-    yield Option(older, "PartSize", advised.range_size_bytes, ("range_size_bytes",))
+    yield Option(older, "Concurrency", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, older, {"PartSize": "request_size_bytes"})
     yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
 
 
@@ -47,20 +47,20 @@ def _go_source(translation: Translation) -> list[str]:
     ]
 
 
-def _rust(advised: Upload) -> Iterator[Option]:
-    yield Option("BufWriter", "with_capacity", advised.part_size_bytes, ("part_size_bytes",))
-    yield Option("BufWriter", "with_max_concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option("WriteMultipart", "wait_for_capacity", advised.part_concurrency, ("thread_count",))
-    yield Option("WriteMultipart", "new_with_chunk_size", advised.part_size_bytes, ("part_size_bytes",))
+def _rust(advised: Transfer) -> Iterator[Option]:
+    yield from carried(advised, "BufWriter", {"with_capacity": "request_size_bytes"})
+    yield Option("BufWriter", "with_max_concurrency", advised.request_concurrency, ("thread_count",))
+    yield Option("WriteMultipart", "wait_for_capacity", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, "WriteMultipart", {"new_with_chunk_size": "request_size_bytes"})
     yield from carried(advised, "ClientOptions", {"with_pool_max_idle_per_host": "connection_pool_count"})
-    yield Option("obstore.put", "max_concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option("obstore.put", "chunk_size", advised.part_size_bytes, ("part_size_bytes",))
+    yield Option("obstore.put", "max_concurrency", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, "obstore.put", {"chunk_size": "request_size_bytes"})
 
 
-def _rust_download(advised: Download) -> Iterator[Option]:
+def _rust_download(advised: Transfer) -> Iterator[Option]:
     # It has no ranged reading of a whole object: the loop over ranges is the application's, within this limit.
     yield Option("LimitStore", "max_requests", advised.thread_count, ("thread_count",))
-    yield Option("get_range", "range_size_bytes", advised.range_size_bytes, ("range_size_bytes",))
+    yield from carried(advised, "get_range", {"range_size_bytes": "request_size_bytes"})
     yield from carried(advised, "ClientOptions", {"with_pool_max_idle_per_host": "connection_pool_count"})
     yield from carried(advised, "BufReader", {"with_capacity": "block_size_bytes"})
     yield from carried(advised, "coalesce_ranges", {"coalesce": "coalesced_gap_bytes"})

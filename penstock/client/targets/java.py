@@ -13,24 +13,24 @@ from penstock.client.targets.target import Option, assignments, both_ways, carri
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
 INT_MAX = (1 << 31) - 1
 """s3a holds part size and threshold in a Java int."""
 
 
-def _s3a(advised: Upload) -> Iterator[Option]:
-    part = min(advised.part_size_bytes, INT_MAX)
+def _s3a(advised: Transfer) -> Iterator[Option]:
+    part = min(advised.request_size_bytes, INT_MAX)
     threshold = min(advised.multipart_threshold_bytes, INT_MAX)
     yield Option("", "fs.s3a.threads.max", advised.thread_count, ("thread_count",))
-    yield Option("", "fs.s3a.fast.upload.active.blocks", advised.part_concurrency, ("thread_count",))
+    yield Option("", "fs.s3a.fast.upload.active.blocks", advised.request_concurrency, ("thread_count",))
     yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
     yield Option("", "fs.s3a.multipart.size", part, ("part_size_bytes",))
     yield Option("", "fs.s3a.multipart.threshold", threshold, ("multipart_threshold_bytes",))
 
 
-def _s3a_download(advised: Download) -> Iterator[Option]:
+def _s3a_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "fs.s3a.threads.max", advised.thread_count, ("thread_count",))
     yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
     yield from _s3a_ranges(advised) if advised.is_random else _s3a_blocks(advised)
@@ -38,12 +38,12 @@ def _s3a_download(advised: Download) -> Iterator[Option]:
     yield from carried(advised, "", {"fs.s3a.readahead.range": "coalesced_gap_bytes"})
 
 
-def _s3a_ranges(advised: Download) -> Iterator[Option]:
+def _s3a_ranges(advised: Transfer) -> Iterator[Option]:
     """Columns of a file: ranges by vectored reads."""
-    active, vectored = advised.range_concurrency, "fs.s3a.vectored"
+    active, vectored = advised.request_concurrency, "fs.s3a.vectored"
     yield Option("", "fs.s3a.experimental.input.fadvise", "random", ())
     yield Option("", f"{vectored}.active.ranged.reads", active, ("thread_count",))
-    largest = min(max(advised.range_size_bytes, advised.block_size_bytes or 0), INT_MAX)
+    largest = min(max(advised.request_size_bytes, advised.block_size_bytes or 0), INT_MAX)
     fields = ("range_size_bytes", "block_size_bytes")
     yield Option("", f"{vectored}.read.max.merged.size", largest, fields)
     if advised.coalesced_gap_bytes is not None:
@@ -51,37 +51,37 @@ def _s3a_ranges(advised: Download) -> Iterator[Option]:
         yield Option("", f"{vectored}.read.min.seek.size", gap, ("coalesced_gap_bytes",))
 
 
-def _s3a_blocks(advised: Download) -> Iterator[Option]:
+def _s3a_blocks(advised: Transfer) -> Iterator[Option]:
     """Files from their beginning to their end: blocks that are fetched before they are asked for."""
-    block, count = min(advised.range_size_bytes, INT_MAX), advised.range_concurrency
+    block, count = min(advised.request_size_bytes, INT_MAX), advised.request_concurrency
     yield Option("", "fs.s3a.input.stream.type", "prefetch", ())
     yield Option("", "fs.s3a.prefetch.block.size", block, ("range_size_bytes", "block_size_bytes"))
     yield Option("", "fs.s3a.prefetch.block.count", count, ("thread_count", "read_ahead_bytes"))
 
 
-def _spark_download(advised: Download) -> Iterator[Option]:
+def _spark_download(advised: Transfer) -> Iterator[Option]:
     for option in _s3a_download(advised):
         yield option._replace(name=f"spark.hadoop.{option.name}")
 
 
-def _flink(advised: Upload) -> Iterator[Option]:
-    yield Option("", "s3.upload.max.concurrent.uploads", advised.part_concurrency, ("thread_count",))
-    yield Option("", "s3.upload.min.part.size", advised.part_size_bytes, ("part_size_bytes",))
+def _flink(advised: Transfer) -> Iterator[Option]:
+    yield Option("", "s3.upload.max.concurrent.uploads", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, "", {"s3.upload.min.part.size": "request_size_bytes"})
     yield from _flink_connections(advised)
 
 
-def _flink_download(advised: Download) -> Iterator[Option]:
+def _flink_download(advised: Transfer) -> Iterator[Option]:
     yield from _flink_connections(advised)
     yield from carried(advised, "", {"s3.readahead.range": "coalesced_gap_bytes"})
 
 
-def _flink_connections(advised: Upload | Download) -> Iterator[Option]:
+def _flink_connections(advised: Transfer) -> Iterator[Option]:
     # What is not Flink's own goes to s3a, behind fs.s3a in place of s3.
     yield Option("", "s3.threads.max", advised.thread_count, ("thread_count",))
     yield Option("", "s3.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
 
 
-def _spark(advised: Upload) -> Iterator[Option]:
+def _spark(advised: Transfer) -> Iterator[Option]:
     for option in _s3a(advised):
         yield option._replace(name=f"spark.hadoop.{option.name}")
 
@@ -101,26 +101,26 @@ def _site_xml(translation: Translation) -> list[str]:
     ]
 
 
-def _java_sdk(advised: Upload) -> Iterator[Option]:
+def _java_sdk(advised: Transfer) -> Iterator[Option]:
     crt, split, http = "S3CrtAsyncClientBuilder", "MultipartConfiguration", "NettyNioAsyncHttpClient"
     yield Option(crt, "maxConcurrency", advised.thread_count, ("thread_count", "connection_pool_count"))
-    yield Option(crt, "minimumPartSizeInBytes", advised.part_size_bytes, ("part_size_bytes",))
+    yield from carried(advised, crt, {"minimumPartSizeInBytes": "request_size_bytes"})
     yield Option(crt, "thresholdInBytes", advised.multipart_threshold_bytes, ("multipart_threshold_bytes",))
     # Without the CRT, parts in flight are those for which there is room in its buffer.
-    buffer_bytes = advised.part_concurrency * advised.part_size_bytes
+    buffer_bytes = advised.request_concurrency * advised.request_size_bytes
     yield Option(split, "apiCallBufferSizeInBytes", buffer_bytes, ("thread_count",))
-    yield Option(split, "minimumPartSizeInBytes", advised.part_size_bytes, ("part_size_bytes",))
+    yield from carried(advised, split, {"minimumPartSizeInBytes": "request_size_bytes"})
     yield Option(split, "thresholdInBytes", advised.multipart_threshold_bytes, ("multipart_threshold_bytes",))
     yield Option(http, "maxConcurrency", advised.connection_pool_count, ("connection_pool_count",))
 
 
-def _java_sdk_download(advised: Download) -> Iterator[Option]:
+def _java_sdk_download(advised: Transfer) -> Iterator[Option]:
     crt, http = "S3CrtAsyncClientBuilder", "NettyNioAsyncHttpClient"
     yield Option(crt, "maxConcurrency", advised.thread_count, ("thread_count", "connection_pool_count"))
-    yield Option(crt, "minimumPartSizeInBytes", advised.range_size_bytes, ("range_size_bytes",))
+    yield from carried(advised, crt, {"minimumPartSizeInBytes": "request_size_bytes"})
     yield from carried(advised, crt, {"initialReadBufferSizeInBytes": "read_ahead_bytes"})
     # Without the CRT, an object is read in the parts that it was uploaded in.
-    active = advised.range_concurrency
+    active = advised.request_concurrency
     yield Option("ParallelConfiguration", "maxInFlightParts", active, ("thread_count",))
     yield Option(http, "maxConcurrency", advised.connection_pool_count, ("connection_pool_count",))
 

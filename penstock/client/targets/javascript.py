@@ -13,12 +13,12 @@ from penstock.client.targets.target import APPLICATION, NO_HEDGE, Option, Target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
 _HANDLER = "NodeHttpHandler.httpsAgent"
 _OWN_READS = {
-    "rangeSizeBytes": "range_size_bytes",
+    "rangeSizeBytes": "request_size_bytes",
     "multipartThresholdBytes": "multipart_threshold_bytes",
     "readAheadBytes": "read_ahead_bytes",
     "blockSizeBytes": "block_size_bytes",
@@ -27,18 +27,18 @@ _OWN_READS = {
 }
 
 
-def _lib_storage(advised: Upload) -> Iterator[Option]:
-    yield Option("Upload", "queueSize", advised.part_concurrency, ("thread_count",))
-    yield Option("Upload", "partSize", advised.part_size_bytes, ("part_size_bytes",))
+def _lib_storage(advised: Transfer) -> Iterator[Option]:
+    yield Option("Upload", "queueSize", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, "Upload", {"partSize": "request_size_bytes"})
     yield Option(_HANDLER, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
     yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
 
 
-def _node(advised: Download) -> Iterator[Option]:
+def _node(advised: Transfer) -> Iterator[Option]:
     """It reads one range a call, so that the loop over ranges is the application's."""
     yield Option(_HANDLER, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
     yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
-    yield Option(APPLICATION, "rangeConcurrency", advised.range_concurrency, ("thread_count",))
+    yield Option(APPLICATION, "rangeConcurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, APPLICATION, _OWN_READS)
 
 

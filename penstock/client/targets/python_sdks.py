@@ -25,7 +25,7 @@ from penstock.client.targets.target import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.advised import Transfer
 
 CRT_GBPS_PER_CONNECTION = 0.4
 """awscrt opens ceil(throughput_target_gbps / 0.4) connections, at least 10; only its override goes below."""
@@ -37,34 +37,27 @@ _NO_HEDGE = "it has no hedged requests: it waits for a slow request until its re
 _NO_LIMIT = "it has no limit on bandwidth: pace the calls in the application"
 
 _OWN_READS = {
-    name: name
-    for name in (
-        "range_size_bytes",
-        "multipart_threshold_bytes",
-        "read_ahead_bytes",
-        "block_size_bytes",
-        "coalesced_gap_bytes",
-        "io_chunk_bytes",
-        "hedge_timeout_seconds",
-    )
+    "range_size_bytes": "request_size_bytes",
+    **{
+        name: name
+        for name in (
+            "multipart_threshold_bytes",
+            "read_ahead_bytes",
+            "block_size_bytes",
+            "coalesced_gap_bytes",
+            "io_chunk_bytes",
+            "hedge_timeout_seconds",
+        )
+    },
 }
 """What an application that reads ranges by itself does itself."""
 
 
-def _boto3(advised: Upload) -> Iterator[Option]:
-    yield Option("TransferConfig", "multipart_chunksize", advised.part_size_bytes, ("part_size_bytes",))
-    yield from _boto3_transfer(advised, advised.part_concurrency)
-
-
-def _boto3_download(advised: Download) -> Iterator[Option]:
-    yield Option("TransferConfig", "multipart_chunksize", advised.range_size_bytes, ("range_size_bytes",))
-    yield from carried(advised, "TransferConfig", {"io_chunksize": "io_chunk_bytes"})
-    yield from _boto3_transfer(advised, advised.range_concurrency)
-
-
-def _boto3_transfer(advised: Upload | Download, part_concurrency: int) -> Iterator[Option]:
+def _boto3(advised: Transfer) -> Iterator[Option]:
+    sizes = {"multipart_chunksize": "request_size_bytes", "io_chunksize": "io_chunk_bytes"}
+    yield from carried(advised, "TransferConfig", sizes)
     # Each transfer has threads of its own, so what is for all objects is shared out; a whole object needs one.
-    threads = advised.thread_count if advised.is_whole else part_concurrency
+    threads = advised.thread_count if advised.is_whole else advised.request_concurrency
     yield Option("TransferConfig", "max_concurrency", threads, ("thread_count",))
     yield from carried(advised, "TransferConfig", {"multipart_threshold": "multipart_threshold_bytes"})
     if advised.rate_limit_bytes_per_second is not None:
@@ -76,47 +69,45 @@ def _boto3_transfer(advised: Upload | Download, part_concurrency: int) -> Iterat
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
 
 
-def _aiobotocore(advised: Upload) -> Iterator[Option]:
+def _aiobotocore(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, "AioConfig", {"max_pool_connections": "connection_pool_count"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
-    yield Option(APPLICATION, "part_concurrency", advised.part_concurrency, ("thread_count",))
-    for own in ("part_size_bytes", "multipart_threshold_bytes"):
-        yield from carried(advised, APPLICATION, {own: own})
+    yield Option(APPLICATION, "part_concurrency", advised.request_concurrency, ("thread_count",))
+    sizes = {
+        "part_size_bytes": "request_size_bytes",
+        "multipart_threshold_bytes": "multipart_threshold_bytes",
+    }
+    yield from carried(advised, APPLICATION, sizes)
 
 
-def _aiobotocore_download(advised: Download) -> Iterator[Option]:
+def _aiobotocore_download(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, "AioConfig", {"max_pool_connections": "connection_pool_count"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
-    yield Option(APPLICATION, "range_concurrency", advised.range_concurrency, ("thread_count",))
+    yield Option(APPLICATION, "range_concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, APPLICATION, _OWN_READS)
 
 
-def _awscrt(advised: Upload) -> Iterator[Option]:
-    yield from _crt_connections(advised.thread_count)
-    sizes = {"part_size": "part_size_bytes", "multipart_upload_threshold": "multipart_threshold_bytes"}
-    yield from carried(advised, "S3Client", sizes)
+def _awscrt(advised: Transfer) -> Iterator[Option]:
+    yield from _awscrt_download(advised)
+    yield from carried(advised, "S3Client", {"multipart_upload_threshold": "multipart_threshold_bytes"})
 
 
-def _awscrt_download(advised: Download) -> Iterator[Option]:
-    yield from _crt_connections(advised.thread_count)
-    yield Option("S3Client", "part_size", advised.range_size_bytes, ("range_size_bytes",))
-
-
-def _crt_connections(thread_count: int) -> Iterator[Option]:
-    gbps = round(CRT_GBPS_PER_CONNECTION * thread_count, 1)
+def _awscrt_download(advised: Transfer) -> Iterator[Option]:
+    gbps = round(CRT_GBPS_PER_CONNECTION * advised.thread_count, 1)
     yield Option("S3Client", "throughput_target_gbps", gbps, ("thread_count",))
     # Exactly the connections that are wanted: the target alone never means fewer than ten.
     yield Option(
         "S3Client",
         "max_active_connections_override",
-        thread_count,
+        advised.thread_count,
         ("thread_count", "connection_pool_count"),
     )
+    yield from carried(advised, "S3Client", {"part_size": "request_size_bytes"})
 
 
-def _s3fs(advised: Upload) -> Iterator[Option]:
-    yield Option("S3FileSystem", "max_concurrency", advised.part_concurrency, ("thread_count",))
-    yield Option("S3FileSystem", "default_block_size", advised.part_size_bytes, ("part_size_bytes",))
+def _s3fs(advised: Transfer) -> Iterator[Option]:
+    yield Option("S3FileSystem", "max_concurrency", advised.request_concurrency, ("thread_count",))
+    yield from carried(advised, "S3FileSystem", {"default_block_size": "request_size_bytes"})
     yield Option(
         "S3FileSystem",
         "config_kwargs",
@@ -124,12 +115,12 @@ def _s3fs(advised: Upload) -> Iterator[Option]:
         ("connection_pool_count",),
     )
     # What is put as a whole file takes 50 MiB and not the block size unless it is told with the call.
-    yield Option("put_file", "chunksize", advised.part_size_bytes, ("part_size_bytes",))
+    yield from carried(advised, "put_file", {"chunksize": "request_size_bytes"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
 
 
-def _s3fs_download(advised: Download) -> Iterator[Option]:
-    yield Option("S3FileSystem", "max_concurrency", advised.range_concurrency, ("thread_count",))
+def _s3fs_download(advised: Transfer) -> Iterator[Option]:
+    yield Option("S3FileSystem", "max_concurrency", advised.request_concurrency, ("thread_count",))
     # What reads here and there wants no block around each of its ranges.
     yield Option("S3FileSystem", "default_cache_type", "none" if advised.is_random else "readahead", ())
     yield from carried(advised, "S3FileSystem", {"default_block_size": "block_size_bytes"})
@@ -140,42 +131,34 @@ def _s3fs_download(advised: Download) -> Iterator[Option]:
         ("connection_pool_count",),
     )
     # What is got as a whole file would be cut into blocks.
-    yield Option("get_file", "chunksize", advised.range_size_bytes, ("range_size_bytes",))
+    yield from carried(advised, "get_file", {"chunksize": "request_size_bytes"})
     yield from _fsspec_ranges(advised)
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
 
 
-def _fsspec(advised: Download) -> Iterator[Option]:
+def _fsspec(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, "open", {"block_size": "block_size_bytes"})
     yield Option("open", "cache_type", "none" if advised.is_random else "readahead", ())
     yield Option("get", "batch_size", advised.object_concurrency, ("thread_count",))
     yield from _fsspec_ranges(advised)
 
 
-def _fsspec_ranges(advised: Download) -> Iterator[Option]:
+def _fsspec_ranges(advised: Transfer) -> Iterator[Option]:
     # Of fsspec.utils, before cat_ranges, whose own argument of that name is refused.
     yield from carried(advised, "merge_offset_ranges", {"max_gap": "coalesced_gap_bytes"})
     yield Option("cat_ranges", "batch_size", advised.thread_count, ("thread_count",))
 
 
-def _pytorch(advised: Upload) -> Iterator[Option]:
-    yield from _pytorch_client(advised.thread_count, advised.part_size_bytes, "part_size_bytes")
-
-
-def _pytorch_download(advised: Download) -> Iterator[Option]:
-    yield from _pytorch_client(advised.thread_count, advised.range_size_bytes, "range_size_bytes")
+def _pytorch(advised: Transfer) -> Iterator[Option]:
+    threads, config = advised.thread_count, "S3ClientConfig"
+    fields = ("thread_count", "connection_pool_count") if threads >= CRT_CONNECTION_COUNT_MIN else ()
+    yield Option(config, "throughput_target_gbps", round(CRT_GBPS_PER_CONNECTION * threads, 1), fields)
+    part = min(max(advised.request_size_bytes, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX)
+    yield Option(config, "part_size", part, (advised.size_knob,))
     if advised.is_random and advised.block_size_bytes is not None:
-        block = min(advised.block_size_bytes, advised.range_size_bytes)
+        block = min(advised.block_size_bytes, advised.request_size_bytes)
         yield Option("S3ReaderConstructor.range_based", "buffer_size", block, ("block_size_bytes",))
     yield from carried(advised, "S3ReaderConstructor.dcp_optimized", {"max_gap_size": "coalesced_gap_bytes"})
-
-
-def _pytorch_client(thread_count: int, part_size_bytes: int, field: str) -> Iterator[Option]:
-    gbps = round(CRT_GBPS_PER_CONNECTION * thread_count, 1)
-    fields = ("thread_count", "connection_pool_count") if thread_count >= CRT_CONNECTION_COUNT_MIN else ()
-    yield Option("S3ClientConfig", "throughput_target_gbps", gbps, fields)
-    part = min(max(part_size_bytes, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX)
-    yield Option("S3ClientConfig", "part_size", part, (field,))
 
 
 _NEITHER = {"hedge_timeout_seconds": _NO_HEDGE, "rate_limit_bytes_per_second": _NO_LIMIT}
@@ -187,7 +170,7 @@ TARGETS = (
         upload=("TransferConfig and Config of boto3; penstock.client.boto3 does it in process", _boto3),
         download=(
             "TransferConfig and Config of boto3 for download_file; penstock.client.boto3 does it in process",
-            _boto3_download,
+            _boto3,
         ),
         reasons={"hedge_timeout_seconds": _NO_HEDGE},
         download_reasons=WHOLE_OBJECTS,
@@ -247,7 +230,7 @@ TARGETS = (
         upload=("S3ClientConfig of the S3 connector for PyTorch, for checkpoints", _pytorch),
         download=(
             "S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
-            _pytorch_download,
+            _pytorch,
         ),
         reasons={
             "thread_count": "it opens 10 connections at the least",

@@ -10,13 +10,13 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.targets.advised import READERS, stated
+from penstock.client.targets.advised import READERS, field_of, stated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from penstock.client.targets.advised import Download, Upload
+    from penstock.client.targets.advised import Transfer
 
 APPLICATION = "application"
 """The group of what no option of a library carries, because the application's own code is where it happens."""
@@ -36,7 +36,7 @@ def carried(advised: Any, group: str, fields: Mapping[str, str]) -> Iterator[Opt
     for name, field in fields.items():
         value = getattr(advised, field)
         if value is not None:
-            yield Option(group, name, value, (field,))
+            yield Option(group, name, value, (field_of(advised, field),))
 
 
 NO_HEDGE = "it has no hedged requests"
@@ -81,8 +81,8 @@ class Target(NamedTuple):
 def both_ways(
     name: str,
     *,
-    upload: tuple[str, Callable[[Upload], Iterable[Option]]],
-    download: tuple[str, Callable[[Download], Iterable[Option]]],
+    upload: tuple[str, Callable[[Transfer], Iterable[Option]]],
+    download: tuple[str, Callable[[Transfer], Iterable[Option]]],
     reasons: Mapping[str, str],
     download_reasons: Mapping[str, str] | None = None,
     writers: Mapping[str, Callable[[Translation], list[str]]],

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import results
+from bench.figures import held
 from penstock.client.connection import NoDaemonError, ask
 from penstock.daemon.store import Store
 from penstock.lab import worlds
@@ -83,13 +84,12 @@ def run(*, long: bool = False) -> dict[str, Any]:
             "penstockd, after probes": _after_probes(folder / "probed", rest_seconds),
             **_others(folder / "others", rest_seconds),
         }
-    verdict = _verdict(found, statistics.median(first_answers))
+    _print(found, first_answers)
     figures = {
         "first_answer_seconds": first_answers,
         "footprints": {who: asdict(footprint) for who, footprint in found.items()},
-        "verdict": verdict,
+        "verdict": _verdict(found, statistics.median(first_answers)),
     }
-    _print(found, first_answers, verdict)
     results.keep("footprint", figures)
     return figures
 
@@ -353,13 +353,10 @@ def _verdict(found: dict[str, Footprint], first_answer_seconds: float) -> dict[s
         rows[f"{who}: resident bytes"] = (footprint.rss_bytes, RSS_BYTES_MAX)
         rows[f"{who}: proportional bytes"] = (footprint.pss_bytes, PSS_BYTES_MAX)
         rows[f"{who}: processor at rest"] = (footprint.cpu_fraction, CPU_FRACTION_MAX)
-    return {
-        name: {"reached": reached, "target_max": most, "is_met": reached <= most}
-        for name, (reached, most) in rows.items()
-    }
+    return held(rows)
 
 
-def _print(found: dict[str, Footprint], first_answers: list[float], verdict: dict[str, Any]) -> None:
+def _print(found: dict[str, Footprint], first_answers: list[float]) -> None:
     print(f"{'at rest':36}{'RSS MB':>9}{'PSS MB':>9}{'anonymous':>11}{'CPU %':>9}")
     for who, f in found.items():
         print(
@@ -367,7 +364,3 @@ def _print(found: dict[str, Footprint], first_answers: list[float], verdict: dic
             f"{100 * f.cpu_fraction:>9.3f}"
         )
     print(f"\nfirst answer after {min(first_answers):.2f} to {max(first_answers):.2f} s")
-    for name, row in verdict.items():
-        print(
-            f"{name}: {row['reached']:.3g} (at most {row['target_max']:.3g}): {'met' if row['is_met'] else 'MISSED'}"
-        )

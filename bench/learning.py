@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from bench import results
+from bench.figures import Figure
 from bench.fresh_worlds import TUNING_EVERY, Kind, Weather, World, fresh_worlds, suite_worlds
 from bench.harness import oracle, random_setting
 from bench.penstock_tuner import PenstockTuner
 from bench.physics import Array
 from bench.spread import carried_out, fresh_seeds
 from bench.surfaces import BenchSetting, Noise, Session, Surface
-from bench.verdict import Figure
 from penstock.optimizer.objective import BARGAIN, Bargain
 
 CHECKED_AT = (6, 12, 24, 40)
@@ -96,7 +96,7 @@ def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
     figures = verdict(runs)
     results.keep("learning_rows", [asdict(r) for r in runs])
     print(f"\n{len(runs)} runs in {perf_counter() - began:.0f} s; rows in bench/results/")
-    return {"seeds": seeds, "targets": [{**asdict(f), "verdict": f.verdict} for f in figures]}
+    return {"seeds": seeds, "targets": [figure.document() for figure in figures]}
 
 
 def world_of(job: Job) -> World:
@@ -231,21 +231,13 @@ def targets(runs: list[Run]) -> list[Figure]:
         ]
     for title, chosen in _climates(runs).items():
         last = [c for r in chosen for c in r.checks[1:]]
-        figures.append(
-            Figure(f"intervals cover, {title}", _mean([c.covered for c in last]), low=0.85, high=0.95)
-        )
-        figures.append(
-            Figure(
-                f"intervals cover anywhere, {title}",
-                _mean([c.covered_anywhere for c in last]),
-                low=0.85,
-                high=0.95,
-            )
-        )
+        here, anywhere = (_mean([getattr(c, name) for c in last]) for name in ("covered", "covered_anywhere"))
         bound = 1.5 if title == Weather.QUIET else None
-        figures.append(
-            Figure(f"width over an oracle's, {title}", _median([c.width for c in last]), high=bound)
-        )
+        figures += [
+            Figure(f"intervals cover, {title}", here, low=0.85, high=0.95),
+            Figure(f"intervals cover anywhere, {title}", anywhere, low=0.85, high=0.95),
+            Figure(f"width over an oracle's, {title}", _median([c.width for c in last]), high=bound),
+        ]
     judged = [c for r in runs if r.kind != Kind.OFF_MODEL for c in r.checks[1:]]
     named = [c.is_right for c in judged if c.is_right is not None]
     return [

@@ -30,6 +30,7 @@ from typing import IO, Any, cast
 
 from bench import results
 from bench.advice_server import advice_server
+from bench.figures import held
 from penstock.client.advice import Advice, Adviser, advise
 from penstock.client.connection import Connections
 from penstock.units import GiB, KiB
@@ -83,14 +84,13 @@ def run(*, long: bool = False) -> dict[str, Any]:
             if path is not None
         }
         fan_outs = [_fan_out(server, folder, count, _CHANGE_COUNT[long]) for count in (200, 1000)]
-    verdict = _verdict(latencies, fan_outs)
+    _print(latencies, rates, fan_outs)
     found = {
         "latencies": {name: asdict(latency) for name, latency in latencies.items()},
         "queries_per_second_with_8_clients": rates,
         "watch": [asdict(fan_out) for fan_out in fan_outs],
-        "verdict": verdict,
+        "verdict": _verdict(latencies, fan_outs),
     }
-    _print(latencies, rates, fan_outs, verdict)
     results.keep("sockets", found)
     return found
 
@@ -280,9 +280,7 @@ def _redis_client(path: str) -> Any:  # redis-py's types are not followed here
 
 def _verdict(latencies: Mapping[str, Latency], fan_outs: Sequence[FanOut]) -> dict[str, Any]:
     """What was to be reached, what was reached."""
-    rows = {
-        "median of 1,000 watchers": (fan_outs[-1].median_seconds, WATCH_SECONDS_MAX),
-    }
+    rows = {"median of 1,000 watchers": (fan_outs[-1].median_seconds, WATCH_SECONDS_MAX)}
     if "redis GET" in latencies:
         redis_seconds = latencies["redis GET"].p50_seconds
         rows["cached read / redis GET"] = (
@@ -293,18 +291,10 @@ def _verdict(latencies: Mapping[str, Latency], fan_outs: Sequence[FanOut]) -> di
             latencies["socket query"].p50_seconds / redis_seconds,
             QUERY_OVER_REDIS_MAX,
         )
-    return {
-        name: {"reached": reached, "target_max": most, "is_met": reached <= most}
-        for name, (reached, most) in rows.items()
-    }
+    return held(rows)
 
 
-def _print(
-    latencies: Mapping[str, Latency],
-    rates: Mapping[str, float],
-    fan_outs: Sequence[FanOut],
-    verdict: Mapping[str, Mapping[str, Any]],
-) -> None:
+def _print(latencies: Mapping[str, Latency], rates: Mapping[str, float], fan_outs: Sequence[FanOut]) -> None:
     print(f"{'one call from Python':28}{'p50 us':>10}{'p99 us':>10}")
     for name, latency in latencies.items():
         print(f"{name:28}{1e6 * latency.p50_seconds:>10.1f}{1e6 * latency.p99_seconds:>10.1f}")
@@ -318,6 +308,3 @@ def _print(
             f"{f.rss_bytes_per_watcher:>12,.0f}"
         )
     print()
-    for name, row in verdict.items():
-        met = "met" if row["is_met"] else "MISSED"
-        print(f"{name}: {row['reached']:.3g} (at most {row['target_max']:.3g}): {met}")

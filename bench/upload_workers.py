@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 
 from bench import results
-from bench.verdict import Figure
+from bench.figures import Figure
 from penstock.probes.aws import Access, Credentials
 from penstock.probes.measurement import Effort
 from penstock.probes.s3.workers import Staffing, hired, processor_count

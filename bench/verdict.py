@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from bench.figures import Figure, at_most, mean, median, quantile
 from bench.surfaces import Group, Split
 
 GOOD = 0.05  # regret of what counts as reached
@@ -47,37 +48,6 @@ class GridCost:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured number and what it should be."""
-
-    name: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    unit: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """pass, MISS, or why there is none."""
-        if self.value is None or not np.isfinite(self.value):
-            return "not measured"
-        above, below = (
-            self.low is None or self.value >= self.low,
-            self.high is None or self.value <= self.high,
-        )
-        return "pass" if above and below else "MISS"
-
-    def line(self) -> str:
-        """For the table."""
-        value = "-" if self.value is None else f"{self.value:.2f}{self.unit}"
-        bounds = [
-            f">= {self.low:g}" if self.low is not None else "",
-            f"<= {self.high:g}" if self.high is not None else "",
-        ]
-        return f"{self.name:68s} {value:>9s}  {' and '.join(b for b in bounds if b):18s} {self.verdict}"
-
-
 def verdict(rows: list[Row], grid: Mapping[str, GridCost], fit_seconds: list[float]) -> dict[str, Any]:
     """Print every table and return the figures."""
     tables = {
@@ -92,7 +62,7 @@ def verdict(rows: list[Row], grid: Mapping[str, GridCost], fit_seconds: list[flo
     if figures:
         print("\nTargets")
         print("\n".join(figure.line() for figure in figures))
-    return {"tables": tables, "targets": [{**asdict(f), "verdict": f.verdict} for f in figures]}
+    return {"tables": tables, "targets": [figure.document() for figure in figures]}
 
 
 def is_on_model(row: Row) -> bool:
@@ -180,52 +150,26 @@ def _cold_targets(suffix: str, rows: list[Row]) -> list[Figure]:
     def at(probes: int) -> list[float]:
         return [100 * row.regrets[probes - 1] for row in rows]
 
-    fraction = [100 - regret for regret in at(6)]
+    good = [100.0 * (regret <= 5) for regret in at(20)]
+    fraction, name = [100 - regret for regret in at(6)], "fraction of best after 6 cold probes"
     return [
-        Figure(f"regret after 10 probes, median{suffix}", _median(at(10)), high=0.8, unit="%"),
-        Figure(f"regret after 10 probes, p90{suffix}", _quantile(at(10), 0.9), high=6, unit="%"),
-        Figure(f"regret after 20 probes, median{suffix}", _median(at(20)), high=0.5, unit="%"),
-        Figure(f"regret after 20 probes, p90{suffix}", _quantile(at(20), 0.9), high=4, unit="%"),
-        Figure(
-            f"runs within 5 % after 20 probes{suffix}",
-            _mean([100.0 * (r <= 5) for r in at(20)]),
-            low=95,
-            unit="%",
-        ),
-        Figure(f"fraction of best after 6 cold probes, mean{suffix}", _mean(fraction), low=97, unit="%"),
-        Figure(
-            f"fraction of best after 6 cold probes, worst 5 %{suffix}",
-            _quantile(fraction, 0.05),
-            low=93,
-            unit="%",
-        ),
+        *at_most("regret after 10 probes", at(10), "%", suffix, median=0.8, p90=6),
+        *at_most("regret after 20 probes", at(20), "%", suffix, median=0.5, p90=4),
+        Figure(f"runs within 5 % after 20 probes{suffix}", mean(good), low=95, unit="%"),
+        Figure(f"{name}, mean{suffix}", mean(fraction), low=97, unit="%"),
+        Figure(f"{name}, worst 5 %{suffix}", quantile(fraction, 0.05), low=93, unit="%"),
     ]
 
 
 def _connection_targets(rows: list[Row]) -> list[Figure]:
     ratios = [row.connection_ratios[-1] for row in rows]
-    return [
-        Figure("connections used / needed for 95 %, flat-topped, median", _median(ratios), high=1.15),
-        Figure("connections used / needed for 95 %, flat-topped, mean", _mean(ratios), high=1.15),
-    ]
+    return at_most("connections used / needed for 95 %, flat-topped", ratios, median=1.15, mean=1.15)
 
 
 def _off_model_targets(rows: list[Row]) -> list[Figure]:
     own, rival = ([100 * r.regrets[19] for r in rows if r.tuner == name] for name in (OWN, RIVAL))
-    return [
-        Figure(
-            "off-model: regret after 20, median, at most scikit-optimize's",
-            _median(own),
-            high=_median(rival),
-            unit="%",
-        ),
-        Figure(
-            "off-model: regret after 20, p90, at most scikit-optimize's",
-            _quantile(own, 0.9),
-            high=_quantile(rival, 0.9),
-            unit="%",
-        ),
-    ]
+    bounds = {"median": median(rival), "p90": quantile(rival, 0.9)}
+    return at_most("off-model: regret after 20", own, "%", ", at most scikit-optimize's", **bounds)
 
 
 def _cost_targets(rows: list[Row], grid: Mapping[str, GridCost]) -> list[Figure]:
@@ -235,22 +179,14 @@ def _cost_targets(rows: list[Row], grid: Mapping[str, GridCost]) -> list[Figure]
     pairs = [key for key in own if key in rival]
     figures = []
     for index, word in enumerate(("seconds", "bytes")):
-        ours = sum(own[key][index] for key in pairs)
-        theirs = sum(rival[key][index] for key in pairs)
+        name = f"{word} of probing to 95 %"
+        ours, theirs = (sum(costs[key][index] for key in pairs) for costs in (own, rival))
         whole = sum(getattr(grid[place], word) for place, _ in pairs)
-        medians = [own[key][index] / rival[key][index] for key in pairs]
+        ratios = [own[key][index] / rival[key][index] for key in pairs]
         figures += [
-            Figure(
-                f"{word} of probing to 95 %, in sum, over scikit-optimize's",
-                ours / theirs if theirs else None,
-                high=0.5,
-            ),
-            Figure(f"{word} of probing to 95 %, median of ratios", _median(medians), high=0.5),
-            Figure(
-                f"{word} of probing to 95 %, in sum, over the whole grid's",
-                ours / whole if whole else None,
-                high=0.2,
-            ),
+            Figure(f"{name}, in sum, over scikit-optimize's", ours / theirs if theirs else None, high=0.5),
+            Figure(f"{name}, median of ratios", median(ratios), high=0.5),
+            Figure(f"{name}, in sum, over the whole grid's", ours / whole if whole else None, high=0.2),
         ]
     return figures
 
@@ -264,15 +200,8 @@ def _coverage_targets(rows: list[Row]) -> list[Figure]:
     ):
         for probes in (10, 20):
             covered = [100.0 * inside for row in chosen for inside in row.covered.get(probes, [])]
-            figures.append(
-                Figure(
-                    f"90 % intervals cover, after {probes} probes, {title}",
-                    _mean(covered),
-                    low=85,
-                    high=95,
-                    unit="%",
-                )
-            )
+            name = f"90 % intervals cover, after {probes} probes, {title}"
+            figures.append(Figure(name, mean(covered), low=85, high=95, unit="%"))
     return figures
 
 
@@ -285,18 +214,9 @@ def _warm_targets(rows: list[Row]) -> list[Figure]:
     }
     extra = [float(probes_to_good(r.regrets) - cold[r.place, r.seed]) for r in warm if r.neighbour == "wrong"]
     return [
-        Figure(
-            "warm from a size or instance: regret after 3 probes, median", _median(right), high=0.5, unit="%"
-        ),
-        Figure(
-            "warm from a size or instance: regret after 3 probes, p90",
-            _quantile(right, 0.9),
-            high=5,
-            unit="%",
-        ),
-        Figure("warm from another region: regret after 3 probes, median", _median(region), unit="%"),
-        Figure("wrong neighbour: probes more than cold to stay at 95 %, mean", _mean(extra), high=2),
-        Figure("wrong neighbour: probes more than cold to stay at 95 %, median", _median(extra), high=2),
+        *at_most("warm from a size or instance: regret after 3 probes", right, "%", median=0.5, p90=5),
+        *at_most("warm from another region: regret after 3 probes", region, "%", median=None),
+        *at_most("wrong neighbour: probes more than cold to stay at 95 %", extra, mean=2, median=2),
     ]
 
 
@@ -319,30 +239,19 @@ def _drift_targets(rows: list[Row]) -> list[Figure]:
     alarms = [
         200 * len(row.alarms) / len(row.regrets) for row in rows if row.kind == "steady" and row.tuner == OWN
     ]
+    after = [100 * r.regrets[DRIFT_AT + 7] for r in drifted]
     return [
-        Figure("drift: probes until noticed, median", _median([detection_delay(r) for r in drifted]), high=3),
-        Figure(
-            "drift: probes until back within 5 %, median", _median([recovery(r) for r in drifted]), high=8
-        ),
-        Figure(
-            "drift: regret 8 probes after, median",
-            _median([100 * r.regrets[DRIFT_AT + 7] for r in drifted]),
-            high=5,
-            unit="%",
-        ),
-        Figure("false alarms in 200 probes, mean", _mean(alarms), high=1),
-        Figure("false alarms in 200 probes, most", max(alarms, default=None), high=1),
+        *at_most("drift: probes until noticed", [detection_delay(r) for r in drifted], median=3),
+        *at_most("drift: probes until back within 5 %", [recovery(r) for r in drifted], median=8),
+        *at_most("drift: regret 8 probes after", after, "%", median=5),
+        *at_most("false alarms in 200 probes", alarms, mean=1, most=1),
     ]
 
 
 def _fit_targets(fit_seconds: list[float]) -> list[Figure]:
     """CPU time, for a fit runs beside the traffic of others."""
     milliseconds = [1e3 * seconds for seconds in fit_seconds]
-    most = max(milliseconds, default=None)
-    return [
-        Figure("a fit of 100 observations, CPU time, median", _median(milliseconds), high=300, unit=" ms"),
-        Figure("a fit of 100 observations, CPU time, most", most, high=300, unit=" ms"),
-    ]
+    return at_most("a fit of 100 observations, CPU time", milliseconds, " ms", median=300, most=300)
 
 
 def _details(rows: list[Row]) -> Iterable[str]:
@@ -393,15 +302,3 @@ def _hard_details(rows: list[Row]) -> Iterable[str]:
         at = " ".join(f"{100 * float(np.mean([r.regrets[p - 1] for r in chosen])):6.1f}" for p in (6, 10, 20))
         ratio = float(np.mean([r.connection_ratios[-1] for r in chosen]))
         yield f"  {place:28s} {chosen[0].split:12s} {at} {ratio:6.2f}"
-
-
-def _median(values: list[float]) -> float | None:
-    return float(np.median(values)) if values else None
-
-
-def _mean(values: list[float]) -> float | None:
-    return float(np.mean(values)) if values else None
-
-
-def _quantile(values: list[float], q: float) -> float | None:
-    return float(np.quantile(values, q)) if values else None

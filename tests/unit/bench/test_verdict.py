@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bench.figures import Figure
 from bench.harness import LONG, SHORT, SUITES, Form, Job, jobs, perform
 from bench.verdict import (
     DRIFT_AT,
-    Figure,
     GridCost,
     Row,
     cost_to_good,

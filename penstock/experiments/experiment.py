@@ -93,6 +93,16 @@ class Record:
     reason: str | None = None
 
     @property
+    def last_word(self) -> str:
+        """Of the label: what tells it from its like, often a number."""
+        return self.label.rsplit("/", 1)[-1]
+
+    @property
+    def messages_per_second(self) -> float:
+        """Received, without copies."""
+        return self.values["received_count"] / self.values["duration_seconds"]
+
+    @property
     def megabytes_per_second(self) -> float:
         """Of all copies together."""
         return self.values["throughput_bytes_per_second"] / 1e6
@@ -146,10 +156,7 @@ class Records:
 
     def curve(self, prefix: str) -> dict[float, float]:
         """Megabytes a second by the number at the end of the label."""
-        return {
-            float(record.label.rsplit("/", 1)[-1]): record.megabytes_per_second
-            for record in self.below(prefix)
-        }
+        return {float(record.last_word): record.megabytes_per_second for record in self.below(prefix)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +168,11 @@ class Series:
     y: Sequence[float]
     is_line: bool = True
     is_published: bool = False  # as the text of the study gives it: its drawings are not at hand
+
+
+def curve_series(name: str, curve: Mapping[float, float]) -> Series:
+    """A line through what was measured."""
+    return Series(name=name, x=list(curve), y=list(curve.values()))
 
 
 def level(name: str, value: float, until: float, since: float = 0.0) -> Series:
@@ -330,9 +342,5 @@ def curve_plot(
     records: Records, title: str, prefix: str, names: Sequence[str], seeds: Sequence[Series] = ()
 ) -> Plot:
     """MB/s over threads, a curve for each name that was run, beside the study's."""
-    series = [
-        Series(name=name, x=list(curve), y=list(curve.values()))
-        for name in names
-        if (curve := records.curve(f"{prefix}/{name}/"))
-    ]
+    series = [curve_series(name, curve) for name in names if (curve := records.curve(f"{prefix}/{name}/"))]
     return Plot(title=title, x_title="threads", y_title="MB/s", series=[*series, *seeds])

@@ -15,6 +15,8 @@ from enum import StrEnum
 from functools import cache
 from importlib import resources
 
+import msgspec
+
 
 class Kind(StrEnum):
     """What a figure is to the lab."""
@@ -96,28 +98,7 @@ class Fact:
 def facts() -> tuple[Fact, ...]:
     """All of them, in the order of the studies."""
     text = resources.files(__package__).joinpath("facts.csv").read_text(encoding="utf-8")
-    return tuple(_fact(row) for row in csv.DictReader(text.splitlines()))
-
-
-def _fact(row: Mapping[str, str]) -> Fact:
-    return Fact(
-        name=row["name"],
-        experiment=row["experiment"],
-        kind=Kind(row["kind"]),
-        verdict=Verdict(row["verdict"]),
-        relation=Relation(row["relation"]),
-        tolerance=float(row["tolerance"]),
-        tolerance_source=row["tolerance_source"],
-        remark=row["remark"],
-        seed=row["seed"],
-        section=row["section"],
-        service=row["service"],
-        operation=row["operation"],
-        condition=row["condition"],
-        metric=row["metric"],
-        value=row["value"],
-        unit=row["unit"],
-    )
+    return msgspec.convert(tuple(csv.DictReader(text.splitlines())), tuple[Fact, ...], strict=False)
 
 
 def facts_of(experiment: str) -> tuple[Fact, ...]:

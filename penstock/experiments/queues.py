@@ -18,6 +18,7 @@ from penstock.experiments.experiment import (
     Records,
     Series,
     Step,
+    curve_series,
     level,
     mean,
     published,
@@ -228,7 +229,7 @@ def _rules_quantities(records: Records) -> Quantities:
     }
     if rules := records.get("rules"):
         values["rules.latency"] = 1e3 * rules.values["latency_seconds_mean"]
-        values["rules.throughput"] = rules.values["received_count"] / rules.values["duration_seconds"]
+        values["rules.throughput"] = rules.messages_per_second
         values["rules.duplicates"] = rules.values["duplicate_count"]
     return values
 
@@ -279,7 +280,7 @@ def _rules_answer(records: Records) -> Sequence[str]:
         ]
     for record, name in ((rules, "By the rules"), (advised, "As planned")):
         if record is not None and (records.is_here or record is advised):
-            rate = record.values["received_count"] / record.values["duration_seconds"]
+            rate = record.messages_per_second
             sentences.append(
                 f"{name}, the queue carried {rate:.1f} messages a second at "
                 f"{1e3 * record.values['latency_seconds_mean']:.0f} ms, {record.values['duplicate_count']:.0f} copies."
@@ -334,7 +335,7 @@ def _zones_quantities(records: Records) -> Quantities:
 def _zones_plots(records: Records) -> Sequence[Plot]:
     series = [
         Series(
-            name=record.label.rsplit("/", 1)[-1],
+            name=record.last_word,
             x=[s["at_seconds"] / MINUTE for s in record.samples][RUNNING_SECONDS - 1 :],
             y=[1e3 * seconds for seconds in running_means(record.samples)],
         )
@@ -392,7 +393,7 @@ def _window_plots(records: Records) -> Sequence[Plot]:
             x_title="messages in the server at most",
             y_title="messages/s",
             series=[
-                Series(name="measured", x=list(rates), y=list(rates.values())),
+                curve_series("measured", rates),
                 Series(
                     name=f"Erlang B at {1e3 * seconds:.0f} ms",
                     x=list(rates),
@@ -406,8 +407,8 @@ def _window_plots(records: Records) -> Sequence[Plot]:
 
 def _window_rates(records: Records) -> tuple[dict[float, float], float, float]:
     """Messages a second by window; and what the widest one carries, with its latency in seconds."""
-    found = {float(record.label.rsplit("/", 1)[-1]): record for record in records.below("window/")}
-    rates = {w: r.values["received_count"] / r.values["duration_seconds"] for w, r in found.items()}
+    found = {float(record.last_word): record for record in records.below("window/")}
+    rates = {w: r.messages_per_second for w, r in found.items()}
     widest = found[max(found)] if found else None
     return (
         rates,
@@ -484,7 +485,7 @@ def _ten_thousand_quantities(records: Records) -> Quantities:
 def _ten_thousand_plots(records: Records) -> Sequence[Plot]:
     series = [
         Series(
-            name=record.label.rsplit("/", 1)[-1],
+            name=record.last_word,
             x=[float(n) for n in range(len(record.arrivals[:200]))],
             y=[float(n) for n in record.arrivals[:200]],
             is_line=False,
@@ -575,7 +576,7 @@ def _guide_quantities(records: Records) -> Quantities:
 def _guide_plots(records: Records) -> Sequence[Plot]:
     series = [
         Series(
-            name=record.label.rsplit("/", 1)[-1],
+            name=record.last_word,
             x=[s["at_seconds"] for s in record.samples],
             y=[s["deleted_count"] for s in record.samples],
         )

@@ -15,6 +15,7 @@ from penstock.experiments.experiment import (
     Records,
     Series,
     Step,
+    curve_series,
     mean,
     published,
     published_points,
@@ -136,7 +137,7 @@ def _grid_plots(records: Records) -> Sequence[Plot]:
     plots = []
     for world in (*_GRID_WORLDS, *_ENDS):
         series = [
-            Series(name=f"{kib} KB", x=list(curve), y=list(curve.values()))
+            curve_series(f"{kib} KB", curve)
             for kib in (1, 16, 128, 512, 2048)
             if (curve := grid_curve(records, world, kib))
         ]
@@ -168,11 +169,7 @@ def _grid_summaries(records: Records) -> list[Plot]:
         world: {kib: curve for kib in (*_SIZES_KIB, 4096) if (curve := grid_curve(records, world, kib))}
         for world in (*_GRID_WORLDS, *_ENDS)
     }
-    smallest = [
-        Series(name=world, x=list(by_size[1]), y=list(by_size[1].values()))
-        for world, by_size in curves.items()
-        if 1 in by_size
-    ]
+    smallest = [curve_series(world, by_size[1]) for world, by_size in curves.items() if 1 in by_size]
     most = {
         world: {kib: max(curve.values()) for kib, curve in found.items()} for world, found in curves.items()
     }
@@ -290,7 +287,7 @@ def _law_here(records: Records) -> list[str]:
             )
     if found and not any(record.label.split("/")[1].startswith("far") for record in records.below("grid")):
         found.append("What distance does was not measured: name the other end with --far.")
-    counts = {float(record.label.rsplit("/", 1)[-1]) for record in records.below("grid")}
+    counts = {float(record.last_word) for record in records.below("grid")}
     if found and len(counts) < _COUNTS_THAT_TELL:
         found.append(f"Only {len(counts)} thread counts were tried, too few to name the best one.")
     return found

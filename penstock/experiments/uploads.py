@@ -17,6 +17,7 @@ from penstock.experiments.experiment import (
     Series,
     Step,
     curve_plot,
+    curve_series,
     level,
     published_points,
     upload_step,
@@ -76,7 +77,7 @@ def _client_step(client: str, threads: int, size: int) -> Step:
 
 def _client_plots(records: Records) -> Sequence[Plot]:
     series = [
-        Series(name=client, x=list(curve), y=list(curve.values()))
+        curve_series(client, curve)
         for client in (*_CLIENT_CONNECTIONS, *_REAL_CLIENTS)
         if (curve := records.curve(f"client/{client}/"))
     ]
@@ -253,7 +254,7 @@ def _bottleneck_plots(records: Records) -> Sequence[Plot]:
 def _merges(records: Records) -> dict[float, tuple[float, float]]:
     """Seconds of merging and of all of the upload, by the number of parts."""
     found = {
-        float(record.label.rsplit("/", 1)[-1]): (
+        float(record.last_word): (
             record.values["complete_seconds"],
             record.values["duration_seconds"],
         )
@@ -277,7 +278,7 @@ def _processor_series(records: Records) -> list[Series]:
             elif of_all is not None:
                 shares[n] = 100 * rate * 1e6 * (1.0 + link.cpu_switch_fraction * (n - 1)) / of_all
         if shares:
-            found.append(Series(name=world, x=list(shares), y=list(shares.values())))
+            found.append(curve_series(world, shares))
     return found
 
 
@@ -319,7 +320,7 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
 
 def _limit_here(records: Sequence[Record]) -> str:
     """On real services the disk is out of it, and the others are told by what they show."""
-    rates = {float(record.label.rsplit("/", 1)[-1]): record.megabytes_per_second for record in records}
+    rates = {float(record.last_word): record.megabytes_per_second for record in records}
     busy = max(record.values.get("client_cpu_demand_fraction", 0.0) for record in records)
     few, many = min(rates), max(rates)
     limit = "the limit is the connections: more threads would carry more"

@@ -333,11 +333,7 @@ class AwsObjectStore:
         with _told(f"reading {key} from {bucket}"):
             answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
             async with answer["Body"] as body:
-                # Piece by piece, as it comes; no more than was asked for where the range is ignored.
-                found = bytearray()
-                while piece := await body.raw_stream.content.read(size_bytes - len(found)):
-                    found += piece
-                return bytes(found)
+                return await _first_bytes(body, size_bytes)  # also where the range is ignored
 
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
@@ -348,10 +344,8 @@ class AwsObjectStore:
             with _told(f"reading {key} from {bucket}"):
                 answer = await self._client.get_object(Bucket=bucket, Key=key, **condition)
                 async with answer["Body"] as body:
-                    found = bytearray()
-                    while piece := await body.raw_stream.content.read(size_bytes_max + 1 - len(found)):
-                        found += piece
-                return Tagged(bytes(found), str(answer["ETag"]))
+                    found = await _first_bytes(body, size_bytes_max + 1)
+                return Tagged(found, str(answer["ETag"]))
         except _Unchanged:
             return None
 
@@ -698,6 +692,14 @@ def _check_range(
     )
     if told != (status, wanted, stop - start):
         raise Refused(f"{doing}: asked for bytes {start} to {stop - 1}, got {told[0]} {told[1]} of {told[2]}")
+
+
+async def _first_bytes(body: Any, size_bytes: int) -> bytes:
+    """So many at the most of an answer's body, piece by piece, as it comes."""
+    found = bytearray()
+    while piece := await body.raw_stream.content.read(size_bytes - len(found)):
+        found += piece
+    return bytes(found)
 
 
 async def _dropped(content: Any) -> int:  # Any: aiohttp's stream, through a library without types

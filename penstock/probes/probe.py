@@ -30,6 +30,9 @@ class Probe(Protocol[SettingT]):
         ...
 
 
+NO_TIME = "the plan allows no time: raise the time that a probe may take"
+
+
 def inconclusive(
     plan: ProbePlan[SettingT], started_at: datetime, reason: str, used: Cost | None = None
 ) -> Inconclusive[SettingT]:

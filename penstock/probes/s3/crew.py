@@ -28,6 +28,7 @@ from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.probes.measurement import Effort, LatencySummary, summarize
 from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
 from penstock.probes.probe import inconclusive
+from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan, SettingT
 
 WAVE_COUNT_ENOUGH = 8  # waves of requests for each thread: a steady state, and no more than it needs
@@ -50,6 +51,14 @@ def count_enough(thread_count: int, object_part_count: int, *, wanted_count: int
     return min(max(WAVE_COUNT_ENOUGH * thread_count, PART_COUNT_ENOUGH_MIN), object_part_count)
 
 
+def too_little(cost_max: Cost, has: str, noun: str, body_bytes: int) -> str:
+    """Why not even one part, or one range, can be moved: what the plan `has`, allows or leaves."""
+    return (
+        f"the plan {has} {format_bytes(cost_max.transferred_bytes)} in {cost_max.request_count} requests, too little "
+        f"for one {noun} of {format_bytes(body_bytes)}: raise the budget or probe smaller {noun}s"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One request with a body that succeeded; moments are seconds since the transfer began."""
@@ -66,9 +75,7 @@ class Crew:
 
     clock: Clock
     thread_count: int
-    duration_seconds_max: float
-    attempt_count_max: int  # requests with a body, failures included
-    attempted_bytes_max: int
+    cost_max: Cost  # of the requests with a body, failures included
     size_bytes: Callable[[int], int]  # of the request with a number
     move: Move
     reserve_seconds: float = 0.0  # what comes after the last request
@@ -120,9 +127,9 @@ class Crew:
         if self.is_hopeless or not self._left or self._is_late():
             return None
         size_bytes = self.size_bytes(self._left[0])
-        if self.attempt_count >= self.attempt_count_max:
+        if self.attempt_count >= self.cost_max.request_count:
             return None
-        if self.attempted_bytes + size_bytes > self.attempted_bytes_max:
+        if self.attempted_bytes + size_bytes > self.cost_max.transferred_bytes:
             return None
         self.attempt_count += 1
         self.attempted_bytes += size_bytes
@@ -131,7 +138,7 @@ class Crew:
     def _is_late(self) -> bool:
         """Whether another request, and what comes after it, might not end in time."""
         needed_seconds = self._request_seconds_max + self.reserve_seconds
-        return self.elapsed_seconds() + needed_seconds >= self.duration_seconds_max
+        return self.elapsed_seconds() + needed_seconds >= self.cost_max.duration_seconds
 
     async def _make(self, thread: int, number: int) -> None:
         self._in_flight_count += 1

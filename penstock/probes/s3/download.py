@@ -31,8 +31,8 @@ from penstock.models.prices import RETRIEVAL_CLASSES
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.probes.measurement import Effort, summarize
 from penstock.probes.outside import Missing, RangeReader, Refused, RequestError
-from penstock.probes.probe import inconclusive
-from penstock.probes.s3.crew import Crew, count_enough
+from penstock.probes.probe import NO_TIME, inconclusive
+from penstock.probes.s3.crew import Crew, count_enough, too_little
 from penstock.probes.s3.read_objects import ReadObject, ReadObjects
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
@@ -40,6 +40,7 @@ from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 OPERATION = "s3_download"
+NO_TIME_LEFT = "no time was left to read what had to be put first: raise the time that a probe may take"
 
 
 class S3DownloadProbe:
@@ -76,8 +77,8 @@ class S3DownloadProbe:
         except RequestError as trouble:
             source = str(trouble)
         finally:
-            self.used += _less(self._objects.used, before)
-        left = _payable(_less(plan.cost_max, self.used), plan)
+            self.used += self._objects.used - before
+        left = _payable(plan.cost_max - self.used, plan)
         seconds = self._workspace.clock.monotonic_seconds() - began_seconds
         left = replace(left, duration_seconds=plan.cost_max.duration_seconds - seconds)
         if isinstance(source, str):
@@ -98,7 +99,7 @@ class S3DownloadProbe:
         payload = max(plan.context.payload_size_bytes, 1)
         range_bytes = min(plan.setting.range_size_bytes, payload)
         if plan.cost_max.duration_seconds <= 0:
-            return "the plan allows no time: raise the time that a probe may take"
+            return NO_TIME
         if not self._object_key:
             return await self._objects.find(payload, range_bytes, plan.cost_max, plan.tariff)
         if self._named is None:
@@ -169,6 +170,9 @@ class Allotment:
         if affordable and object_range_count > 1:  # the last one may be short
             affordable = min(affordable + 1, left.request_count)
         enough = count_enough(plan.setting.thread_count, object_range_count, wanted_count=plan.body_count)
+        refusal = NO_TIME_LEFT if left.duration_seconds <= 0 else None
+        if affordable < 1:
+            refusal = refusal or too_little(left, "leaves", "range", range_bytes)
         return Allotment(
             object_range_count=object_range_count,
             range_count=min(affordable, enough),
@@ -176,23 +180,12 @@ class Allotment:
             tail_bytes=payload - (object_range_count - 1) * range_bytes,
             slot_count=max(1, source_bytes // range_bytes),
             cost_max=left,
-            refusal=_refusal(left, range_bytes, affordable),
+            refusal=refusal,
         )
 
     def size_bytes(self, number: int) -> int:
         """Of the range with this number, from 0."""
         return self.tail_bytes if number == self.object_range_count - 1 else self.range_bytes
-
-
-def _refusal(left: Cost, range_bytes: int, affordable: int) -> str | None:
-    if left.duration_seconds <= 0:
-        return "no time was left to read what had to be put first: raise the time that a probe may take"
-    if affordable < 1:
-        return (
-            f"the plan leaves {format_bytes(left.transferred_bytes)} in {left.request_count} requests, too little for "
-            f"one range of {format_bytes(range_bytes)}: raise the budget or probe smaller ranges"
-        )
-    return None
 
 
 @dataclass(kw_only=True)
@@ -210,13 +203,10 @@ class _Download:
     crew: Crew = field(init=False)
 
     def __post_init__(self) -> None:
-        cost_max = self.allotment.cost_max
         self.crew = Crew(
             clock=self.clock,
             thread_count=self.plan.setting.thread_count,
-            duration_seconds_max=cost_max.duration_seconds,
-            attempt_count_max=cost_max.request_count,
-            attempted_bytes_max=cost_max.transferred_bytes,
+            cost_max=self.allotment.cost_max,
             size_bytes=self.allotment.size_bytes,
             move=self._read,
         )
@@ -309,14 +299,4 @@ def _payable(left: Cost, plan: ProbePlan[S3DownloadSetting]) -> Cost:
         left,
         request_count=min(left.request_count, count),
         transferred_bytes=min(left.transferred_bytes, count * range_bytes),
-    )
-
-
-def _less(whole: Cost, part: Cost) -> Cost:
-    """What is left of bytes, requests and dollars."""
-    return replace(
-        whole,
-        usd=whole.usd - part.usd,
-        transferred_bytes=whole.transferred_bytes - part.transferred_bytes,
-        request_count=whole.request_count - part.request_count,
     )

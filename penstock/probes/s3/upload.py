@@ -21,7 +21,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import md5
 from typing import Any, TypeVar
@@ -40,9 +40,9 @@ from penstock.probes.outside import (
     Throttled,
     Unsent,
 )
-from penstock.probes.probe import Leftover, LeftoverKind, inconclusive
+from penstock.probes.probe import NO_TIME, Leftover, LeftoverKind, inconclusive
 from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
-from penstock.probes.s3.crew import Crew, count_enough
+from penstock.probes.s3.crew import Crew, count_enough, too_little
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
@@ -150,8 +150,7 @@ class Allotment:
     part_count: int  # to upload; single PUTs count as one part each
     body_bytes: int
     tail_bytes: int  # of the object's last part
-    attempt_count_max: int  # requests with a body, failures included
-    transferred_bytes_max: int
+    cost_max: Cost  # of the requests with a body, failures included
     refusal: str | None = None
 
     @staticmethod
@@ -168,15 +167,18 @@ class Allotment:
             if is_multipart
             else min(plan.setting.thread_count, part_count) + 1
         )
+        cost_max, body_bytes = plan.cost_max, min(payload, part)
+        refusal = NO_TIME if cost_max.duration_seconds <= 0 else None
+        if part_count < 1:
+            refusal = refusal or too_little(cost_max, "allows", "part", body_bytes)
         return Allotment(
             is_multipart=is_multipart,
             object_part_count=object_part_count,
             part_count=part_count,
-            body_bytes=min(payload, part),
+            body_bytes=body_bytes,
             tail_bytes=payload - (object_part_count - 1) * part,
-            attempt_count_max=plan.cost_max.request_count - around,
-            transferred_bytes_max=plan.cost_max.transferred_bytes,
-            refusal=_refusal(plan.cost_max, min(payload, part), part_count),
+            cost_max=replace(cost_max, request_count=cost_max.request_count - around),
+            refusal=refusal,
         )
 
 
@@ -189,17 +191,6 @@ def _affordable_part_count(plan: ProbePlan[S3UploadSetting], body_bytes: int, *,
         requests = max(min((requests - 1) // 2, threads), requests - 1 - threads)
     affordable = min(requests, plan.cost_max.transferred_bytes // body_bytes) if body_bytes else requests
     return max(0, affordable)
-
-
-def _refusal(cost_max: Cost, body_bytes: int, part_count: int) -> str | None:
-    if cost_max.duration_seconds <= 0:
-        return "the plan allows no time: raise the time that a probe may take"
-    if part_count < 1:
-        return (
-            f"the plan allows {format_bytes(cost_max.transferred_bytes)} in {cost_max.request_count} requests, too "
-            f"little for one part of {format_bytes(body_bytes)}: raise the budget or probe smaller parts"
-        )
-    return None
 
 
 @dataclass(kw_only=True)
@@ -232,9 +223,7 @@ class _Upload:
         self.crew = Crew(
             clock=self.clock,
             thread_count=self.plan.setting.thread_count,
-            duration_seconds_max=self.plan.cost_max.duration_seconds,
-            attempt_count_max=self.allotment.attempt_count_max,
-            attempted_bytes_max=self.allotment.transferred_bytes_max,
+            cost_max=self.allotment.cost_max,
             size_bytes=self._size_bytes,
             move=self._send,
         )

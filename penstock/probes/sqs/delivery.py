@@ -25,7 +25,7 @@ from penstock.models.sqs.queue_class import queue_class
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block, summarize
 from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX, MessageQueues, RequestError
-from penstock.probes.probe import Journal, inconclusive
+from penstock.probes.probe import NO_TIME, Journal, inconclusive
 from penstock.probes.sqs.cold import cold_delivery_seconds
 from penstock.probes.sqs.drive import drive, thread_count
 from penstock.probes.sqs.idle import idle_seconds
@@ -76,9 +76,7 @@ class SqsDeliveryProbe:
         if plan.cost_max.request_count < REQUEST_COUNT_MIN:
             return inconclusive(plan, started_at, _too_little(plan.cost_max))
         if plan.cost_max.duration_seconds <= 0:
-            return inconclusive(
-                plan, started_at, "the plan allows no time: raise the time that a probe may take"
-            )
+            return inconclusive(plan, started_at, NO_TIME)
         deadline_seconds = self._clock.monotonic_seconds() + plan.cost_max.duration_seconds
         asked = Cost()
         try:

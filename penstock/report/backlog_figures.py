@@ -33,7 +33,7 @@ def _backlog_figure(spells: Sequence[BacklogSpell]) -> Figure:
     lines = {name: [max(getattr(spell, name) for spell in run) for run in runs] for name in _NAMES}
     x = chart.time_axis("date, UTC", times)
     y = chart.linear_axis(
-        "messages", [value for line in lines.values() for value in line], name="message_count"
+        "messages", [v for line in lines.values() for v in line], show=number, name="message_count"
     )
     layers: list[chart.Layer] = [
         chart.Line(x=times, y=line, css=f"cdf d{n}", is_stepped=True) for n, line in enumerate(lines.values())

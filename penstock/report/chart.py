@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from itertools import groupby, pairwise
 
-from penstock.units import number
+from penstock.units import number, quantity
 
 WIDTH, HEIGHT = 480, 300
 SHADE_COUNT = 8
@@ -67,15 +68,19 @@ def linear_axis(
     title: str,
     values: Sequence[float],
     *,
-    show: Callable[[float], str] = number,
+    show: Callable[[float], str] | None = None,
     unit: float = 1.0,
     name: str = "",
 ) -> Axis:
-    """From zero to a little above the largest value; ticks are round numbers of `unit`."""
+    """From zero to a little above the largest value; ticks are round numbers of `unit`, shown in that of `name`."""
     high = max((v for v in values if math.isfinite(v) and v < _LARGEST), default=0.0) * 1.06
     high = high if high > 1 / _LARGEST else 1.0
     ticks = tuple(tick * unit for tick in _round_ticks(0.0, high / unit))
-    return Axis(title=title, low=0.0, high=high, ticks=ticks, show=show, name=name)
+    return Axis(title=title, low=0.0, high=high, ticks=ticks, show=show or _in_unit_of(name), name=name)
+
+
+def _in_unit_of(name: str) -> Callable[[float], str]:
+    return partial(quantity, name) if name else number
 
 
 def round_unit(name: str, highest: float) -> float:
@@ -92,7 +97,7 @@ def log_axis(
     title: str,
     values: Sequence[float],
     *,
-    show: Callable[[float], str] = number,
+    show: Callable[[float], str] | None = None,
     is_binary: bool = False,
     name: str = "",
 ) -> Axis:
@@ -103,7 +108,9 @@ def log_axis(
         middle = math.sqrt(low) * math.sqrt(high)
         low, high = middle / math.sqrt(2), middle * math.sqrt(2)
     ticks = _binary_ticks(low, high) if is_binary else _decimal_ticks(low, high)
-    return Axis(title=title, low=low, high=high, ticks=ticks, show=show, is_log=True, name=name)
+    return Axis(
+        title=title, low=low, high=high, ticks=ticks, show=show or _in_unit_of(name), is_log=True, name=name
+    )
 
 
 def time_axis(title: str, seconds: Sequence[float]) -> Axis:

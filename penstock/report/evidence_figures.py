@@ -143,12 +143,8 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
         return None
     (x_name, y_name), metric = surface.knobs, place.value_metric
     x_edges, y_edges = _edges(surface.first), _edges(surface.second)
-    x = chart.log_axis(
-        label(x_name), x_edges, show=lambda v: quantity(x_name, v), is_binary=True, name=x_name
-    )
-    y = chart.log_axis(
-        label(y_name), y_edges, show=lambda v: quantity(y_name, v), is_binary=True, name=y_name
-    )
+    x = chart.log_axis(label(x_name), x_edges, is_binary=True, name=x_name)
+    y = chart.log_axis(label(y_name), y_edges, is_binary=True, name=y_name)
     most = max(max(row) for row in surface.values)
     layers: list[chart.Layer] = [
         chart.Grid(x=x_edges, y=y_edges, values=surface.values, css="c0", name=metric)
@@ -289,14 +285,10 @@ def study_figure(study: Study) -> Figure:
 def _study_axis(name: str, values: Sequence[float], *, is_log: bool, is_dated: bool) -> chart.Axis:
     if is_dated:
         return chart.time_axis("date, UTC", values)
-
-    def show(value: float) -> str:
-        return quantity(name, value)
-
     if is_log:
-        return chart.log_axis(label(name), values, show=show, name=name)
+        return chart.log_axis(label(name), values, name=name)
     unit = chart.round_unit(name, max(values, default=1.0))
-    return chart.linear_axis(label(name), values, show=show, unit=unit, name=name)
+    return chart.linear_axis(label(name), values, unit=unit, name=name)
 
 
 def _study_table(study: Study) -> Table:
@@ -327,7 +319,7 @@ def _spread_figure(place: PlaceFindings, name: str, found: Sequence[Spread]) -> 
     shown = sorted(most, key=lambda s: s.payload_size_bytes)
     curves = [distribution(spread.histogram) for spread in shown]
     seconds = [value for curve in curves for value, _ in curve]
-    x = chart.log_axis(label(name), seconds, show=lambda value: quantity(name, value), name=name)
+    x = chart.log_axis(label(name), seconds, name=name)
     y = chart.linear_axis("requests that took no longer", [0.94], show=percent, name="fraction_fraction")
     layers: list[chart.Layer] = []
     for n, (spread, curve) in enumerate(zip(shown, curves, strict=True)):

@@ -82,7 +82,7 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     density = curve.density if curve.density and curve.density.count > len(measured) else None
     x = _knob_axis(curve, knobs(advised)[curve.knob], density)
     heights = [*_heights(curve, measured), *([density.y_within(_SEEN_FRACTION)] if density else [])]
-    y = chart.linear_axis(label(metric), heights, show=_shower(metric), name=metric)
+    y = chart.linear_axis(label(metric), heights, name=metric)
     if density:  # which holds those as well that do not belong on the curve
         measured = [m for m in measured if is_on_curve(curve, m, advised) or _has_trouble(m)]
     colours = _colours(place)
@@ -127,11 +127,11 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
 
 
 def _knob_axis(curve: Curve, knob: Knob, density: Density | None) -> chart.Axis:
-    ends, show = [*curve.knob_values, curve.advised, curve.default], _shower(curve.knob)
+    ends = [*curve.knob_values, curve.advised, curve.default]
     ends += [density.x[0], density.x[-1]] if density else []
     if knob.scale is Scale.LOG:
-        return chart.log_axis(label(curve.knob), ends, show=show, is_binary=True, name=curve.knob)
-    return chart.linear_axis(label(curve.knob), ends, show=show, name=curve.knob)
+        return chart.log_axis(label(curve.knob), ends, is_binary=True, name=curve.knob)
+    return chart.linear_axis(label(curve.knob), ends, name=curve.knob)
 
 
 def _curve_points(
@@ -241,8 +241,8 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     metric = place.value_metric
     pairs = [(m, m.fitted) for m in judged if m.fitted is not None]
     both = [v for m, fitted in pairs for v in (m.value, fitted.expected)]
-    x = chart.log_axis("predicted", both, show=_shower(metric), name=metric)
-    y = chart.log_axis("measured", both, show=_shower(metric), name=metric)
+    x = chart.log_axis("predicted", both, name=metric)
+    y = chart.log_axis("measured", both, name=metric)
     colours = _colours(place)
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[x.low, x.high], css="diagonal")]
     layers.append(
@@ -381,7 +381,7 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
     values = [float(getattr(r.setting, name)) for r in steps]
     end = max(times[-1], *(m.started_at.timestamp() for m in place.measured), times[-1])
     x = chart.time_axis("date, UTC", [*times, end])
-    y = chart.log_axis(label(name), values, show=_shower(name), is_binary=True, name=name)
+    y = chart.log_axis(label(name), values, is_binary=True, name=name)
     layers: list[chart.Layer] = [
         chart.Line(x=[*times, end], y=[*values, values[-1]], css="line", is_stepped=True),
         *(
@@ -528,10 +528,6 @@ def _has_trouble(measured: Measured) -> bool:
 def _trouble(measured: Measured) -> str:
     words = [(measured.throttled_count, "throttled"), (measured.failed_count, "failed")]
     return "".join(f", {count} {word}" for count, word in words if count)
-
-
-def _shower(name: str) -> Callable[[float], str]:
-    return lambda value: quantity(name, value)
 
 
 def _parts(metric: str, estimate: Estimate) -> tuple[str, str]:

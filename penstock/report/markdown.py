@@ -29,7 +29,7 @@ def markdown_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) 
     """Tables alone, each with its name."""
     lines = [f"# {title}", "", escape(lead)]
     for name, table in tables:
-        lines += ["", f"## {name}", *(_table(table.headings, table.rows) if table.rows else ("", "Nothing."))]
+        lines += ["", f"## {name}", *(_table(table) if table.rows else ("", "Nothing."))]
     return "\n".join(lines) + "\n"
 
 
@@ -84,8 +84,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _verdicts(report)
     for comparison in report.comparisons:
         yield from ("", f"## {escape(comparison.title)}")
-        table = comparison_table(comparison)
-        yield from _table(table.headings, table.rows)
+        yield from _table(comparison_table(comparison))
     yield from _remarks(report.remarks)
     if not report.places:
         yield ""
@@ -97,28 +96,26 @@ def _lines(report: Report) -> Iterator[str]:
         yield from ("", "## What watched queues held")
     for figure in held:
         yield from ("", escape(f"{figure.title}. {figure.description}"))
-        yield from _table(figure.table.headings, figure.table.rows)
+        yield from _table(figure.table)
     yield from _heard(report)
     figures = spend_figures(report)
     if figures:
         yield from ("", "## What was spent")
     for figure in figures:
         yield from ("", escape(f"{figure.title}. {figure.description}"))
-        yield from _table(figure.table.headings, figure.table.rows)
+        yield from _table(figure.table)
 
 
 def _heard(report: Report) -> Iterator[str]:
     if report.clients:
         yield from ("", "## What applications were heard to do")
-        table = clients_table(report.clients)
-        yield from _table(table.headings, table.rows)
+        yield from _table(clients_table(report.clients))
         yield ""
         for client in report.clients:
             yield from (f"- {escape(client.title)}: {escape(sentence)}." for sentence in client.sentences)
     if report.harms:
         yield from ("", "## What probes cost applications")
-        table = harms_table(report.harms)
-        yield from _table(table.headings, table.rows)
+        yield from _table(harms_table(report.harms))
 
 
 def _verdicts(report: Report) -> Iterator[str]:
@@ -133,8 +130,8 @@ def _verdicts(report: Report) -> Iterator[str]:
         for words in screen.changes:
             yield from ("", escape(words))
         if screen.gains:
-            rows = [(row.client, row.setting, row.gain, row.span) for row in screen.gains]
-            yield from _table(("client", "by itself", "gain", "90 % interval"), rows)
+            rows = tuple((row.client, row.setting, row.gain, row.span) for row in screen.gains)
+            yield from _table(Table(("client", "by itself", "gain", "90 % interval"), rows))
         yield ""
         yield from (f"- {escape(name)}: {escape(words)}" for name, words in screen.facts)
         for copy in screen.copies[:1]:
@@ -155,36 +152,18 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
     if advice:
         yield from ("", "### The advice that stands")
         names = [name for name, _ in advice[0].knobs]
-        yield from _table(
+        said = ("expected", "interval", "over the default", "basis", "newest evidence", "limited by")
+        rows = tuple(
             (
-                place.payload_noun,
-                "demand",
-                *names,
-                "expected",
-                "interval",
-                "over the default",
-                "basis",
-                "newest evidence",
-                "limited by",
-            ),
-            (
-                (
-                    row.size,
-                    row.demand or "ordinary",
-                    *(value for _, value in row.knobs),
-                    row.expected,
-                    row.interval,
-                    row.gain,
-                    row.basis,
-                    row.age,
-                    row.bottleneck,
-                )
-                for row in advice
-            ),
+                *(row.size, row.demand or "ordinary", *(value for _, value in row.knobs)),
+                *(row.expected, row.interval, row.gain, row.basis, row.age, row.bottleneck),
+            )
+            for row in advice
         )
+        yield from _table(Table((place.payload_noun, "demand", *names, *said), rows))
     if place.fit is not None:
         yield from ("", "### The physics")
-        yield from _table(("parameter", "typical", "interval"), parameter_rows(place))
+        yield from _table(Table(("parameter", "typical", "interval"), tuple(parameter_rows(place))))
     failures = inconclusive_rows(place)
     if failures:
         yield from ("", "### What could not be measured")
@@ -192,7 +171,7 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
             ("times", place.payload_noun, "last", "reason"),
             tuple((str(row.count), row.size, row.newest, row.reason) for row in failures),
         )
-        yield from _table(table.headings, table.rows)
+        yield from _table(table)
 
 
 def _remarks(remarks: Sequence[Remark]) -> Iterator[str]:
@@ -203,13 +182,12 @@ def _remarks(remarks: Sequence[Remark]) -> Iterator[str]:
         yield f"- **{warning}{escape(remark.title)}.** {escape(remark.reason)} ({escape(remark.code)})"
 
 
-def _table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    cells = [escape(heading) for heading in headings]
+def _table(table: Table) -> Iterator[str]:
     yield ""
-    yield _row(cells)
-    yield _row(["---"] * len(cells))
-    for row in rows:
-        yield _row([escape(cell) for cell in row])
+    yield _row(map(escape, table.headings))
+    yield _row(["---"] * len(table.headings))
+    for row in table.rows:
+        yield _row(map(escape, row))
 
 
 def _row(cells: Iterable[str]) -> str:

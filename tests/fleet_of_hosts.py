@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from penstock.daemon.app import App, Surroundings, assembled
+from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.config import AdviceSection, Configuration, DaemonSection, FleetSection, ProbesSection
 from penstock.daemon.host import HostIdentity, HostSample
 from penstock.daemon.thinker import InlineThinker

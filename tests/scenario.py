@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from penstock.daemon import budget
-from penstock.daemon.app import App, Surroundings, assembled
+from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.conductor import Cycle
 from penstock.daemon.config import (
     AdviceSection,

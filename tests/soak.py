@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from penstock.daemon.app import App
+from penstock.daemon.assembly import App
 from penstock.daemon.budget import DAY, HOUR, Ledger, total
 from penstock.daemon.config import AdviceSection, BudgetSection
 from penstock.lab import worlds

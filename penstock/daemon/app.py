@@ -1,61 +1,40 @@
-"""Knows how everything is put together: the composition root, and the life of a daemon from start to stop."""
+"""Knows the life of a daemon from start to stop, and what is done in the foreground without one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import grp
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any
 
-from penstock.api.leases import LeaseBook
 from penstock.api.listener import ConnectionLimits, serving
 from penstock.api.routes import Api, RefusedError
 from penstock.api.wire import snapshot_document
 from penstock.clock import Clock, SystemClock
-from penstock.daemon import budget, host, quiet_hours
+from penstock.daemon import host
 from penstock.daemon.advisory import Advisory, cycle_document
-from penstock.daemon.attended_probe import AttendedProbe
+from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.audit import Audit
-from penstock.daemon.backlog_watch import BacklogWatch, watch_queue
-from penstock.daemon.board import Board
+from penstock.daemon.backlog_watch import watch_queue
 from penstock.daemon.client_hours import keep_client_hours
-from penstock.daemon.conductor import Conductor, Cycle, Watch
 from penstock.daemon.config import ConfigError, Configuration, WatchedQueueSection
 from penstock.daemon.entrance import Entrance, keep_files
-from penstock.daemon.fleet import Fleet, word_for
-from penstock.daemon.forecast import Forecast, forecasts
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing
-from penstock.daemon.host import HostIdentity
-from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
-from penstock.daemon.limits import thread_count_limits
 from penstock.daemon.prober import Prober
 from penstock.daemon.refusal_watch import RefusalWatch
-from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
 from penstock.daemon.store import AsyncStore, Store
-from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.systemd import Notifier, inherited_sockets
 from penstock.daemon.tariffs import Tariffs
-from penstock.daemon.thinker import SpawnedThinker, Thinker
-from penstock.daemon.troubles import Troubles
-from penstock.models import burst
-from penstock.models.model import Fit
+from penstock.daemon.thinker import SpawnedThinker
 from penstock.models.sqs.backlog_warning import BacklogSpell
-from penstock.operations.operation import Equipment, Operation, Outside, Service
-from penstock.operations.sections.section import Section
-from penstock.operations.table import OPERATIONS, setting_types
 from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
-from penstock.probes.on_demand import ProbeOnDemand
-from penstock.probes.probe import Probe
-from penstock.vocabulary import UNKNOWN, Context, Demand, Place, Setting
 
 log = logging.getLogger(__name__)
 
@@ -64,110 +43,6 @@ _SOCKET_NAME = "api"
 _FIXED = ("runtime_directory", "state_directory", "socket_mode", "control_group")
 _STOP_SECONDS_MAX = 90.0  # a probe's clean-up, and the removal of queues, when a service is silent
 _BEAT_SECONDS = 10.0
-
-
-def probe_here(row: Operation[Any, Any], section: Section, equipment: Equipment) -> Probe[Any]:
-    """One that runs in this process."""
-    return ProbeOnDemand(partial(row.make_probe, section, equipment), equipment.clock)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What an app is put into: this machine and AWS, or the lab."""
-
-    clock: Clock
-    outside: Outside
-    thinker: Thinker
-    identity: HostIdentity
-    host_name: str
-    seed: int
-    sample_host: Callable[[], host.HostSample] = host.HostSample  # what its counters say: nothing in a lab
-    loop_tick_seconds: float = LOOP_TICK_SECONDS
-    probe: Callable[[Operation[Any, Any], Section, Equipment], Probe[Any]] = probe_here
-
-    @property
-    def home(self) -> Place:
-        """This host, for any operation."""
-        return Place(operation="", region=self.identity.region, instance_type=self.identity.instance_type)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class App:
-    """The parts that others need by name."""
-
-    conductor: Conductor
-    board: Board
-    backlogs: BacklogWatch
-    host_watch: HostWatch
-    store: AsyncStore
-    leases: LeaseBook
-    home: Place
-    started_at: datetime
-    close_probes: Callable[[], Awaitable[None]]  # removes what they keep outside; once is enough
-    forecast: Callable[[], Sequence[Forecast]]  # of costs; none before the first fits
-
-
-@contextlib.asynccontextmanager
-async def assembled(
-    configuration: Configuration,
-    surroundings: Surroundings,
-    *,
-    on_change: Callable[[], None] = lambda: None,
-    on_cycle: Callable[[Cycle], None] = lambda _cycle: None,
-    harm_watch: HarmWatch | None = None,
-) -> AsyncIterator[App]:
-    """Everything wired together and restored; on leaving, probes and store are closed. Raises StoreError."""
-    clock, home = surroundings.clock, surroundings.home
-    store = AsyncStore(Store(configuration.daemon.database_path, setting_types()), clock.now)
-    probes: list[Probe[Any]] = []
-
-    async def close_probes() -> None:
-        while probes:
-            await probes.pop().close()
-
-    try:
-        for notice in await store.run(Store.take_notices):
-            log.warning("%s", notice)
-        tariffs = Tariffs(configuration, surroundings.identity)
-        watches = _watches(configuration, surroundings, store, tariffs, harm_watch)
-        probes += {id(watch.probe): watch.probe for watch in watches}.values()
-        board, limits, leases = _divided_board(configuration, surroundings, tariffs)
-        board.restore(await store.run(Store.fits), await store.run(Store.recommendations), clock.now())
-        host_watch = _host_watch(configuration, surroundings, board)
-        conductor = Conductor(
-            watches,
-            board=board,
-            store=store,
-            ledger=await _ledger(configuration, surroundings, store, tariffs),
-            thinker=surroundings.thinker,
-            sweeper=Sweeper(configuration, surroundings.outside, store, clock, tariffs=tariffs),
-            clock=clock,
-            troubles=Troubles(clock),
-            host_verdict=host_watch.verdict,
-            seed=surroundings.seed,
-            observation_count_max=configuration.advice.fit_observation_count_max,
-            retention_seconds=configuration.advice.observation_retention_seconds,
-            on_change=on_change,
-            on_cycle=on_cycle,
-            fleet=_fleet(configuration, surroundings, tariffs),
-            limits=limits,
-        )
-        yield App(
-            conductor=conductor,
-            board=board,
-            backlogs=BacklogWatch(clock, configuration.watched_queue, region=home.region),
-            host_watch=host_watch,
-            store=store,
-            leases=leases,
-            home=home,
-            started_at=clock.now(),
-            close_probes=close_probes,
-            forecast=partial(_forecast, configuration, tariffs, board, clock),
-        )
-    finally:
-        surroundings.thinker.rest()
-        await close_probes()
-        await store.close()
 
 
 async def run_once(configuration: Configuration) -> Mapping[str, Any]:
@@ -215,7 +90,7 @@ async def workbench(configuration: Configuration) -> AsyncIterator[Workbench]:
         yield Workbench(
             clock=surroundings.clock,
             store=app.store,
-            tariffs=Tariffs(configuration, surroundings.identity),
+            tariffs=app.tariffs,
             sweep=app.conductor.sweep,
         )
 
@@ -420,172 +295,6 @@ async def _real_surroundings(
         sample_host=host.sample,
         seed=configuration.daemon.seed or host.machine_seed(),
     )
-
-
-def _watches(
-    configuration: Configuration,
-    surroundings: Surroundings,
-    store: AsyncStore,
-    tariffs: Tariffs,
-    harm_watch: HarmWatch | None,
-) -> list[Watch]:
-    """Every context that the configuration wants probed; those of one operation and region share a probe."""
-    watches = []
-    for row, section in configuration.enabled():
-        for region in tariffs.regions(section):
-            equipment = Equipment(
-                clock=surroundings.clock,
-                journal=store,
-                outside=surroundings.outside,
-                region=region,
-                host_name=surroundings.host_name,
-                loop_tick_seconds=surroundings.loop_tick_seconds,
-            )
-            probe = AttendedProbe(
-                surroundings.probe(row, section, equipment),
-                surroundings.sample_host,
-                surroundings.clock,
-                harm_watch,
-            )
-            place = tariffs.place(row, region)
-            watches += [
-                Watch(
-                    context=Context(place=place, payload_size_bytes=size),
-                    section=section,
-                    probe=probe,
-                    tariff=tariffs.of(row, region),
-                )
-                for size in section.payload_size_bytes
-            ]
-    return watches
-
-
-def _host_watch(configuration: Configuration, surroundings: Surroundings, board: Board) -> HostWatch:
-    return HostWatch(
-        configuration.budget,
-        surroundings.clock,
-        surroundings.sample_host,
-        ceiling_bytes_per_second=lambda: ceiling_bytes_per_second(
-            surroundings.identity.instance_type, board.fits()
-        ),
-        quiet_hours=tuple(map(quiet_hours.parse, configuration.probes.quiet_hours)),
-    )
-
-
-def _board(configuration: Configuration, home: Place, limits: SharedLimits | None = None) -> Board:
-    return Board(
-        _standing_contexts(configuration, home),
-        thread_count_max=thread_count_limits(configuration),
-        region=home.region,
-        instance_type=home.instance_type,
-        validity_seconds=configuration.advice.validity_seconds,
-        stores=_stores(configuration),
-        fleet_share=limits.share if limits else lambda _operation: None,
-    )
-
-
-def _stores(configuration: Configuration) -> dict[str, str]:
-    """By operation."""
-    store = configuration.aws.store
-    names = (row.name for row in OPERATIONS.values() if row.service is Service.S3)
-    return {} if store is None else dict.fromkeys(names, store.name)
-
-
-def _fleet(configuration: Configuration, surroundings: Surroundings, tariffs: Tariffs) -> Fleet | None:
-    """The way to the bucket for every place that is advised of, also of operations that are not probed here."""
-    section, home = configuration.fleet, surroundings.home
-    if not section.bucket or UNKNOWN in {home.region, home.instance_type}:
-        return None  # what an unknown host measured teaches nobody
-    region = section.region_or(home.region)
-    return Fleet(
-        section,
-        surroundings.outside,
-        surroundings.clock,
-        places=sorted({context.place for context in _standing_contexts(configuration, home)}, key=str),
-        probed={
-            tariffs.place(row, r) for row, probed in configuration.enabled() for r in tariffs.regions(probed)
-        },
-        region=region,
-        tariff=tariffs.of_bucket(region),
-        host_name=surroundings.host_name,
-        seed=surroundings.seed,
-    )
-
-
-def _divided_board(
-    configuration: Configuration, surroundings: Surroundings, tariffs: Tariffs
-) -> tuple[Board, SharedLimits | None, LeaseBook]:
-    """Advice keeps to this host's part of what it shares, and that follows from what its leases want."""
-    home, now, leases = surroundings.home, surroundings.clock.now, LeaseBook()
-    limits = _shared_limits(
-        configuration,
-        surroundings,
-        tariffs,
-        lambda operation: wanted_by_leases(board, leases, home, operation, now()),
-    )
-    board = _board(configuration, home, limits)
-    return board, limits, leases
-
-
-def _shared_limits(
-    configuration: Configuration,
-    surroundings: Surroundings,
-    tariffs: Tariffs,
-    wanted: Callable[[str], float],
-) -> SharedLimits | None:
-    section = configuration.fleet
-    if not section.bucket or not section.shared_limits:
-        return None
-    region = section.region_or(surroundings.home.region)
-    return SharedLimits(
-        section,
-        surroundings.outside,
-        surroundings.clock,
-        region=region,
-        tariff=tariffs.of_bucket(region),
-        host=word_for(surroundings.host_name, surroundings.seed),
-        wanted=wanted,
-    )
-
-
-def _standing_contexts(configuration: Configuration, home: Place) -> list[Context]:
-    """Every operation at every size of its ladder, and at the sizes that are probed."""
-    contexts = []
-    for name, row in OPERATIONS.items():
-        section = configuration.section_of(row)
-        for region in section.regions or (home.region,):
-            place = dataclasses.replace(
-                home, operation=name, region=region, service_class=section.service_class
-            )
-            sizes = sorted({*row.payload_ladder_bytes, *section.payload_size_bytes})
-            contexts += [Context(place=place, payload_size_bytes=size) for size in sizes]
-    return contexts
-
-
-def _forecast(
-    configuration: Configuration, tariffs: Tariffs, board: Board, clock: Clock
-) -> Sequence[Forecast]:
-    """By what is known of each place now."""
-
-    def advised(context: Context) -> tuple[Fit, Setting] | None:
-        fit = board.fit(context.place)
-        return None if fit is None else (fit, board.recommend(context, Demand(), clock.now()).setting)
-
-    return forecasts(configuration, tariffs, advised, clock.now())
-
-
-async def _ledger(
-    configuration: Configuration, surroundings: Surroundings, store: AsyncStore, tariffs: Tariffs
-) -> budget.Ledger:
-    ceiling = burst.ceiling(surroundings.identity.instance_type)
-    limit = budget.daily_limit(
-        configuration.budget, credit_bytes_per_day=ceiling.credit_bytes_max if ceiling else 0.0
-    )
-    # A clock that steps there and back finds its rows again.
-    since = surroundings.clock.now() - 30 * budget.DAY
-    spends = tuple(await store.run(lambda s: s.spend(since=since)))
-    limit = budget.left(limit, tariffs.standing_cost())
-    return budget.Ledger(limit, spends, tariffs.probing_usd_limits())
 
 
 def _api(

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.api.leases import appetite
 from penstock.api.wire import Claim, Question
-from penstock.daemon.app import App
+from penstock.daemon.assembly import App
 from penstock.daemon.config import FleetSection
 from penstock.fleet import prior
 from penstock.lab import worlds

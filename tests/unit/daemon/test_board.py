@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon import app
+from penstock.daemon import assembly
 from penstock.daemon import board as board_module
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.config import Configuration, ProbesSection
@@ -221,7 +221,7 @@ async def test_advice_keeps_to_what_the_fleet_leaves_to_this_host() -> None:
 async def test_what_a_probe_may_hold_does_not_bound_an_application() -> None:
     """Its own memory does; the operator's limit on threads bounds both, also where more memory would do."""
     section = ObjectSection(memory_bytes_max=GiB, thread_count_max=12)
-    board = app._board(Configuration(probes=ProbesSection(s3_upload=section)), PLACE)
+    board = assembly.board_of(Configuration(probes=ProbesSection(s3_upload=section)), PLACE)
     await board.post(a_learned_fit(), NOON)
     context = dataclasses.replace(CONTEXT, payload_size_bytes=5 * TiB)
 

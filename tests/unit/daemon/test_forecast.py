@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from penstock.cli.costs import costs_of
-from penstock.daemon import app
+from penstock.daemon import app, assembly
 from penstock.daemon.config import BudgetSection, Configuration, DaemonSection, HostSection, ProbesSection
 from penstock.daemon.forecast import Forecast, scarcity
 from penstock.daemon.host import HostIdentity
@@ -144,7 +144,7 @@ async def test_the_daemon_says_so_when_it_begins(
         daemon=DaemonSection(state_directory=str(tmp_path), runtime_directory=str(tmp_path)),
     )
     identity = HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence="", is_instance=True)
-    surroundings = app.Surroundings(
+    surroundings = assembly.Surroundings(
         clock=clock,
         outside=Outside(),
         thinker=InlineThinker(),
@@ -153,7 +153,7 @@ async def test_the_daemon_says_so_when_it_begins(
         seed=1,
     )
     caplog.set_level(logging.INFO)
-    async with app.assembled(configuration, surroundings) as house:
+    async with assembly.assembled(configuration, surroundings) as house:
         assert house.forecast() == ()
         working = asyncio.create_task(app._work(house))
         await asyncio.sleep(0.001)

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from penstock.daemon.app import Surroundings, assembled
+from penstock.daemon.assembly import Surroundings, assembled
 from penstock.daemon.config import Configuration, DaemonSection, ProbesSection
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.thinker import InlineThinker

@@ -1,0 +1,304 @@
+"""Knows how everything is put together: THE COMPOSITION ROOT, of a configuration and what the app is put into."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from penstock.api.leases import LeaseBook
+from penstock.clock import Clock
+from penstock.daemon import budget, host, quiet_hours
+from penstock.daemon.attended_probe import AttendedProbe
+from penstock.daemon.backlog_watch import BacklogWatch
+from penstock.daemon.board import Board
+from penstock.daemon.conductor import Conductor, Cycle, Watch
+from penstock.daemon.config import Configuration
+from penstock.daemon.fleet import Fleet, word_for
+from penstock.daemon.forecast import Forecast, forecasts
+from penstock.daemon.harm_watch import HarmWatch
+from penstock.daemon.host import HostIdentity
+from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
+from penstock.daemon.limits import thread_count_limits
+from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
+from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.sweeper import Sweeper
+from penstock.daemon.tariffs import Tariffs
+from penstock.daemon.thinker import Thinker
+from penstock.daemon.troubles import Troubles
+from penstock.models import burst
+from penstock.models.model import Fit
+from penstock.operations.operation import Equipment, Operation, Outside, Service
+from penstock.operations.sections.section import Section
+from penstock.operations.table import OPERATIONS, setting_types
+from penstock.probes.measurement import LOOP_TICK_SECONDS
+from penstock.probes.on_demand import ProbeOnDemand
+from penstock.probes.probe import Probe
+from penstock.vocabulary import UNKNOWN, Context, Demand, Place, Setting
+
+log = logging.getLogger(__name__)
+
+
+def probe_here(row: Operation[Any, Any], section: Section, equipment: Equipment) -> Probe[Any]:
+    """One that runs in this process."""
+    return ProbeOnDemand(partial(row.make_probe, section, equipment), equipment.clock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an app is put into: this machine and AWS, or the lab."""
+
+    clock: Clock
+    outside: Outside
+    thinker: Thinker
+    identity: HostIdentity
+    host_name: str
+    seed: int
+    sample_host: Callable[[], host.HostSample] = host.HostSample  # what its counters say: nothing in a lab
+    loop_tick_seconds: float = LOOP_TICK_SECONDS
+    probe: Callable[[Operation[Any, Any], Section, Equipment], Probe[Any]] = probe_here
+
+    @property
+    def home(self) -> Place:
+        """This host, for any operation."""
+        return Place(operation="", region=self.identity.region, instance_type=self.identity.instance_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """The parts that others need by name."""
+
+    conductor: Conductor
+    board: Board
+    backlogs: BacklogWatch
+    host_watch: HostWatch
+    store: AsyncStore
+    tariffs: Tariffs
+    leases: LeaseBook
+    home: Place
+    started_at: datetime
+    close_probes: Callable[[], Awaitable[None]]  # removes what they keep outside; once is enough
+    forecast: Callable[[], Sequence[Forecast]]  # of costs; none before the first fits
+
+
+@contextlib.asynccontextmanager
+async def assembled(
+    configuration: Configuration,
+    surroundings: Surroundings,
+    *,
+    on_change: Callable[[], None] = lambda: None,
+    on_cycle: Callable[[Cycle], None] = lambda _cycle: None,
+    harm_watch: HarmWatch | None = None,
+) -> AsyncIterator[App]:
+    """Everything wired together and restored; on leaving, probes and store are closed. Raises StoreError."""
+    clock, home = surroundings.clock, surroundings.home
+    store = AsyncStore(Store(configuration.daemon.database_path, setting_types()), clock.now)
+    probes: list[Probe[Any]] = []
+
+    async def close_probes() -> None:
+        while probes:
+            await probes.pop().close()
+
+    try:
+        for notice in await store.run(Store.take_notices):
+            log.warning("%s", notice)
+        parts = _Parts(configuration, surroundings, store, Tariffs(configuration, surroundings.identity))
+        watches = parts.watches(harm_watch)
+        probes += {id(watch.probe): watch.probe for watch in watches}.values()
+        board, limits, leases = await parts.divided_board()
+        host_watch = parts.host_watch(board)
+        conductor = Conductor(
+            watches,
+            board=board,
+            store=store,
+            ledger=await parts.ledger(),
+            thinker=surroundings.thinker,
+            sweeper=Sweeper(configuration, surroundings.outside, store, clock, tariffs=parts.tariffs),
+            clock=clock,
+            troubles=Troubles(clock),
+            host_verdict=host_watch.verdict,
+            seed=surroundings.seed,
+            observation_count_max=configuration.advice.fit_observation_count_max,
+            retention_seconds=configuration.advice.observation_retention_seconds,
+            on_change=on_change,
+            on_cycle=on_cycle,
+            fleet=parts.fleet(),
+            limits=limits,
+        )
+        yield App(
+            conductor=conductor,
+            board=board,
+            backlogs=BacklogWatch(clock, configuration.watched_queue, region=home.region),
+            host_watch=host_watch,
+            store=store,
+            tariffs=parts.tariffs,
+            leases=leases,
+            home=home,
+            started_at=clock.now(),
+            close_probes=close_probes,
+            forecast=partial(parts.forecast, board),
+        )
+    finally:
+        surroundings.thinker.rest()
+        await close_probes()
+        await store.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What each part is made of, and how."""
+
+    configuration: Configuration
+    surroundings: Surroundings
+    store: AsyncStore
+    tariffs: Tariffs
+
+    def watches(self, harm_watch: HarmWatch | None) -> list[Watch]:
+        """Every context that the configuration wants probed; those of one operation and region share a probe."""
+        return [
+            Watch(
+                context=Context(place=self.tariffs.place(row, region), payload_size_bytes=size),
+                section=section,
+                probe=probe,
+                tariff=self.tariffs.of(row, region),
+            )
+            for row, section in self.configuration.enabled()
+            for region in self.tariffs.regions(section)
+            for probe in (self._probe(row, section, region, harm_watch),)
+            for size in section.payload_size_bytes
+        ]
+
+    def _probe(
+        self, row: Operation[Any, Any], section: Section, region: str, harm_watch: HarmWatch | None
+    ) -> Probe[Any]:
+        around = self.surroundings
+        equipment = Equipment(
+            clock=around.clock,
+            journal=self.store,
+            outside=around.outside,
+            region=region,
+            host_name=around.host_name,
+            loop_tick_seconds=around.loop_tick_seconds,
+        )
+        probe = around.probe(row, section, equipment)
+        return AttendedProbe(probe, around.sample_host, around.clock, harm_watch)
+
+    def host_watch(self, board: Board) -> HostWatch:
+        """Who else works here, and how much there is to be had."""
+        around = self.surroundings
+        return HostWatch(
+            self.configuration.budget,
+            around.clock,
+            around.sample_host,
+            ceiling_bytes_per_second=lambda: ceiling_bytes_per_second(
+                around.identity.instance_type, board.fits()
+            ),
+            quiet_hours=tuple(map(quiet_hours.parse, self.configuration.probes.quiet_hours)),
+        )
+
+    def fleet(self) -> Fleet | None:
+        """The way to the bucket for every place that is advised of, also of operations that are not probed here."""
+        section, around, tariffs = self.configuration.fleet, self.surroundings, self.tariffs
+        home = around.home
+        if not section.bucket or UNKNOWN in {home.region, home.instance_type}:
+            return None  # what an unknown host measured teaches nobody
+        region = section.region_or(home.region)
+        return Fleet(
+            section,
+            around.outside,
+            around.clock,
+            places=sorted(
+                {context.place for context in standing_contexts(self.configuration, home)}, key=str
+            ),
+            probed={
+                tariffs.place(row, r)
+                for row, probed in self.configuration.enabled()
+                for r in tariffs.regions(probed)
+            },
+            region=region,
+            tariff=tariffs.of_bucket(region),
+            host_name=around.host_name,
+            seed=around.seed,
+        )
+
+    async def divided_board(self) -> tuple[Board, SharedLimits | None, LeaseBook]:
+        """With what is stored. Advice keeps to this host's part of what it shares, which follows from its leases."""
+        home, now, leases = self.surroundings.home, self.surroundings.clock.now, LeaseBook()
+        limits = self._shared_limits(
+            lambda operation: wanted_by_leases(board, leases, home, operation, now())
+        )
+        board = board_of(self.configuration, home, limits)
+        fits, advice = await self.store.run(Store.fits), await self.store.run(Store.recommendations)
+        board.restore(fits, advice, now())
+        return board, limits, leases
+
+    def _shared_limits(self, wanted: Callable[[str], float]) -> SharedLimits | None:
+        section, around = self.configuration.fleet, self.surroundings
+        if not section.bucket or not section.shared_limits:
+            return None
+        region = section.region_or(around.home.region)
+        return SharedLimits(
+            section,
+            around.outside,
+            around.clock,
+            region=region,
+            tariff=self.tariffs.of_bucket(region),
+            host=word_for(around.host_name, around.seed),
+            wanted=wanted,
+        )
+
+    def forecast(self, board: Board) -> Sequence[Forecast]:
+        """By what is known of each place now."""
+        now = self.surroundings.clock.now()
+
+        def advised(context: Context) -> tuple[Fit, Setting] | None:
+            fit = board.fit(context.place)
+            return None if fit is None else (fit, board.recommend(context, Demand(), now).setting)
+
+        return forecasts(self.configuration, self.tariffs, advised, now)
+
+    async def ledger(self) -> budget.Ledger:
+        """What may be spent, and what was."""
+        ceiling = burst.ceiling(self.surroundings.identity.instance_type)
+        limit = budget.daily_limit(
+            self.configuration.budget, credit_bytes_per_day=ceiling.credit_bytes_max if ceiling else 0.0
+        )
+        # A clock that steps there and back finds its rows again.
+        since = self.surroundings.clock.now() - 30 * budget.DAY
+        spends = tuple(await self.store.run(lambda s: s.spend(since=since)))
+        limit = budget.left(limit, self.tariffs.standing_cost())
+        return budget.Ledger(limit, spends, self.tariffs.probing_usd_limits())
+
+
+def board_of(configuration: Configuration, home: Place, limits: SharedLimits | None = None) -> Board:
+    """The advice that stands of every context, within what is configured and shared."""
+    store = configuration.aws.store
+    stored = [row.name for row in OPERATIONS.values() if row.service is Service.S3]
+    return Board(
+        standing_contexts(configuration, home),
+        thread_count_max=thread_count_limits(configuration),
+        region=home.region,
+        instance_type=home.instance_type,
+        validity_seconds=configuration.advice.validity_seconds,
+        stores={} if store is None else dict.fromkeys(stored, store.name),
+        fleet_share=limits.share if limits else lambda _operation: None,
+    )
+
+
+def standing_contexts(configuration: Configuration, home: Place) -> list[Context]:
+    """Every operation at every size of its ladder, and at the sizes that are probed."""
+    contexts = []
+    for name, row in OPERATIONS.items():
+        section = configuration.section_of(row)
+        for region in section.regions or (home.region,):
+            place = dataclasses.replace(
+                home, operation=name, region=region, service_class=section.service_class
+            )
+            sizes = sorted({*row.payload_ladder_bytes, *section.payload_size_bytes})
+            contexts += [Context(place=place, payload_size_bytes=size) for size in sizes]
+    return contexts

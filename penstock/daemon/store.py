@@ -58,6 +58,7 @@ from penstock.vocabulary import (
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+OutcomeT = TypeVar("OutcomeT", bound="Outcome[Any]")
 PENDING_COUNT_MAX = 10_000
 WAITING_REPORT_COUNT_MAX = 200  # while the disk is in trouble: what waits is lost when the process ends
 RESCUED_COUNT_MAX = 10_000
@@ -189,30 +190,12 @@ class Store:
         """Remember, in one transaction."""
         self.add_rows([self.observation_row(observation) for observation in observations])
 
-    def observations(
-        self,
-        place: Place,
-        *,
-        count_max: int,
-        payload_size_bytes: int | None = None,
-        since: datetime | None = None,
-    ) -> list[Observation[Any]]:
+    def observations(self, place: Place, *, count_max: int) -> list[Observation[Any]]:
         """The newest observations of a place that penstock made itself, oldest first."""
-        sql = f"SELECT document FROM observations WHERE {_IS_PLACE} AND started_at >= ?"
-        parameters: list[Any] = [*_place(place), _from(since)]
-        if payload_size_bytes is not None:
-            sql, parameters = sql + " AND payload_size_bytes = ?", [*parameters, payload_size_bytes]
-        sql += " ORDER BY started_at DESC, observation_id DESC LIMIT ?"
-        stored = self._observations_of(place.operation, sql, (*parameters, count_max))
-        waiting = [
-            value
-            for value in self._waiting(Observation)
-            if value.context.place == place
-            and value.origin is Origin.PROBE
-            and payload_size_bytes in {None, value.context.payload_size_bytes}
-            and (since is None or value.started_at >= since)
-        ]
-        return sorted([*reversed(stored), *waiting], key=lambda o: o.started_at)[-count_max:]
+        sql = f"""SELECT operation, document FROM observations WHERE {_IS_PLACE}
+                  ORDER BY started_at DESC, observation_id DESC LIMIT ?"""
+        stored = self._stored(Observation, sql, (*_place(place), count_max))
+        return _newest([*reversed(stored), *self._waiting_of(Origin.PROBE, place, None)], count_max)
 
     def each_observation(self, place: Place, *, since: datetime | None = None) -> Iterator[Observation[Any]]:
         """All that penstock measured itself of a place, oldest first, one by one: they may be more than memory holds.
@@ -234,21 +217,14 @@ class Store:
         self, place: Place, *, count_max: int, count_max_per_user: int, since: datetime | None = None
     ) -> list[Observation[Any]]:
         """The newest reports of each user about a place, oldest first: nobody displaces another's."""
-        sql = f"""SELECT document FROM
-                  (SELECT document, started_at, row_number() OVER
+        sql = f"""SELECT operation, document FROM
+                  (SELECT operation, document, started_at, row_number() OVER
                        (PARTITION BY reporter_uid ORDER BY started_at DESC, report_id DESC) AS number
                    FROM reports WHERE {_IS_PLACE} AND started_at >= ?)
                   WHERE number <= ? ORDER BY number, started_at DESC LIMIT ?"""
         parameters = (*_place(place), _from(since), count_max_per_user, count_max)
-        stored = self._observations_of(place.operation, sql, parameters)
-        waiting = [
-            value
-            for value in self._waiting(Observation)
-            if value.context.place == place
-            and value.origin is Origin.APPLICATION
-            and (since is None or value.started_at >= since)
-        ]
-        return sorted([*stored, *waiting], key=lambda o: o.started_at)[-count_max:]
+        stored = self._stored(Observation, sql, parameters)
+        return _newest([*stored, *self._waiting_of(Origin.APPLICATION, place, since)], count_max)
 
     def reported_places(self) -> list[Place]:
         """Every place that an application reported about."""
@@ -278,12 +254,9 @@ class Store:
         """The newest probes that could not measure, oldest first."""
         sql = """SELECT operation, document FROM inconclusives WHERE started_at >= ?
                  ORDER BY started_at DESC, inconclusive_id DESC LIMIT ?"""
-        rows = self._database.rows(sql, (_from(since), count_max))
-        stored = self._documents.read_all(rows, Inconclusive)
-        waiting = [
-            value for value in self._waiting(Inconclusive) if since is None or value.started_at >= since
-        ]
-        return sorted([*stored, *waiting], key=lambda i: i.started_at)[-count_max:]
+        stored = self._stored(Inconclusive, sql, (_from(since), count_max))
+        waiting = [value for value in self._waiting(Inconclusive) if _is_since(value, since)]
+        return _newest([*stored, *waiting], count_max)
 
     # What was learned and advised
 
@@ -296,7 +269,7 @@ class Store:
         """The newest fit of each place."""
         sql = f"""SELECT operation, document FROM fits WHERE fit_id IN
                   (SELECT max(fit_id) FROM fits GROUP BY {_PLACE}) ORDER BY {_PLACE}"""
-        newest = {fit.place: fit for fit in self._documents.read_all(self._database.rows(sql), Fit)}
+        newest = {fit.place: fit for fit in self._stored(Fit, sql)}
         newest.update({fit.place: fit for fit in self._waiting(Fit)})
         return list(newest.values())
 
@@ -315,42 +288,30 @@ class Store:
         sql = f"""SELECT operation, document FROM recommendations WHERE recommendation_id IN
                   (SELECT max(recommendation_id) FROM recommendations GROUP BY {question})
                   ORDER BY {question}"""
-        stored = self._documents.read_all(self._database.rows(sql), Recommendation)
+        stored = self._stored(Recommendation, sql)
         newest = {(r.context, r.demand): r for r in [*stored, *self._waiting(Recommendation)]}
         return list(newest.values())
 
-    def recommendation_history(
-        self, context: Context, demand: Demand | None = None, *, count_max: int
-    ) -> list[Recommendation[Any]]:
-        """The newest advice for one context (and demand), oldest first."""
-        sql = f"SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?"
-        parameters: list[Any] = [*_place(context.place), context.payload_size_bytes]
-        if demand is not None:
-            sql, parameters = sql + " AND demand = ?", [*parameters, _plain(demand)]
-        sql += " ORDER BY recommendation_id DESC LIMIT ?"
-        stored = self._documents.read_all(self._database.rows(sql, (*parameters, count_max)), Recommendation)
-        waiting = [
-            value
-            for value in self._waiting(Recommendation)
-            if value.context == context and demand in {None, value.demand}
-        ]
+    def recommendation_history(self, context: Context, *, count_max: int) -> list[Recommendation[Any]]:
+        """The newest advice for one context, oldest first."""
+        sql = f"""SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?
+                  ORDER BY recommendation_id DESC LIMIT ?"""
+        parameters = (*_place(context.place), context.payload_size_bytes, count_max)
+        stored = self._stored(Recommendation, sql, parameters)
+        waiting = [value for value in self._waiting(Recommendation) if value.context == context]
         return [*reversed(stored), *waiting][-count_max:]
 
     def fit_before(self, place: Place, at: datetime) -> Fit | None:
         """The last fit of a place that was made before this moment."""
         sql = f"SELECT operation, document FROM fits WHERE {_IS_PLACE} AND fitted_at < ? ORDER BY fit_id DESC LIMIT 1"
-        return next(
-            iter(self._documents.read_all(self._database.rows(sql, (*_place(place), _date(at))), Fit)), None
-        )
+        return next(iter(self._stored(Fit, sql, (*_place(place), _date(at)))), None)
 
     def advice_before(self, context: Context, demand: Demand, at: datetime) -> Recommendation[Any] | None:
         """What stood before this moment."""
         sql = f"""SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?
                   AND demand = ? AND issued_at < ? ORDER BY recommendation_id DESC LIMIT 1"""
         parameters = (*_place(context.place), context.payload_size_bytes, _plain(demand), _date(at))
-        return next(
-            iter(self._documents.read_all(self._database.rows(sql, parameters), Recommendation)), None
-        )
+        return next(iter(self._stored(Recommendation, sql, parameters)), None)
 
     def put_change(self, change: Change[Any]) -> None:
         """Remember a change of a place, in place of what was known of it before."""
@@ -365,7 +326,7 @@ class Store:
         """The newest changes that were noticed, of one place or of all, newest first."""
         condition, parameters = (f"WHERE {_IS_PLACE}", _place(place)) if place else ("", ())
         sql = f"SELECT operation, document FROM changes {condition} ORDER BY noticed_at DESC LIMIT ?"
-        stored = self._documents.read_all(self._database.rows(sql, (*parameters, count_max)), Change)
+        stored = self._stored(Change, sql, (*parameters, count_max))
         waiting = {(c.place, c.noticed_at): c for c in self._waiting(Change) if place in {None, c.place}}
         known = {(c.place, c.noticed_at): c for c in stored} | waiting
         return sorted(known.values(), key=lambda c: c.noticed_at, reverse=True)[:count_max]
@@ -589,9 +550,16 @@ class Store:
                     )
         return values
 
-    def _observations_of(self, operation: str, sql: str, parameters: Sequence[Any]) -> list[Observation[Any]]:
-        rows = ((operation, document) for (document,) in self._database.rows(sql, parameters))
-        return self._documents.read_all(rows, Observation)
+    def _stored(self, kind: type[T], sql: str, parameters: Sequence[Any] = ()) -> list[T]:
+        """By a question for operations and documents."""
+        return self._documents.read_all(self._database.rows(sql, parameters), kind)
+
+    def _waiting_of(self, origin: Origin, place: Place, since: datetime | None) -> Iterator[Observation[Any]]:
+        return (
+            value
+            for value in self._waiting(Observation)
+            if value.context.place == place and value.origin is origin and _is_since(value, since)
+        )
 
     def _waiting(self, kind: type[T]) -> Iterator[T]:
         return (row.value for row in self._pending if isinstance(row.value, kind))
@@ -794,6 +762,15 @@ def _is_leftover(document: str) -> bool:
         msgspec.json.decode(document, type=Leftover)
         return True
     return False
+
+
+def _newest(outcomes: Iterable[OutcomeT], count_max: int) -> list[OutcomeT]:
+    """Oldest first."""
+    return sorted(outcomes, key=lambda outcome: outcome.started_at)[-count_max:]
+
+
+def _is_since(outcome: Outcome[Any], since: datetime | None) -> bool:
+    return since is None or outcome.started_at >= since
 
 
 def _is_report(value: object) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from penstock.clock import SystemClock
 from penstock.daemon import log
@@ -18,7 +18,7 @@ from penstock.daemon.prober import Assignment, Key
 from penstock.operations.operation import Equipment, Service
 from penstock.operations.table import OPERATIONS
 from penstock.probes.on_demand import ProbeOnDemand
-from penstock.probes.probe import Leftover, Probe
+from penstock.probes.probe import Journal, Probe
 from penstock.processes import companion, memory
 from penstock.processes.dialogue import Dialogue, receive
 from penstock.vocabulary import Outcome, ProbePlan
@@ -31,7 +31,7 @@ class Bench:
         self._assignment = assignment
         self._outside = outside
         self._clock = SystemClock()
-        self._journal = _Journal(self)
+        self._journal = cast("Journal", companion.Remote(self._ask_daemon))
         self._probes: dict[Key, ProbeOnDemand] = {}
         self.dialogue: Dialogue
 
@@ -59,6 +59,9 @@ class Bench:
         made = ((key, on_demand.probe) for key, on_demand in self._probes.items())
         known = {key: _packed(probe, self._journal) for key, probe in made if probe is not None}
         return {**self._assignment.put_away, **known}
+
+    async def _ask_daemon(self, name: str, arguments: Sequence[Any], _named: Mapping[str, Any]) -> Any:
+        return await self.dialogue.ask(name, *arguments)
 
     def _probe(self, key: Key) -> ProbeOnDemand:
         if key not in self._probes:
@@ -91,7 +94,7 @@ class Bench:
 _JOURNAL, _CLIENT = "journal", "client"  # what a probe is put away without
 
 
-def _packed(probe: Probe[Any], journal: _Journal) -> bytes:
+def _packed(probe: Probe[Any], journal: Journal) -> bytes:
     from penstock.probes.aws import AwsMessageQueues, AwsObjectStore
 
     class Packer(pickle.Pickler):
@@ -112,30 +115,6 @@ def _unpacked(content: bytes, missing: Mapping[str, Any]) -> Probe[Any]:
 
     probe: Probe[Any] = Unpacker(io.BytesIO(content)).load()
     return probe
-
-
-class _Journal:
-    """The daemon's, from here."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-
-    async def record(self, leftover: Leftover) -> None:
-        """See the protocol."""
-        await self._bench.dialogue.ask("record", leftover)
-
-    async def strike(self, leftover: Leftover) -> None:
-        """See the protocol."""
-        await self._bench.dialogue.ask("strike", leftover)
-
-    async def abandon(self, leftover: Leftover) -> None:
-        """See the protocol."""
-        await self._bench.dialogue.ask("abandon", leftover)
-
-    async def open_entries(self) -> list[Leftover]:
-        """See the protocol."""
-        entries: list[Leftover] = await self._bench.dialogue.ask("open_entries")
-        return entries
 
 
 async def work() -> None:

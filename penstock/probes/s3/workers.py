@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -101,9 +102,8 @@ class Staff:
     ) -> None:
         """`is_apart`: other processes do it also where one is enough."""
         self._is_apart = is_apart
-        self._clock = clock
         self._hire = hire
-        self._loop_tick_seconds = loop_tick_seconds
+        self._effort = partial(effort_of_block, clock, tick_seconds=loop_tick_seconds)
         self.staffing = Staffing(worker_count_max if hire is not None else 1)
 
     @contextlib.asynccontextmanager
@@ -119,37 +119,32 @@ class Staff:
                     workers = await hired.enter_async_context(self._hire(worker_count, held_bytes, body_seed))
                 except WorkerError as error:
                     _log.warning("this probe runs in one process, because others did not start: %s", error)
-            yield Duty(self, workers, worker_count if workers else 1, body_bytes)
-
-    async def measured(self, work: Coroutine[Any, Any, None], workers: Workers | None) -> Effort:
-        """Do it, and say what that took the process that had most to do."""
-        efforts: list[Effort] = []
-        async with contextlib.AsyncExitStack() as measuring:
-            own = await measuring.enter_async_context(
-                effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds)
-            )
-            if workers is not None:
-                efforts = await measuring.enter_async_context(workers.measured())
-            await work
-        return busiest([own, *efforts], own.duration_seconds)
+            yield Duty(self.staffing, self._effort, workers, worker_count if workers else 1, body_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
     """Those who move the bodies of one run; `workers` is None where the probe's own process does."""
 
-    _staff: Staff
+    _staffing: Staffing
+    _own_effort: Callable[[], AbstractAsyncContextManager[Effort]]  # of a block
     workers: Workers | None
     worker_count: int
     _body_bytes: int
 
     async def measured(self, work: Coroutine[Any, Any, None]) -> Effort:
-        """See `Staff`."""
-        return await self._staff.measured(work, self.workers)
+        """Do it, and say what that took the process that had most to do."""
+        efforts: list[Effort] = []
+        async with contextlib.AsyncExitStack() as measuring:
+            own = await measuring.enter_async_context(self._own_effort())
+            if self.workers is not None:
+                efforts = await measuring.enter_async_context(self.workers.measured())
+            await work
+        return busiest([own, *efforts], own.duration_seconds)
 
     def learn(self, effort: Effort, *, thread_count: int) -> None:
         """How busy so many threads kept them."""
-        self._staff.staffing.learn(
+        self._staffing.learn(
             effort, thread_count=thread_count, worker_count=self.worker_count, body_bytes=self._body_bytes
         )
 

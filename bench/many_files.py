@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import boto3
 import msgspec
@@ -84,11 +85,11 @@ def run(*, long: bool = False) -> dict[str, Any]:
         folder = Path(name)
         url = stage.enter_context(lab_endpoint("s3", dataclasses.replace(DEMO, link=LINK), folder))
         variables = {**CREDENTIALS, "AWS_DEFAULT_REGION": "eu-west-1", "AWS_ENDPOINT_URL_S3": url}
-        stage.enter_context(_environment(variables))
+        stage.enter_context(mock.patch.dict(os.environ, variables))
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         (folder / "observations.json").write_bytes(msgspec.json.encode(list(_probed(folder))))
         stage.enter_context(advice_server(folder))
-        stage.enter_context(_environment({"PENSTOCK_SOCKET": str(folder / "penstock.sock")}))
+        stage.enter_context(mock.patch.dict(os.environ, PENSTOCK_SOCKET=str(folder / "penstock.sock")))
         reporter = Reporter(socket=str(folder / "nobody"))  # what is measured here teaches nothing
         _say_advice()
         rows = [row for kind in FOLDERS for row in _moved(kind, _made(folder, kind), reporter, long=long)]
@@ -192,14 +193,3 @@ def _with_aiobotocore(files: dict[str, str], *, reporter: Reporter) -> None:
 def _fixed(threads: int) -> Advice:
     document = Adviser(socket=os.environ["PENSTOCK_SOCKET"]).advise("s3_upload", MiB).document
     return Advice({**document, "setting": {"thread_count": threads, "part_size_bytes": 8 * MiB}})
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

@@ -327,11 +327,6 @@ def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = 
     )
 
 
-def mean(values: Sequence[float]) -> float:
-    """Of at least one."""
-    return math.fsum(values) / len(values)
-
-
 def quantile(values: Sequence[float], fraction: float) -> float:
     """The smallest value that so many do not exceed."""
     ordered = sorted(values)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from penstock.experiments.experiment import (
@@ -20,7 +21,6 @@ from penstock.experiments.experiment import (
     Step,
     curve_series,
     level,
-    mean,
     published,
     quantile,
     queue_step,
@@ -83,7 +83,7 @@ def _blast_quantities(records: Records) -> Quantities:
         calm = [s for s in blast.samples if s["at_seconds"] <= CALM_SECONDS]
         settled = calm[60:900]
         if settled:
-            values["blast.throughput"] = mean([s["received_count"] for s in settled])
+            values["blast.throughput"] = fmean([s["received_count"] for s in settled])
             values["blast.latency"] = 1e3 * quantile([s["latency_seconds_mean"] for s in calm], 0.95)
         if "collapsed_after_seconds" in blast.values:
             values["blast.onset"] = blast.values["collapsed_after_seconds"] / MINUTE
@@ -145,7 +145,7 @@ def _course_plots(record: Record, name: str, seeds: Sequence[Series], rates: Seq
 
 
 def _thinned(values: Sequence[float], step: int) -> list[float]:
-    return [mean(values[start : start + step]) for start in range(0, len(values) - step + 1, step)]
+    return [fmean(values[start : start + step]) for start in range(0, len(values) - step + 1, step)]
 
 
 def _blast_plots(records: Records) -> Sequence[Plot]:
@@ -513,7 +513,7 @@ def _ten_thousand_answer(records: Records) -> Sequence[str]:
     if (record := records.get("received/one")) and len(record.arrivals) > 1:
         later = [float(b > a) for a, b in pairwise(record.arrivals)]
         sentences.append(
-            f"{100 * mean(later):.0f} % of the messages came after one that was sent before them."
+            f"{100 * fmean(later):.0f} % of the messages came after one that was sent before them."
         )
     return sentences
 
@@ -565,7 +565,7 @@ def _guide_quantities(records: Records) -> Quantities:
         if record := records.get(f"guide/{name}"):
             settled = list(record.samples)[2:]
             if settled:
-                values[fact] = mean([s["deleted_count"] for s in settled])
+                values[fact] = fmean([s["deleted_count"] for s in settled])
     if alone := records.get("guide/one-thread"):
         values["one-thread.operations"] = alone.values["sent_count"] / alone.values["duration_seconds"]
         if records.is_here and alone.values["sent_count"]:

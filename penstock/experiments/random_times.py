@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from statistics import fmean
 
 from penstock.experiments.experiment import (
     MB,
@@ -22,7 +23,6 @@ from penstock.experiments.experiment import (
     Step,
     curve_plot,
     download_step,
-    mean,
     published,
     published_points,
     quantile,
@@ -85,9 +85,9 @@ def _speeds(records: Records, kind: str, size: str) -> list[tuple[float, float]]
 def correlation(pairs: Sequence[tuple[float, float]]) -> float:
     """Of pairs whose order does not matter: each counts both ways."""
     both = [*pairs, *((b, a) for a, b in pairs)]
-    middle = mean([a for a, _ in both])
-    variance = mean([(a - middle) ** 2 for a, _ in both])
-    return mean([(a - middle) * (b - middle) for a, b in both]) / variance if variance > 0 else 0.0
+    middle = fmean([a for a, _ in both])
+    variance = fmean([(a - middle) ** 2 for a, _ in both])
+    return fmean([(a - middle) * (b - middle) for a, b in both]) / variance if variance > 0 else 0.0
 
 
 def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -137,7 +137,7 @@ def _share_interval(share: float, count: int) -> tuple[float, float]:
 
 def _slow_share(speeds: Sequence[float]) -> float:
     """Of single bytes: fewer than ten a second."""
-    return mean([float(tps < 10.0) for tps in speeds])
+    return fmean([float(tps < 10.0) for tps in speeds])
 
 
 def _trouble_intervals(records: Records) -> dict[str, tuple[float, float]]:
@@ -175,7 +175,7 @@ def _speed_quantities(records: Records) -> dict[str, float]:
     for kind in ("read", "write"):
         if speeds := _all(records, kind, "1MB"):
             values[f"{kind}.1MB"] = quantile(speeds, 0.5)
-            values[f"ec2.{kind}-mean"] = 1e3 * mean(speeds)  # KB/s
+            values[f"ec2.{kind}-mean"] = 1e3 * fmean(speeds)  # KB/s
     return values
 
 
@@ -209,7 +209,7 @@ def _pairs_plot(records: Records, size: str, unit: str, r: float) -> Plot:
     """Of the study there is a coefficient: the line on which a second read is to be expected after a first one."""
     pairs = _speeds(records, "read", size)
     both = [pair if index % 2 else pair[::-1] for index, pair in enumerate(pairs)]
-    middle, ends = mean(_all(records, "read", size)), [min(a for a, _ in both), max(a for a, _ in both)]
+    middle, ends = fmean(_all(records, "read", size)), [min(a for a, _ in both), max(a for a, _ in both)]
     return Plot(
         title=f"Two successive reads of {size}",
         x_title=f"first, {unit}",
@@ -281,7 +281,7 @@ def _histogram(values: Sequence[float], title: str, unit: str, most: Sequence[tu
 def peak_count(values: Sequence[float]) -> int:
     """Heaps of a histogram: each with a twentieth of the values, and a valley of half its height to the next."""
     _, counts = _counted(values)
-    smooth = [mean(counts[max(0, index - 1) : index + 2]) for index in range(len(counts))]
+    smooth = [fmean(counts[max(0, index - 1) : index + 2]) for index in range(len(counts))]
     found, top, valley = 0, 0.0, 0.0
     for count in smooth:
         if count > max(2.0 * valley, 0.02 * len(values)) and top == 0.0:
@@ -305,7 +305,7 @@ def _hours(records: Records, size: str = "1B") -> dict[int, list[float]]:
 def _hourly_plots(records: Records) -> list[Plot]:
     plots = []
     for size, unit, scale in (("100MB", "MB/s", 100.0), ("1B", "transactions/s", 1.0)):
-        hours = {hour: scale * mean(speeds) for hour, speeds in _hours(records, size).items()}
+        hours = {hour: scale * fmean(speeds) for hour, speeds in _hours(records, size).items()}
         if len(hours) < 2:
             continue
         series = [Series(name="mean", x=[float(hour) for hour in hours], y=list(hours.values()))]
@@ -328,7 +328,7 @@ def _daily_plots(records: Records) -> list[Plot]:
         return []
     numbers = [float(index) for index in range(1, len(days) + 1)]
     curves = {
-        "mean": [mean(speeds) for speeds in days.values()],
+        "mean": [fmean(speeds) for speeds in days.values()],
         "5 of 100 are slower": [quantile(speeds, 0.05) for speeds in days.values()],
         "95 of 100 are slower": [quantile(speeds, 0.95) for speeds in days.values()],
     }
@@ -446,7 +446,7 @@ def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
         for pair in pairs
         for first, second in (pair, pair[::-1])
     ]
-    share = mean([float(seconds > after) for seconds in single])
+    share = fmean([float(seconds > after) for seconds in single])
     tail, hedged_tail = quantile(single, 0.99), quantile(hedged, 0.99)
     worth = "that is the one worth sending" if hedged_tail < tail else "which is worth nothing here"
     usd = S3_TARIFF.usd(read_request_count=1_000_000)

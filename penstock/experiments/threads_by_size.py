@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from statistics import fmean
 
 from penstock.experiments.calibrations import COLO_HTTP, COLO_HTTPS
 from penstock.experiments.experiment import (
@@ -16,7 +17,6 @@ from penstock.experiments.experiment import (
     Series,
     Step,
     curve_series,
-    mean,
     published,
     published_points,
     quantile,
@@ -91,7 +91,7 @@ def grid_curve(records: Records, world: str, kib: int) -> dict[float, float]:
     for prefix in ("grid", "grid-1", "grid-2", "grid-3", "grid-4"):
         for n, rate in records.curve(f"{prefix}/{world}/{kib}/").items():
             sums.setdefault(n, []).append(rate * 1e6 / MiB)
-    return {n: mean(rates) for n, rates in sums.items()}
+    return {n: fmean(rates) for n, rates in sums.items()}
 
 
 def _like(records: Records, world: str, kib: int) -> dict[float, float]:
@@ -180,7 +180,7 @@ def _grid_summaries(records: Records) -> list[Plot]:
     for plain, tls in (("colo-http", "colo-https"), ("near-plain", "near-tls"), ("far-plain", "far-tls")):
         for kib in curves[plain].keys() & curves[tls].keys():
             pairs = [(rate, curves[tls][kib].get(n, 0.0)) for n, rate in curves[plain][kib].items()]
-            gains.setdefault(plain, {})[kib] = mean([100 * a / b for a, b in pairs if b > 0])
+            gains.setdefault(plain, {})[kib] = fmean([100 * a / b for a, b in pairs if b > 0])
 
     def by_size(
         title: str, unit: str, found: Mapping[str, Mapping[int, float]], seeds: Sequence[Series]

@@ -2,7 +2,7 @@
 
 Every option that could hide what is measured is explicit: one attempt for a call, a pool that never queues,
 no checksums and no payload hashes (both would stall the event loop: 83 ms for 8 MiB, measured), no silent
-redirect to another region. Errors become the tree of `outside.py`, each with a sentence that says what to do.
+redirect to another region. What an error means is in `aws_answers.py`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import errno
 import hashlib
 import io
-import socket
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from os.path import commonprefix
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 from aiobotocore.config import AioConfig
@@ -30,29 +27,22 @@ from botocore import exceptions as botocore_errors
 from botocore.parsers import ResponseParserError
 
 from penstock.clock import SystemClock
+from penstock.probes.aws_answers import NOT_OFFERED, Unchanged, raise_first, translated
 from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     ANSWERED_BY,
     CONNECTION_IDLE_SECONDS_MAX,
     DELETED_COUNT_MAX,
     LISTED_COUNT_MAX,
-    Changed,
     Denied,
     Failed,
     Listed,
-    Missing,
-    NoBucket,
     NotOffered,
     Reading,
     ReceivedMessage,
     Refused,
-    RequestError,
     StoredObject,
     Tagged,
-    Throttled,
-    Unidentified,
-    Unreachable,
-    Unsent,
     VersionRequests,
 )
 from penstock.units import KiB
@@ -67,151 +57,11 @@ BODY_CHUNK_BYTES = 64 * KiB
 BODY_RATE_BYTES_PER_SECOND_MIN = 64 * KiB  # a connection slower than this is called dead
 
 _CLOCK = SystemClock()
-_FEWER = "the service asked for fewer requests"
-_EXPIRED = "the session token has expired: renew the credentials"
-_UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
-_NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
-_NO_QUEUE = "the queue does not exist"
-_NOT_OFFERED = "this store does not know the request"
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
-_CHANGED = "another host wrote it meanwhile"
-_UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
-_OTHER_REGION = "the bucket is in another region: correct the region"
 _VERSIONS_STAY = (
     "the bucket keeps versions, so that all that is deleted stays and is paid for: name one that keeps none, or allow "
     "s3:ListBucketVersions and s3:DeleteObjectVersion"
 )
-_REDIRECTED = "something sends requests elsewhere: check the endpoint, and the proxies on the way"
-
-
-class _Unchanged(RequestError):
-    """The object still has the tag that was named."""
-
-
-# What the services answer, by the code of the answer.
-_ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
-    "BandwidthLimitExceeded": (Throttled, _FEWER),
-    "KmsThrottled": (Throttled, _FEWER),
-    "OverLimit": (Throttled, "too many messages are received and not deleted"),
-    "RequestLimitExceeded": (Throttled, _FEWER),
-    "RequestThrottled": (Throttled, _FEWER),
-    "ServiceUnavailable": (Throttled, _FEWER),
-    "SlowDown": (Throttled, _FEWER),
-    "Throttling": (Throttled, _FEWER),
-    "ThrottlingException": (Throttled, _FEWER),
-    "TooManyRequests": (Throttled, _FEWER),
-    "TooManyRequestsException": (Throttled, _FEWER),
-    "ExpiredToken": (Unidentified, _EXPIRED),
-    "ExpiredTokenException": (Unidentified, _EXPIRED),
-    "TokenRefreshRequired": (Unidentified, _EXPIRED),
-    "InvalidAccessKeyId": (Unidentified, _UNKNOWN_KEY),
-    "InvalidClientTokenId": (Unidentified, _UNKNOWN_KEY),
-    "UnrecognizedClientException": (Unidentified, _UNKNOWN_KEY),
-    "XAdminUserNotFound": (Unidentified, _UNKNOWN_KEY),  # of versitygw, with status 404
-    "InvalidToken": (Unidentified, "the session token is not valid: renew the credentials"),
-    "SignatureDoesNotMatch": (
-        Unidentified,
-        "the secret key does not belong to the access key: check the credentials",
-    ),
-    "InvalidSignatureException": (
-        Unidentified,
-        "the secret key does not belong to the access key: check both",
-    ),
-    "RequestTimeTooSkewed": (Denied, "this host's clock is wrong by 15 minutes or more: synchronise it"),
-    "AccessDenied": (Denied, _NOT_ALLOWED),
-    "AccessDeniedException": (Denied, _NOT_ALLOWED),
-    "AllAccessDisabled": (Denied, "all access to the bucket has been disabled by its provider"),
-    "OptInRequired": (Denied, "the account is not signed up for this region or service: enable it"),
-    "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
-    "PreconditionFailed": (Changed, _CHANGED),
-    "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once, of which neither may have won
-    "NoSuchKey": (Missing, "the object is not there"),
-    "NoSuchUpload": (Missing, "the unfinished upload is not there: it was completed or aborted"),
-    "NonExistentQueue": (Missing, _NO_QUEUE),
-    "QueueDoesNotExist": (Missing, _NO_QUEUE),
-    "AuthorizationHeaderMalformed": (Refused, _OTHER_REGION),
-    "IllegalLocationConstraintException": (Refused, _OTHER_REGION),
-    "PermanentRedirect": (Refused, _OTHER_REGION),
-    "304": (_Unchanged, "it is as it was"),
-    "301": (Refused, _OTHER_REGION),
-    "307": (Refused, _OTHER_REGION),
-    "MalformedXML": (NotOffered, _NOT_OFFERED),  # how some stores say it
-    "MethodNotAllowed": (NotOffered, _NOT_OFFERED),
-    "NotImplemented": (NotOffered, _NOT_OFFERED),
-    "QueueDeletedRecently": (Refused, "a queue of this name was deleted less than 60 s ago: wait a minute"),
-}
-# What the services answer with a code that is not listed, by the status.
-_STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
-    302: (Refused, _REDIRECTED),
-    303: (Refused, _REDIRECTED),
-    307: (Refused, "the way to the bucket is not settled yet: a new one takes up to a day"),
-    308: (Refused, _REDIRECTED),
-    401: (Denied, _NOT_ALLOWED),
-    403: (Denied, _NOT_ALLOWED),
-    404: (Missing, "it is not there"),
-    405: (NotOffered, _NOT_OFFERED),
-    412: (Changed, _CHANGED),
-    429: (Throttled, _FEWER),
-    501: (NotOffered, _NOT_OFFERED),
-    503: (Throttled, _FEWER),
-}
-# What went wrong before there was an answer; the more special class first.
-_FAILURES: Sequence[tuple[type[Exception], type[RequestError], str]] = (
-    (botocore_errors.PartialCredentialsError, Unidentified, "give both the access key and the secret key"),
-    (
-        botocore_errors.NoCredentialsError,
-        Unidentified,
-        "no credentials found: give the instance a role, or name a profile",
-    ),
-    (
-        botocore_errors.ProfileNotFound,
-        Unidentified,
-        "the profile is not there: correct its name or the file of profiles",
-    ),
-    (
-        botocore_errors.CredentialRetrievalError,
-        Unidentified,
-        "the credentials could not be fetched: renew them",
-    ),
-    (
-        botocore_errors.MetadataRetrievalError,
-        Unidentified,
-        "the credentials could not be fetched from the metadata service",
-    ),
-    (
-        botocore_errors.TokenRetrievalError,
-        Unidentified,
-        "the session's token could not be fetched: log in again",
-    ),
-    (botocore_errors.NoAuthTokenError, Unidentified, "there is no session token: log in again"),
-    (botocore_errors.SSOError, Unidentified, "the single sign-on has lapsed: log in again"),
-    (botocore_errors.LoginError, Unidentified, "the login has lapsed: log in again"),
-    (
-        botocore_errors.SSLError,
-        Unsent,
-        "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
-    ),
-    (
-        botocore_errors.ProxyConnectionError,
-        Unsent,
-        "the proxy does not answer: check HTTPS_PROXY and NO_PROXY",
-    ),
-    (
-        botocore_errors.ConnectTimeoutError,
-        Unsent,
-        "no connection in time: check route, firewall and endpoint",
-    ),
-    (botocore_errors.ReadTimeoutError, Unreachable, "connected, but there was no answer in time"),
-    (botocore_errors.ConnectionClosedError, Unreachable, "the connection was closed before the answer"),
-)
-# Why no connection was made, by the operating system's number.
-_CONNECTION_TROUBLES: Mapping[int | None, str] = {
-    errno.ECONNREFUSED: "{host} refused the connection: check that it runs and that the port is right",
-    errno.ENETUNREACH: "there is no route to {host}: check the route table or the VPC endpoint",
-    errno.EHOSTUNREACH: "there is no route to {host}: check the route table or the VPC endpoint",
-    errno.EMFILE: "this process has too many open files: raise LimitNOFILE, or allow fewer threads",
-    errno.ENFILE: "this host has too many open files: raise fs.file-max",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,20 +121,20 @@ class AwsObjectStore:
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         """PutObject; its ETag."""
         self._refuse_what_would_stay(bucket)
-        with _told(f"putting {key} into {bucket}"):
+        with translated(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body)
             return str(answer["ETag"])
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
         """The upload id."""
         self._refuse_what_would_stay(bucket)
-        with _told(f"starting an upload into {bucket}"):
+        with translated(f"starting an upload into {bucket}"):
             answer = await self._client.create_multipart_upload(Bucket=bucket, Key=key)
             return str(answer["UploadId"])
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
         """The part's ETag."""
-        with _told(f"uploading part {part_number} into {bucket}"):
+        with translated(f"uploading part {part_number} into {bucket}"):
             answer = await self._client.upload_part(
                 Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=part_number, Body=body
             )
@@ -295,7 +145,7 @@ class AwsObjectStore:
     ) -> None:
         """CompleteMultipartUpload; `etags` in the order of part numbers, from 1."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
-        with _told(f"completing an upload into {bucket}"):
+        with translated(f"completing an upload into {bucket}"):
             answer = await self._client.complete_multipart_upload(
                 Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": parts}
             )
@@ -309,7 +159,7 @@ class AwsObjectStore:
         is_whole = size_bytes == object_size_bytes
         wanted = {} if is_whole else {"Range": f"bytes={start}-{stop - 1}"}
         began_seconds = _CLOCK.monotonic_seconds()
-        with _told(doing):
+        with translated(doing):
             answer = await self._client.get_object(Bucket=bucket, Key=key, **wanted)
             first_byte_seconds = _CLOCK.monotonic_seconds() - began_seconds
             async with answer["Body"] as body:  # what is not read to its end is closed, not kept for the next
@@ -323,14 +173,14 @@ class AwsObjectStore:
 
     async def head_object(self, bucket: str, key: str) -> StoredObject:
         """HeadObject; the class is not said where it is the standard one."""
-        with _told(f"looking at {key} in {bucket}"):
+        with translated(f"looking at {key} in {bucket}"):
             answer = await self._client.head_object(Bucket=bucket, Key=key)
             storage_class = answer.get("StorageClass", "STANDARD").lower().replace("_", "-")
             return StoredObject(size_bytes=int(answer["ContentLength"]), storage_class=storage_class)
 
     async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
         """GetObject, of a range that an object may be smaller than."""
-        with _told(f"reading {key} from {bucket}"):
+        with translated(f"reading {key} from {bucket}"):
             answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
             async with answer["Body"] as body:
                 return await _first_bytes(body, size_bytes)  # also where the range is ignored
@@ -341,18 +191,18 @@ class AwsObjectStore:
         """GetObject with If-None-Match."""
         condition = {} if etag is None else {"IfNoneMatch": etag}
         try:
-            with _told(f"reading {key} from {bucket}"):
+            with translated(f"reading {key} from {bucket}"):
                 answer = await self._client.get_object(Bucket=bucket, Key=key, **condition)
                 async with answer["Body"] as body:
                     found = await _first_bytes(body, size_bytes_max + 1)
                 return Tagged(found, str(answer["ETag"]))
-        except _Unchanged:
+        except Unchanged:
             return None
 
     async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
         """PutObject with If-Match, or with If-None-Match for what is not there."""
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
-        with _told(f"putting {key} into {bucket}"):
+        with translated(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body, **condition)
             return str(answer["ETag"])
 
@@ -361,18 +211,18 @@ class AwsObjectStore:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=bucket, Prefix=prefix, PaginationConfig={"MaxItems": LISTED_COUNT_MAX}
         )
-        with _told(f"listing {prefix} in {bucket}"):
+        with translated(f"listing {prefix} in {bucket}"):
             return [listed async for page in pages for listed in _shared_in(page)]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
         """AbortMultipartUpload; raises Missing when it is already gone."""
-        with _told(f"aborting an upload into {bucket}"):
+        with translated(f"aborting an upload into {bucket}"):
             await self._client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
         """(key, upload id) of the unfinished uploads below the prefix."""
         pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
-        with _told(f"listing the unfinished uploads of {bucket}"):
+        with translated(f"listing the unfinished uploads of {bucket}"):
             return [
                 (u["Key"], u["UploadId"]) async for page in _listed(pages) for u in page.get("Uploads", [])
             ]
@@ -380,12 +230,12 @@ class AwsObjectStore:
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
         """Keys below the prefix."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        with _told(f"listing the objects of {bucket}"):
+        with translated(f"listing the objects of {bucket}"):
             return [entry["Key"] async for page in _listed(pages) for entry in page.get("Contents", [])]
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         """DeleteObject; succeeds also when the key is not there."""
-        with _told(f"deleting {key} from {bucket}"):
+        with translated(f"deleting {key} from {bucket}"):
             answer = await self._client.delete_object(Bucket=bucket, Key=key)
         return await self._delete_versions(bucket, [key] if answer.get("DeleteMarker") else [])
 
@@ -402,14 +252,14 @@ class AwsObjectStore:
         """What of these is deleted, as the store says it."""
         doing = f"deleting {len(named)} objects from {bucket}"
         if self._deletes_only_singly:
-            raise NotOffered(f"{doing}: {_NOT_OFFERED}")
+            raise NotOffered(f"{doing}: {NOT_OFFERED}")
         try:
-            with _told(doing):
+            with translated(doing):
                 answer = await self._client.delete_objects(Bucket=bucket, Delete={"Objects": named})
         except NotOffered:
             self._deletes_only_singly = True
             raise
-        _raise_first([e for e in answer.get("Errors", []) if e.get("Code") not in _GONE], 400, doing)
+        raise_first([e for e in answer.get("Errors", []) if e.get("Code") not in _GONE], 400, doing)
         return answer.get("Deleted", [])  # type: ignore[no-any-return]
 
     async def _delete_versions(self, bucket: str, keys: Collection[str]) -> VersionRequests:
@@ -432,7 +282,7 @@ class AwsObjectStore:
             for start in starts:
                 await self._delete_batch(bucket, versions[start : start + DELETED_COUNT_MAX])
         except NotOffered:
-            with _told(f"deleting versions from {bucket}"):
+            with translated(f"deleting versions from {bucket}"):
                 for each in versions:
                     await self._client.delete_object(Bucket=bucket, **each)
             return len(versions)
@@ -442,7 +292,7 @@ class AwsObjectStore:
         """All versions of these keys, by what names them, and in how many pages they were listed."""
         found, page_count = list[dict[str, str]](), 0
         paginator = self._client.get_paginator("list_object_versions")
-        with _told(f"listing the versions of {bucket}"):
+        with translated(f"listing the versions of {bucket}"):
             prefix = commonprefix(list(keys))  # noqa: RUF071 - keys are no paths
             async for page in _listed(paginator.paginate(Bucket=bucket, Prefix=prefix)):
                 page_count += 1
@@ -466,30 +316,30 @@ class AwsMessageQueues:
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
         """The queue's URL."""
-        with _told(f"creating the queue {name}"):
+        with translated(f"creating the queue {name}"):
             answer = await self._client.create_queue(QueueName=name, Attributes=dict(attributes))
             return str(answer["QueueUrl"])
 
     async def find_queue(self, name: str) -> str:
         """The queue's URL; raises Missing."""
-        with _told(f"looking for the queue {name}"):
+        with translated(f"looking for the queue {name}"):
             answer = await self._client.get_queue_url(QueueName=name)
             return str(answer["QueueUrl"])
 
     async def list_queues(self, prefix: str) -> list[str]:
         """Names of the queues that begin with the prefix."""
         pages = self._client.get_paginator("list_queues").paginate(QueueNamePrefix=prefix, MaxResults=1000)
-        with _told("listing the queues"):
+        with translated("listing the queues"):
             return [url.rsplit("/", 1)[-1] async for page in pages for url in page.get("QueueUrls", [])]
 
     async def delete_queue(self, url: str) -> None:
         """DeleteQueue; the name cannot be used again for 60 s."""
-        with _told("deleting the queue"):
+        with translated("deleting the queue"):
             await self._client.delete_queue(QueueUrl=url)
 
     async def queue_attributes(self, url: str) -> dict[str, str]:
         """All attributes, as SQS spells them."""
-        with _told("reading the queue's attributes"):
+        with translated("reading the queue's attributes"):
             answer = await self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
             return {str(name): str(value) for name, value in answer.get("Attributes", {}).items()}
 
@@ -502,7 +352,7 @@ class AwsMessageQueues:
                 | {"MessageGroupId": group_id, "MessageDeduplicationId": _digest(message["MessageBody"])}
                 for message, group_id in zip(messages, group_ids, strict=True)
             ]
-        with _told("sending to the queue"):
+        with translated("sending to the queue"):
             if len(messages) == 1:
                 _must_have("MessageId", await self._client.send_message(QueueUrl=url, **messages[0]))
                 return 1
@@ -512,7 +362,7 @@ class AwsMessageQueues:
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
         """At most `message_count_max` messages; none after `wait_seconds` without any."""
-        with _told("receiving from the queue"):
+        with translated("receiving from the queue"):
             answer = await self._client.receive_message(
                 QueueUrl=url, MaxNumberOfMessages=message_count_max, WaitTimeSeconds=wait_seconds
             )
@@ -527,7 +377,7 @@ class AwsMessageQueues:
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
         """How many deletions the service accepted."""
-        with _told("deleting messages"):
+        with translated("deleting messages"):
             if len(receipt_handles) == 1:
                 await self._client.delete_message(QueueUrl=url, ReceiptHandle=receipt_handles[0])
                 return 1
@@ -565,7 +415,7 @@ async def _open_client(
         "aws_session_token": access.credentials.session_token,
     }
     async with contextlib.AsyncExitStack() as stack:
-        with _told(f"setting up the client for {service}"):
+        with translated(f"setting up the client for {service}"):
             session = AioSession(profile=access.profile)
             session.get_component("data_loader").file_loader = LeanFiles()
             opening = session.create_client(
@@ -710,70 +560,6 @@ async def _dropped(content: Any) -> int:  # Any: aiohttp's stream, through a lib
     return count
 
 
-@contextlib.contextmanager
-def _told(doing: str) -> Iterator[None]:
-    """Turn what the library raises into the tree of `outside.py`."""
-    try:
-        yield
-    except botocore_errors.ClientError as error:
-        raise _from_answer(error, doing) from error
-    except (
-        *(ResponseParserError, UnicodeDecodeError),
-        *(LookupError, TypeError, AttributeError, RecursionError),
-    ) as error:
-        # A portal's page, half an answer, JSON of another shape: what was asked for may have been done.
-        raise Unreachable(f"{doing}: {_UNREADABLE} ({type(error).__name__}: {_one_line(error)})") from error
-    except (botocore_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
-        raise _from_failure(error, doing) from error
-
-
-def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError:
-    """What the service said, by its code first and by its status second."""
-    told = error.response.get("Error", {})
-    code = str(told.get("Code", "unknown")).removeprefix("AWS.SimpleQueueService.").split("#")[-1]
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    known = _ANSWERS.get(code) or _STATUSES.get(status)
-    if known is None:
-        failure = Failed if status >= 500 else Refused
-        return failure(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
-    kind, sentence = known
-    region = _named_region(error) if sentence is _OTHER_REGION else ""
-    return kind(f"{doing}: {sentence} ({code or status}{region})")
-
-
-def _named_region(error: botocore_errors.ClientError) -> str:
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    region = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
-    return f", it is in {region}" if region else ""
-
-
-def _from_failure(error: Exception, doing: str) -> RequestError:
-    """What went wrong before there was an answer."""
-    for failure, kind, sentence in _FAILURES:
-        if isinstance(error, failure):
-            return kind(f"{doing}: {sentence}")
-    if isinstance(error, botocore_errors.EndpointConnectionError):
-        is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
-        kind = Unreachable if is_made else Unsent
-        return kind(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
-    if isinstance(error, (botocore_errors.HTTPClientError, aiohttp.ClientError, OSError)):
-        return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")
-    return Refused(f"{doing}: the request could not be made: {_one_line(error)}")
-
-
-def _connection_trouble(error: botocore_errors.EndpointConnectionError, *, is_made: bool) -> str:
-    """Why the connection was not made or not kept, as the operating system tells it."""
-    cause = error.kwargs.get("error")
-    cause = getattr(cause, "os_error", cause)
-    host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
-    if isinstance(cause, socket.gaierror):
-        return f"the name {host} cannot be resolved: check the region, the endpoint and DNS"
-    if is_made:
-        return f"{host} closed the connection before the answer"
-    sentence = _CONNECTION_TROUBLES.get(getattr(cause, "errno", None))
-    return sentence.format(host=host) if sentence else f"no connection to {host} ({_one_line(cause)})"
-
-
 def _digest(body: str) -> str:
     """What tells a message from another, within the 128 characters that SQS takes."""
     return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
@@ -783,15 +569,8 @@ def _accepted_count(answer: Mapping[str, Any], doing: str) -> int:
     """How many entries of a batch were accepted; a batch of which none was raises what the first one says."""
     accepted_count, failures = len(answer.get("Successful", [])), answer.get("Failed", [])
     if accepted_count == 0:
-        _raise_first(failures, 400 if failures and failures[0].get("SenderFault") else 500, doing)
+        raise_first(failures, 400 if failures and failures[0].get("SenderFault") else 500, doing)
     return accepted_count
-
-
-def _raise_first(failures: Sequence[Mapping[str, Any]], status: int, doing: str) -> None:
-    """What the first failed entry of a batch says, when there is one."""
-    if failures:
-        answer = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
-        raise _from_answer(botocore_errors.ClientError(answer, "batch"), doing)
 
 
 def _shared_in(page: Mapping[str, Any]) -> list[Listed]:  # Any: of the SDK
@@ -803,7 +582,3 @@ def _shared_in(page: Mapping[str, Any]) -> list[Listed]:  # Any: of the SDK
         Listed(entry["Key"], str(entry["ETag"]), max(0.0, (now - entry["LastModified"]).total_seconds()))
         for entry in found
     ]
-
-
-def _one_line(trouble: object) -> str:
-    return " ".join(str(trouble).split())[:200]

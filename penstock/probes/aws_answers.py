@@ -1,0 +1,248 @@
+"""Knows what S3 and SQS mean by their answers, and what went wrong where there was none, as errors of `outside.py`.
+
+Each has a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from botocore import exceptions as botocore_errors
+from botocore.parsers import ResponseParserError
+
+from penstock.probes.outside import (
+    Changed,
+    Denied,
+    Failed,
+    Missing,
+    NoBucket,
+    NotOffered,
+    Refused,
+    RequestError,
+    Throttled,
+    Unidentified,
+    Unreachable,
+    Unsent,
+)
+
+NOT_OFFERED = "this store does not know the request"
+_FEWER = "the service asked for fewer requests"
+_EXPIRED = "the session token has expired: renew the credentials"
+_UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
+_NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
+_NO_QUEUE = "the queue does not exist"
+_CHANGED = "another host wrote it meanwhile"
+_UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
+_OTHER_REGION = "the bucket is in another region: correct the region"
+_REDIRECTED = "something sends requests elsewhere: check the endpoint, and the proxies on the way"
+
+
+class Unchanged(RequestError):
+    """The object still has the tag that was named."""
+
+
+# What the services answer, by the code of the answer.
+_ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
+    "BandwidthLimitExceeded": (Throttled, _FEWER),
+    "KmsThrottled": (Throttled, _FEWER),
+    "OverLimit": (Throttled, "too many messages are received and not deleted"),
+    "RequestLimitExceeded": (Throttled, _FEWER),
+    "RequestThrottled": (Throttled, _FEWER),
+    "ServiceUnavailable": (Throttled, _FEWER),
+    "SlowDown": (Throttled, _FEWER),
+    "Throttling": (Throttled, _FEWER),
+    "ThrottlingException": (Throttled, _FEWER),
+    "TooManyRequests": (Throttled, _FEWER),
+    "TooManyRequestsException": (Throttled, _FEWER),
+    "ExpiredToken": (Unidentified, _EXPIRED),
+    "ExpiredTokenException": (Unidentified, _EXPIRED),
+    "TokenRefreshRequired": (Unidentified, _EXPIRED),
+    "InvalidAccessKeyId": (Unidentified, _UNKNOWN_KEY),
+    "InvalidClientTokenId": (Unidentified, _UNKNOWN_KEY),
+    "UnrecognizedClientException": (Unidentified, _UNKNOWN_KEY),
+    "XAdminUserNotFound": (Unidentified, _UNKNOWN_KEY),  # of versitygw, with status 404
+    "InvalidToken": (Unidentified, "the session token is not valid: renew the credentials"),
+    "SignatureDoesNotMatch": (
+        Unidentified,
+        "the secret key does not belong to the access key: check the credentials",
+    ),
+    "InvalidSignatureException": (
+        Unidentified,
+        "the secret key does not belong to the access key: check both",
+    ),
+    "RequestTimeTooSkewed": (Denied, "this host's clock is wrong by 15 minutes or more: synchronise it"),
+    "AccessDenied": (Denied, _NOT_ALLOWED),
+    "AccessDeniedException": (Denied, _NOT_ALLOWED),
+    "AllAccessDisabled": (Denied, "all access to the bucket has been disabled by its provider"),
+    "OptInRequired": (Denied, "the account is not signed up for this region or service: enable it"),
+    "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
+    "PreconditionFailed": (Changed, _CHANGED),
+    "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once, of which neither may have won
+    "NoSuchKey": (Missing, "the object is not there"),
+    "NoSuchUpload": (Missing, "the unfinished upload is not there: it was completed or aborted"),
+    "NonExistentQueue": (Missing, _NO_QUEUE),
+    "QueueDoesNotExist": (Missing, _NO_QUEUE),
+    "AuthorizationHeaderMalformed": (Refused, _OTHER_REGION),
+    "IllegalLocationConstraintException": (Refused, _OTHER_REGION),
+    "PermanentRedirect": (Refused, _OTHER_REGION),
+    "304": (Unchanged, "it is as it was"),
+    "301": (Refused, _OTHER_REGION),
+    "307": (Refused, _OTHER_REGION),
+    "MalformedXML": (NotOffered, NOT_OFFERED),  # how some stores say it
+    "MethodNotAllowed": (NotOffered, NOT_OFFERED),
+    "NotImplemented": (NotOffered, NOT_OFFERED),
+    "QueueDeletedRecently": (Refused, "a queue of this name was deleted less than 60 s ago: wait a minute"),
+}
+# What the services answer with a code that is not listed, by the status.
+_STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
+    302: (Refused, _REDIRECTED),
+    303: (Refused, _REDIRECTED),
+    307: (Refused, "the way to the bucket is not settled yet: a new one takes up to a day"),
+    308: (Refused, _REDIRECTED),
+    401: (Denied, _NOT_ALLOWED),
+    403: (Denied, _NOT_ALLOWED),
+    404: (Missing, "it is not there"),
+    405: (NotOffered, NOT_OFFERED),
+    412: (Changed, _CHANGED),
+    429: (Throttled, _FEWER),
+    501: (NotOffered, NOT_OFFERED),
+    503: (Throttled, _FEWER),
+}
+# What went wrong before there was an answer; the more special class first.
+_FAILURES: Sequence[tuple[type[Exception], type[RequestError], str]] = (
+    (botocore_errors.PartialCredentialsError, Unidentified, "give both the access key and the secret key"),
+    (
+        botocore_errors.NoCredentialsError,
+        Unidentified,
+        "no credentials found: give the instance a role, or name a profile",
+    ),
+    (
+        botocore_errors.ProfileNotFound,
+        Unidentified,
+        "the profile is not there: correct its name or the file of profiles",
+    ),
+    (
+        botocore_errors.CredentialRetrievalError,
+        Unidentified,
+        "the credentials could not be fetched: renew them",
+    ),
+    (
+        botocore_errors.MetadataRetrievalError,
+        Unidentified,
+        "the credentials could not be fetched from the metadata service",
+    ),
+    (
+        botocore_errors.TokenRetrievalError,
+        Unidentified,
+        "the session's token could not be fetched: log in again",
+    ),
+    (botocore_errors.NoAuthTokenError, Unidentified, "there is no session token: log in again"),
+    (botocore_errors.SSOError, Unidentified, "the single sign-on has lapsed: log in again"),
+    (botocore_errors.LoginError, Unidentified, "the login has lapsed: log in again"),
+    (
+        botocore_errors.SSLError,
+        Unsent,
+        "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
+    ),
+    (
+        botocore_errors.ProxyConnectionError,
+        Unsent,
+        "the proxy does not answer: check HTTPS_PROXY and NO_PROXY",
+    ),
+    (
+        botocore_errors.ConnectTimeoutError,
+        Unsent,
+        "no connection in time: check route, firewall and endpoint",
+    ),
+    (botocore_errors.ReadTimeoutError, Unreachable, "connected, but there was no answer in time"),
+    (botocore_errors.ConnectionClosedError, Unreachable, "the connection was closed before the answer"),
+)
+# Why no connection was made, by the operating system's number.
+_CONNECTION_TROUBLES: Mapping[int | None, str] = {
+    errno.ECONNREFUSED: "{host} refused the connection: check that it runs and that the port is right",
+    errno.ENETUNREACH: "there is no route to {host}: check the route table or the VPC endpoint",
+    errno.EHOSTUNREACH: "there is no route to {host}: check the route table or the VPC endpoint",
+    errno.EMFILE: "this process has too many open files: raise LimitNOFILE, or allow fewer threads",
+    errno.ENFILE: "this host has too many open files: raise fs.file-max",
+}
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn what the library raises into the tree of `outside.py`."""
+    try:
+        yield
+    except botocore_errors.ClientError as error:
+        raise _from_answer(error, doing) from error
+    except (
+        *(ResponseParserError, UnicodeDecodeError),
+        *(LookupError, TypeError, AttributeError, RecursionError),
+    ) as error:
+        # A portal's page, half an answer, JSON of another shape: what was asked for may have been done.
+        raise Unreachable(f"{doing}: {_UNREADABLE} ({type(error).__name__}: {_one_line(error)})") from error
+    except (botocore_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
+        raise _from_failure(error, doing) from error
+
+
+def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError:
+    """What the service said, by its code first and by its status second."""
+    told = error.response.get("Error", {})
+    code = str(told.get("Code", "unknown")).removeprefix("AWS.SimpleQueueService.").split("#")[-1]
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    known = _ANSWERS.get(code) or _STATUSES.get(status)
+    if known is None:
+        failure = Failed if status >= 500 else Refused
+        return failure(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
+    kind, sentence = known
+    region = _named_region(error) if sentence is _OTHER_REGION else ""
+    return kind(f"{doing}: {sentence} ({code or status}{region})")
+
+
+def _named_region(error: botocore_errors.ClientError) -> str:
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
+    return f", it is in {region}" if region else ""
+
+
+def _from_failure(error: Exception, doing: str) -> RequestError:
+    """What went wrong before there was an answer."""
+    for failure, kind, sentence in _FAILURES:
+        if isinstance(error, failure):
+            return kind(f"{doing}: {sentence}")
+    if isinstance(error, botocore_errors.EndpointConnectionError):
+        is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
+        kind = Unreachable if is_made else Unsent
+        return kind(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
+    if isinstance(error, (botocore_errors.HTTPClientError, aiohttp.ClientError, OSError)):
+        return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")
+    return Refused(f"{doing}: the request could not be made: {_one_line(error)}")
+
+
+def _connection_trouble(error: botocore_errors.EndpointConnectionError, *, is_made: bool) -> str:
+    """Why the connection was not made or not kept, as the operating system tells it."""
+    cause = error.kwargs.get("error")
+    cause = getattr(cause, "os_error", cause)
+    host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
+    if isinstance(cause, socket.gaierror):
+        return f"the name {host} cannot be resolved: check the region, the endpoint and DNS"
+    if is_made:
+        return f"{host} closed the connection before the answer"
+    sentence = _CONNECTION_TROUBLES.get(getattr(cause, "errno", None))
+    return sentence.format(host=host) if sentence else f"no connection to {host} ({_one_line(cause)})"
+
+
+def raise_first(failures: Sequence[Mapping[str, Any]], status: int, doing: str) -> None:
+    """What the first failed entry of a batch says, when there is one."""
+    if failures:
+        answer = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise _from_answer(botocore_errors.ClientError(answer, "batch"), doing)
+
+
+def _one_line(trouble: object) -> str:
+    return " ".join(str(trouble).split())[:200]

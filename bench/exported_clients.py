@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.real_links import CLIENTS, ShapedLink, Suite, measure
+from bench.real_links import CLIENTS, Suite, measure
+from bench.shaped_links import ShapedLink
 from penstock.lab.link import LinkTruth
 
 LINK = ShapedLink(

@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from bench import results
-from bench.real_links import BUCKET, Purse, ShapedLink, _client, _End, _end_of
+from bench.shaped_links import BUCKET, End, Purse, ShapedLink, begun, end_of
 from bench.surfaces import DOWNLOADING
 from penstock.lab.link import LinkTruth
 from penstock.models.s3.download import S3DownloadModel
@@ -192,7 +192,7 @@ def measure(scale: float, readers: Sequence[str], round_count: int) -> dict[str,
 
 
 @contextlib.contextmanager
-def _stage(packages: Path, wanted: Sequence[Shape]) -> Iterator[_End]:
+def _stage(packages: Path, wanted: Sequence[Shape]) -> Iterator[End]:
     """A server behind the link, which holds what is to be read."""
     with tempfile.TemporaryDirectory(prefix="penstock-shapes-") as name:
         folder = Path(name)
@@ -200,7 +200,7 @@ def _stage(packages: Path, wanted: Sequence[Shape]) -> Iterator[_End]:
         made.mkdir()
         objects = {key: described for shape in wanted for key, described in shape.objects.items()}
         _python(packages, ["make"], {"folder": str(made), "objects": objects})
-        with _end_of(LINK, folder) as end:
+        with end_of(LINK, folder) as end:
             client = servers.plain_client("s3", end.direct_url)
             for file in sorted(made.iterdir()):
                 client.upload_file(str(file), BUCKET, file.name)
@@ -208,10 +208,10 @@ def _stage(packages: Path, wanted: Sequence[Shape]) -> Iterator[_End]:
             yield end
 
 
-def _advice(end: _End, wanted: Sequence[Shape]) -> dict[str, Recommendation[Any]]:
+def _advice(end: End, wanted: Sequence[Shape]) -> dict[str, Recommendation[Any]]:
     """By shape, after a few downloads by boto3."""
     purse = Purse(bytes_left=GiB, seconds_max=READING_SECONDS_MAX, began_seconds=time.monotonic())
-    with contextlib.closing(_client("boto3", LINK, end, purse)) as client:
+    with contextlib.closing(begun("boto3", LINK, end, purse)) as client:
         seen: list[Observation[Any]] = [client.move(LINK.transfer.setting(n, m * MiB)) for n, m in _PROBES]
     model = S3DownloadModel()
     fit = model.fit(LINK.context.place, seen, prior=None, seed=_SEED)
@@ -230,7 +230,7 @@ def _advice(end: _End, wanted: Sequence[Shape]) -> dict[str, Recommendation[Any]
 
 
 def _judge(
-    name: str, shape: Shape, advice: Recommendation[Any], end: _End, *, packages: Path, round_count: int
+    name: str, shape: Shape, advice: Recommendation[Any], end: End, *, packages: Path, round_count: int
 ) -> Row:
     """The default, the advice, and a third, half and twice of its threads, in turns; 0 threads is the default."""
     threads, size = advice.setting.thread_count, advice.setting.request_size_bytes
@@ -257,7 +257,7 @@ def _judge(
     )
 
 
-def _request(shape: Shape, end: _End) -> dict[str, Any]:
+def _request(shape: Shape, end: End) -> dict[str, Any]:
     return {
         "url": end.url,
         "region": servers.REGION,

@@ -9,7 +9,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from bench.real_links import THROTTLED, ShapedLink, Suite, a_sample_of, measure
+from bench.real_links import THROTTLED, Suite, a_sample_of, measure
+from bench.shaped_links import ShapedLink
 from bench.surfaces import DOWNLOADING
 from penstock.lab.link import LinkTruth
 from penstock.units import MiB

@@ -9,14 +9,14 @@ from time import monotonic
 import pytest
 
 from bench.real_clients import body_of
-from bench.real_links import (
+from bench.shaped_links import (
     BUCKET,
+    End,
     NotMeasuredError,
     Purse,
     ShapedLink,
-    _client,
-    _End,
-    _put_what_is_read,
+    begun,
+    put_what_is_read,
 )
 from bench.surfaces import DOWNLOADING
 from penstock.lab.worlds import NEAR, World
@@ -36,12 +36,12 @@ LINK = ShapedLink(
 
 
 @pytest.fixture
-def end(tmp_path: Path) -> Iterator[_End]:
+def end(tmp_path: Path) -> Iterator[End]:
     """The lab's S3 with the benchmark's bucket."""
     world = World(name="short", story="for a test", link=LINK.truth, queue=NEAR.queue)
     with lab_endpoint("s3", world, tmp_path) as url:
         plain_client("s3", url).create_bucket(Bucket=BUCKET)
-        yield _End(server="lab", url=url, directory=tmp_path)
+        yield End(server="lab", url=url, directory=tmp_path)
 
 
 def a_purse() -> Purse:
@@ -49,10 +49,10 @@ def a_purse() -> Purse:
 
 
 @pytest.mark.parametrize("name", ["boto3", "aiobotocore"])
-def test_one_large_object_goes_in_parts_and_many_small_ones_whole(name: str, end: _End) -> None:
+def test_one_large_object_goes_in_parts_and_many_small_ones_whole(name: str, end: End) -> None:
     """Everything arrives under its name, in as many parts as were asked for."""
     setting = S3UploadSetting(thread_count=3, part_size_bytes=5 * MiB)
-    with closing(_client(name, LINK, end, a_purse())) as client:
+    with closing(begun(name, LINK, end, a_purse())) as client:
         large = client.move(setting)
         client.link = replace(LINK, object_size_bytes=10 * KiB, object_count=7)
         small = client.move(setting)
@@ -65,12 +65,12 @@ def test_one_large_object_goes_in_parts_and_many_small_ones_whole(name: str, end
     assert [(o["Key"], o["Size"]) for o in stored] == [(f"{index:05d}", 10 * KiB) for index in range(7)]
 
 
-def test_downloads_go_in_ranges_and_land_whole(end: _End) -> None:
+def test_downloads_go_in_ranges_and_land_whole(end: End) -> None:
     """What was put is read back byte for byte, split or whole; what is missing counts as failed."""
     reading = replace(LINK, transfer=DOWNLOADING, object_size_bytes=MiB)
-    _put_what_is_read(plain_client("s3", end.url), reading)
+    put_what_is_read(plain_client("s3", end.url), reading)
     setting = S3DownloadSetting(thread_count=3, range_size_bytes=256 * KiB)
-    with closing(_client("boto3", reading, end, a_purse())) as client:
+    with closing(begun("boto3", reading, end, a_purse())) as client:
         large = client.move(setting)
         client.link = replace(reading, object_size_bytes=10 * KiB, object_count=2)
         missing = client.move(setting)
@@ -81,11 +81,11 @@ def test_downloads_go_in_ranges_and_land_whole(end: _End) -> None:
     assert (missing.transferred_bytes, missing.failed_count) == (0, 2)
 
 
-def test_a_client_that_ends_is_told_with_its_last_words(end: _End) -> None:
+def test_a_client_that_ends_is_told_with_its_last_words(end: End) -> None:
     """A client that cannot start is a gap in the table with a reason, not a crash."""
     broken = replace(end, directory=end.directory / "elsewhere")
     broken.directory.mkdir()
-    with closing(_client("boto3", LINK, broken, a_purse())) as client:
+    with closing(begun("boto3", LINK, broken, a_purse())) as client:
         (broken.directory / "boto3-files").rmdir()
         with pytest.raises(NotMeasuredError, match="FileNotFoundError"):
             client.move(S3UploadSetting(thread_count=1, part_size_bytes=5 * MiB))

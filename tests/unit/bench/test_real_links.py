@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from bench import exported_clients, real_downloads, real_links, results
-from bench.real_links import CLIENTS, LINKS, Measured, NotMeasuredError, Purse, Row, ShapedLink
+from bench.real_links import CLIENTS, LINKS, Measured, Row
+from bench.shaped_links import NotMeasuredError, Purse, ShapedLink
 from penstock.client.targets.launch import PROGRAMS
 from penstock.client.targets.table import TARGETS
 from penstock.models.s3.upload import S3UploadSetting

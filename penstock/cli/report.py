@@ -388,7 +388,7 @@ def _read_alone(
 def _observations(store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]) -> _Read:
     """The newest that was measured and was reported, oldest first; and all that was measured, counted as it is read."""
     from penstock.operations.table import OPERATIONS
-    from penstock.report.findings import Expectations
+    from penstock.report.study import Expectations
     from penstock.report.tally import tally_of
 
     reported = store.reports(
@@ -441,8 +441,8 @@ def _daily_limit(configuration: Configuration, instance_types: set[str]) -> Cost
 
 
 def _studied(material: Material) -> Report:
-    from penstock.report.findings import study
     from penstock.report.remarks import remark
+    from penstock.report.study import study
 
     return remark(study(material))
 

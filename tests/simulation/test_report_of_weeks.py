@@ -12,7 +12,8 @@ import pytest
 
 from penstock.cli.report import read_material
 from penstock.lab import worlds
-from penstock.report.findings import PlaceFindings, study
+from penstock.report.findings import PlaceFindings
+from penstock.report.study import study
 from tests.scenario import START_AT, At, Scenario, play
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]

@@ -11,9 +11,10 @@ from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.optimizer.recommendation import recommend
-from penstock.report.findings import Report, study
+from penstock.report.findings import Report
 from penstock.report.material import Copy, Expense, Material
 from penstock.report.remarks import remark
+from penstock.report.study import study
 from penstock.units import MiB, format_bytes
 from penstock.vocabulary import Cost, Demand, Observation, Recommendation, setting_values
 from tests.factories import CONTEXT, NOON, PLACE, a_change, an_inconclusive, an_observation

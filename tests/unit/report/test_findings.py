@@ -9,9 +9,9 @@ import pytest
 
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.report.document import render_json
-from penstock.report.findings import study
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
+from penstock.report.study import study
 from penstock.report.summary import advice_rows
 from penstock.units import MiB, number
 from penstock.vocabulary import Cost, Place

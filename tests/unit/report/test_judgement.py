@@ -9,9 +9,9 @@ import pytest
 
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.report.figures import place_figures
-from penstock.report.findings import study
 from penstock.report.judgement import hearsay, mean_regret, regrets, sharpness
 from penstock.report.retries import retries, retries_sentence
+from penstock.report.study import study
 from penstock.report.tally import beat_of
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Estimate, Origin, Reason

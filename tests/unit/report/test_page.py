@@ -13,10 +13,10 @@ import pytest
 
 from penstock.report.anchors import figures_of, place_anchor
 from penstock.report.figures import _client_points, place_figures
-from penstock.report.findings import study
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
+from penstock.report.study import study
 from penstock.vocabulary import Basis, Context, Origin, Place
 from tests.factories import NOON, an_inconclusive
 from tests.unit.report.materials import (

@@ -1,0 +1,577 @@
+"""Knows how the material of a report is turned into findings: place by place, each by its own model and knobs.
+
+No operation is named here: what differs between them is in their models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from penstock.models.model import Fit, PerformanceModel, speaks_of_setting
+from penstock.models.study import HasStudies, Study
+from penstock.optimizer.recommendation import recommend
+from penstock.report.changes import change_findings
+from penstock.report.clients import clients
+from penstock.report.density import Density, over_knob, over_time
+from penstock.report.distributions import spreads
+from penstock.report.episodes import episodes
+from penstock.report.findings import (
+    Advice,
+    Coverage,
+    Curve,
+    DaySpend,
+    History,
+    Measured,
+    PlaceFindings,
+    Report,
+    SettingRecord,
+    Surface,
+    figured_contexts,
+    is_since_change,
+)
+from penstock.report.judgement import Hearsay, Regret, hearsay, regrets
+from penstock.report.material import Material
+from penstock.report.retries import retries
+from penstock.report.rhythm import Sample, corrected, rhythms
+from penstock.report.tally import beats, detail_begins_at, middles, tally_of
+from penstock.report.verdicts import PlaceVerdict, client_gains, days_of, sentence_of
+from penstock.report.wording import setting_words
+from penstock.units import format_bytes
+from penstock.vocabulary import (
+    Basis,
+    Context,
+    Cost,
+    Demand,
+    Estimate,
+    Observation,
+    Origin,
+    Place,
+    Recommendation,
+    Scale,
+    knobs,
+    setting_values,
+)
+
+CURVE_POINT_COUNT = 25
+JUDGED_COUNT_MAX = 100
+_HOUR_SECONDS = 3600.0  # expenses are booked by the hour
+_FLAT = 1.05  # a knob that changes the value by less than this is not drawn
+# A fit that an older penstock left.
+_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
+
+
+def study(material: Material) -> Report:
+    """Everything that the material says, without remarks."""
+    studied = {place: _Studied(material, place) for place in _places(material)}
+    places = _asked_together([each.findings() for each in studied.values()])
+    standing = [advice.recommendation for place in places for advice in place.advice]
+    return Report(
+        source=material.source,
+        generated_at=material.generated_at,
+        since=material.since,
+        places=tuple(studied[place.place].with_verdict(place) for place in places),
+        spending=_by_day(material),
+        daily_limit=material.daily_limit,
+        usd_limits=material.usd_limits,
+        leftover_count=material.leftover_count,
+        unreadable_count=material.unreadable_count,
+        damage=tuple(material.damage),
+        backlogs=tuple(material.backlogs),
+        clients=clients(dataclasses.replace(material, recommendations=standing)),
+        harms=tuple(material.harms),
+    )
+
+
+def _places(material: Material) -> list[Place]:
+    places = {
+        *material.observations,
+        *(fit.place for fit in material.fits),
+        *(r.context.place for r in material.recommendations),
+        *(i.context.place for i in material.inconclusives),
+    }
+    known = [place for place in places if place.operation in material.models]
+    return sorted(known, key=lambda p: (p.operation, p.region, p.instance_type, p.service_class))
+
+
+def _asked_together(places: Sequence[PlaceFindings]) -> list[PlaceFindings]:
+    """The same with the probabilities of all rhythms corrected for how many were looked for."""
+    answers = iter(corrected([rhythm for place in places for rhythm in place.rhythms]))
+    return [
+        dataclasses.replace(place, rhythms=tuple(next(answers) for _ in place.rhythms)) for place in places
+    ]
+
+
+class Expectations:
+    """What the newest fit of a place says, each question answered once; None where it cannot answer."""
+
+    def __init__(self, model: PerformanceModel[Any], fit: Fit | None) -> None:
+        self._model = model
+        self.fit = fit
+        self.is_readable = fit is not None
+        self._answers: dict[tuple[Context, Any, Demand], Estimate | None] = {}
+
+    def of(self, context: Context, setting: Any, demand: Demand | None = None) -> Estimate | None:
+        """The value of a setting."""
+        key = (context, setting, demand or Demand())
+        if key not in self._answers:
+            self._answers[key] = self._ask(*key)
+        return self._answers[key]
+
+    def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
+        """The expected values of many settings, asked all at once."""
+        if self.fit is None:
+            return [None] * len(settings)
+        context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
+        try:
+            values = self._model.appraise(self.fit, context, settings, Demand()).value
+        except _UNREADABLE:
+            return [None] * len(settings)
+        return [float(value) for value in values]
+
+    def _ask(self, context: Context, setting: Any, demand: Demand) -> Estimate | None:
+        if self.fit is None or not self.is_readable:
+            return None
+        try:
+            prediction = self._model.predict(self.fit, context, setting, demand)
+        except _UNREADABLE:
+            self.is_readable = False
+            return None
+        return prediction.get(self._model.value_metric)
+
+
+class _Studied:
+    """One place: what there is of it, the newest observations one by one and all of them counted, and what it says."""
+
+    def __init__(self, material: Material, place: Place) -> None:
+        self._material, self._place = material, place
+        self._model: PerformanceModel[Any] = material.models[place.operation]
+        fit = next((f for f in material.fits if f.place == place), None)
+        self._expectations = Expectations(self._model, fit)
+        self._observations = material.observations.get(place, ())
+        self._own = [o for o in self._observations if o.origin is Origin.PROBE]
+        self._reported = [o for o in self._observations if o.origin is Origin.APPLICATION]
+        self._tally = material.tallies.get(place) or tally_of(
+            self._own, self._model.measured_value, self._expectations.means
+        )
+        self._beats = beats(self._tally, self._own)
+
+    def findings(self) -> PlaceFindings:
+        """All but what is to be said first."""
+        material, place, tally, fit = self._material, self._place, self._tally, self._expectations.fit
+        measured, advice = self._measured(), self._advice()
+        findings = PlaceFindings(
+            place=place,
+            payload_noun=material.payload_nouns.get(place.operation, "payload"),
+            value_metric=self._model.value_metric,
+            observation_count=tally.measured_count + len(self._reported),
+            measured_count=tally.measured_count,
+            newest_observation_at=self._observations[-1].started_at if self._observations else None,
+            fit=fit if self._expectations.is_readable else None,
+            advice=advice,
+            curves=(),
+            surface=None,
+            measured=measured,
+            records=_records(measured),
+            histories=self._histories(),
+            fitted_coverage=_coverage((m.value, m.fitted) for m in measured if is_since_change(m, fit)),
+            promised_coverage=_coverage((m.value, m.promised) for m in measured),
+            inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
+        )
+        findings = dataclasses.replace(
+            findings,
+            curves=self._curves(findings),
+            surface=self._surface(findings) if self._expectations.is_readable else None,
+            studies=self._studies(findings) if self._expectations.is_readable else (),
+        )
+        return dataclasses.replace(
+            findings,
+            course=tuple(self._course()),
+            course_density=over_time(tally),
+            episodes=episodes(self._beats),
+            rhythms=tuple(rhythms(self._samples())),
+            spreads=spreads(tally),
+            retries=retries(self._beats, self._own),
+            regrets=self._regrets(findings),
+            hearsay=self._hearsay(findings),
+        )
+
+    def with_verdict(self, findings: PlaceFindings) -> PlaceFindings:
+        """The same with what is to be said first: of the ordinary advice for the size that was measured most."""
+        material, model, operation = self._material, self._model, self._place.operation
+        advice = self._most_measured(findings)
+        if advice is None:
+            return findings
+        size = advice.context.payload_size_bytes
+        known = [change for change in material.changes if change.place == self._place]
+        changes = change_findings(model, known, self._observations, size)
+        unadvised = {
+            client: model.setting_type(**values)
+            for client, values in material.unadvised(advice.context).items()
+        }
+        words = material.setting_words[operation]
+        in_words = words(setting_values(advice.setting))
+        gains = client_gains(
+            model, findings.fit, advice, unadvised, lambda setting: words(setting_values(setting))
+        )
+        expenses = [e for e in material.expenses if e.operation == operation]
+        usd = sum(e.cost.usd for e in expenses) if expenses else None
+        hours = [e.hour_at for e in expenses]
+        seconds = (max(hours) - min(hours)).total_seconds() + _HOUR_SECONDS if expenses else None
+        sharing_count = sum(place.operation == operation for place in _places(material))
+        verdict = PlaceVerdict(
+            sentence=sentence_of(
+                advice,
+                setting_words=in_words,
+                gains=gains,
+                changes=changes,
+                episodes=findings.episodes,
+                rhythm=next((r for r in findings.rhythms if r.is_significant), None),
+                unmeasured_count=0 if findings.observation_count else len(findings.inconclusives),
+                usd=usd if sharing_count == 1 else None,
+                usd_period_seconds=seconds,
+                now=material.generated_at,
+            ),
+            payload_size_bytes=size,
+            setting_words=in_words,
+            copies=tuple(material.copies(advice)),
+            gains=gains,
+            usd=usd,
+            usd_period_seconds=seconds,
+            usd_place_count=sharing_count,
+            days=days_of(self._moments),
+            is_expired=advice.has_expired(material.generated_at),
+        )
+        return dataclasses.replace(findings, changes=changes, verdict=verdict)
+
+    @property
+    def _size_counts(self) -> Counter[int]:
+        """How often each size was measured or reported."""
+        counts = Counter(o.context.payload_size_bytes for o in self._reported)
+        for (size, _), histogram in self._tally.levels.items():
+            counts[size] += sum(histogram.counts)
+        return counts
+
+    @property
+    def _moments(self) -> list[tuple[float, int]]:
+        """When was measured or reported, and how often then."""
+        told = [(o.started_at.timestamp(), 1) for o in self._reported]
+        return [*((beat.first_at, beat.measured_count) for beat in self._beats), *told]
+
+    # --- What happened over time. ---
+
+    def _detailed(self) -> Iterator[tuple[Observation[Any], float]]:
+        """What went well, one by one, since the newest are known so."""
+        begins_at = detail_begins_at(self._tally, self._own)
+        for one in self._own:
+            value = self._model.measured_value(one) if one.went_well else 0.0
+            if value > 0 and one.started_at.timestamp() >= begins_at:
+                yield one, value
+
+    def _samples(self) -> list[Sample]:
+        """What went well, as it was measured: whoever compares it does so within a setting, and needs no fit."""
+        single = (Sample(o.started_at, _setting_of(o), math.log(value)) for o, value in self._detailed())
+        return [*self._by_the_hour(), *single]
+
+    def _course(self) -> list[Sample]:
+        """The same beside what the newest fit expects of each setting; nothing where there is no fit."""
+        single = list(self._detailed())
+        asked: dict[int, dict[Any, None]] = defaultdict(dict)
+        for one, _ in single:
+            asked[one.context.payload_size_bytes][one.setting] = None
+        means = {
+            (size, setting): mean
+            for size, settings in asked.items()
+            for setting, mean in zip(settings, self._expectations.means(size, list(settings)), strict=True)
+        }
+        return [
+            *self._by_the_hour(),
+            *(
+                Sample(one.started_at, _setting_of(one), math.log(value / mean))
+                for one, value in single
+                if (mean := means[one.context.payload_size_bytes, one.setting])
+            ),
+        ]
+
+    def _by_the_hour(self) -> list[Sample]:
+        until = detail_begins_at(self._tally, self._own)
+        return [
+            Sample(datetime.fromtimestamp(at, UTC), "the middle of an hour", math.log(ratio), count)
+            for at, ratio, count in middles(self._tally, before=until)
+        ]
+
+    # --- The advice that stands. ---
+
+    def _advice(self) -> tuple[Advice, ...]:
+        stored = [r for r in self._material.recommendations if r.context.place == self._place]
+        stored.sort(key=lambda r: (r.demand != Demand(), r.context.payload_size_bytes))
+        return tuple(self._advised(self._renewed(previous)) for previous in stored)
+
+    def _advised(self, standing: Recommendation[Any]) -> Advice:
+        context, setting, demand = standing.context, standing.setting, standing.demand
+        default, ask = self._model.default_setting(context), self._expectations.of
+        names = [name for name in knobs(setting) if name.endswith("thread_count")]
+        twice = dataclasses.replace(setting, **{name: 2 * getattr(setting, name) for name in names})
+        now, then = ask(context, setting, demand), ask(context, self._model.legal(context, twice), demand)
+        return Advice(
+            recommendation=standing,
+            default_setting=default,
+            default_expected=ask(context, default, demand),
+            doubled_knob=names[0],
+            doubled_gain_fraction=then.expected / now.expected - 1.0
+            if now and then and now.expected > 0
+            else None,
+        )
+
+    def _renewed(self, previous: Recommendation[Any]) -> Recommendation[Any]:
+        """The stored advice as a daemon that starts now gives it again: only changes are stored, fits go on."""
+        fit, context, demand = self._expectations.fit, previous.context, previous.demand
+        if fit is None or self._expectations.of(context, previous.setting, demand) is None:
+            return previous
+        newest_at = fit.newest_observation_at or previous.issued_at
+        return recommend(
+            self._model,
+            fit,
+            context,
+            demand,
+            previous=previous,
+            now=max(newest_at, previous.issued_at),
+            validity_seconds=(previous.expires_at - previous.issued_at).total_seconds(),
+            within=self._material.within_limits(context, demand),
+        )
+
+    # --- What was measured, and what had been expected. ---
+
+    def _measured(self) -> tuple[Measured, ...]:
+        histories, model = self._material.histories, self._model
+        return tuple(
+            Measured(
+                context=o.context,
+                setting=o.setting,
+                started_at=o.started_at,
+                value=model.measured_value(o),
+                origin=o.origin.value,
+                client=o.client,
+                throttled_count=o.throttled_count,
+                failed_count=o.failed_count,
+                fitted=self._expectations.of(o.context, o.setting),
+                promised=o.foreseen or _promised(model.value_metric, o, histories.get(o.context, ())),
+                reason=o.reason,
+            )
+            for o in self._observations[-JUDGED_COUNT_MAX:]
+            if speaks_of_setting(model, o)
+        )
+
+    def _histories(self) -> tuple[History, ...]:
+        stored = self._material.histories
+        contexts = [context for context in stored if context.place == self._place]
+        histories = (
+            History(
+                context=context,
+                recommendations=tuple(r for r in stored[context] if r.demand == Demand()),
+            )
+            for context in sorted(contexts, key=lambda c: c.payload_size_bytes)
+        )
+        return tuple(history for history in histories if history.recommendations)
+
+    # --- The curve of each knob that matters. ---
+
+    def _curves(self, findings: PlaceFindings) -> tuple[Curve, ...]:
+        ordinary = {a.recommendation.context: a for a in reversed(_ordinary(findings))}
+        return tuple(
+            dataclasses.replace(curve, density=self._over(curve, advice))
+            for context in figured_contexts(findings)
+            if findings.fit is not None and (advice := ordinary.get(context)) is not None
+            for curve in self._curves_of(findings, advice)
+        )
+
+    def _curves_of(self, findings: PlaceFindings, advice: Advice) -> list[Curve]:
+        """That of the first knob, and that of the other knob with the greatest effect."""
+        curves = [self._curve(findings, advice, name) for name in _swept(advice.recommendation.setting)]
+        others = [c for c in curves[1:] if _effect(c) >= _FLAT]
+        return [*(c for c in curves[:1] if c.expected), *sorted(others, key=_effect, reverse=True)[:1]]
+
+    def _curve(self, findings: PlaceFindings, advice: Advice, name: str) -> Curve:
+        context, setting = advice.recommendation.context, advice.recommendation.setting
+        found: dict[float, Estimate] = {}
+        for value in _knob_values(findings, advice, name):
+            legal = self._model.legal(context, dataclasses.replace(setting, **{name: value}))
+            estimate = self._expectations.of(context, legal)
+            if estimate is not None:
+                found[float(getattr(legal, name))] = estimate
+        values = sorted(found)
+        return Curve(
+            context=context,
+            knob=name,
+            knob_values=tuple(values),
+            expected=tuple(found[value] for value in values),
+            advised=float(getattr(setting, name)),
+            default=float(getattr(advice.default_setting, name)),
+        )
+
+    def _over(self, curve: Curve, advice: Advice) -> Density | None:
+        scale = knobs(advice.recommendation.setting)[curve.knob].scale
+        return over_knob(self._tally, curve.context.payload_size_bytes, curve.knob, scale)
+
+    def _surface(self, findings: PlaceFindings) -> Surface | None:
+        """Asked all at once; None for an operation whose first two knobs are no quantities."""
+        contexts = figured_contexts(findings)
+        advice = next((a for a in _ordinary(findings) if a.recommendation.context in contexts), None)
+        if advice is None or findings.fit is None:
+            return None
+        setting, context = advice.recommendation.setting, advice.recommendation.context
+        names = _swept(setting)[:2]
+        if len(names) < 2:
+            return None
+        first, second = (sorted(set(_knob_values(findings, advice, name)[::2])) for name in names)
+        grid = [dataclasses.replace(setting, **{names[0]: a, names[1]: b}) for b in second for a in first]
+        try:
+            legal = [self._model.legal(context, each) for each in grid]
+            appraisal = self._model.appraise(findings.fit, context, legal, Demand())
+        except _UNREADABLE:
+            return None
+        rows = appraisal.value.reshape(len(second), len(first))
+        return Surface(
+            context=context,
+            knobs=(names[0], names[1]),
+            first=tuple(map(float, first)),
+            second=tuple(map(float, second)),
+            values=tuple(tuple(float(v) for v in row) for row in rows),
+            advised=(float(getattr(setting, names[0])), float(getattr(setting, names[1]))),
+        )
+
+    # --- What follows from the advice for the size that was measured most. ---
+
+    def _most_measured(self, findings: PlaceFindings) -> Recommendation[Any] | None:
+        counts, fit = self._size_counts, self._expectations.fit
+        learned: Counter[int] = Counter()
+        for cell in fit.cells if fit else ():
+            learned[cell.payload_size_bytes] += cell.count
+
+        def measured(made: Recommendation[Any]) -> tuple[int, int]:
+            """What the fit knows decides where nothing is as young as was asked for."""
+            size = made.context.payload_size_bytes
+            return counts[size], learned[size]
+
+        return max((a.recommendation for a in _ordinary(findings)), key=measured, default=None)
+
+    def _regrets(self, findings: PlaceFindings) -> tuple[Regret, ...]:
+        advice = self._most_measured(findings)
+        if findings.fit is None or advice is None:
+            return ()
+        history = next((h for h in findings.histories if h.context == advice.context), None)
+        if history is None:
+            return ()
+        return regrets(
+            history.recommendations,
+            lambda setting: self._expectations.of(advice.context, setting),
+            best=advice.setting,
+            since=findings.fit.changed_at,
+        )
+
+    def _hearsay(self, findings: PlaceFindings) -> tuple[Hearsay, ...]:
+        if findings.fit is None:
+            return ()
+        try:
+            return hearsay(self._model, findings.fit, self._observations)
+        except _UNREADABLE:
+            return ()
+
+    def _studies(self, findings: PlaceFindings) -> tuple[Study, ...]:
+        advice, model = self._most_measured(findings), self._model
+        if findings.fit is None or advice is None or not isinstance(model, HasStudies):
+            return ()
+        try:
+            return tuple(model.studies(findings.fit, advice.context, advice.setting, self._observations))
+        except _UNREADABLE:
+            return ()
+
+
+def _ordinary(findings: PlaceFindings) -> list[Advice]:
+    return [a for a in findings.advice if a.recommendation.demand == Demand()]
+
+
+def _swept(setting: Any) -> list[str]:  # of the operation's own type
+    """The knobs that are quantities."""
+    return [name for name, bounds in knobs(setting).items() if bounds.low > 0]
+
+
+def _setting_of(observation: Observation[Any]) -> str:
+    return _size_and_setting(observation.context.payload_size_bytes, observation.setting)
+
+
+@lru_cache(maxsize=4096)
+def _size_and_setting(size_bytes: int, setting: Any) -> str:  # of the operation's own type
+    return f"{format_bytes(size_bytes)} with {setting_words(setting)}"
+
+
+def _promised(
+    metric: str, observation: Observation[Any], history: Sequence[Recommendation[Any]]
+) -> Estimate | None:
+    """What the ordinary advice of that moment said about this setting, before it was measured."""
+    before = [r for r in history if r.demand == Demand() and r.issued_at <= observation.started_at]
+    if not before or before[-1].setting != observation.setting or before[-1].basis is Basis.DEFAULT:
+        return None
+    return before[-1].prediction.get(metric)
+
+
+def _coverage(pairs: Iterable[tuple[float, Estimate | None]]) -> Coverage:
+    judged = [estimate.low <= value <= estimate.high for value, estimate in pairs if estimate is not None]
+    return Coverage(within_count=sum(judged), count=len(judged))
+
+
+def _records(measured: Sequence[Measured]) -> tuple[SettingRecord, ...]:
+    groups: dict[tuple[Context, Any], list[Measured]] = defaultdict(list)
+    for one in measured:
+        groups[(one.context, one.setting)].append(one)
+    records = [
+        SettingRecord(
+            context=context,
+            setting=setting,
+            count=len(group),
+            value_median=median(m.value for m in group),
+            fitted=group[0].fitted,
+            trouble_count=sum(m.throttled_count + m.failed_count > 0 for m in group),
+        )
+        for (context, setting), group in groups.items()
+    ]
+    return tuple(sorted(records, key=_size_and_knobs))
+
+
+def _size_and_knobs(record: SettingRecord) -> tuple[float, ...]:
+    return (record.context.payload_size_bytes, *setting_values(record.setting).values())
+
+
+def _knob_values(findings: PlaceFindings, advice: Advice, name: str) -> list[Any]:
+    """Around all that was tried and advised, within the knob's bounds; whole numbers for a whole knob."""
+    setting, context = advice.recommendation.setting, advice.recommendation.context
+    bounds = knobs(setting)[name]
+    tried = [float(getattr(r.setting, name)) for r in findings.records if r.context == context]
+    known = [*tried, float(getattr(setting, name)), float(getattr(advice.default_setting, name))]
+    low = max(bounds.low, min(known) / 2)
+    high = max(min(bounds.high, 2 * max(known)), low)
+    shares = [n / (CURVE_POINT_COUNT - 1) for n in range(CURVE_POINT_COUNT)]
+    if bounds.scale is Scale.LOG:
+        values = [low * (high / low) ** share for share in shares]
+    else:
+        values = [low + (high - low) * share for share in shares]
+    kind = type(getattr(setting, name))
+    return sorted({kind(round(v)) if kind is int else v for v in values} | {getattr(setting, name)})
+
+
+def _effect(curve: Curve) -> float:
+    values = [estimate.expected for estimate in curve.expected]
+    return max(values) / max(min(values), 1e-300) if values else 0.0
+
+
+def _by_day(material: Material) -> tuple[DaySpend, ...]:
+    days: dict[tuple[date, str], Cost] = defaultdict(Cost)
+    for expense in material.expenses:
+        days[(expense.hour_at.date(), expense.operation)] += expense.cost
+    return tuple(DaySpend(day=day, operation=name, cost=days[(day, name)]) for day, name in sorted(days))

@@ -41,8 +41,8 @@ class Bargain:
         )
 
 
-BARGAIN = Bargain(within=0.05, connections_worth=1 / 12)  # where much is known
-_CAUTION = 24.0  # after so many measurements two thirds of that
+BARGAIN = Bargain(within=0.05, connections_worth=1 / 8)  # where much is known
+_CAUTION = 48.0  # after six measurements half of that, and after a dozen two thirds
 
 
 def bargain_after(observation_count: int) -> Bargain:

@@ -19,7 +19,7 @@ from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, cut
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from typing_extensions import Unpack
@@ -58,7 +58,7 @@ class AsyncObjectReader(Reading):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def read(self, size: int = -1) -> bytes:
+    async def read(self, size: int | None = -1) -> bytes:
         """So many bytes, or all that are left; fewer only at the end."""
         self._check()
         begin, wanted, content = self._position, self._left_bytes(size), bytearray()
@@ -76,10 +76,12 @@ class AsyncObjectReader(Reading):
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
         wanted, pieces, fetched = self._asked_for_all(ranges)
         try:
-            return cut(wanted, pieces, [await asked.content for asked in fetched])
+            contents = [b"".join([await asked.content for asked in parts]) for parts in fetched]
+            return cut(wanted, pieces, contents)
         finally:
-            for asked in fetched:
-                asked.content.cancel()
+            for parts in fetched:
+                for asked in parts:
+                    asked.give_up()
 
     async def aclose(self) -> None:
         """Let go of what was fetched ahead."""
@@ -123,17 +125,20 @@ class AsyncObjectReader(Reading):
                     task.cancel()
 
     async def _get(self, start: int, end: int) -> bytes:
-        return await whole_body(self._client, self._request(start, end), start, end)
+        return await whole_body(self._client, self._request(start, end), start, end, self._must_fit)
 
 
-async def whole_body(client: Any, request: Mapping[str, Any], start: int, end: int) -> bytes:
-    """The content of a range. Raises what aiobotocore raises, and OSError where some of it is missing."""
+async def whole_body(
+    client: Any, request: Mapping[str, Any], start: int, end: int, must_fit: Callable[[Any, Any], None]
+) -> bytes:
+    """The content of a range. Raises what aiobotocore raises, and OSError where it is not what was asked for."""
     tries = 0
     while True:
         tries += 1
         answer = await client.get_object(**request)
         try:
             async with answer["Body"] as body:
+                must_fit(answer, request)
                 return whole(await body.read(), start, end)
         except Exception:
             if tries < BODY_TRY_COUNT:

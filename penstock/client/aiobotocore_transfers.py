@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from penstock.client.aiobotocore_reader import whole_body
+from penstock.client.answers import must_fit
 from penstock.client.asyncio_client import begun_in_thread, in_thread
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
@@ -25,6 +26,7 @@ from penstock.client.many_files import (
     File,
     FilesFailedError,
     Summary,
+    beside,
     divided,
     files_below,
     make_folder_of,
@@ -60,8 +62,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _ABORT_SECONDS_MAX = 10.0
-# Of a name in that of the file beside it: of four bytes each they leave room for what follows.
-_NAME_CHARACTERS_MAX = 60
 _PART_ARGUMENTS = frozenset(
     {
         "ChecksumAlgorithm",
@@ -196,15 +196,15 @@ class _Downloads(_Transfers):
 
     async def _move(self, file: File) -> None:
         """Into a file beside its place, which it takes at the end. What is no regular file is written to as it is."""
-        beside = _beside(file.path)
+        new = beside(file.path)
         try:
-            path = await _to_its_end(begun_in_thread(partial(_begun, file.path, beside)))
+            path = await _to_its_end(begun_in_thread(partial(_begun, file.path, new)))
             await self._read_ranges(file, path)
-            if path == beside:
-                await _to_its_end(begun_in_thread(partial(os.replace, beside, file.path)))
+            if path == new:
+                await _to_its_end(begun_in_thread(partial(os.replace, new, file.path)))
         except BaseException:
             with suppress(OSError):
-                os.unlink(beside)  # noqa: PTH108 - pathlib costs the application an import
+                os.unlink(new)  # noqa: PTH108 - pathlib costs the application an import
             raise
 
     async def _read_ranges(self, file: File, path: str) -> None:
@@ -224,8 +224,9 @@ class _Downloads(_Transfers):
     ) -> None:
         same = {"IfMatch": file.etag} if file.etag else {}
         request = {"Bucket": self._bucket, "Key": file.key, **where, **same, **self._extra_args}
+        fits = partial(must_fit, size_bytes=file.size_bytes, etag=file.etag)
         async with self._room:
-            content = await whole_body(self._client, request, start, end)
+            content = await whole_body(self._client, request, start, end, fits)
         await in_thread(partial(_write, path, content, start))
         self._tell(len(content))
 
@@ -363,19 +364,13 @@ def _read(path: str, offset: int, size_bytes: int) -> bytes:
         return file.read(size_bytes)
 
 
-def _beside(path: str) -> str:
-    """A name in the same folder that nothing else has."""
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f"{name[:_NAME_CHARACTERS_MAX]}.{os.urandom(4).hex()}")  # noqa: PTH118 - as above
-
-
-def _begun(path: str, beside: str) -> str:
+def _begun(path: str, new: str) -> str:
     """What to write to: an empty file beside this place, or what is there and is no regular file. Raises OSError."""
     make_folder_of(path)
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as below
         return path
-    with open(beside, "xb"):  # noqa: PTH123
-        return beside
+    with open(new, "xb"):  # noqa: PTH123
+        return new
 
 
 def _write(path: str, content: bytes, offset: int) -> None:

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from threading import Lock
 from time import perf_counter
+from weakref import WeakSet
 
 from penstock.client.advice import Advice, default_advice
+from penstock.client.answers import must_fit, stop
 from penstock.client.boto3 import download_config, transfer_config
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
@@ -26,6 +29,7 @@ from penstock.client.many_files import (
     File,
     FilesFailedError,
     Summary,
+    beside,
     divided,
     files_below,
     make_folder_of,
@@ -53,7 +57,7 @@ __all__ = [
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from queue import SimpleQueue
     from typing import Any
 
@@ -123,12 +127,13 @@ def download_file(
     advice = advice or _advise(s3_client, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
     config = download_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
-        if not found.etag:  # the download will say why
+        if found.error:  # the download will say why
             s3_client.download_file(
                 bucket, key, found.path, ExtraArgs=arguments, Callback=callback, Config=config
             )
         else:
-            with create_transfer_manager(s3_client, config) as manager:
+            client, files = _Checking(s3_client, [found]), _Sink().files()
+            with create_transfer_manager(client, config, files) as manager, client:
                 S3Transfer(manager=_OfOneVersion(manager, found)).download_file(
                     bucket, key, found.path, extra_args=arguments, callback=callback
                 )
@@ -205,7 +210,8 @@ def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferCo
     progress = [] if errand.callback is None else [ProgressCallbackInvoker(errand.callback)]
     under_way_count, summary = 0, errand.summary
     files = sink.files() if errand.operation == S3_DOWNLOAD else None
-    with create_transfer_manager(s3_client, config, files) as manager:
+    client = _Checking(s3_client, batch.files)
+    with create_transfer_manager(client, config, files) as manager, client:
         for file in batch.files:
             if under_way_count >= _AHEAD_COUNT:
                 summary.note(_outcome(*ended.get()))
@@ -221,6 +227,62 @@ def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferCo
             under_way_count += 1
         for _ in range(under_way_count):
             summary.note(_outcome(*ended.get()))
+
+
+class _Checking:
+    """A client for boto3's transfer manager, which believes no answer to a GET that is not what was asked for.
+
+    Where the work with it ends by an exception, such as Ctrl-C, what is being read for it ends as well: the manager
+    waits for its threads, and they for bodies that may never come.
+    """
+
+    def __init__(self, s3_client: Any, files: Iterable[File]) -> None:
+        self._client = s3_client
+        self._files = {file.key: file for file in files}
+        self._bodies: WeakSet[Any] = WeakSet()
+        self._lock, self._is_over = Lock(), False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def __enter__(self) -> _Checking:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._lock:
+            self._is_over, bodies = kind is not None, list(self._bodies)
+        if self._is_over:
+            for body in bodies:
+                stop(body)
+
+    def get_object(self, **request: Any) -> Any:
+        """As boto3's. Raises OSError, too."""
+        file = self._files[request["Key"]]
+        answer = self._answer(request, file.size_bytes)
+        try:
+            self._note(answer["Body"])
+            must_fit(answer, request, file.size_bytes, file.etag)
+        except OSError:
+            answer["Body"].close()
+            raise
+        return answer
+
+    def _note(self, body: Any) -> None:
+        with self._lock:
+            if self._is_over:
+                raise OSError("the download was given up")
+            self._bodies.add(body)
+
+    def _answer(self, request: Mapping[str, Any], size_bytes: int) -> Any:
+        """Of a range that is missing boto3 would leave out the bytes, since of an empty object each is."""
+        from botocore.exceptions import ClientError
+
+        try:
+            return self._client.get_object(**request)
+        except ClientError as trouble:
+            if size_bytes > 0 and trouble.response.get("Error", {}).get("Code") == "InvalidRange":
+                raise OSError(f"{request['Key']} has no {request.get('Range')} any more") from trouble
+            raise
 
 
 class _Sink:
@@ -239,6 +301,7 @@ class _Sink:
         from s3transfer.utils import OSUtils
 
         utilities = OSUtils()
+        utilities.get_temp_filename = beside  # its own may be longer than a name can be
         plain = utilities.open
         utilities.open = lambda name, mode: _TimedFile(plain(name, mode), self)
         return utilities

@@ -32,6 +32,8 @@ PART_SIZE_BYTES_MIN = 5 << 20  # below, S3 takes no part: the whole object is on
 RANGE_SIZE_BYTES_MIN = 4 << 10  # of advice
 _ALIKE_RATIO = 1.5  # of two numbers of threads
 _EVIDENCE_RATIO_MAX = 16.0  # between the largest and the smallest file of what is reported as one size
+# Of a name in that of the file beside it: of four bytes each they leave room for what follows.
+_NAME_CHARACTERS_MAX = 60
 _WAVE_COUNT_MIN = 2  # fewer waves of requests are no batch of their own
 
 
@@ -216,9 +218,18 @@ def planned(files: Files, ask: Callable[[int, int], Advice]) -> Iterator[tuple[l
 
 
 def wanted(objects: Objects) -> Iterator[list[File]]:
-    """So many objects at a time, of the size that they are known to have."""
+    """So many objects at a time, of the size that they are known to have. Of two that go to one file the second fails.
+
+    To a file system `a//b` is `a/b`. Which files are taken is known for as long as a window is.
+    """
     for window in windows(objects):
-        yield [item if isinstance(item, File) else File(os.fspath(item[1]), item[0], -1) for item in window]
+        files = [item if isinstance(item, File) else File(os.fspath(item[1]), item[0], -1) for item in window]
+        taken: dict[str, File] = {}
+        for file in files:
+            if file.error is None and taken.setdefault(file.path, file) is not file and _is_file(file.path):
+                file.error = ValueError(f"{taken[file.path].key!r} goes to {file.path}, too")
+                file.size_bytes = max(0, file.size_bytes)  # which is not asked for
+        yield files
 
 
 def windows(files: Any) -> Iterator[list[Any]]:
@@ -259,7 +270,8 @@ def files_below(folder: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
 def object_below(folder: Path, prefix: str, listed: Mapping[str, Any]) -> File | None:
     """Where an object of a listing goes; None for what only stands for a folder.
 
-    A key may be anything: one that would lead out of the folder is not followed, and has that as its error.
+    A key may be anything. One that would lead out of the folder, or by `.` and `..` to the place of another, is not
+    followed, and has that as its error.
     """
     key: str = listed["Key"]
     name = key[len(prefix) :].lstrip("/") or posixpath.basename(key)
@@ -271,7 +283,16 @@ def object_below(folder: Path, prefix: str, listed: Mapping[str, Any]) -> File |
     file.etag = listed.get("ETag")
     if not path.startswith(root.rstrip(os.sep) + os.sep):
         file.error = ValueError(f"the key {key!r} leads out of {root}")
+    elif not {".", ".."}.isdisjoint(name.split("/")):
+        file.error = ValueError(
+            f"the key {key!r} leads to {path}, which is the place of another key: state a path for it"
+        )
     return file
+
+
+def _is_file(path: str) -> bool:
+    """Or will be one. What many may write to, such as /dev/null, is none."""
+    return os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113 - as above
 
 
 def make_folder_of(path: str) -> None:
@@ -279,6 +300,12 @@ def make_folder_of(path: str) -> None:
     folder = os.path.dirname(path)  # noqa: PTH120
     if folder:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+
+
+def beside(path: str) -> str:
+    """A name in the same folder that nothing else has."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f"{name[:_NAME_CHARACTERS_MAX]}.{os.urandom(4).hex()}")  # noqa: PTH118 - as above
 
 
 def _sized(path: str, key: str) -> File:

@@ -15,13 +15,16 @@ from __future__ import annotations
 import io
 import os
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from threading import RLock
 from time import monotonic
 
+from penstock.client.answers import stop
 from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, cut, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from typing_extensions import Buffer, Unpack
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.client.demand import TransferDemand
 
 _HEDGE_THREAD_COUNT = 2  # what was asked for again and is late as well keeps its thread for a while
+_PEEK_BYTES = 8 << 10
 
 
 def open_object(
@@ -52,14 +56,14 @@ def open_object(
 
 
 class ObjectReader(Reading, io.RawIOBase):
-    """One object, opened by `open_object`. For one thread at a time, as files are."""
+    """One object, opened by `open_object`. Threads may share it, as they may a file: they have one position."""
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
         self._open_pools()
 
     def _open_pools(self) -> None:
-        self._process_id = os.getpid()
+        self._process_id, self._lock = os.getpid(), RLock()
         self._pool = ThreadPoolExecutor(self.thread_count, thread_name_prefix="penstock-reader")
         self._spare = ThreadPoolExecutor(_HEDGE_THREAD_COUNT, thread_name_prefix="penstock-hedge")
 
@@ -71,36 +75,52 @@ class ObjectReader(Reading, io.RawIOBase):
         """It is."""
         return True
 
+    def __getstate__(self) -> object:
+        raise TypeError("an open object cannot be pickled: open it where it is read")
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """So many bytes, or all that are left; fewer only at the end."""
+        with self._alone():
+            content = bytearray(self._left_bytes(size))  # which may be far less than `size`
+            del content[self.readinto(content) :]
+        return bytes(content)
+
+    def peek(self, _size: int = 0, /) -> bytes:
+        """Some of the bytes that come next, which stay to be read; whoever reads lines looks for their ends in them."""
+        with self._alone():
+            left = self._left_bytes(_PEEK_BYTES)
+            if not left:
+                return b""
+            is_there = bool(self._ahead) and self._ahead[0].start <= self._position < self._ahead[0].end
+            first = self._next(1 if is_there else left)
+            begin = self._position - first.start
+            return self._content(first)[begin : begin + left]
+
     def readinto(self, buffer: Buffer, /) -> int:
         """As many bytes as there is room for, and fewer only at the end."""
-        self._check()
         view = memoryview(buffer).cast("B")
-        begin, wanted, filled = self._position, self._left_bytes(len(view)), 0
-        try:
+        with self._alone():
+            wanted, filled = self._left_bytes(len(view)), 0
             while filled < wanted:
                 first = self._next(wanted - filled)
                 piece = self._taken(first, self._content(first), wanted - filled)
                 view[filled : filled + len(piece)] = piece
                 filled += len(piece)
-        except BaseException:
-            self._undo(begin)
-            raise
         return filled
 
     def readall(self) -> bytes:
         """What is left, in advised ranges at a time."""
-        content = bytearray(self._left_bytes())
-        del content[self.readinto(content) :]
-        return bytes(content)
+        return self.read()
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
         wanted, pieces, fetched = self._asked_for_all(ranges)
         try:
-            return cut(wanted, pieces, [self._content(asked) for asked in fetched])
+            return cut(wanted, pieces, [b"".join(map(self._content, parts)) for parts in fetched])
         finally:
-            for asked in fetched:
-                asked.content.cancel()
+            for parts in fetched:
+                for asked in parts:
+                    asked.give_up()
 
     def close(self) -> None:
         """Let go of what was fetched ahead, and of the threads."""
@@ -111,15 +131,33 @@ class ObjectReader(Reading, io.RawIOBase):
             self._spare.shutdown(wait=False)
         super().close()
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time. After what fails, the next read is from where this one began, and asks anew."""
+        self._check()
+        with self._lock:
+            begin = self._position
+            try:
+                yield
+            except BaseException:
+                self._undo(begin)
+                raise
+
     def _check(self) -> None:
         super()._check()
         self._notice_fork()
 
     def _notice_fork(self) -> None:
-        """A child has none of its parent's threads, and nothing that they were about to bring."""
+        """A child has none of its parent's threads, and nothing that they were about to bring.
+
+        Their connections it has, and must not use: each of two processes that read from one socket would have what the
+        other asked for. It closes its own ends, which closes none of its parent's.
+        """
         if self._process_id != os.getpid():
             self._ahead.clear()
             self._open_pools()
+            if hasattr(self._client, "close"):
+                self._client.close()
 
     def _begin(self, asked: Range) -> None:
         try:
@@ -129,16 +167,23 @@ class ObjectReader(Reading, io.RawIOBase):
             asked.content.set_result(self._fetch(asked))
 
     def _fetch(self, asked: Range) -> bytes:
-        tries = 0
+        tries, request = 0, self._request(asked.start, asked.end)
         while True:
             asked.begun_at, tries = monotonic(), tries + 1
-            answer = self._client.get_object(**self._request(asked.start, asked.end))
+            answer = self._client.get_object(**request)
             try:
-                return whole(answer["Body"].read(), asked.start, asked.end)
+                asked.body = answer["Body"]
+                if asked.is_unwanted:
+                    stop(asked.body)
+                self._must_fit(answer, request)
+                return whole(asked.body.read(), asked.start, asked.end)
             except Exception:
-                if tries < BODY_TRY_COUNT:
+                answer["Body"].close()  # what is unread of it is nobody's
+                if tries < BODY_TRY_COUNT and not asked.is_unwanted:
                     continue
                 raise
+            finally:
+                asked.body = None
 
     def _content(self, asked: Range) -> bytes:
         """What came; where nothing did in time, it is asked for again."""
@@ -157,10 +202,17 @@ class ObjectReader(Reading, io.RawIOBase):
         first: Future[bytes] = asked.content
         if not self._may_hedge():
             return first
+        second = Range(asked.start, asked.end)
         try:
-            again = self._spare.submit(self._fetch, Range(asked.start, asked.end))
+            second.content = again = self._spare.submit(self._fetch, second)
         except RuntimeError:
             return first
-        (ended, *_), _ = wait([first, again], return_when=FIRST_COMPLETED)
-        other = again if ended is first else first
-        return other if ended.exception() else ended
+        try:
+            (ended, *_), _ = wait([first, again], return_when=FIRST_COMPLETED)
+        except BaseException:
+            second.give_up()
+            raise
+        if ended.exception():
+            return again if ended is first else first
+        (second if ended is first else asked).give_up()
+        return ended

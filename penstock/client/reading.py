@@ -12,7 +12,9 @@ import io
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
+from operator import index
 
+from penstock.client.answers import must_fit, stop
 from penstock.client.complaint import complain
 from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.sdk_client import advise_in, pool_count_of, region_of
@@ -78,14 +80,26 @@ class Opening:
 
 
 class Range:
-    """Bytes that were asked for: `content` is a future of the kind that the reader waits for."""
+    """Bytes that were asked for: `content` is a future of the kind that the reader waits for.
 
-    __slots__ = ("begun_at", "content", "end", "start")
+    `body` is what a thread is reading for it.
+    """
+
+    __slots__ = ("begun_at", "body", "content", "end", "is_unwanted", "start")
 
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end
         self.content: Any = None
+        self.body: Any = None
         self.begun_at: float | None = None
+        self.is_unwanted = False
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more: a thread that did would keep the interpreter from its end."""
+        self.is_unwanted = True  # before the body is looked for, which its reader does the other way round
+        if self.content is not None:
+            self.content.cancel()
+        stop(self.body)
 
 
 class Reading(ABC):
@@ -119,16 +133,19 @@ class Reading(ABC):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go there; nothing is fetched before it is read."""
         self._check()
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}[whence]
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}
+        if whence not in starts:
+            raise ValueError(f"whence is 0, 1 or 2, and not {whence}")
+        start, offset = starts[whence], index(offset)
         if start + offset < 0:
             raise ValueError(f"there is no byte {start + offset}")
         self._position = start + offset
         return self._position
 
-    def _left_bytes(self, size: int = -1) -> int:
+    def _left_bytes(self, size: int | None = -1) -> int:
         """As many bytes as are wanted, or all, and no more than there are from the position on."""
         left = max(0, self.size_bytes - self._position)
-        return left if size < 0 else min(size, left)
+        return left if size is None or size < 0 else min(size, left)
 
     def _next(self, size: int) -> Range:
         """The range that holds the byte at the position, of which so many bytes at most are wanted."""
@@ -138,7 +155,7 @@ class Reading(ABC):
             if self._position < self._ahead[0].start:
                 self._forget()
             else:
-                self._ahead.popleft().content.cancel()
+                self._ahead.popleft().give_up()
         self._fetch_ahead(size)
         return self._ahead[0]
 
@@ -181,12 +198,16 @@ class Reading(ABC):
         self.hedged_count += 1
         return True
 
-    def _asked_for_all(self, ranges: Iterable[tuple[int, int]]) -> tuple[Pairs, Pairs, list[Range]]:
-        """What is wanted of (offset, size), in which pieces it comes, and those on their way."""
+    def _asked_for_all(self, ranges: Iterable[tuple[int, int]]) -> tuple[Pairs, Pairs, list[list[Range]]]:
+        """What is wanted of (offset, size), in which pieces it comes, and the ranges of each, on their way."""
         self._check()
         wanted = [(max(0, start), min(start + size, self.size_bytes)) for start, size in ranges]
         pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
-        return wanted, pieces, [self._asked_for(start, end) for start, end in pieces]
+        fetched = [
+            [self._asked_for(*part) for part in divided(start, end, self.range_size_bytes)]
+            for start, end in pieces
+        ]
+        return wanted, pieces, fetched
 
     def _check(self) -> None:
         if self.closed:
@@ -195,6 +216,9 @@ class Reading(ABC):
     def _request(self, start: int, end: int) -> dict[str, Any]:
         return {**self._arguments, "Range": f"bytes={start}-{end - 1}"}
 
+    def _must_fit(self, answer: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+        must_fit(answer, request, self.size_bytes, self._arguments.get("IfMatch"))
+
     def _undo(self, position: int) -> None:
         """After a read that failed: the next one is from there, and asks anew."""
         self._forget()
@@ -202,7 +226,7 @@ class Reading(ABC):
 
     def _forget(self) -> None:
         while self._ahead:
-            self._ahead.pop().content.cancel()
+            self._ahead.pop().give_up()
 
 
 def whole(content: bytes, start: int, end: int) -> bytes:
@@ -225,6 +249,13 @@ def merged(wanted: Iterable[tuple[int, int]], gap: int, size_max: int) -> list[t
         else:
             found.append((start, end))
     return found
+
+
+def divided(start: int, end: int, size_bytes: int) -> list[tuple[int, int]]:
+    """A piece in as many equal ranges as hold this size or more: one is not cut for a little more than that."""
+    count = max(1, (end - start) // size_bytes)
+    bounds = [start + (end - start) * index // count for index in range(count + 1)]
+    return list(zip(bounds, bounds[1:]))  # noqa: B905, RUF007 - Python 3.9 has neither
 
 
 def cut(

@@ -98,11 +98,12 @@ def test_what_fails_is_named_and_leaves_no_file(library: str, url: str, tmp_path
 @every_library
 def test_names_that_are_long_or_none_are_no_trouble_of_others(library: str, url: str, tmp_path: Path) -> None:
     """A key may hold whatever its writer liked."""
-    long = tmp_path / ("n" * 255)
-    objects = {"p/split": long, "p/small": f"{tmp_path}/no\0folder/file"}
+    long, wide = tmp_path / ("n" * 255), tmp_path / ("é" * 127)
+    objects = {"p/split": long, "p/sub/file": wide, "p/small": f"{tmp_path}/no\0folder/file"}
     summary = download(library, session_of(library, url), objects)
     assert [(file.key, type(file.error)) for file in summary.failed] == [("p/small", ValueError)]
-    assert found_below(tmp_path)[long.name] == SIZES["p/split"]
+    found = found_below(tmp_path)
+    assert (found[long.name], found[wide.name]) == (SIZES["p/split"], SIZES["p/sub/file"])
 
 
 def test_a_prefix_is_listed_with_its_sizes_and_asked_for_once(url: str, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ PART_COUNT_MAX = 10_000
 PART_SIZE_BYTES_MIN = 5 * MiB
 PART_SIZE_BYTES_MAX = 5 * GiB
 SINGLE_PUT_BYTES_MAX = 5 * GiB
+RANGE_SIZE_BYTES_MIN = 4 << 10
+"""Of advice. Below it a number is damaged, and a request for each byte costs 400 dollars a gigabyte."""
 BATCH_MESSAGE_COUNT_MAX = 10
 WAIT_TIME_SECONDS_MAX = 20
 VISIBILITY_TIMEOUT_SECONDS_MAX = 12 * 3600
@@ -125,7 +127,7 @@ def download_of(document: Mapping[str, Any], object_size_bytes: int | str | None
     """The download that an answer of the socket advises. As with `upload_of`, the threshold agrees with the range."""
     setting, derived = document["setting"], document["derived"]
     size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
-    part = max(1, int(setting["range_size_bytes"]))
+    part = max(RANGE_SIZE_BYTES_MIN, int(setting["range_size_bytes"]))
     threshold = int(derived.get("multipart_threshold_bytes", part))
     told = {name: max(1, int(derived[name])) for name in _OF_READERS if derived.get(name)}
     return Transfer(

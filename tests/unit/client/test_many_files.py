@@ -15,7 +15,16 @@ import pytest
 
 from penstock.client import many_files
 from penstock.client.advice import Advice, default_advice
-from penstock.client.many_files import File, FilesFailedError, Summary, batches, files_below, planned
+from penstock.client.many_files import (
+    File,
+    FilesFailedError,
+    Summary,
+    batches,
+    files_below,
+    object_below,
+    planned,
+    wanted,
+)
 from penstock.units import GiB, KiB, MiB
 
 Ask = Callable[[int, int], Advice]
@@ -245,3 +254,26 @@ def test_what_is_reported_is_what_was_in_force() -> None:
     assert whole.setting(1000) == {"thread_count": 9, "part_size_bytes": 5 * MiB}
     (split,) = batches(many(2, 64 * MiB), by_size)
     assert split.setting(4) == {"thread_count": 4, "part_size_bytes": 8 * MiB}
+
+
+def test_of_two_objects_that_go_to_one_file_the_second_is_named_as_failed() -> None:
+    """Else the one that ends last would be all that is left of them, and both would count as moved."""
+    pairs = [("a/b", "to/b"), ("a//b", "to/b"), ("one", os.devnull), ("two", os.devnull)]
+    (found,) = wanted(pairs)
+    assert [file.key for file in found if file.error] == ["a//b"]
+    assert "'a/b' goes to to/b, too" in str(found[1].error)
+    assert [file.size_bytes for file in found] == [-1, 0, -1, -1]  # what has failed is not asked for
+
+
+def test_one_that_has_failed_takes_nobodys_place() -> None:
+    """It will not be written."""
+    (found,) = wanted([File("to", "one", 1, ValueError("no")), File("to", "two", 1)])
+    assert found[1].error is None
+
+
+@pytest.mark.parametrize("key", ["p/./a", "p/b/../a"])
+def test_a_key_that_leads_to_the_place_of_another_is_not_followed(key: str, tmp_path: Path) -> None:
+    """Of `p/a` the file would be another object's."""
+    file = object_below(tmp_path, "p/", {"Key": key, "Size": 1})
+    assert file is not None
+    assert "is the place of another key" in str(file.error)

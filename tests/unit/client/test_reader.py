@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import random
 import sys
 import threading
@@ -247,3 +248,80 @@ def test_where_there_are_no_threads_it_reads_by_itself(monkeypatch: pytest.Monke
 
         monkeypatch.setattr(file._pool, "submit", refuse)
         assert file.read() == CONTENT
+
+
+def test_lines_are_looked_for_in_what_is_there() -> None:
+    """And not byte by byte; nor are the pieces in which they are looked for requests of their own."""
+    lines = b"".join(b"%d\n" % number for number in range(30_000))
+    for options in ({}, {"access": "random"}):
+        store = Store(lines)
+        with reading(store, **options) as file:
+            reads: list[int] = []
+            plain = file.readinto
+            file.readinto = lambda buffer, plain=plain, reads=reads: reads.append(1) or plain(buffer)  # type: ignore[method-assign,misc]
+            assert b"".join(file) == lines
+        assert len(reads) < 31_000
+        assert len(store.ranges) < 30
+
+
+def test_what_could_not_be_looked_at_is_asked_for_again() -> None:
+    """A line that fails is read when the store is back."""
+    store = Store(b"one\ntwo\n")
+    with reading(store) as file:
+        store.content = b""
+        with pytest.raises(OSError, match="0 bytes came of 8"):
+            file.readline()
+        store.content = b"one\ntwo\n"
+        assert file.readline() == b"one\n"
+
+
+def test_a_size_may_be_more_than_any_memory_or_none() -> None:
+    """Of `read`: what is left is what is read."""
+    with reading(Store()) as file:
+        assert file.read(1 << 60) == CONTENT
+        file.seek(-5, io.SEEK_END)
+        assert file.read(None) == CONTENT[-5:]
+
+
+def test_a_place_that_is_none_is_an_error_as_of_files() -> None:
+    """ValueError and TypeError, which readers of files expect."""
+    with reading(Store()) as file:
+        with pytest.raises(ValueError, match="whence"):
+            file.seek(0, 7)
+        with pytest.raises(TypeError):
+            file.seek(1.5)  # type: ignore[arg-type]
+
+
+def test_threads_that_share_it_read_each_byte_once() -> None:
+    """They have one position, and none gets what another was about to take."""
+    found = list[bytes]()
+    with reading(Store(), advice=advice(part=16 * KiB)) as file:
+
+        def read_on() -> None:
+            while piece := file.read(1000):
+                found.append(piece)
+
+        threads = [threading.Thread(target=read_on) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(found) == sorted(CONTENT[start : start + 1000] for start in range(0, len(CONTENT), 1000))
+
+
+def test_a_piece_that_is_large_is_many_requests() -> None:
+    """Which go at a time; one that is a little larger than a range is no two small ones."""
+    store = Store()
+    with reading(store) as file:
+        wanted = [(10, MiB + 1), (2 * MiB, 300 * KiB)]
+        assert file.read_ranges(wanted) == [CONTENT[start : start + size] for start, size in wanted]
+    assert [end - start for start, end in sorted(store.ranges)] == [256 * KiB] * 3 + [
+        256 * KiB + 1,
+        300 * KiB,
+    ]
+
+
+def test_what_is_open_cannot_be_pickled() -> None:
+    """And says what to do, and not that some class of botocore was not found."""
+    with reading(Store()) as file, pytest.raises(TypeError, match="open it where it is read"):
+        pickle.dumps(file)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock.client.targets.advised import download_of
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import Translation, translate
 from penstock.units import GiB, KiB, MiB
@@ -621,3 +622,9 @@ def test_the_forms_are_what_their_readers_take(name: str, form: str, lines: list
     """Flags, environment, configuration and source, letter by letter."""
     document = a_download() if name.endswith("-download") else an_upload()
     assert written(name, form, document) == lines
+
+
+@pytest.mark.parametrize("damaged", [0, 1, -5])
+def test_a_range_that_is_damaged_is_no_request_for_each_byte(damaged: int) -> None:
+    """A gigabyte would cost 400 dollars."""
+    assert download_of(a_download(part=damaged)).range_size_bytes == 4 * KiB

@@ -34,13 +34,16 @@ def _s3a_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "fs.s3a.threads.max", advised.thread_count, ("thread_count",))
     yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
     yield from _s3a_ranges(advised) if advised.is_random else _s3a_blocks(advised)
-    # What a seek forward reads through on the connection that is open.
-    yield from carried(advised, "", {"fs.s3a.readahead.range": "coalesced_gap_bytes"})
 
 
 def _s3a_ranges(advised: Transfer) -> Iterator[Option]:
-    """Columns of a file: ranges by vectored reads."""
+    """Columns of a file: ranges by vectored reads.
+
+    Since Hadoop 3.4.3 a stream is the Analytics Accelerator's unless something else is said (HADOOP-19559), and that
+    merges no ranges and passes over all of this.
+    """
     active, vectored = advised.request_concurrency, "fs.s3a.vectored"
+    yield Option("", "fs.s3a.input.stream.type", "classic", ())
     yield Option("", "fs.s3a.experimental.input.fadvise", "random", ())
     yield Option("", f"{vectored}.active.ranged.reads", active, ("thread_count",))
     largest = min(max(advised.request_size_bytes, advised.block_size_bytes or 0), INT_MAX)
@@ -49,6 +52,8 @@ def _s3a_ranges(advised: Transfer) -> Iterator[Option]:
     if advised.coalesced_gap_bytes is not None:
         gap = min(advised.coalesced_gap_bytes, INT_MAX)
         yield Option("", f"{vectored}.read.min.seek.size", gap, ("coalesced_gap_bytes",))
+        # What a seek forward reads through on the connection that is open.
+        yield Option("", "fs.s3a.readahead.range", gap, ("coalesced_gap_bytes",))
 
 
 def _s3a_blocks(advised: Transfer) -> Iterator[Option]:
@@ -144,6 +149,7 @@ _S3A_REASONS = {"rate_limit_bytes_per_second": "it limits operations per second,
 _S3A_DOWNLOAD_REASONS = {
     "multipart_threshold_bytes": "how a stream is read does not follow from the size of its file",
     "read_ahead_bytes": "vectored reads fetch what they are asked for, and nothing ahead",
+    "coalesced_gap_bytes": "blocks are read whole, with the gaps in them",
 }
 TARGETS = (
     *both_ways(

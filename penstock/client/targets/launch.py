@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.client.targets.command_lines import rclone_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from penstock.client.targets.target import Option, Translation
 
@@ -36,6 +36,7 @@ class Program(NamedTuple):
     verb_at: Callable[[Sequence[str]], int | None]
     apply: Callable[[Sequence[str], int, Mapping[str, str], Translation], Launch]
     marks: tuple[str, ...] = ("s3://",)  # what a name of something in S3 has in it
+    switches: frozenset[str] = frozenset()  # options without a value; of others the next word is theirs
 
     @property
     def download_target(self) -> str:
@@ -51,14 +52,10 @@ def sink_of(program: Program, command: Sequence[str]) -> str | None:
     place = _destination_at(program, command)
     if place is None:
         return None
-    if place + 1 == len(command):
-        return "memory" if _first(command, ("cat",)) is not None else None
-    behind = command[place + 1]
-    if behind == "-":
-        return "memory"
-    if behind.startswith("-"):
-        return None
-    return "null" if behind == "/dev/null" else "file"
+    behind = next(_arguments(program, command[place + 1 :]), None)
+    if behind is None:
+        return "memory" if place + 1 == len(command) and _first(command, ("cat",)) is not None else None
+    return {"-": "memory", "/dev/null": "null"}.get(behind, "file")
 
 
 def source_of(program: Program, command: Sequence[str], verb: int) -> str | None:
@@ -67,8 +64,7 @@ def source_of(program: Program, command: Sequence[str], verb: int) -> str | None
     if place is None or place - 1 <= verb:
         return None
     source = command[place - 1]
-    is_remote = source.startswith("-") or any(mark in source for mark in program.marks)
-    return None if is_remote else source
+    return None if source.startswith("-") or _is_remote(program, source) else source
 
 
 def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> str:
@@ -104,9 +100,24 @@ def _destination_at(program: Program, command: Sequence[str]) -> int | None:
     places = [
         place
         for place, word in enumerate(command)
-        if place > 0 and not word.startswith("-") and any(mark in word for mark in program.marks)
+        if place > 0 and not word.startswith("-") and _is_remote(program, word)
     ]
     return places[-1] if places else None
+
+
+def _is_remote(program: Program, word: str) -> bool:
+    """An endpoint is none: to rclone each name with a colon is a remote's."""
+    return any(mark in word for mark in program.marks) and not word.startswith(("http://", "https://"))
+
+
+def _arguments(program: Program, words: Sequence[str]) -> Iterator[str]:
+    """Those that are no options, nor values of options."""
+    left = iter(words)
+    for word in left:
+        if not word.startswith("-") or word == "-":
+            yield word
+        elif "=" not in word and word not in program.switches:
+            next(left, None)
 
 
 def _nested(text: str) -> Iterable[tuple[str, str]]:
@@ -197,6 +208,17 @@ def _hadoop(command: Sequence[str], verb: int, _: Mapping[str, str], translation
     return Launch((*command[: verb + 1], *words, *command[verb + 1 :]))
 
 
+_AWS_SWITCHES = """
+    --recursive --quiet --dryrun --only-show-errors --no-progress --delete --exact-timestamps --size-only
+    --follow-symlinks --no-follow-symlinks --force-glacier-transfer --ignore-glacier-warnings --no-guess-mime-type
+    --no-overwrite --debug --no-verify-ssl --no-sign-request --no-paginate --no-cli-pager
+"""
+_RCLONE_SWITCHES = """
+    -P --progress -v -vv --verbose -q --quiet -n --dry-run -i --interactive -c --checksum -u --update --size-only
+    --ignore-existing -I --ignore-times --ignore-checksum --fast-list --no-traverse -M --metadata --inplace --immutable
+    --create-empty-src-dirs --delete-after --delete-before --delete-during --stats-one-line --human-readable
+    --no-check-dest --s3-no-check-bucket --s3-env-auth
+"""
 _SPARK = Program("spark", lambda command: 0 if command else None, _spark, ("s3a://", "s3://"))
 _HADOOP = Program(
     "hadoop-s3a", lambda command: _first(command, ("fs", "dfs", "distcp")), _hadoop, ("s3a://",)
@@ -209,8 +231,9 @@ PROGRAMS: Mapping[str, Program] = {
         lambda command: _first(command, ("copy", "copyto", "move", "moveto", "sync", "rcat")),
         _rclone,
         (":",),
+        frozenset(_RCLONE_SWITCHES.split()),
     ),
-    "aws": Program("aws-cli", _aws_verb_at, _aws),
+    "aws": Program("aws-cli", _aws_verb_at, _aws, switches=frozenset(_AWS_SWITCHES.split())),
     "mount-s3": Program("mountpoint", lambda command: 0 if command else None, _mountpoint),
     "spark-submit": _SPARK,
     "spark-shell": _SPARK,

@@ -91,7 +91,9 @@ def format_rate(bytes_per_second: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """``153 ms``, ``2.5 s``, ``22 min``, ``3.1 h``, ``2 d``."""
+    """``153 ms``, ``2.5 s``, ``22 min``, ``3.1 h``, ``2 d``; nothing is ``0 s``."""
+    if not seconds:
+        return "0 s"
     return _in_units(seconds, _SECOND_UNITS) or f"{seconds * 1e6:.3g} us"
 
 

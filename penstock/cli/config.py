@@ -69,7 +69,7 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
             click.echo(f"S3 is {store.title}: clients that ask are told its rules.")
         if forecasts := costs_of(loaded.configuration):
             click.echo()
-            print_costs(forecasts)
+            print_costs(forecasts, loaded.configuration)
             for forecast in forecasts:
                 if forecast.warning:
                     click.echo(f"warning: {forecast.warning}", err=True)

@@ -44,9 +44,12 @@ def _by_tables(context: Context) -> tuple[Fit, Setting]:
     return fit, advice.setting
 
 
-def print_costs(found: Sequence[Forecast]) -> None:
+def print_costs(found: Sequence[Forecast], configuration: Configuration) -> None:
     """A table, and a sentence for each operation: its way, and what binds."""
-    print_mapping({"what probes cost": list(_rows(found))})
+    rows = list(_rows(found))
+    if len(found) > 1:
+        rows += _rows_together(found, configuration)
+    print_mapping({"what probes cost": rows})
     for forecast in found:
         click.echo(filled(forecast.sentence))
 
@@ -55,12 +58,28 @@ def _rows(found: Sequence[Forecast]) -> Iterator[Mapping[str, Any]]:
     for forecast in found:
         document = forecast.document()
         for period in ("day", "month"):
-            for manner, words in (("at_most", "at most"), ("typically", "typically")):
-                cost = document[period][manner]
-                yield {
-                    "operation": forecast.operation,
-                    "within": f"a {period} {words}",
-                    "cost_usd": cost["usd"],
-                    "moved_bytes": cost["transferred_bytes"],
-                    "requests": cost["request_count"],
-                }
+            for manner in _MANNERS:
+                yield _row(forecast.operation, period, manner, document[period][manner])
+
+
+def _rows_together(found: Sequence[Forecast], configuration: Configuration) -> Iterator[Mapping[str, Any]]:
+    from penstock.daemon.budget import daily_limit
+    from penstock.daemon.forecast import MONTH_DAYS, shown_cost, times, together
+
+    costs = together(found, daily_limit(configuration.budget))
+    for period, days in (("day", 1), ("month", MONTH_DAYS)):
+        for manner, cost in zip(_MANNERS, costs, strict=True):
+            yield _row("all together", period, manner, shown_cost(times(cost, days)))
+
+
+_MANNERS: Mapping[str, str] = {"at_most": "at most", "typically": "typically"}
+
+
+def _row(operation: str, period: str, manner: str, cost: Mapping[str, float]) -> Mapping[str, Any]:
+    return {
+        "operation": operation,
+        "within": f"a {period} {_MANNERS[manner]}",
+        "cost_usd": cost["usd"],
+        "moved_bytes": cost["transferred_bytes"],
+        "requests": cost["request_count"],
+    }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _HEADINGS = {
     "start": "Setting the stage",
     "learn": "Learning: each line is a probe over HTTP, a fit, and what is advised after it",
+    "cost": "What the probes took",
     "advise": "Asking the socket as an application does",
     "prove": "Proving it with plain boto3",
 }

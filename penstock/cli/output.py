@@ -129,8 +129,9 @@ def _within(widths: Sequence[int], width: int) -> list[int]:
 
 
 def _broken(cell: str, width: int) -> list[str]:
-    """The lines of a cell, between words where that is possible."""
-    return [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False)
+    """The lines of a cell, between words where that is possible, else behind a hyphen."""
+    is_narrow = any(len(word) > width for word in cell.split())
+    return [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=is_narrow)
 
 
 def _is_nested(value: Any) -> bool:

@@ -345,22 +345,27 @@ class Advisory:
         return Context(place=place, payload_size_bytes=question.payload_size_bytes)
 
     def _alternatives(self, fit: Fit, recommendation: Recommendation[Any]) -> list[dict[str, Any]]:
-        """The advice first, then what it was chosen from, and what each would take."""
+        """The advice first, then what it was chosen from, and what each would take.
+
+        What is expected is what is predicted: choice weighs means, which are several times that where little is known.
+        """
         context = recommendation.context
-        model = OPERATIONS[context.operation].model
-        settings, appraisal = alternatives(
-            model,
-            fit,
-            context,
+        model, demand = (
+            OPERATIONS[context.operation].model,
             self._board.within_limits(context, recommendation.demand),
-            advised=recommendation.setting,
-            count_max=ALTERNATIVE_COUNT,
         )
+        settings, appraisal = alternatives(
+            model, fit, context, demand, advised=recommendation.setting, count_max=ALTERNATIVE_COUNT
+        )
+        predicted = [model.predict(fit, context, setting, demand) for setting in settings]
+        latencies = [each.get("latency_seconds") for each in predicted]
         return [
             {
                 "setting": setting_values(setting),
-                model.value_metric: float(appraisal.value[i]),
-                "latency_seconds": float(appraisal.latency_seconds[i]),
+                model.value_metric: predicted[i][model.value_metric].expected,
+                "latency_seconds": alone.expected
+                if (alone := latencies[i])
+                else float(appraisal.latency_seconds[i]),
                 "connection_count": float(appraisal.connection_count[i]),
                 "memory_bytes": float(appraisal.memory_bytes[i]),
             }

@@ -81,7 +81,16 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
     for sentence in patient.loaded.endpoints_of_environment():
         yield Finding("configuration", Health.WELL, sentence)
     enabled = [row.name for row, _ in patient.loaded.configuration.enabled()]
-    if enabled:
+    running = None if patient.status is None else {each["operation"] for each in patient.status["contexts"]}
+    if running is not None and running != set(enabled):
+        read = ", ".join(map(str, patient.loaded.files)) or "no file"
+        sentence = (
+            f"what was read here ({read}) probes {', '.join(enabled) or 'nothing'}, and the daemon that answers "
+            f"probes {', '.join(sorted(running)) or 'nothing'}"
+        )
+        remedy = "name the daemon's own file (--config), or `penstock reload` where it has changed"
+        yield Finding("configuration", Health.POOR, sentence, remedy)
+    elif enabled:
         yield Finding("configuration", Health.WELL, f"{', '.join(enabled)} are probed")
     else:
         remedy = "set is_enabled in a [probes] section of /etc/penstock/penstock.toml"

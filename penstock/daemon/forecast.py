@@ -66,14 +66,30 @@ class Forecast:
             "network_path_reason": self.way.reason,
             "day": {"at_most": shown_cost(self.at_most), "typically": shown_cost(self.typically)},
             "month": {
-                "at_most": shown_cost(_times(self.at_most, MONTH_DAYS)),
-                "typically": shown_cost(_times(self.typically, MONTH_DAYS)),
+                "at_most": shown_cost(times(self.at_most, MONTH_DAYS)),
+                "typically": shown_cost(times(self.typically, MONTH_DAYS)),
             },
             "probe_count_per_day": self.probe_count,
             "probe_count_per_day_by_intervals": self.probe_count_wanted,
             "bound_by": self.bound_by,
             "remark": scarcity([self]),
         }
+
+
+def together(found: Sequence[Forecast], limit: Cost) -> tuple[Cost, Cost]:
+    """What all of them cost in 24 hours: at the most, since they share the limit, and typically."""
+    most = sum((forecast.at_most for forecast in found), Cost())
+    most = Cost(**{name: min(getattr(most, name), getattr(limit, name)) for name in _BUDGETS})
+    return most, sum((forecast.typically for forecast in found), Cost())
+
+
+def times(cost: Cost, factor: float) -> Cost:
+    """So much of it."""
+    return Cost(
+        usd=cost.usd * factor,
+        transferred_bytes=round(cost.transferred_bytes * factor),
+        request_count=round(cost.request_count * factor),
+    )
 
 
 def scarcity(found: Iterable[Forecast]) -> str | None:
@@ -110,7 +126,7 @@ class _Wish:
             probe_count=rest * self.probe_count,
             unpaid_count=rest * self.unpaid_count,
             unpaid_by=self.unpaid_by,
-            cost=_times(self.cost, rest),
+            cost=times(self.cost, rest),
         )
 
 
@@ -129,7 +145,7 @@ def forecasts(
             return ()
         wishes[row.name] = wish.but(quiet)
     own = {name: _part(own_usd[name], wish.cost.usd) for name, wish in wishes.items()}
-    wanted = sum((_times(wish.cost, own[name]) for name, wish in wishes.items()), Cost())
+    wanted = sum((times(wish.cost, own[name]) for name, wish in wishes.items()), Cost())
     common, scarce = min((_part(getattr(limit, name), getattr(wanted, name)), name) for name in _BUDGETS)
     return [
         _forecast(
@@ -160,7 +176,7 @@ def _forecast(
         operation=row.name,
         way=tariffs.ways[row.name],
         at_most=_at_most(section, [tariffs.of(row, region) for region in tariffs.regions(section)], limit),
-        typically=_times(wish.cost, part) + standing,
+        typically=times(wish.cost, part) + standing,
         probe_count_wanted=wish.probe_count + wish.unpaid_count,
         probe_count=wish.probe_count * part,
         bound_by=bound_by,
@@ -197,7 +213,7 @@ def _wish(
                 if _probe_cost(row, context, tariff, ampler, known) is not None:
                     unpaid_by = "transferred_bytes_max"
             else:
-                count, total = count + count_each, total + _times(cost, count_each)
+                count, total = count + count_each, total + times(cost, count_each)
     return _Wish(probe_count=count, unpaid_count=unpaid_count, unpaid_by=unpaid_by, cost=total)
 
 
@@ -236,14 +252,6 @@ def _at_most(section: Section, tariffs: Sequence[Tariff], limit: Cost) -> Cost:
 
 def _paid(usd: float, usd_each: float, most: float) -> float:
     return min(most, usd / usd_each) if usd_each > 0 else most
-
-
-def _times(cost: Cost, factor: float) -> Cost:
-    return Cost(
-        usd=cost.usd * factor,
-        transferred_bytes=round(cost.transferred_bytes * factor),
-        request_count=round(cost.request_count * factor),
-    )
 
 
 def shown_cost(cost: Cost) -> dict[str, float]:

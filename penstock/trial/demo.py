@@ -158,7 +158,7 @@ def _costs(tell: Tell, socket_path: Path) -> dict[str, Mapping[str, float]]:
     for name, spent in costs.items():
         requests, moved = counted(spent["request_count"], "request"), format_bytes(spent["transferred_bytes"])
         words = f"{requests} and {moved} of probes; on AWS, in the region: ${number(spent['usd'])}"
-        tell(Told(step="learn", sentence=f"{name}: {words}"))
+        tell(Told(step="cost", sentence=f"{name}: {words}"))
     return costs
 
 

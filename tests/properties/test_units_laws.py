@@ -78,7 +78,7 @@ def test_what_is_written_is_the_value_to_three_digits(value: float, write: Calla
         (format_seconds(0.9997), "1 s"),
         (format_seconds(119.9), "2 min"),
         (format_seconds(90.0), "90 s"),
-        (format_seconds(0.0), "0 us"),
+        (format_seconds(0.0), "0 s"),
         (counted(1, "thread"), "1 thread"),
         (counted(1024, "thread"), "1,024 threads"),
     ],

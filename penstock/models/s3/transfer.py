@@ -408,7 +408,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         demand = self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
-        rate = answers.mean_rate(posterior, transfers, demand)
+        rate = answers.interval(posterior, transfers, demand).expected  # as it is predicted
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": answers.threshold_bytes(posterior, context, setting, demand),

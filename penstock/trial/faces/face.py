@@ -21,7 +21,7 @@ BUCKET = "penstock-demo"
 class Told:
     """One line of the story, as it happens."""
 
-    step: str  # "start", "learn", "advise", "prove", "done"
+    step: str  # "start", "learn", "advise", "cost", "prove", "done"
     sentence: str
 
 

@@ -92,6 +92,20 @@ async def test_the_reasons_are_ten_lines_of_words_that_are_explained(
         assert not undefined, f"docs/glossary.md says nothing of {sorted(undefined)}"
 
 
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+async def test_one_setting_has_one_figure(row: Operation[Any, Any], house: House) -> None:
+    """What is advised is the first of what it was chosen from; where little is known a mean would be thrice as much."""
+    found = await explained(row, house, Objective.THROUGHPUT)
+    advice, first = found["recommendation"], found["alternatives"][0]
+    predicted = {name: estimate["expected"] for name, estimate in advice["prediction"].items()}
+    assert first["setting"] == advice["setting"]
+    assert first[row.model.value_metric] == pytest.approx(predicted[row.model.value_metric], rel=1e-6)
+    if "request_rate_per_second" in predicted:
+        told = advice["derived"]["request_rate_per_second"]
+        assert told == pytest.approx(predicted["request_rate_per_second"], rel=0.01)
+        assert first["latency_seconds"] == pytest.approx(predicted["latency_seconds"], rel=1e-6)
+
+
 def _words(text: str) -> set[str]:
     """Words without numbers, in the singular."""
     found = re.findall(r"[a-z][a-z0-9']*", text.lower())

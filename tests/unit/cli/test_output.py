@@ -74,3 +74,13 @@ def test_a_terminal_gets_all_of_a_table_within_its_width(
     assert all(len(line) <= columns for line in shown)
     letters = "".join(shown).replace(" ", "")
     assert sorted(letters) == sorted("".join(["Title", *headings, *row]).replace(" ", ""))
+
+
+def test_a_word_that_is_too_long_goes_on_behind_its_hyphen(capsys: pytest.CaptureFixture[str]) -> None:
+    """And not as "gateway-endpoi" and "nt", where there is room for more than one of its letters."""
+    output.print_table(("operation", "by"), [("s3_upload", "gateway-endpoint")], width=23)
+    assert capsys.readouterr().out.splitlines() == [
+        "operation  by",
+        "s3_upload  gateway-",
+        "           endpoint",
+    ]

@@ -132,7 +132,15 @@ def test_the_daemon_is_named_by_where_it_was_asked(status: dict[str, Any] | None
     ("changes", "subject", "health", "remedy"),
     [
         ({"status": a_status() | {"version": "0.0.9"}}, "versions", Health.POOR, "systemctl restart"),
-        ({"configuration": ""}, "configuration", Health.POOR, "is_enabled"),
+        (
+            {"configuration": "", "status": a_status() | {"contexts": []}},
+            "configuration",
+            Health.POOR,
+            "is_enabled",
+        ),
+        ({"configuration": "", "status": None}, "configuration", Health.POOR, "is_enabled"),
+        ({"configuration": ""}, "configuration", Health.POOR, "(--config)"),
+        ({"status": a_status() | {"contexts": []}}, "configuration", Health.POOR, "penstock reload"),
         ({"status": None}, "daemon", Health.ILL, "systemctl enable --now"),
         ({"status": None, "unit": dict}, "daemon", Health.ILL, "start penstockd, or name the socket"),
         (

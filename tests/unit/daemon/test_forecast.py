@@ -12,8 +12,9 @@ import pytest
 
 from penstock.cli.costs import costs_of
 from penstock.daemon import app, assembly
+from penstock.daemon.budget import daily_limit
 from penstock.daemon.config import BudgetSection, Configuration, DaemonSection, HostSection, ProbesSection
-from penstock.daemon.forecast import Forecast, scarcity
+from penstock.daemon.forecast import Forecast, scarcity, together
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.thinker import InlineThinker
 from penstock.lab.virtual_time import VirtualClock
@@ -131,6 +132,9 @@ def test_operations_share_what_all_may_cost() -> None:
     budget = BudgetSection(usd_per_day=0.004)
     found = costs_of(Configuration(host=HOST, probes=ProbesSection(**sections), budget=budget))
     assert sum(one.typically.usd for one in found) <= 0.004 * 1.001
+    most, typically = together(found, daily_limit(budget))
+    assert most.usd == 0.004 < sum(one.at_most.usd for one in found)
+    assert typically.usd == pytest.approx(sum(one.typically.usd for one in found))
     # But where its own limit leaves still less.
     assert "budget.usd_per_day" in {one.bound_by for one in found}
 

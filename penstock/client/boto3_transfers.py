@@ -7,8 +7,8 @@
     summary = download_files(boto3.Session(), objects_below(s3, bucket, "prefix/", folder), bucket)
 
 `upload_file` and `download_file` are those of `s3` with the advised configuration; what they raise is what boto3
-raises. The client should have a connection for each thread (`penstock.client.boto3.client_config`): what it has is what
-is used, and reported. `upload_files` and `download_files` move many files at a time through one pool of threads, and
+raises. The client should keep a connection for each thread (`penstock.client.boto3.client_config`): others are made
+anew for each request. `upload_files` and `download_files` move many files at a time through one pool of threads, and
 make a client that has the connections when they are given a session.
 """
 
@@ -95,7 +95,7 @@ def upload_file(
             os.fspath(path), bucket, key, ExtraArgs=dict(extra_args or {}), Callback=callback, Config=config
         )
     if size_bytes:
-        setting = _setting(s3_client, config, "part_size_bytes", size_bytes)
+        setting = _setting(config, "part_size_bytes", size_bytes)
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
 
 
@@ -138,7 +138,7 @@ def download_file(
                     bucket, key, found.path, extra_args=arguments, callback=callback
                 )
     if size_bytes:
-        setting = _setting(s3_client, config, "range_size_bytes", size_bytes)
+        setting = _setting(config, "range_size_bytes", size_bytes)
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
 
 
@@ -452,11 +452,11 @@ def _advise(s3_client: Any, operation: Operation, size_bytes: int, demand: Mappi
     return advise_in(region_of(s3_client), operation, size_bytes, demand)
 
 
-def _setting(s3_client: Any, config: TransferConfig, size_knob: str, size_bytes: int) -> dict[str, float]:
-    """What was in force: no more threads than connections; one request on one connection for an object as a whole."""
+def _setting(config: TransferConfig, size_knob: str, size_bytes: int) -> dict[str, float]:
+    """What was in force: threads, also those without a connection that is kept; one for an object as a whole.
+
+    botocore makes connections beyond those that it keeps: 33 threads moved as much with 10 of them as with 33.
+    """
     if size_bytes < config.multipart_threshold:
         return {"thread_count": 1, size_knob: whole_size_bytes(size_knob, size_bytes)}
-    return {
-        "thread_count": min(config.max_request_concurrency, pool_count_of(s3_client)),
-        size_knob: config.multipart_chunksize,
-    }
+    return {"thread_count": config.max_request_concurrency, size_knob: config.multipart_chunksize}

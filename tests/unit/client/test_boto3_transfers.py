@@ -6,13 +6,15 @@ import logging
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3_transfers import download_file, upload_file
+from penstock.client.reporting import Reporter
 from penstock.units import MiB
+from tests.unit.client.test_observed import Collected
 
 
 class Client:
@@ -38,6 +40,25 @@ def test_what_cannot_seek_is_written_by_as_many_threads_as_are_advised() -> None
     advice = Advice({**default_advice("s3_download", 64 * MiB, "").document, "setting": setting})
     download_file(client, "bucket", "key", os.devnull, size_bytes=64 * MiB, advice=advice)
     assert client.config.max_in_memory_download_chunks == client.config.max_concurrency == 32
+
+
+def test_threads_beyond_the_connections_that_are_kept_are_reported() -> None:
+    """Botocore makes more as they are needed: what 32 threads moved is no evidence of ten."""
+    client, reporter = Client(), Collected()
+    client.meta.config = SimpleNamespace(max_pool_connections=10)
+    setting = {"thread_count": 32, "range_size_bytes": MiB}
+    advice = Advice({**default_advice("s3_download", 64 * MiB, "").document, "setting": setting})
+    download_file(
+        client,
+        "bucket",
+        "key",
+        os.devnull,
+        size_bytes=64 * MiB,
+        advice=advice,
+        reporter=cast("Reporter", reporter),
+    )
+    ((_, _, reported),) = reporter.reports
+    assert reported == setting
 
 
 def test_for_an_empty_file_nobody_is_asked(

@@ -59,7 +59,8 @@ def clients(context: click.Context, *, as_json: bool, socket_path: str) -> None:
         print_table(_HEADINGS, [row for client in document["clients"] for row in _rows(client)])
         for client in document["clients"]:
             for advice in client["advice"]:
-                click.echo(filled(f"{_name(client)}, {advice['operation']}: {advice['sentence']}"))
+                where = f"{advice['operation']} in {advice['region']}"
+                click.echo(filled(f"{_name(client)}, {where}: {advice['sentence']}"))
     for sentence in _remarks(document):
         click.echo(filled(sentence))
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock.cli import clients
 from penstock.cli.main import cli
+from tests.integration.scripted_advisor import CLIENTS
 
 DROP_IN = "etc/systemd/system/backup.service.d/penstock-clients.conf"
 
@@ -49,3 +51,11 @@ def test_a_port_that_no_sdk_can_send_to_is_refused(tmp_path: Path) -> None:
     """It would be written, and nobody heard."""
     assert enable(tmp_path, "--unit", "backup", "--port", "99999").exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_advised_is_said_of_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advice of another region than the daemon's own would look like a contradiction of what the status says."""
+    monkeypatch.setattr(clients, "call", lambda *_: CLIENTS)
+    result = CliRunner().invoke(cli, ["clients"])
+    assert result.exit_code == 0, result.output
+    assert "s3_upload in eu-west-1: 10.0 parts in flight" in " ".join(result.output.split())

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.client.advice import Advice
     from penstock.client.demand import TransferDemand
 
+_PIECE_BYTES = 256 << 10
+
 
 async def open_object(
     s3_client: Any,
@@ -49,7 +51,7 @@ class AsyncObjectReader(Reading):
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
         self._room = asyncio.Semaphore(self.thread_count)
-        self._under_way: set[asyncio.Task[bytes]] = set()
+        self._under_way: set[asyncio.Task[bytearray]] = set()
         self.closed = False
 
     async def __aenter__(self) -> AsyncObjectReader:
@@ -95,19 +97,19 @@ class AsyncObjectReader(Reading):
     def _begin(self, asked: Range) -> None:
         asked.content = self._started(self._fetch(asked.start, asked.end))
 
-    def _started(self, work: Any) -> asyncio.Task[bytes]:
+    def _started(self, work: Any) -> asyncio.Task[bytearray]:
         """As a task that nobody has to wait for."""
-        task: asyncio.Task[bytes] = asyncio.ensure_future(work)
+        task: asyncio.Task[bytearray] = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._ended)
         return task
 
-    def _ended(self, task: asyncio.Task[bytes]) -> None:
+    def _ended(self, task: asyncio.Task[bytearray]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
             task.exception()  # has been seen, also where nobody reads on
 
-    async def _fetch(self, start: int, end: int) -> bytes:
+    async def _fetch(self, start: int, end: int) -> bytearray:
         """Its content; what is late is asked for again, and what ends first counts, unless it fails."""
         async with self._room:
             first = self._started(self._get(start, end))
@@ -124,13 +126,13 @@ class AsyncObjectReader(Reading):
                 for task in tries:
                     task.cancel()
 
-    async def _get(self, start: int, end: int) -> bytes:
+    async def _get(self, start: int, end: int) -> bytearray:
         return await whole_body(self._client, self._request(start, end), start, end, self._must_fit)
 
 
 async def whole_body(
     client: Any, request: Mapping[str, Any], start: int, end: int, must_fit: Callable[[Any, Any], None]
-) -> bytes:
+) -> bytearray:
     """The content of a range. Raises what aiobotocore raises, and OSError where it is not what was asked for."""
     tries = 0
     while True:
@@ -139,8 +141,16 @@ async def whole_body(
         try:
             async with answer["Body"] as body:
                 must_fit(answer, request)
-                return whole(await body.read(), start, end)
+                return whole(await _read(body, end - start), start, end)
         except Exception:
             if tries < BODY_TRY_COUNT:
                 continue
             raise
+
+
+async def _read(body: Any, size_bytes: int) -> bytearray:
+    """What comes, until there is more than that: in pieces, since aiohttp holds twice what it reads as a whole."""
+    content = bytearray()
+    while len(content) <= size_bytes and (piece := await body.read(_PIECE_BYTES)):
+        content += piece
+    return content

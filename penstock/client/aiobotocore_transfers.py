@@ -373,7 +373,7 @@ def _begun(path: str, new: str) -> str:
         return new
 
 
-def _write(path: str, content: bytes, offset: int) -> None:
+def _write(path: str, content: bytearray, offset: int) -> None:
     """Opened for each: who is cancelled leaves a thread behind, whose descriptor must be nobody else's."""
     with open(path, "r+b", buffering=0) as file:  # noqa: PTH123 - as above
         file.seek(offset)

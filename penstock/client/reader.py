@@ -176,7 +176,8 @@ class ObjectReader(Reading, io.RawIOBase):
                 if asked.is_unwanted:
                     stop(asked.body)
                 self._must_fit(answer, request)
-                return whole(asked.body.read(), asked.start, asked.end)
+                content: bytes = asked.body.read()
+                return whole(content, asked.start, asked.end)
             except Exception:
                 answer["Body"].close()  # what is unread of it is nobody's
                 if tries < BODY_TRY_COUNT and not asked.is_unwanted:

@@ -22,11 +22,12 @@ from penstock.client.sdk_client import advise_in, pool_count_of, region_of
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
+    from typing import Any, TypeVar
 
     from penstock.client.advice import Advice
     from penstock.client.targets.advised import Transfer
 
+    Content = TypeVar("Content", bytes, bytearray)
     Pairs = list[tuple[int, int]]
 
 _FIRST_BYTES = 64 << 10  # of a reader of whom nothing is known yet
@@ -159,7 +160,7 @@ class Reading(ABC):
         self._fetch_ahead(size)
         return self._ahead[0]
 
-    def _taken(self, first: Range, content: bytes, size: int) -> memoryview:
+    def _taken(self, first: Range, content: bytes | bytearray, size: int) -> memoryview:
         """So many bytes at most of the first range, from the position on, which is then behind them."""
         begin = self._position - first.start
         piece = memoryview(content)[begin : begin + size]
@@ -229,7 +230,7 @@ class Reading(ABC):
             self._ahead.pop().give_up()
 
 
-def whole(content: bytes, start: int, end: int) -> bytes:
+def whole(content: Content, start: int, end: int) -> Content:
     """The content of a range. Raises OSError where some of it is missing."""
     if len(content) != end - start:
         raise OSError(f"{len(content)} bytes came of {end - start} from {start} on")

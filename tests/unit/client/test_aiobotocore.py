@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,7 +20,7 @@ from penstock.client.aiobotocore_reader import AsyncObjectReader, open_object
 from penstock.client.aiobotocore_transfers import download_files, upload_files
 from penstock.client.asyncio_client import in_thread
 from penstock.client.many_files import File
-from penstock.units import MiB
+from penstock.units import KiB, MiB
 from tests.unit.client.test_reader import CONTENT, advice
 from tests.waiting import comes
 
@@ -31,7 +32,7 @@ class Body:
     """Of an answer."""
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        self._content = io.BytesIO(content)
 
     async def __aenter__(self) -> Body:
         return self
@@ -39,9 +40,9 @@ class Body:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    async def read(self) -> bytes:
-        """As aiobotocore's."""
-        return self._content
+    async def read(self, size: int) -> bytes:
+        """As aiobotocore's: no more than its buffer holds."""
+        return self._content.read(min(size, 64 * KiB))
 
 
 class Store:
@@ -101,6 +102,21 @@ async def test_a_read_that_failed_can_be_tried_again() -> None:
             await file.read()
         store.content = CONTENT
         assert await file.read() == CONTENT
+
+
+async def test_a_body_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more is held than was asked for, whatever a server sends; and what is read comes in pieces."""
+    sizes: list[int] = []
+
+    async def read(_body: Body, size: int) -> bytes:
+        sizes.append(size)
+        return bytes(size)
+
+    monkeypatch.setattr(Body, "read", read)
+    async with reading(Store()) as file:
+        with pytest.raises(OSError, match=f"{256 * KiB} bytes came of 1000"):
+            await file.read_ranges([(0, 1000)])
+    assert set(sizes) == {256 * KiB}
 
 
 async def test_what_fails_in_a_thread_is_raised_and_not_tried_again(tmp_path: Path) -> None:

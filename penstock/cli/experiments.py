@@ -265,7 +265,7 @@ async def until_signalled(work: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
     from penstock.experiments.archive import Archive, ArchiveError
-    from penstock.experiments.experiment import Records
+    from penstock.experiments.experiment import Form, Records
     from penstock.experiments.virtually import run_in_lab
 
     end_tidily()
@@ -276,7 +276,7 @@ def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
     except ArchiveError as trouble:
         raise TroubleError(str(trouble)) from trouble
     _refuse_troubles(found)
-    return Records(found)
+    return Records(found, is_short=form is Form.SHORT)
 
 
 def _refuse_troubles(records: Sequence[Record]) -> None:

@@ -65,3 +65,10 @@ def test_mistakes_are_sentences(words: tuple[str, ...], sentence: str) -> None:
     assert result.exit_code in {1, 2}
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_short_run_in_the_lab_says_that_it_is_one(tmp_path: Path) -> None:
+    """Else each figure that a minute misses would look like the lab's failure."""
+    ran = measure("run", "parallel-curls", "--lab", "--short", "--directory", str(tmp_path))
+    assert ran.exit_code == 0, ran.output
+    assert "This was the short form" in " ".join(ran.output.split())

@@ -215,8 +215,13 @@ class Advisory:
         }
 
     def _verdict(self, context: Context, now: datetime) -> str:
-        """What is advised and what it brings, as the report says it, too."""
+        """What is advised and what it brings, as the report says it, too.
+
+        What an operation cost is said of it where it has one size in one region: of each it would be counted twice.
+        """
         made = self._board.recommend(context, Demand(), now)
+        sharing = [s for s in self._conductor.standings if s.context.operation == context.operation]
+        spent = self._conductor.ledger.spent(now, context.operation).usd
         over, fit = made.gain_over_default, self._board.fit(context.place)
         return sentence(
             Verdict(
@@ -227,7 +232,7 @@ class Advisory:
                 bottleneck=made.bottleneck,
                 gains={"boto3": over} if over else {},
                 notes=(CHANGE_SUSPECTED,) if fit is not None and fit.suspicion.is_raised else (),
-                usd=self._conductor.ledger.spent(now, context.operation).usd,
+                usd=spent if len(sharing) == 1 else None,
                 usd_period_seconds=_DAY_SECONDS,
                 expired_at=made.expires_at if made.has_expired(now) else None,
             )

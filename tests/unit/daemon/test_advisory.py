@@ -143,3 +143,15 @@ async def test_neighbours_under_lease_draw_on_the_same_credits(house: House) -> 
     book.release(held)
     own = book.grant(Claim(question=asked), appetite, process_id=1, uid=0, now=NOON)
     assert advisory.recommend(own.claim.question).derived["is_burst"] == 1.0
+
+
+async def test_what_an_operation_cost_is_counted_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two sizes each would seem to have cost what both did."""
+    await house.conductor.run_cycle(CONTEXT)
+    (standing,) = house.conductor.standings
+    advisory = advisory_of(house)
+    (alone,) = advisory.status()["contexts"]
+    assert "cost less than a cent" in alone["verdict"]
+    larger = replace(standing, context=replace(CONTEXT, payload_size_bytes=1 << 30))
+    monkeypatch.setattr(house.conductor, "standings", [standing, larger])
+    assert not any("cost" in each["verdict"] for each in advisory.status()["contexts"])

@@ -12,7 +12,9 @@ while it is moved, so that no more is held than the advice counts; files are rea
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import stat
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -368,6 +370,8 @@ def _begun(path: str, new: str) -> str:
     """What to write to: an empty file beside this place, or what is there and is no regular file. Raises OSError."""
     make_folder_of(path)
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as below
+        if stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116
+            raise OSError(errno.ESPIPE, "ranges that come in any order cannot be written to a pipe", path)
         return path
     with open(new, "xb"):  # noqa: PTH123
         return new

@@ -17,7 +17,7 @@ import pytest
 from penstock.client import aiobotocore_transfers
 from penstock.client.advice import default_advice
 from penstock.client.aiobotocore_reader import AsyncObjectReader, open_object
-from penstock.client.aiobotocore_transfers import download_files, upload_files
+from penstock.client.aiobotocore_transfers import download_file, download_files, upload_files
 from penstock.client.asyncio_client import in_thread
 from penstock.client.many_files import File
 from penstock.units import KiB, MiB
@@ -117,6 +117,15 @@ async def test_a_body_without_an_end_is_not_read_to_it(monkeypatch: pytest.Monke
         with pytest.raises(OSError, match=f"{256 * KiB} bytes came of 1000"):
             await file.read_ranges([(0, 1000)])
     assert set(sizes) == {256 * KiB}
+
+
+async def test_a_pipe_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """Ranges come in any order; in a loop nothing holds them back until it is their turn."""
+    store, pipe = Store(), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="to a pipe"):
+        await download_file(store, "bucket", "key", pipe, advice=advice())
+    assert [name for name, _ in store.asked] == ["head_object"]
 
 
 async def test_what_fails_in_a_thread_is_raised_and_not_tried_again(tmp_path: Path) -> None:

@@ -627,4 +627,4 @@ def test_the_forms_are_what_their_readers_take(name: str, form: str, lines: list
 @pytest.mark.parametrize("damaged", [0, 1, -5])
 def test_a_range_that_is_damaged_is_no_request_for_each_byte(damaged: int) -> None:
     """A gigabyte would cost 400 dollars."""
-    assert download_of(a_download(part=damaged)).range_size_bytes == 4 * KiB
+    assert download_of(a_download(part=damaged)).request_size_bytes == 4 * KiB

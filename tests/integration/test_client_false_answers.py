@@ -241,8 +241,12 @@ def test_a_reader_that_is_closed_reads_no_further(server: FalseServer) -> None:
     assert server.let_go.wait(PATIENCE_SECONDS)
 
 
-def test_who_is_interrupted_waits_for_no_body(server: FalseServer, tmp_path: Path) -> None:
+def test_who_is_interrupted_waits_for_no_body(
+    server: FalseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C ends a download at once, also where nothing comes any more; and what was there before stays."""
+    # Once alone, or there is no thread left for the other.
+    monkeypatch.setattr(_Answers, "_hold", _held_once(iter([True])))
 
     def interrupt(_: File) -> None:
         raise KeyboardInterrupt

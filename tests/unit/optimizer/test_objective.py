@@ -116,7 +116,7 @@ def test_the_terms_of_a_bargain() -> None:
 
 
 def test_connections_are_worth_more_the_more_is_known() -> None:
-    """A sixteenth after half a dozen measurements, a twelfth after a dozen, an eighth in the end, and little after none."""
+    """A sixteenth after half a dozen measurements, a twelfth after a dozen, an eighth in the end."""
     worths = [1.0 / bargain_after(count).connections_worth for count in (0, 6, 12, 10**6)]
     assert worths == pytest.approx([56.0, 16.0, 12.0, 8.0], abs=0.01)
     assert {bargain_after(count).within for count in (0, 6, 24)} == {BARGAIN.within}

@@ -4,7 +4,9 @@ A store lets `depth` requests through before it counts, and `rate` a second from
 the client waits before it asks again, as boto3 does (five times, twice as long each time by chance, then it gives up
 and the whole trial fails) or as s5cmd does (eleven times, half a second at least). `penstock tune` makes twelve trials
 of the size that it makes for real clients, in virtual time. The advice is judged by long runs beside the best number
-of threads of a ladder, and once more by a client that keeps to the rate that was advised with it.
+of threads of a ladder, and once more by a client that keeps to the rate that was advised with it. An oracle is judged
+likewise: it knows the long runs of the ladder and the rate, and takes no more threads than advice would after as many
+trials (`bargain_after`).
 
 `python -m bench small-objects`: without `--seed` one is drawn, and printed.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import exp, inf, log
 from typing import Any
@@ -24,15 +26,18 @@ import numpy as np
 from bench.spread import carried_out, fresh_seeds
 from penstock.clock import SystemClock
 from penstock.models.s3.ranges import UploadRanges
+from penstock.optimizer.objective import bargain_after
 from penstock.tuning.clients import small_object_count
 from penstock.tuning.command import Failure, Report
 from penstock.tuning.session import Task, advise, propose
 from penstock.tuning.state import Trial
+from penstock.tuning.streams import steady_rate_per_second
 from penstock.units import KiB
 from penstock.vocabulary import Demand
 
 WORLDS = 12  # of each seed
 SEEN_AT = (6, 12)
+ASKED = 0.93  # of the best of the ladder, after the last of them
 LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 _FIRST_AT = datetime(2026, 1, 5, tzinfo=UTC)
 _LONG_SECONDS = 120.0  # of a run by which advice is judged
@@ -92,6 +97,7 @@ class Ran:
     moved_count: int = 0
     refused_count: int = 0
     has_failed: bool = False
+    moved_seconds: list[float] = field(default_factory=list)  # when each object was there
 
 
 def run_client(
@@ -131,6 +137,7 @@ def run_client(
             level -= 1.0
             found.moved_count += 1
             found.seconds = max(found.seconds, at + seconds)
+            found.moved_seconds.append(at + seconds)
             heapq.heappush(free, (at + seconds, thread, 0))
             continue
         found.refused_count += 1
@@ -147,12 +154,17 @@ def run_client(
 
 def goodput(store: Store, thread_count: int, *, rate_limit_per_second: float = inf) -> float:
     """Objects a second of long runs, past what is admitted at once; what is given up for good is no good."""
+    run = long_run(store, thread_count, rate_limit_per_second)
+    return run.moved_count / run.seconds
+
+
+def long_run(store: Store, thread_count: int, rate_limit_per_second: float) -> Ran:
+    """What a stream comes to that is broken off."""
     most = min(store.rate_per_second, thread_count / store.request_seconds, rate_limit_per_second)
     count = int(min(_LONG_SECONDS * most + 10 * store.depth, _LONG_COUNT_MAX))
-    run = run_client(
+    return run_client(
         store, thread_count, count, 17, is_endless=True, rate_limit_per_second=rate_limit_per_second
     )
-    return run.moved_count / run.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +177,9 @@ class Judged:
     best_thread_count: int
     fraction: float
     fraction_within_rate: float
+    refused_fraction_within_rate: float  # of its requests
+    oracle_fraction: float
+    oracle_fraction_within_rate: float
     named: str
     seconds: float  # of all trials so far, as the client spent them
 
@@ -186,10 +201,12 @@ def _tried(store: Store, task: Task, trials: list[Trial], chance: int) -> Trial:
     plan = propose(task, trials)
     threads = plan.setting.thread_count
     ran = run_client(store, threads, small_object_count(store.size_bytes, threads), chance)
+    rate = steady_rate_per_second(ran.moved_seconds, threads)
     report = Report(
         transferred_bytes=max(ran.moved_count, 1) * store.size_bytes,
         duration_seconds=max(ran.seconds, 1e-6),
         throttled_count=ran.refused_count,
+        steady_throughput_bytes_per_second=rate and rate * store.size_bytes,
     )
     return Trial(
         probe_index=len(trials),
@@ -203,31 +220,35 @@ def _tried(store: Store, task: Task, trials: list[Trial], chance: int) -> Trial:
 
 def _judged(store: Store, task: Task, trials: list[Trial], known: dict[int, float]) -> Judged:
     best = max(known, key=lambda count: known[count])
-    spent = sum(trial.report.duration_seconds for trial in trials if trial.report)
-    if not any(trial.report for trial in trials):
-        return Judged(
-            store=store,
-            probes=len(trials),
-            thread_count=0,
-            best_thread_count=best,
-            fraction=0.0,
-            fraction_within_rate=0.0,
-            named="nothing worked",
-            seconds=spent,
-        )
-    advice = advise(task, trials, SystemClock())
-    threads = advice.setting.thread_count
-    limit = advice.derived.get("request_rate_limit_per_second", inf)
+    threads, limit, named = 0, inf, "nothing worked"
+    kept = Ran(seconds=1.0, refused_count=1)
+    if any(trial.report for trial in trials):
+        advice = advise(task, trials, SystemClock())
+        threads, named = advice.setting.thread_count, advice.bottleneck
+        limit = advice.derived.get("request_rate_limit_per_second", inf)
+        kept = long_run(store, threads, limit)
+    oracle = by_the_rule(known, len(trials))
+    at_the_rate = goodput(store, oracle, rate_limit_per_second=store.rate_per_second)
     return Judged(
         store=store,
         probes=len(trials),
         thread_count=threads,
         best_thread_count=best,
-        fraction=goodput(store, threads) / known[best],
-        fraction_within_rate=goodput(store, threads, rate_limit_per_second=limit) / known[best],
-        named=advice.bottleneck,
-        seconds=spent,
+        fraction=goodput(store, threads) / known[best] if threads else 0.0,
+        fraction_within_rate=kept.moved_count / kept.seconds / known[best],
+        refused_fraction_within_rate=kept.refused_count / (kept.moved_count + kept.refused_count),
+        oracle_fraction=known[oracle] / known[best],
+        oracle_fraction_within_rate=at_the_rate / known[best],
+        named=named,
+        seconds=sum(trial.report.duration_seconds for trial in trials if trial.report),
     )
+
+
+def by_the_rule(known: dict[int, float], trial_count: int) -> int:
+    """How many threads are advised after so many trials where it is known what each number of them reaches."""
+    counts = list(known)
+    rank = bargain_after(trial_count).rank(np.array([known[count] for count in counts]), np.log(counts))
+    return counts[int(np.argmin(rank))]
 
 
 def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
@@ -247,18 +268,25 @@ def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
 
 
 def _table(found: list[Judged]) -> list[str]:
-    lines = ["  depth rate/s    ms client  probes threads best fraction within rate  trials s  named"]
+    lines = ["  depth rate/s    ms client  probes threads best fraction within rate oracle  trials s  named"]
     lines += [
         f"{row.store.depth:7.0f} {row.store.rate_per_second:6.0f} {1e3 * row.store.request_seconds:5.0f} "
         f"{row.store.client:8s} {row.probes:5d} {row.thread_count:7d} {row.best_thread_count:4d} "
-        f"{row.fraction:8.2f} {row.fraction_within_rate:11.2f} {row.seconds:9.0f}  {row.named}"
+        f"{row.fraction:8.2f} {row.fraction_within_rate:11.2f} {row.oracle_fraction:6.2f} "
+        f"{row.seconds:9.0f}  {row.named}"
         for row in sorted(found, key=lambda row: (row.probes, row.fraction))
     ]
-    for count in SEEN_AT:
-        chosen = [row for row in found if row.probes == count]
-        lines.append(
-            f"after {count}: of the best {np.mean([row.fraction for row in chosen]):.3f}, "
-            f"worst {min(row.fraction for row in chosen):.2f}; kept to the rate that was advised "
-            f"{np.mean([row.fraction_within_rate for row in chosen]):.3f}"
-        )
-    return lines
+    return [*lines, *(_summary([row for row in found if row.probes == count]) for count in SEEN_AT)]
+
+
+def _summary(chosen: list[Judged]) -> str:
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(row, name) for row in chosen]))
+
+    return (
+        f"after {chosen[0].probes}: of the best {mean('fraction'):.3f}, "
+        f"worst {min(row.fraction for row in chosen):.2f}; kept to the rate that was advised "
+        f"{mean('fraction_within_rate'):.3f}, with {mean('refused_fraction_within_rate'):.3f} of its requests refused; "
+        f"asked {ASKED} of both after {max(SEEN_AT)}, an oracle by the same rule {mean('oracle_fraction'):.3f}, "
+        f"kept to the true rate {mean('oracle_fraction_within_rate'):.3f}"
+    )

@@ -293,7 +293,7 @@ class Observation(Generic[SettingT]):
         return is_stray(self.throttled_count + self.failed_count, self.request_count)
 
 
-_STRAY_FRACTION_MAX = 0.02
+STRAY_FRACTION_MAX = 0.02
 
 
 def is_stray(trouble_count: int, request_count: int) -> bool:
@@ -301,7 +301,7 @@ def is_stray(trouble_count: int, request_count: int) -> bool:
 
     A connection breaks now and then, and S3 refuses single requests while it divides a prefix anew.
     """
-    return trouble_count <= max(1.0, _STRAY_FRACTION_MAX * request_count) and trouble_count < max(
+    return trouble_count <= max(1.0, STRAY_FRACTION_MAX * request_count) and trouble_count < max(
         request_count, 1
     )
 

@@ -44,10 +44,10 @@ def transfer(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
     answers: list[int] = []
     try:
-        seconds = _timed(wanted, answers)
+        seconds, file_seconds = _timed(wanted, answers)
     except (Boto3Error, BotoCoreError, ClientError, ValueError) as trouble:
         return {"trouble": sentence(trouble, wanted), "has_begun": any(200 <= x < 300 for x in answers)}
-    return {"duration_seconds": seconds, "throttled_count": answers.count(503)}
+    return {"duration_seconds": seconds, "throttled_count": answers.count(503), "file_seconds": file_seconds}
 
 
 def sentence(trouble: BaseException, wanted: Mapping[str, Any]) -> str:
@@ -89,8 +89,11 @@ def _refusal(code: str, said: str, wanted: Mapping[str, Any]) -> str:
     return f"S3 refuses the upload: {said}"
 
 
-def _timed(wanted: Mapping[str, Any], answers: list[int]) -> float:
-    """Seconds of the transfer without the import. The status of each answer is noted, also of what is retried."""
+def _timed(wanted: Mapping[str, Any], answers: list[int]) -> tuple[float, list[float]]:
+    """Seconds of the transfer without the import, and of each file until it was there.
+
+    The status of each answer is noted, also of what is retried.
+    """
     import boto3 as sdk
     from boto3.s3.transfer import TransferConfig
     from botocore.config import Config
@@ -111,18 +114,19 @@ def _timed(wanted: Mapping[str, Any], answers: list[int]) -> float:
         preferred_transfer_client="classic",  # the other one ignores the number of threads
     )
 
-    def move(file: Path) -> None:
+    def move(file: Path) -> float:
         key = wanted["prefix"] + file.name
         if wanted.get("into") is None:
             client.upload_file(str(file), wanted["bucket"], key, Config=transfer)
         else:
             client.download_file(wanted["bucket"], key, str(Path(wanted["into"], file.name)), Config=transfer)
+        return time.perf_counter() - started
 
     files = sorted(Path(wanted["folder"]).iterdir())
     started = time.perf_counter()
     with ThreadPoolExecutor(threads if len(files) > 1 else 1) as pool_of_threads:
-        list(pool_of_threads.map(move, files))
-    return time.perf_counter() - started
+        file_seconds = list(pool_of_threads.map(move, files))
+    return time.perf_counter() - started, file_seconds
 
 
 if __name__ == "__main__":

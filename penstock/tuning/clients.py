@@ -22,13 +22,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
+from time import perf_counter
 from types import FrameType
 from typing import NoReturn
 
@@ -38,6 +38,7 @@ from penstock.client.targets.target import translate
 from penstock.probes.outside import RequestError
 from penstock.processes.interruption import held_off
 from penstock.tuning.remains import Remains, remove, write_note
+from penstock.tuning.streams import steady_rate_per_second
 from penstock.units import MiB
 
 _SMALL_BYTES = 5 * MiB  # up to here S3 takes no parts
@@ -102,10 +103,11 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What one transfer took."""
+    """What one transfer took, and when each of its files was there, in seconds from any origin, where that was seen."""
 
     duration_seconds: float
     throttled_count: int = 0
+    file_seconds: Sequence[float] = ()
 
 
 class ClientError(RuntimeError):
@@ -296,11 +298,15 @@ def carry_out(
         note = write_note(upload.remains, notes or folder.parent, unique)
         move = partial(_put_and_read, client, proposal) if reads else CLIENTS[client]
         measured = _uploaded_and_removed(move, upload, note)
-    return {
+    report = {
         "transferred_bytes": size * count,
         "duration_seconds": measured.duration_seconds,
         "throttled_count": measured.throttled_count,
     }
+    rate = steady_rate_per_second(measured.file_seconds, threads)
+    if rate is not None and len(measured.file_seconds) == count:
+        report["steady_throughput_bytes_per_second"] = rate * size
+    return report
 
 
 def _putting_part_bytes(size_bytes: int) -> int:
@@ -370,29 +376,39 @@ def _folder_of_files(size_bytes: int, count: int) -> Iterator[Path]:
 
 def _timed(copy: Sequence[str], environment: Mapping[str, str]) -> Measured:
     """Time the client's own command, as its user would wait for it."""
-    started = time.perf_counter()
-    throttled_count = _run(copy, {**os.environ, **environment})
-    return Measured(duration_seconds=time.perf_counter() - started, throttled_count=throttled_count)
+    started = perf_counter()
+    throttled_count, file_seconds = _run(copy, {**os.environ, **environment})
+    return Measured(
+        duration_seconds=perf_counter() - started,
+        throttled_count=throttled_count,
+        file_seconds=file_seconds,
+    )
 
 
 _RETRY = re.compile(r"retryable error|pacer: low level retry")  # in the words of s5cmd and of rclone
 _REFUSAL = re.compile(r"SlowDown|ServiceUnavailable|Throttl|RequestLimitExceeded|\b503\b")
+_MOVED = re.compile(r"^cp |\bINFO *: .*: Copied \(")
 _CHATTER = re.compile(r"^(DEBUG|cp|rm) |^\s+status code: |\b(DEBUG|INFO) *:")  # in theirs, too
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """How many of its requests it says were throttled. What else it says that matters goes to standard error."""
-    throttled_count = 0
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[float]]:
+    """How many of its requests it says were throttled, and when it said of each file that it was there.
+
+    What else it says that matters goes to standard error.
+    """
+    throttled_count, file_seconds = 0, list[float]()
     with _started(command, environment, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT) as running:
         assert running.stdout is not None
         for line in running.stdout:
             if _RETRY.search(line) and _REFUSAL.search(line):
                 throttled_count += 1
+            elif _MOVED.search(line):
+                file_seconds.append(perf_counter())
             elif not _CHATTER.search(line):
                 sys.stderr.write(line)
     if running.returncode != 0:
         raise ClientError(f"{command[0]} ended with status {running.returncode}")
-    return throttled_count
+    return throttled_count, file_seconds
 
 
 @contextlib.contextmanager

@@ -44,6 +44,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     duration_seconds: Annotated[float, msgspec.Meta(ge=1e-6, le=1e8)]
     throttled_count: Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)] = 0
     failed_count: Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)] = 0
+    # Of many small objects, as long as there were some left to begin: what a stream of them reaches.
+    steady_throughput_bytes_per_second: Annotated[float, msgspec.Meta(gt=0, le=2**60)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,6 +157,7 @@ def _trial_document(trial: Trial) -> dict[str, Any]:
         "transferred_bytes": report and round(report.transferred_bytes),
         "duration_seconds": report and report.duration_seconds,
         "throughput_bytes_per_second": report and report.transferred_bytes / report.duration_seconds,
+        "steady_throughput_bytes_per_second": report and report.steady_throughput_bytes_per_second,
         "throttled_count": report and report.throttled_count,
         "failed_count": report and report.failed_count,
         "failure": failure and failure.reason,
@@ -261,6 +262,7 @@ def _observation(
 ) -> Observation[TransferSetting]:
     transferred_bytes = round(report.transferred_bytes)
     request_bytes = min(setting.request_size_bytes, task.object_size_bytes)
+    steady = report.steady_throughput_bytes_per_second
     return Observation(
         context=task.context,
         setting=setting,
@@ -270,6 +272,7 @@ def _observation(
         request_count=ceil(transferred_bytes / request_bytes) + report.throttled_count,
         throttled_count=report.throttled_count,
         failed_count=report.failed_count,
+        measures={} if steady is None else {"steady_throughput_bytes_per_second": steady},
         # Origin and client stay those of a probe: what was run here is an own measurement, and a fit predicts for the
         # client that probes, which here is the one that is advised.
     )

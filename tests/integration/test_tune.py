@@ -331,6 +331,17 @@ def test_boto3_is_tuned_on_a_real_socket(
     client.close()
 
 
+def test_of_small_objects_boto3_says_when_each_was_there(endpoint_url: str) -> None:
+    """So that what a stream of them reaches is known beside how long all of them took."""
+    command = [sys.executable, "-m", "penstock.tuning.clients", "boto3", "--bucket", "bucket"]
+    proposal = '{"thread_count": 4, "part_size_bytes": 5242880, "object_size_bytes": 1000, "probe_index": 0}'
+    ended = ran([*command, "--endpoint-url", endpoint_url, "--region", "lab-1"], input=proposal, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout)
+    assert report["transferred_bytes"] == 512 * 1000
+    assert report["steady_throughput_bytes_per_second"] > 0
+
+
 def test_what_an_interrupted_tool_left_is_aborted(
     endpoint_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

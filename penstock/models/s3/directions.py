@@ -29,6 +29,7 @@ from penstock.models.s3.law import (
     PARAMETERS,
     PREFIX_RATE,
     TAIL_SHARE,
+    THROTTLING_SLOPE,
     WAVE_MIXING,
     Transfers,
 )
@@ -184,12 +185,14 @@ def behind_a_slower_path(table: Gaussian) -> Gaussian:
 
 
 _REFUSING_SPREAD = 3.0  # a store of one's own may take 40 requests a second where S3 takes 5,500
+_REFUSALS_COST_SPREAD = 1.6  # and who waits before he asks again costs the others nothing
 
 
 def where_requests_are_refused(table: Gaussian) -> Gaussian:
     """The same where some were refused: the limit is that of whoever refuses, and tables say next to nothing of it."""
     covariance = table.covariance.copy()
     covariance[PREFIX_RATE, PREFIX_RATE] = _REFUSING_SPREAD**2
+    covariance[THROTTLING_SLOPE, THROTTLING_SLOPE] = _REFUSALS_COST_SPREAD**2
     return Gaussian(mean=table.mean, covariance=covariance)
 
 

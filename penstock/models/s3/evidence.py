@@ -35,7 +35,7 @@ from penstock.models.s3.law import (
     log_network,
     log_object_seconds,
 )
-from penstock.vocabulary import Observation, Place, is_stray
+from penstock.vocabulary import STRAY_FRACTION_MAX, Observation, Place, is_stray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +290,8 @@ def _refused_flags(observations: Sequence[Observation[S3SettingT]]) -> list[bool
         sum(o.throttled_count for o in observations), sum(o.request_count for o in observations)
     )
     return [
-        o.throttled_count > 0 and not (are_rare and is_stray(o.throttled_count, o.request_count))
+        o.throttled_count > STRAY_FRACTION_MAX * o.request_count
+        and not (are_rare and is_stray(o.throttled_count, o.request_count))
         for o in observations
     ]
 
@@ -347,10 +348,17 @@ def _rows(
     if is_refused:
         answered = observation.request_count - observation.throttled_count - observation.failed_count
         accepted = max(answered, 1) / observation.duration_seconds
-        rows.append(row(_THROTTLED, log(accepted), 2.0, is_trusted=1.0))
+        if rows[0][0] == _STEADY:  # at the end those wait that were refused, and nobody else asks
+            accepted = steady / shape.s
+        requests_per_refusal = max(observation.request_count / observation.throttled_count, 1.0)
+        noise_scale = 2.0 + _REFUSED_BY_CHANCE * requests_per_refusal / SIGMA_TYPICAL
+        rows.append(row(_THROTTLED, log(accepted), noise_scale, is_trusted=1.0))
     return rows
 
 
+# What goes through may lie below what is admitted by so much, as a logarithm, over the share that is refused: a bucket
+# of three requests that refuses one in thirty by chance admits a quarter less than its rate.
+_REFUSED_BY_CHANCE = 0.01
 _CPU_TOLD = 0.1  # of the time the busiest process ran or waited for a processor: enough to say what all of it would do
 _CPU_BOUND = 0.9
 # What precedes the first byte is not all that a request costs, and it waits in queues as well.

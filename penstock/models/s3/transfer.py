@@ -267,9 +267,11 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         return in_flight_count(setting, size) * min(setting.request_size_bytes, size)
 
     def measured_value(self, observation: Observation[S3SettingT]) -> float:
-        """Throughput of a whole object, extended from the share of it that was sent."""
+        """Throughput of a whole object, extended from the share of it that was sent; of small ones, of their stream."""
         size = observation.context.payload_size_bytes
         steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
+        if steady > 0 and size <= self.direction.unsplit_bytes:
+            return steady
         if steady <= 0 or observation.transferred_bytes >= size:
             return observation.throughput_bytes_per_second
         return size / (object_seconds(observation) + size / steady)

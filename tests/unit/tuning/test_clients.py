@@ -8,6 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -109,6 +110,32 @@ def test_what_a_tool_retries_in_silence_is_counted(
     assert json.loads(told.out)["throttled_count"] == 2
     assert "retr" not in told.err  # what failed is not to be sought in it
     assert "debug" in " ".join(calls(record)[0]["arguments"]).lower()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("client", "line"),
+    [
+        ("s5cmd", "cp /tmp/files/{:06} s3://b/penstock-tune/{:06}"),
+        ("rclone", "2026/11/21 13:00:00 INFO  : {:06}: Copied (new)"),
+    ],
+)
+def test_when_each_small_object_was_there_says_what_a_stream_reaches(
+    client: str,
+    line: str,
+    record: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Of as many lines as there were objects, and of no other number: then nobody knows what they were of."""
+    lines = [line.format(number, number) for number in range(300)]
+    ticks = count()
+    monkeypatch.setattr(tuning_clients, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setenv("SAID", "\n".join(lines))
+    assert carry_out(client, monkeypatch, size=1000, threads=2) == 0
+    assert json.loads(capfd.readouterr().out)["steady_throughput_bytes_per_second"] == pytest.approx(1000.0)
+    monkeypatch.setenv("SAID", "\n".join(lines[:-1]))
+    assert carry_out(client, monkeypatch, size=1000, threads=2) == 0
+    assert "steady_throughput_bytes_per_second" not in json.loads(capfd.readouterr().out)
 
 
 @pytest.mark.parametrize(

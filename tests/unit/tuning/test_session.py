@@ -81,6 +81,39 @@ def test_each_small_object_is_a_request() -> None:
     assert advice.setting.thread_count >= 4
 
 
+def test_of_small_objects_counts_what_a_stream_reaches_and_not_who_waited_at_the_end() -> None:
+    """A bucket of seven at 726 a second: more threads bring more, and their last ones wait for seconds."""
+    task = a_task(size=106 * KiB)
+    seen = (
+        (4, 512, 2.3, 222, 0),
+        (16, 2048, 3.9, 689, 25),
+        (60, 4946, 10.0, 719, 430),
+        (10, 1280, 2.6, 555, 4),
+        (20, 2560, 4.8, 697, 48),
+        (26, 3328, 6.0, 701, 98),
+    )
+    runs = [
+        Trial(
+            probe_index=index,
+            setting=S3UploadSetting(thread_count=threads, part_size_bytes=5 * MiB),
+            reason="explore",
+            started_at=FIRST_AT + timedelta(minutes=index),
+            report=Report(
+                transferred_bytes=count * 106 * KiB,
+                duration_seconds=seconds,
+                throttled_count=refused,
+                steady_throughput_bytes_per_second=rate * 106 * KiB,
+            ),
+        )
+        for index, (threads, count, seconds, rate, refused) in enumerate(seen)
+    ]
+    advice = advise(task, runs, SteadyClock())
+    expected = advice.prediction["throughput_bytes_per_second"].expected / (106 * KiB)
+    assert advice.setting.thread_count >= 14
+    assert 640 < expected < 750
+    assert 650 < advice.derived["request_rate_limit_per_second"] < 950
+
+
 @pytest.mark.parametrize("ranges", [ONE_PART_SIZE, ONE_THREAD_COUNT], ids=["part size", "threads"])
 def test_a_client_with_one_knob_is_tuned_in_one_dimension(ranges: UploadRanges, tmp_path: Path) -> None:
     """A fixed value is the only one that is ever proposed or advised, and the other still comes near its best."""

@@ -301,6 +301,55 @@ def test_where_requests_are_the_limit_a_rate_is_advised() -> None:
     )
 
 
+def test_a_few_refusals_of_a_hundred_say_only_that_the_limit_is_no_lower() -> None:
+    """A bucket of 35 is found empty by chance from a third of its 2,789 a second on, long before that is reached."""
+    context = a_context(size=82 * KiB)
+    runs = [
+        replace(
+            an_observation(
+                a_setting(threads, 5),
+                context=context,
+                index=index,
+                seconds=6393 / 1800,
+                transferred_bytes=6393 * 82 * KiB,
+                measures={"steady_throughput_bytes_per_second": rate * 82 * KiB},
+            ),
+            throttled_count=refused,
+            request_count=6393 + refused,
+        )
+        for index, (threads, rate, refused) in enumerate(
+            ((16, 251, 0), (60, 940, 25), (87, 1350, 52), (125, 1950, 90), (180, 2640, 145), (229, 2760, 347))
+        )
+    ]
+    fit = MODEL.fit(context.place, runs, prior=None, seed=1)
+    advice = recommend(MODEL, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0)
+    assert advice.setting.thread_count >= 170
+    assert fit.parameters["prefix_requests_per_second"].expected > 2400
+
+
+def test_the_fewer_are_refused_the_less_is_known_of_the_limit() -> None:
+    """One in thirty may be chance, a third is not: what went through with it is the limit."""
+    context = a_context(size=64 * KiB)
+
+    def spread(refused: int) -> float:
+        runs = [
+            an_observation(
+                a_setting(threads, 5),
+                context=context,
+                index=index,
+                seconds=900 / rate,
+                transferred_bytes=900 * 64 * KiB,
+                throttled_count=count,
+            )
+            for index, (threads, rate, count) in enumerate(((4, 130, 0), (8, 260, 0), (16, 400, refused)))
+        ]
+        runs = [replace(each, request_count=900 + each.throttled_count) for each in runs]
+        limit = MODEL.fit(context.place, runs, prior=None, seed=1).parameters["prefix_requests_per_second"]
+        return log(limit.high / limit.low)
+
+    assert spread(22) > 1.2 * spread(450)
+
+
 def test_a_limit_that_advice_keeps_below_is_not_forgotten() -> None:
     """Whoever keeps below it meets no more refusals, for dozens of probes: it stands where it was."""
     context = a_context(size=64 * KiB)

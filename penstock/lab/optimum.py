@@ -60,15 +60,15 @@ def calm(truth: LinkTruth) -> LinkTruth:
 
 
 def upload_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int
+    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int, seed: int = 0
 ) -> float:
-    """Measure what an ideal client gets with this setting, on exactly this truth (see `calm`).
+    """Measure what an ideal client gets with this setting, on exactly this truth (see `calm`); `seed` is of its chance.
 
     Not from within a running event loop.
     """
 
     async def upload(clock: VirtualClock) -> float:
-        service = _service(truth, clock)
+        service = _service(truth, clock, seed)
         await _upload(service, object_size_bytes, thread_count, part_size_bytes)
         return object_size_bytes / clock.monotonic_seconds()
 
@@ -76,9 +76,9 @@ def upload_throughput_bytes_per_second(
 
 
 def download_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int
+    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int, seed: int = 0
 ) -> float:
-    """Measure what an ideal reader of one whole object gets, on exactly this truth (see `calm`).
+    """Measure what an ideal reader of one whole object gets, on exactly this truth; `seed` is of its chance.
 
     Not from within a running event loop.
     """
@@ -87,7 +87,7 @@ def download_throughput_bytes_per_second(
     sizes.append(object_size_bytes - sum(sizes))
 
     async def read(clock: VirtualClock) -> float:
-        service = _service(truth, clock)
+        service = _service(truth, clock, seed)
         service.shelf.put(_BUCKET, _KEY, service.shelf.body(max(sizes), None))
         await _share(sizes, thread_count, lambda size: service.read(_BUCKET, _KEY, 0, size))
         return object_size_bytes / clock.monotonic_seconds()
@@ -167,8 +167,8 @@ def _worth_trying(
                     yield count, size_bytes
 
 
-def _service(truth: LinkTruth, clock: VirtualClock) -> S3Service:
-    service = S3Service(truth, clock=clock, seed=0)
+def _service(truth: LinkTruth, clock: VirtualClock, seed: int) -> S3Service:
+    service = S3Service(truth, clock=clock, seed=seed)
     service.shelf.create_bucket(_BUCKET)
     return service
 

@@ -43,6 +43,7 @@ from penstock.models.s3.directions import (
     where_requests_are_refused,
 )
 from penstock.models.s3.evidence import COLUMNS, ON_CREDITS, Evidence
+from penstock.models.s3.lateness import Lateness
 from penstock.models.s3.law import (
     BURST_FACTOR,
     COLD_LATENCIES,
@@ -63,7 +64,7 @@ from penstock.vocabulary import UNKNOWN, Place
 
 # --- What a fit remembers. ---
 
-FIT_STATE_VERSION = 7  # of what follows; fits that were stored under another are not read
+FIT_STATE_VERSION = 8  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,6 +81,7 @@ class Posterior:
     weights: Array
     shapes: Array | None  # of what is known without the law, where the law is not believed
     credit_bytes: float | None
+    lateness: Lateness
 
     def to_state(self) -> dict[str, Any]:
         return {
@@ -95,6 +97,9 @@ class Posterior:
             "weights": self.weights.tolist(),
             "shapes": None if self.shapes is None else self.shapes.tolist(),
             "credit_bytes": self.credit_bytes,
+            "late_fraction": self.lateness.fraction,
+            "late_seconds": self.lateness.seconds,
+            "late_seen_count": self.lateness.seen_count,
         }
 
     @staticmethod
@@ -215,6 +220,11 @@ def _read(same: _Same) -> Posterior:
         weights=np.array(state["weights"], dtype=np.float64),
         shapes=None if state["shapes"] is None else np.array(state["shapes"], dtype=np.float64),
         credit_bytes=state["credit_bytes"],
+        lateness=Lateness(
+            fraction=state["late_fraction"],
+            seconds=state["late_seconds"],
+            seen_count=state["late_seen_count"],
+        ),
     )
 
 
@@ -252,7 +262,7 @@ class Learned:
     changed_at: datetime | None
     suspicion: Suspicion
 
-    def posterior(self, credit_bytes: float | None) -> Posterior:
+    def posterior(self, credit_bytes: float | None, lateness: Lateness) -> Posterior:
         return Posterior(
             draws=self.draws,
             sigma=self.peak.sigma,
@@ -261,6 +271,7 @@ class Learned:
             weights=self.weights,
             shapes=self.shapes,
             credit_bytes=credit_bytes,
+            lateness=lateness,
         )
 
 

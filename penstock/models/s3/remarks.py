@@ -11,7 +11,7 @@ from penstock.models.burst import Ceiling
 from penstock.models.model import Array
 from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Transfers
 from penstock.models.s3.learning import Posterior
-from penstock.units import format_bytes, format_rate
+from penstock.units import format_bytes, format_rate, format_seconds, number
 
 SURE = 0.8  # of the draws
 _MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is that which holds it back
@@ -56,6 +56,21 @@ def of_patience(borne_bytes: float, lasting_rate: float) -> str:
     return (
         f"The store refused transfers of more than about {format_bytes(borne_bytes)} in their course, as applications "
         f"reported: keep this one to {format_rate(lasting_rate)}."
+    )
+
+
+_LATE_TOLD = 0.02  # of the usual time: a delay that is said
+
+
+def of_late_requests(posterior: Posterior, transfers: Transfers) -> str | None:
+    """What late requests cost on average, where some were seen and it is no trifle: it speaks for fewer requests."""
+    late, usual = posterior.lateness, posterior.log_throughput(transfers)
+    delay_fraction = float(late.delay_fraction(transfers, usual)[:, 0].mean())
+    if not late.seen_count or delay_fraction < _LATE_TOLD:
+        return None
+    return (
+        f"One request in {number(1.0 / late.fraction)} is late by about {format_seconds(late.seconds)}, which makes "
+        f"such a transfer {100 * delay_fraction:.0f} % longer on average: fewer, larger requests meet one less often."
     )
 
 

@@ -32,6 +32,7 @@ from penstock.models.s3.evidence import (
     moved,
     object_seconds,
 )
+from penstock.models.s3.lateness import lateness
 from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
 from penstock.models.s3.learning import FIT_STATE_VERSION, Posterior, learn
 from penstock.models.s3.patience import patience, refused_late
@@ -309,6 +310,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """The posterior since the place last changed; from the neighbour's parameters where they fit."""
         ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
         learned = learn(place, evidence_of(place, ordered), prior, seed)
+        posterior = learned.posterior(_credits(place, ordered), lateness(ordered))
         return Fit(
             place=place,
             parameters=_parameters(learned.draws, self.direction),
@@ -319,7 +321,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             drift_count=learned.drift_count,
             changed_at=learned.changed_at,
             suspicion=learned.suspicion,
-            state=learned.posterior(_credits(place, ordered)).to_state() | self.learned_besides(ordered),
+            state=posterior.to_state() | self.learned_besides(ordered),
         )
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3SettingT]:
@@ -348,10 +350,10 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     def appraise(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand
     ) -> Appraisal:
-        """Posterior means; nothing is faster than a stated bandwidth limit."""
+        """Posterior means, with what late requests cost; nothing is faster than a stated bandwidth limit."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         transfers = self._transfers(context, settings, demand)
-        logs = np.minimum(posterior.log_throughput(transfers), answers.log_bandwidth(demand))
+        logs = _on_average(posterior, transfers, posterior.log_throughput(transfers), demand)
         latency = self._object_latency(posterior, context, settings, demand, logs)
         drawn = np.exp(logs)
         value = drawn.mean(axis=0)
@@ -365,12 +367,18 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         )
 
     def belief(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Belief:
-        """The parameters drawn, and what the law may be off by besides; nothing is faster than a stated bandwidth."""
-        demand = self._settled(fit, context, demand)
-        values, besides = Posterior.from_state(fit.state).doubted(self._transfers(context, settings, demand))
+        """The parameters drawn, and what the law may be off by besides, as far as it is felt.
+
+        Less where a bandwidth is stated, or where late requests are what a transfer waits for.
+        """
+        posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
+        transfers = self._transfers(context, settings, demand)
+        values, besides = posterior.doubted(transfers)
         bandwidth = answers.log_bandwidth(demand)
-        is_free = (values < bandwidth).mean(axis=0) * (fit.observation_count >= MISFIT_MEASUREMENT_COUNT_MIN)
-        return Belief(draws=np.minimum(values, bandwidth), besides=besides * np.outer(is_free, is_free))
+        average = _on_average(posterior, transfers, values, demand)
+        felt = (np.exp(average - values) * (values < bandwidth)).mean(axis=0)
+        felt *= fit.observation_count >= MISFIT_MEASUREMENT_COUNT_MIN
+        return Belief(draws=average, besides=besides * np.outer(felt, felt))
 
     def log_gains(
         self,
@@ -384,8 +392,9 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         is_of_one, demand = demand.objective is Objective.LATENCY, self._settled(fit, context, demand)
         aimed = replace(demand, object_count=1) if is_of_one else demand
         transfers = self._transfers(context, [reference, *settings], aimed)
-        together = Posterior.from_state(fit.state).together(_single(transfers) if is_of_one else transfers)
-        logs = np.minimum(together, answers.log_bandwidth(demand))
+        transfers = _single(transfers) if is_of_one else transfers
+        posterior = Posterior.from_state(fit.state)
+        logs = _on_average(posterior, transfers, posterior.together(transfers), demand)
         return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
 
     def predict(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Prediction:
@@ -445,6 +454,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
         at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
         found = [*remarks.sentences(posterior, at, doubled, demand.thread_count_max)]
+        if (late := remarks.of_late_requests(posterior, at)) is not None:
+            found.append(late)
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:
             found.append(remarks.of_patience(fit.state["patience"][0], lasting))
         limits = burst.ceiling(context.place.instance_type)
@@ -513,8 +524,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """Seconds of one object alone; what was computed for one object at a time serves as it is."""
         size = self.payload_bytes(context, demand)
         if demand.object_count > 1 or size <= self.direction.unsplit_bytes:
-            alone = self._transfers(context, settings, replace(demand, object_count=1))
-            logs = np.minimum(_single(alone).log_throughput(posterior.draws), answers.log_bandwidth(demand))
+            alone = _single(self._transfers(context, settings, replace(demand, object_count=1)))
+            logs = _on_average(posterior, alone, alone.log_throughput(posterior.draws), demand)
         return np.asarray(size * np.exp(-logs).mean(axis=0), dtype=np.float64)
 
     def _useful(self, n: int, s: int, size: int, demand: Demand) -> S3SettingT:
@@ -533,6 +544,11 @@ def _held_bytes(setting: S3SettingT, context: Context, demand: Demand) -> int:
     """One request for each in flight, also where the last part is short."""
     size = context.payload_size_bytes
     return in_flight_count(setting, size, demand.object_count) * min(setting.request_size_bytes, size)
+
+
+def _on_average(posterior: Posterior, transfers: Transfers, log_usual: Array, demand: Demand) -> Array:
+    """Logarithms of what is reached on average, late requests included, where so much usually is without a limit."""
+    return posterior.lateness.slowed(transfers, np.minimum(log_usual, answers.log_bandwidth(demand)))
 
 
 def _single(transfers: Transfers) -> Transfers:

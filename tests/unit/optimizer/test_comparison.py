@@ -24,6 +24,8 @@ def a_fit(world: UploadWorld, count: int = 14, seed: int = 0) -> Fit:
 
 
 FIT = a_fit(WORLD)
+# Where no request comes late whatever the setting.
+PUNCTUAL = replace(FIT, state={**FIT.state, "late_fraction": 0.0})
 
 
 def over(threads: int, reference: int, demand: Demand | None = None, fit: Fit = FIT) -> Estimate:
@@ -38,12 +40,25 @@ def test_a_setting_gains_nothing_over_itself() -> None:
 
 
 def test_what_is_expected_is_the_ratio_of_the_predictions() -> None:
-    """Whoever divides two answers of the socket gets the same number."""
+    """Whoever divides two answers of the socket gets the same number, where requests are never late."""
     values = [
         MODEL.predict(FIT, WORLD.context, a_setting(n), Demand())["throughput_bytes_per_second"].expected
         for n in (40, 10)
     ]
-    assert over(40, 10).expected == pytest.approx(values[0] / values[1], rel=1e-9)
+    assert over(40, 10, fit=PUNCTUAL).expected == pytest.approx(values[0] / values[1], rel=1e-9)
+
+
+def test_late_requests_count_in_what_is_gained_on_average() -> None:
+    """Most transfers meet none, so predictions do not move; more of those that are made of many requests do."""
+    often_late = replace(FIT, state={**FIT.state, "late_fraction": 0.01, "late_seconds": 5.0})
+    small, large = a_setting(10, 5), a_setting(10, 64)
+
+    def gained(fit: Fit) -> float:
+        return gain(MODEL, fit, WORLD.context, Demand(), setting=small, reference=large).expected
+
+    assert gained(often_late) < 0.9 * gained(PUNCTUAL)
+    alike = [MODEL.predict(fit, WORLD.context, small, Demand()) for fit in (often_late, PUNCTUAL)]
+    assert alike[0] == alike[1]
 
 
 def test_there_and_back_is_one() -> None:
@@ -79,7 +94,7 @@ def test_the_truth_is_in_most_of_the_intervals() -> None:
 
 def test_nothing_is_gained_beyond_a_stated_bandwidth() -> None:
     """Two settings that both reach it are alike."""
-    found = over(60, 20, Demand(bandwidth_bytes_per_second_max=50e6))
+    found = over(60, 20, Demand(bandwidth_bytes_per_second_max=50e6), PUNCTUAL)
     assert (found.low, found.expected, found.high) == pytest.approx((1.0, 1.0, 1.0))
 
 
@@ -89,7 +104,7 @@ def test_for_latency_the_time_of_one_counts() -> None:
     seconds = [
         MODEL.predict(FIT, WORLD.context, a_setting(n), demand)["latency_seconds"].expected for n in (40, 10)
     ]
-    assert over(40, 10, demand).expected == pytest.approx(seconds[1] / seconds[0], rel=1e-9)
+    assert over(40, 10, demand, PUNCTUAL).expected == pytest.approx(seconds[1] / seconds[0], rel=1e-9)
 
 
 def test_where_the_law_is_given_up_the_measurements_alone_compare() -> None:

@@ -221,11 +221,14 @@ def test_an_honest_user_who_is_alone_improves_the_advice() -> None:
 
 
 def test_users_who_report_alike_may_lead_further() -> None:
-    """What two of them saw is seen; a third who says otherwise has no say in it."""
+    """What two of them saw is seen; a third who says otherwise has no say in it.
+
+    A hundredth is what it costs to believe in late requests where there are none.
+    """
     said = [a_report(WIDE, DESIGN[i // 2 % 8], i, uid=(LIAR, OTHER)[i % 2]) for i in range(64)]
     after = concluded(said)
     assert octaves(advised(WIDE, after), guessed(WIDE)) > 1.0
-    assert reached(WIDE, after) > 0.99
+    assert reached(WIDE, after) > 0.98
     lone = [a_report(WIDE, a_setting(1, 8), 100 + i, factor=5.0, uid=LIAR) for i in range(20)]
     others = [a_report(WIDE, a_setting(1, 8), 200 + i, uid=OTHER) for i in range(20)]
     assert {o.setting for o in reports.corroborated(MODEL, [*said, *lone, *others])} == set(DESIGN)

@@ -1,0 +1,245 @@
+"""Knows what advice is worth where single requests come late: the mean time of transfers beside boto3's own setting.
+
+    python -m bench late-requests
+
+Links of the lab in virtual time, on which one request in so many waits a second or more for no reason of its own. The
+daemon's own probes teach its optimizer; then an object is moved very often, as advised and by boto3's default, on the
+same link without dips and neighbours. The mean is over all of these transfers: few of them are late, and by much.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from bench import results
+from bench.penstock_tuner import Learner
+from bench.spread import carried_out
+from penstock.lab import worlds
+from penstock.lab.link import LinkTruth
+from penstock.lab.optimum import download_throughput_bytes_per_second, upload_throughput_bytes_per_second
+from penstock.lab.s3 import S3Service
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.operations.table import OPERATIONS
+from penstock.probes.probe import NoJournal, Probe
+from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
+from penstock.trial.simulated_aws import SimulatedObjectStore
+from penstock.units import GiB, MiB, format_bytes
+from penstock.vocabulary import UNKNOWN, Context, Inconclusive, Place, setting_values
+
+OF_DEFAULT_MIN = 0.97  # in the mean over seeds: what throughput gives up for fewer connections
+CHECKED_AT = (6, 12, 24, 48)  # probes
+SEEDS = {False: range(4), True: range(12)}
+START_AT = datetime(2026, 1, 5, tzinfo=UTC)
+_LOOP_TICK_SECONDS = 3600.0  # in virtual time no loop is late
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A path, an object, and how often it is moved each way."""
+
+    name: str
+    operation: str
+    link: LinkTruth
+    size_bytes: int
+    transfer_count: int
+
+    @property
+    def context(self) -> Context:
+        """Of a place that no table knows."""
+        place = Place(operation=self.operation, region="eu-west-1", instance_type=UNKNOWN)
+        return Context(place=place, payload_size_bytes=self.size_bytes)
+
+
+def _late(link: LinkTruth, fraction: float, seconds: float) -> LinkTruth:
+    return replace(link, straggler_fraction=fraction, straggler_seconds=seconds)
+
+
+_NEAR_READS, _REGIONAL_READS = (world.inbound or world.link for world in (worlds.NEAR, worlds.REGIONAL))
+_NEAR_WRITES, _REGIONAL_WRITES = worlds.NEAR.link, worlds.REGIONAL.link
+CASES = (
+    Case(
+        name="near, 1 in 1,000 late by 1 s",
+        operation="s3_download",
+        link=_late(_NEAR_READS, 1e-3, 1.0),
+        size_bytes=64 * MiB,
+        transfer_count=4000,
+    ),
+    Case(
+        name="near, 1 in 1,000 late by 5 s",
+        operation="s3_download",
+        link=_late(_NEAR_READS, 1e-3, 5.0),
+        size_bytes=64 * MiB,
+        transfer_count=8000,
+    ),
+    Case(
+        name="near, none late",
+        operation="s3_download",
+        link=_late(_NEAR_READS, 0.0, 0.0),
+        size_bytes=64 * MiB,
+        transfer_count=1000,
+    ),
+    Case(
+        name="regional, 1 in 1,000 late by 1 s",
+        operation="s3_download",
+        link=_late(_REGIONAL_READS, 1e-3, 1.0),
+        size_bytes=64 * MiB,
+        transfer_count=4000,
+    ),
+    Case(
+        name="regional, slow service, 1 in 1,000 late by 1 s",
+        operation="s3_download",
+        link=replace(_late(_REGIONAL_READS, 1e-3, 1.0), service_latency_seconds_median=0.12),
+        size_bytes=64 * MiB,
+        transfer_count=4000,
+    ),
+    Case(
+        name="regional, 1 in 1,000 late by 1 s",
+        operation="s3_download",
+        link=_late(_REGIONAL_READS, 1e-3, 1.0),
+        size_bytes=GiB,
+        transfer_count=400,
+    ),
+    Case(
+        name="near, 1 in 1,000 late by 5 s",
+        operation="s3_upload",
+        link=_late(_NEAR_WRITES, 1e-3, 5.0),
+        size_bytes=64 * MiB,
+        transfer_count=4000,
+    ),
+    Case(
+        name="regional, 1 in 1,000 late by 1 s",
+        operation="s3_upload",
+        link=_late(_REGIONAL_WRITES, 1e-3, 1.0),
+        size_bytes=GiB,
+        transfer_count=400,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One case, with a seed of chance."""
+
+    index: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What was advised after so many probes, and what boto3's default takes over what that takes."""
+
+    probes: int
+    setting: Mapping[str, float]
+    of_default_mean: float
+    of_default_median: float
+
+
+def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
+    """Every case with every seed; print the verdict and keep the figures under `results/`."""
+    chosen = list(seeds) or list(SEEDS[long])
+    jobs = [Job(index, seed) for index in range(len(CASES)) for seed in chosen]
+    found = list(zip(jobs, carried_out(perform, jobs), strict=True))
+    lines, figures = [], []
+    for index, case in enumerate(CASES):
+        title = f"{case.operation}, {format_bytes(case.size_bytes)}, {case.name}"
+        for place, probes in enumerate(CHECKED_AT):
+            checks = [checks[place] for job, checks in found if job.index == index]
+            means = [check.of_default_mean for check in checks]
+            figure: dict[str, Any] = {
+                "case": title,
+                "probes": probes,
+                "mean": statistics.mean(means),
+                "least": min(means),
+                "median": statistics.mean(check.of_default_median for check in checks),
+                "settings": [dict(check.setting) for check in checks],
+            }
+            figures.append(figure)
+            lines.append(_line(figure))
+    print("boto3's default over the advice: mean time (mean and least of the seeds), time of the middle one")
+    print("\n".join(lines))
+    verdict = "met" if min(figure["mean"] for figure in figures) >= OF_DEFAULT_MIN else "missed"
+    print(f"no worse than boto3's default in the mean ({OF_DEFAULT_MIN:g} at least): {verdict}")
+    kept = {"seeds": chosen, "figures": figures, "verdict": verdict}
+    results.keep("late_requests", [asdict(job) | {"checks": [asdict(c) for c in cs]} for job, cs in found])
+    return kept
+
+
+def _line(figure: Mapping[str, Any]) -> str:
+    settings = " ".join(
+        "x".join(f"{value / MiB:.3g}" if value >= MiB else f"{value:g}" for value in setting.values())
+        for setting in figure["settings"]
+    )
+    return (
+        f"{figure['case']}, {figure['probes']} probes: {figure['mean']:.3f} (least {figure['least']:.3f}), "
+        f"median {figure['median']:.3f}; {settings}"
+    )
+
+
+def perform(job: Job) -> list[Check]:
+    """One place, learned and judged."""
+    case = CASES[job.index]
+    advised = run_virtually(lambda clock: _learned(case, clock, job.seed), start_at=START_AT)
+    default = OPERATIONS[case.operation].model.default_setting(case.context)
+    usual = _seconds(job.index, default)
+    checks = []
+    for probes, setting in zip(CHECKED_AT, advised, strict=True):
+        seconds = _seconds(job.index, setting)
+        checks.append(
+            Check(
+                probes=probes,
+                setting=setting_values(setting),
+                of_default_mean=statistics.mean(usual) / statistics.mean(seconds),
+                of_default_median=statistics.median(usual) / statistics.median(seconds),
+            )
+        )
+    return checks
+
+
+async def _learned(case: Case, clock: VirtualClock, seed: int) -> list[Any]:
+    """The settings that are advised after so many probes each."""
+    service = S3Service(case.link, clock=clock, seed=seed)
+    service.shelf.create_bucket("b")
+    store = SimulatedObjectStore(service)
+    workspace = Workspace(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
+    learner = Learner(OPERATIONS[case.operation].model, case.context, seed=seed)
+    probe, advised = _PROBES[case.operation](workspace), []
+    for number in range(1, max(CHECKED_AT) + 1):
+        outcome = await probe.run(learner.planned())
+        if not isinstance(outcome, Inconclusive):
+            learner.tell(outcome)
+        setting = learner.recommended().setting
+        if number in CHECKED_AT:
+            advised.append(setting)
+    return advised
+
+
+def _upload_probe(workspace: Workspace) -> Probe[Any]:
+    return S3UploadProbe(workspace, payload_source=lambda size_bytes, _: bytes(size_bytes))
+
+
+_PROBES: Mapping[str, Callable[[Workspace], Probe[Any]]] = {
+    "s3_upload": _upload_probe,
+    "s3_download": S3DownloadProbe,
+}
+_TRANSFERS: Mapping[str, Callable[..., float]] = {
+    "s3_upload": upload_throughput_bytes_per_second,
+    "s3_download": download_throughput_bytes_per_second,
+}
+
+
+@cache
+def _seconds(index: int, setting: Any) -> list[float]:
+    """Of each of many transfers: dips and neighbours would drown what is asked."""
+    case = CASES[index]
+    link, moved = replace(case.link, dips=None, tenant=None), _TRANSFERS[case.operation]
+    return [
+        case.size_bytes / moved(link, case.size_bytes, **setting_values(setting), seed=seed)
+        for seed in range(case.transfer_count)
+    ]

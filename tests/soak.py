@@ -258,10 +258,10 @@ def _reached(week: Any, weather: Season) -> Iterator[tuple[int, float, float]]:
                 advised = week.advised(name, size, at_days=day)
                 if advised is not None and advised.context.place.region == REGION:
                     default = OPERATIONS[name].model.default_setting(advised.context)
-                    yield day, *_judged(name, truth, size, advised.setting, default)
+                    yield day, *judged(name, truth, size, advised.setting, default)
 
 
-def _judged(name: str, truth: LinkTruth, size: int, advised: Any, default: Any) -> tuple[float, float]:
+def judged(name: str, truth: LinkTruth, size: int, advised: Any, default: Any) -> tuple[float, float]:
     """What the advised setting reaches of the best on the calm link, and of the default."""
     fraction_of_best = FACES[name].fraction_of_best
     assert fraction_of_best is not None

@@ -36,6 +36,20 @@ def test_a_reference_upload_takes_what_the_formula_says() -> None:
     assert got == pytest.approx(object_size_bytes / (2 * 0.1 + 4 * (0.1 + 10.0)))
 
 
+def test_chance_is_that_of_the_seed() -> None:
+    """What a link with chance lets through differs from seed to seed, and is the same for the same."""
+    by_chance = dataclasses.replace(A_PATH, service_latency_sigma=0.5)
+    for reached, size in (
+        (upload_throughput_bytes_per_second, "part_size_bytes"),
+        (download_throughput_bytes_per_second, "range_size_bytes"),
+    ):
+        first, again, other = (
+            reached(by_chance, 80_000_000, thread_count=2, seed=seed, **{size: 10_000_000})
+            for seed in (1, 1, 2)
+        )
+        assert first == again != other
+
+
 def test_the_optimum_fills_the_host_with_few_threads() -> None:
     """At the best setting the host is nearly full, and nothing tried is better."""
     best = upload_optimum(A_PATH, 400_000_000)

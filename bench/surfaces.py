@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bench.physics import Array, Flow
+from penstock.models.inference.histogram import histogram_of
 from penstock.models.s3.directions import S3Setting
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
@@ -130,8 +131,6 @@ class Noise:
     slow_sigma: float = 0.0
     slow_rho: float = 0.85
     part_cv: float = 0.25
-    straggler_probability: float = 0.001
-    straggler_seconds: float = 5.0
 
     def cv(self, thread_count: int, thread_count_max: int) -> float:
         """Coefficient of variation of a probe without its dips."""
@@ -292,6 +291,7 @@ class Surface:
             latency_seconds_p99=float(np.quantile(parts, 0.99)),
             client_cpu_fraction=float(flow.cpu_fraction[0]) * factor,
             measures={} if self.tells_totals_alone else self._measures(setting, parts, flow, factor, rng),
+            histograms={} if self.tells_totals_alone else {"request_seconds": histogram_of(parts)},
         )
 
     def _measures(
@@ -320,12 +320,15 @@ class Surface:
     def _timed_parts(
         self, mean_seconds: float, part_count: int, seconds: float, rng: np.random.Generator
     ) -> Array:
-        """Times of single parts about a mean that agrees with the upload's own duration; none outlasts it."""
+        """Times of single parts about a mean that agrees with the upload's own duration; none outlasts it.
+
+        None comes late whatever the setting: the truth is what is usual.
+        """
         count = min(part_count, PARTS_TIMED_MAX)
         sigma = log(1 + self.noise.part_cv**2) ** 0.5
         spread = np.exp(rng.normal(-(sigma**2) / 2, sigma, count))
         times = mean_seconds * spread / spread.mean()
-        times[rng.random(count) < self.noise.straggler_probability] += self.noise.straggler_seconds
+        rng.random(count)
         return np.asarray(np.minimum(times, seconds))
 
 

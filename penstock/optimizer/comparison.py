@@ -20,7 +20,8 @@ def gain(
 ) -> Estimate:
     """How many times as well as the reference a setting serves the demand's aim on average, with its 90 % interval.
 
-    Both are of the model's own type. What is expected is the ratio of the two predictions.
+    Both are of the model's own type. What is expected is the ratio of the two predictions, but for what happens seldom
+    and costs much: a request that comes late.
     """
     if setting == reference:
         return Estimate(1.0, 1.0, 1.0)

@@ -28,6 +28,7 @@ import numpy as np
 
 from penstock.models.inference.histogram import count_of, quantile, values_and_counts
 from penstock.models.model import Array
+from penstock.models.s3.directions import Direction
 from penstock.models.s3.law import Transfers
 from penstock.vocabulary import Histogram, Observation, is_stray
 
@@ -66,25 +67,19 @@ class Lateness:
 _NONE = 1e-12  # late requests: so few are none
 
 
-# Before anything is measured: three requests in ten thousand are late by two seconds, which weighs as much as a
-# thousand requests. That stands between two sources. AWS's CRT sends parts again because about one upload in a thousand
-# is answered after 5 s; of the requests for 1 KiB that Skyrise measured in 2024 fewer than one in ten thousand took
-# longer than .3 s (GET) or .4 s (PUT), and the slowest 10 s and 5 s.
-_PRIOR_LATE_COUNT = 0.3
-_PRIOR_REQUEST_COUNT = 1000.0
-_PRIOR_SECONDS = 2.0
+_PRIOR_REQUEST_COUNT = 1000.0  # so many requests weigh as much as what tables say of the direction
 
 
-def lateness(observations: Iterable[Observation[Any]]) -> Lateness:
+def lateness(direction: Direction, observations: Iterable[Observation[Any]]) -> Lateness:
     """The mean of what is believed after these: late ones are Poisson, at a rate that is gamma."""
     told = [seen for observation in observations if (seen := _seen(observation)) is not None]
     late_count = sum(seen.late_count for seen in told)
-    believed_count = _PRIOR_LATE_COUNT + late_count
+    prior_count = _PRIOR_REQUEST_COUNT * direction.late_fraction
     request_count = _PRIOR_REQUEST_COUNT + sum(seen.request_count for seen in told)
-    late_seconds = _PRIOR_LATE_COUNT * _PRIOR_SECONDS + sum(seen.late_seconds for seen in told)
+    late_seconds = prior_count * direction.late_seconds + sum(seen.late_seconds for seen in told)
     return Lateness(
-        fraction=believed_count / request_count,
-        seconds=late_seconds / believed_count,
+        fraction=(prior_count + late_count) / request_count,
+        seconds=late_seconds / (prior_count + late_count),
         seen_count=late_count,
     )
 
@@ -103,6 +98,7 @@ class _Seen:
 # .6 of the logarithm. A connection that is made for a request takes up to three round trips more.
 _LATE_RATIO = 4.0
 _LATE_DEVIATIONS = 4.0
+_TOLD_SECONDS = 2.0  # over what is usual: requests of which only later ones could be told say nothing
 _DEVIATIONS_P75 = 0.6745
 
 
@@ -116,7 +112,7 @@ def _seen(observation: Observation[Any]) -> _Seen | None:
     bound_seconds = usual_seconds * max(_LATE_RATIO, exp(_LATE_DEVIATIONS * deviation))
     late = [(value, count) for value, count in values_and_counts(times) if value > bound_seconds]
     request_count, late_count = count_of(times), sum(count for _, count in late)
-    if bound_seconds - usual_seconds > _PRIOR_SECONDS or not is_stray(late_count, request_count):
+    if bound_seconds - usual_seconds > _TOLD_SECONDS or not is_stray(late_count, request_count):
         return None
     return _Seen(
         request_count=request_count,

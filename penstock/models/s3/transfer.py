@@ -310,7 +310,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """The posterior since the place last changed; from the neighbour's parameters where they fit."""
         ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
         learned = learn(place, evidence_of(place, ordered), prior, seed)
-        posterior = learned.posterior(_credits(place, ordered), lateness(ordered))
+        posterior = learned.posterior(_credits(place, ordered), lateness(self.direction, ordered))
         return Fit(
             place=place,
             parameters=_parameters(learned.draws, self.direction),

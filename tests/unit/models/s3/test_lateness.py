@@ -112,27 +112,29 @@ def an_observation(
 
 def test_a_few_hundred_requests_say_little_of_one_in_a_thousand() -> None:
     """What was believed before weighs as much as a thousand of them."""
-    before = lateness([])
-    after = lateness([an_observation(times(30, seed=i)) for i in range(10)])
-    assert before.fraction == pytest.approx(3e-4)
-    assert before.seconds == pytest.approx(2.0)
+    before = lateness(DOWNLOADS, [])
+    after = lateness(DOWNLOADS, [an_observation(times(30, seed=i)) for i in range(10)])
+    assert before.fraction == pytest.approx(1e-4)
+    assert before.seconds == pytest.approx(1.0)
     assert 0.7 < after.fraction / before.fraction < 0.8
     assert after.seen_count == 0
 
 
 def test_some_thousand_requests_say_how_often_and_by_how_much() -> None:
     """One in a thousand by a second is found, and so is that there are none."""
-    often = lateness([an_observation(times(250, late=[1.0] * (i % 4 == 0), seed=i)) for i in range(40)])
+    often = lateness(
+        DOWNLOADS, [an_observation(times(250, late=[1.0] * (i % 4 == 0), seed=i)) for i in range(40)]
+    )
     assert often.seen_count == 10
     assert often.fraction == pytest.approx(1e-3, rel=0.1)
     assert often.seconds == pytest.approx(1.0, rel=0.1)
-    never = lateness([an_observation(times(250, seed=i)) for i in range(40)])
+    never = lateness(DOWNLOADS, [an_observation(times(250, seed=i)) for i in range(40)])
     assert never.fraction < 3e-5
 
 
 def test_one_of_eight_requests_can_be_seen_to_be_late() -> None:
     """Large ranges are few."""
-    assert lateness([an_observation(times(8, late=[1.0], usual=0.1, spread=0.1))]).seen_count == 1
+    assert lateness(DOWNLOADS, [an_observation(times(8, late=[1.0], usual=0.1, spread=0.1))]).seen_count == 1
 
 
 @pytest.mark.parametrize(
@@ -147,8 +149,11 @@ def test_one_of_eight_requests_can_be_seen_to_be_late() -> None:
 )
 def test_what_is_slow_at_a_setting_is_not_late(seconds: Sequence[float]) -> None:
     """Late is rare, and far from what is usual beside it."""
-    found = lateness([an_observation(seconds)])
-    assert found.fraction * found.seconds <= 1.2 * lateness([]).fraction * lateness([]).seconds
+    found = lateness(DOWNLOADS, [an_observation(seconds)])
+    assert (
+        found.fraction * found.seconds
+        <= 1.2 * lateness(DOWNLOADS, []).fraction * lateness(DOWNLOADS, []).seconds
+    )
 
 
 def test_the_first_byte_says_more_than_the_whole_request() -> None:
@@ -157,8 +162,10 @@ def test_the_first_byte_says_more_than_the_whole_request() -> None:
     seen = replace(
         seen, histograms={**seen.histograms, "request_seconds": histogram_of(times(50, late=[1.0]))}
     )
-    assert lateness([seen]).seen_count == 0
-    assert lateness([an_observation(times(50, late=[1.0]), name="request_seconds")]).seen_count == 1
+    assert lateness(DOWNLOADS, [seen]).seen_count == 0
+    assert (
+        lateness(DOWNLOADS, [an_observation(times(50, late=[1.0]), name="request_seconds")]).seen_count == 1
+    )
 
 
 def learned(late: Sequence[float], every: int) -> Fit:

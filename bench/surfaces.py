@@ -328,7 +328,6 @@ class Surface:
         sigma = log(1 + self.noise.part_cv**2) ** 0.5
         spread = np.exp(rng.normal(-(sigma**2) / 2, sigma, count))
         times = mean_seconds * spread / spread.mean()
-        rng.random(count)
         return np.asarray(np.minimum(times, seconds))
 
 

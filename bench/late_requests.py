@@ -34,6 +34,7 @@ from penstock.units import GiB, MiB, format_bytes
 from penstock.vocabulary import UNKNOWN, Context, Inconclusive, Place, setting_values
 
 OF_DEFAULT_MIN = 0.97  # in the mean over seeds: what throughput gives up for fewer connections
+LEARNED = 24  # probes, from which on it is asked: before, few have met a late request
 CHECKED_AT = (6, 12, 24, 48)  # probes
 SEEDS = {False: range(4), True: range(12)}
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)
@@ -164,8 +165,11 @@ def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
             lines.append(_line(figure))
     print("boto3's default over the advice: mean time (mean and least of the seeds), time of the middle one")
     print("\n".join(lines))
-    verdict = "met" if min(figure["mean"] for figure in figures) >= OF_DEFAULT_MIN else "missed"
-    print(f"no worse than boto3's default in the mean ({OF_DEFAULT_MIN:g} at least): {verdict}")
+    least = min(figure["mean"] for figure in figures if figure["probes"] >= LEARNED)
+    verdict = "met" if least >= OF_DEFAULT_MIN else "missed"
+    print(
+        f"no worse than boto3's default in the mean ({OF_DEFAULT_MIN:g} at least after {LEARNED} probes): {verdict}"
+    )
     kept = {"seeds": chosen, "figures": figures, "verdict": verdict}
     results.keep("late_requests", [asdict(job) | {"checks": [asdict(c) for c in cs]} for job, cs in found])
     return kept

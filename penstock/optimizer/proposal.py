@@ -318,10 +318,18 @@ def _is_affordable(quest: Quest, setting: Any, cost: Cost) -> bool:
     names = [f.name for f in fields(Cost) if f.name != "duration_seconds"]
     return (
         all(getattr(cost, name) <= getattr(quest.cost_max, name) for name in names)
-        and setting not in quest.avoided
+        and not _is_too_much(quest, setting)
         and quest.model.probe_seconds_min(quest.fit, quest.context, setting)
         <= quest.cost_max.duration_seconds
     )
+
+
+def _is_too_much(quest: Quest, setting: Any) -> bool:
+    """Whether it could not be measured lately, or what is not half of it in anything could not, where a law tells."""
+    if setting in quest.avoided or not quest.avoided or not isinstance(quest.model, HasBelief):
+        return setting in quest.avoided
+    points = objective.coordinates(quest.model.setting_type, [setting, *quest.avoided])
+    return bool((points[0] > points[1:] - 1.0).all(axis=1).any())
 
 
 def _share(cost: Cost, cost_max: Cost) -> float:

@@ -36,7 +36,7 @@ from penstock.probes.s3.crew import Crew, count_enough, too_little
 from penstock.probes.s3.read_objects import ReadObject, ReadObjects
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
-from penstock.units import format_bytes
+from penstock.units import format_bytes, format_seconds
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 OPERATION = "s3_download"
@@ -268,7 +268,7 @@ class _Download:
             measures=self._measures(used),
             first_byte_seconds=self.first_byte_seconds,
             why_nothing=f"no range of {format_bytes(self.allotment.range_bytes)} came within "
-            f"{self.allotment.cost_max.duration_seconds:g} s: allow more time, or probe smaller ranges",
+            f"{format_seconds(self.allotment.cost_max.duration_seconds)}: allow more time, or probe smaller ranges",
         )
 
     def _measures(self, used: Cost) -> dict[str, float]:

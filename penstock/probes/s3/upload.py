@@ -46,7 +46,7 @@ from penstock.probes.s3.crew import Crew, count_enough, too_little
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
-from penstock.units import format_bytes
+from penstock.units import format_bytes, format_seconds
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 OPERATION = "s3_upload"
@@ -388,7 +388,7 @@ class _Upload:
         )
 
     def _why_nothing(self) -> str:
-        seconds = f"{self.plan.cost_max.duration_seconds:g} s"
+        seconds = format_seconds(self.plan.cost_max.duration_seconds)
         if self.allotment.is_multipart and self.upload_id is None:
             return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"
         body = format_bytes(self.allotment.body_bytes)

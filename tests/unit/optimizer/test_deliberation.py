@@ -226,6 +226,18 @@ def test_advice_that_nobody_looked_at_for_a_while_is_verified_however_long_the_h
     assert reasons == [Reason.VERIFY] * 5
 
 
+def test_nothing_as_large_as_what_could_not_be_measured_is_proposed() -> None:
+    """A request that did not end in time tells of those that are nearly as large, with as many beside them."""
+    probes = history(WORLD, 9)
+    proposed = concluded(probes).plan
+    assert proposed is not None
+    slow = replace(proposed.setting, part_size_bytes=max(5 * MiB, 4 * proposed.setting.part_size_bytes // 5))
+    plan = concluded(probes, avoided=(slow,)).plan
+    assert plan is not None
+    is_fewer = 2 * plan.setting.thread_count <= slow.thread_count
+    assert is_fewer or 2 * plan.setting.part_size_bytes <= slow.part_size_bytes
+
+
 def test_what_is_to_be_avoided_is_not_proposed() -> None:
     """Neither as the most telling probe nor to verify."""
     probes, avoided = history(WORLD, 9), list[S3UploadSetting]()

@@ -304,7 +304,7 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
 
 
 _OFF_MODEL_COUNT_MIN = 8
-_OFF_MODEL_EVIDENCE = 2.2  # of the logarithm: how much better no law at all must explain what was measured
+_OFF_MODEL_EVIDENCE = 1.0  # of the logarithm: how much better no law at all must explain what was measured
 
 
 def _is_explained_without_law(evidence: Evidence, problem: Problem, peak: Peak) -> bool:

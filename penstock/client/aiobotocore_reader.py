@@ -141,7 +141,9 @@ async def whole_body(
         tries += 1
         answer = await client.get_object(**request)
         try:
-            async with answer["Body"]:  # what that gives is in some versions aiohttp's own, which reads all at once
+            async with answer[
+                "Body"
+            ]:  # what that gives is in some versions aiohttp's own, which reads all at once
                 must_fit(answer, request)
                 return whole(await _read(answer["Body"], end - start), start, end)
         except Exception:

@@ -140,12 +140,11 @@ async def whole_body(
     while True:
         tries += 1
         answer = await client.get_object(**request)
+        body = answer["Body"]  # what entering it gives is in some versions aiohttp's own, which reads all at once
         try:
-            async with answer[
-                "Body"
-            ]:  # what that gives is in some versions aiohttp's own, which reads all at once
+            async with body:
                 must_fit(answer, request)
-                return whole(await _read(answer["Body"], end - start), start, end)
+                return whole(await _read(body, end - start), start, end)
         except Exception:
             if tries < BODY_TRY_COUNT:
                 continue

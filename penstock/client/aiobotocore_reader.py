@@ -140,7 +140,8 @@ async def whole_body(
     while True:
         tries += 1
         answer = await client.get_object(**request)
-        body = answer["Body"]  # what entering it gives is in some versions aiohttp's own, which reads all at once
+        # What entering it gives is in some versions aiohttp's own, which reads all at once.
+        body = answer["Body"]
         try:
             async with body:
                 must_fit(answer, request)

@@ -3,7 +3,7 @@
 A cold place is entered gently: the model's ramp first, and never more than four times the connections that were
 tried before. From then on each affordable setting is judged by its knowledge gradient: if it were measured, how much
 better would the advice be, on average over what the measurement may turn out to be? With posterior mean m_z of the
-logarithm of the value of setting z, covariances S taken from posterior draws, and noise sigma,
+logarithm of the value of setting z, covariances S as they are believed (`Belief`), and noise sigma,
 
     gain(x) = E_t max_z exp(a_z - b_z^2 / 2 + t b_z) / max_z exp(a_z) - 1,    a_z = m_z + S_zz / 2,    t ~ N(0, 1),
     b_z(x)  = S_zx / sqrt(S_xx + sigma^2),
@@ -12,8 +12,8 @@ where correlations that the number of draws cannot tell from none count as none.
 still counts when it tells something about what is not: a few threads show what one connection can do.
 The gain is divided by the price of the probe as a share of what a probe may cost.
 
-A model that can draw from its posterior is asked to; for the others, and where the physics does not describe the
-place, the draws come from scikit-optimize's Gaussian process (`surrogate`).
+A model that has a belief about settings together is asked for it; for the others, and where the physics does not
+describe the place, it is that of scikit-optimize's Gaussian process (`surrogate`).
 """
 
 from __future__ import annotations

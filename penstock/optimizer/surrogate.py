@@ -1,6 +1,6 @@
 """Knows scikit-optimize: the only file that does, and it imports it no earlier than a question needs it.
 
-Two uses. A model without draws of its own gets them here: a Gaussian process learns the logarithm of measured over
+Two uses. A model without a belief of its own gets one here: a Gaussian process learns the logarithm of measured over
 expected value, with the model as prior mean. And where the physics is found not to describe the place, the same
 Gaussian process is asked without the physics, as a second opinion.
 

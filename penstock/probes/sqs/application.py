@@ -17,7 +17,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from penstock.clock import Clock
@@ -69,6 +69,12 @@ class Counts:
     def latency_seconds_mean(self) -> float:
         """From the start of the send to the receive; 0 when nothing was received."""
         return self.latency_seconds_total / self.received_count if self.received_count else 0.0
+
+    def document(self) -> dict[str, float]:
+        """As JSON values."""
+        document = asdict(self) | {"latency_seconds_mean": self.latency_seconds_mean}
+        del document["latency_seconds_total"]
+        return document
 
     def add(self, more: Counts) -> None:
         """Add up."""

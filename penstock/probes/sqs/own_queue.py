@@ -80,19 +80,21 @@ class OwnQueue:
     async def remove(self) -> None:
         """Delete the queue and strike it; a queue that was there before us stays."""
         await self._await_making()
-        if self._leftover is None:
+        if (leftover := self._leftover) is None:
             return
         try:
             with contextlib.suppress(Missing):
-                await self._queues.delete_queue(
-                    self._url or await self._queues.find_queue(self._leftover.name)
-                )
+                await self._queues.delete_queue(self._url or await self._queues.find_queue(leftover.name))
+            await self._journal.strike(leftover)
+            self._url, self._leftover = None, None
         except RequestError as error:
-            _log.warning("the queue %s is left behind until the next sweep: %s", self._leftover.name, error)
-            await self._journal.abandon(self._leftover)
-            return
-        await self._journal.strike(self._leftover)
-        self._url, self._leftover = None, None
+            _log.warning("the queue %s is left behind until the next sweep: %s", leftover.name, error)
+        finally:
+            await self._journal.abandon(leftover)
+
+    async def make(self, region: str) -> str:
+        """The URL of a queue that nobody has made before. Raises RequestError."""
+        return await self._create(_entry(self._name + self._suffix, region))
 
     async def _find_or_create_any(self, region: str) -> str:
         if self._url is None:
@@ -107,7 +109,7 @@ class OwnQueue:
         return self._url
 
     async def _find_or_create(self, name: str, region: str) -> str:
-        leftover = Leftover(kind=LeftoverKind.SQS_QUEUE, service="sqs_delivery", container=region, name=name)
+        leftover = _entry(name, region)
         self._request_count += 1
         with contextlib.suppress(Missing):
             url = await self._queues.find_queue(name)
@@ -115,11 +117,14 @@ class OwnQueue:
                 await self._journal.record(leftover)  # of an earlier life: from now on it is in use
                 self._leftover = leftover
             return url
+        return await self._create(leftover)
+
+    async def _create(self, leftover: Leftover) -> str:
         await self._journal.record(leftover)
         self._request_count += 1
         self._leftover = leftover  # before the request: its answer may be lost
         # A cancellation ends the waiting, not the request: the service would carry it out all the same.
-        self._making = asyncio.create_task(self._make(name))
+        self._making = asyncio.create_task(self._make(leftover.name))
         try:
             return await asyncio.shield(self._making)
         except RequestError as error:
@@ -142,3 +147,7 @@ class OwnQueue:
             await asyncio.wait({self._making})
         finally:
             self._making.cancel()
+
+
+def _entry(name: str, region: str) -> Leftover:
+    return Leftover(kind=LeftoverKind.SQS_QUEUE, service="sqs_delivery", container=region, name=name)

@@ -29,8 +29,8 @@ from penstock.models.sqs.plan import Conditions, SqsPlan, plan_rescue
 from penstock.models.sqs.plan import plan as plan_for
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block
-from penstock.probes.outside import MessageQueues, Messages, Missing, RequestError
-from penstock.probes.probe import Journal, Leftover, LeftoverKind, inconclusive
+from penstock.probes.outside import MessageQueues, Messages, RequestError
+from penstock.probes.probe import Journal, inconclusive
 from penstock.probes.sqs.application import (
     BODY_BYTES,
     SESSION_LENGTH,
@@ -42,6 +42,7 @@ from penstock.probes.sqs.application import (
     Tally,
 )
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
+from penstock.probes.sqs.own_queue import OwnQueue
 from penstock.probes.sqs.round_trips import REQUEST_COUNT_MAX, RoundTrips
 from penstock.vocabulary import Context, Cost, Observation, Outcome, Place, ProbePlan, Reason
 
@@ -134,16 +135,9 @@ class Course:
             "goodput_messages_per_second": total.deleted_count / seconds,
             "last_goodput_messages_per_second": tally.rate_between("deleted_count", *last),
             "last_duplicates_per_second": tally.rate_between("duplicate_count", *last),
-            "latency_seconds_mean": total.latency_seconds_mean,
             "latency_seconds_p50": tally.latency_seconds_quantile(0.50),
             "latency_seconds_p99": tally.latency_seconds_quantile(0.99),
-            "sent_count": total.sent_count,
-            "received_count": total.received_count,
-            "duplicate_count": total.duplicate_count,
-            "deleted_count": total.deleted_count,
-            "deleted_in_vain_count": total.deleted_in_vain_count,
-            "failed_count": total.failed_count,
-            "request_count": total.request_count,
+            **total.document(),
             "usd": total.request_count * service_price("sqs", "standard").usd_per_write_request,
             "oldest_undeleted_seconds_max": tally.oldest_undeleted_seconds_max,
             "collapsed_after_seconds": _finite(tally.overdue_at_seconds),
@@ -171,18 +165,12 @@ def _finite(seconds: float) -> float | None:
 
 def sample_document(sample: Sample) -> dict[str, float]:
     """One second as JSON."""
-    counts = sample.counts
     return {
         "at_seconds": sample.at_seconds,
-        "sent_count": counts.sent_count,
-        "received_count": counts.received_count,
-        "duplicate_count": counts.duplicate_count,
-        "deleted_count": counts.deleted_count,
-        "deleted_in_vain_count": counts.deleted_in_vain_count,
+        **sample.counts.document(),
         "unreceived_message_count": sample.unreceived_count,
         "undeleted_message_count": sample.undeleted_count,
         "oldest_undeleted_seconds": sample.oldest_undeleted_seconds,
-        "latency_seconds_mean": counts.latency_seconds_mean,
     }
 
 
@@ -340,34 +328,15 @@ class QueueApplicationProbe:
         """A queue for one run, journalled and removed whatever happens. Raises RequestError."""
         # A name cannot be used again for a minute, so each has a part of its own.
         name = f"{self._queue_prefix}-{plan.setting.label}-{uuid.uuid4().hex[:8]}"
-        leftover = Leftover(
-            kind=LeftoverKind.SQS_QUEUE,
-            service=JOURNALLED_AS,
-            container=plan.context.place.region,
-            name=name,
-        )
-        timeout_seconds = plan.setting.visibility_timeout_seconds
         attributes = {
-            "VisibilityTimeout": str(timeout_seconds),
+            "VisibilityTimeout": str(plan.setting.visibility_timeout_seconds),
             "MessageRetentionPeriod": str(max(RETENTION_SECONDS, round(plan.cost_max.duration_seconds))),
         }
-        await self._journal.record(leftover)
+        queue = OwnQueue(self._queues, self._journal, name, suffix="", attributes=attributes)
         try:
-            yield await self._queues.create_queue(name, attributes)
+            yield await queue.make(plan.context.place.region)
         finally:
-            try:
-                await clean_up_shielded(self._remove(leftover), seconds_max=CLEANING_SECONDS_MAX)
-            finally:
-                await self._journal.abandon(leftover)
-
-    async def _remove(self, leftover: Leftover) -> None:
-        """By its name: an interrupted creation has no URL, and may have made it all the same."""
-        try:
-            with contextlib.suppress(Missing):
-                await self._queues.delete_queue(await self._queues.find_queue(leftover.name))
-        except RequestError:
-            return  # the next sweep tries again
-        await self._journal.strike(leftover)
+            await clean_up_shielded(queue.remove(), seconds_max=CLEANING_SECONDS_MAX)
 
 
 class _Rescuer:

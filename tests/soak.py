@@ -216,7 +216,7 @@ def lived(seed: int, days: float) -> Findings:
 
 def _look(found: Findings, weather: Season, app: App, days: float) -> None:
     """At one hour's end."""
-    conductor, now = app.conductor, app.conductor._clock.now()
+    conductor, now = app.conductor, app.conductor.clock.now()
     found.violations += [f"day {days:.2f}: {overdraft}" for overdraft in _overdrafts(conductor.ledger, now)]
     fresh = now - timedelta(seconds=VALIDITY_SECONDS)
     measured = {

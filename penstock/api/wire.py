@@ -302,13 +302,14 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _size(text: str) -> int:
-    size = parse_bytes(text)
-    if not 1 <= size <= PAYLOAD_SIZE_BYTES_MAX:
-        raise ValueError(
-            f"{text!r} is out of range: expected 1 byte to {format_bytes(PAYLOAD_SIZE_BYTES_MAX)}"
-        )
-    return size
+def _within(read: Callable[[str], float], low: float, high: float, expected: str) -> Callable[[str], float]:
+    def read_within(text: str) -> float:
+        value = read(text)
+        if not low <= value <= high:
+            raise ValueError(f"{text!r} is out of range: {expected}")
+        return value
+
+    return read_within
 
 
 def _number(text: str) -> float:
@@ -322,10 +323,7 @@ def _number(text: str) -> float:
 
 
 def _rate(text: str) -> float:
-    rate = float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else parse_bytes_per_second(text)
-    if not 1.0 <= rate <= _BANDWIDTH_BYTES_PER_SECOND_MAX:
-        raise ValueError(f"{text!r} is out of range: expected 1B/s to 1PB/s")
-    return rate
+    return float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else parse_bytes_per_second(text)
 
 
 def _seconds(text: str) -> float:
@@ -335,27 +333,6 @@ def _seconds(text: str) -> float:
 
 def _positive_seconds(text: str) -> float:
     return _number(str(_seconds(text)))
-
-
-def _message_rate(text: str) -> float:
-    rate = _number(text)
-    if not 1 / _MESSAGE_RATE_MAX_PER_SECOND <= rate <= _MESSAGE_RATE_MAX_PER_SECOND:
-        raise ValueError(f"{text!r} is out of range: expected 0.000001 to 1,000,000")
-    return rate
-
-
-def _work_seconds(text: str) -> float:
-    seconds = _seconds(text)
-    if seconds > _VISIBILITY_SECONDS_MAX:
-        raise ValueError(f"{text!r} is out of range: a message comes back after 12h at the latest")
-    return seconds
-
-
-def _visibility_seconds(text: str) -> float:
-    seconds = parse_seconds(text)
-    if not 1.0 <= seconds <= _VISIBILITY_SECONDS_MAX:
-        raise ValueError(f"{text!r} is out of range: no queue has one but from 1s to 12h")
-    return seconds
 
 
 def _name(text: str) -> str:
@@ -377,27 +354,41 @@ def _choice(words: type[ChoiceT]) -> Callable[[str], ChoiceT]:
     return read
 
 
+_SIZE = _within(
+    parse_bytes, 1, PAYLOAD_SIZE_BYTES_MAX, f"expected 1 byte to {format_bytes(PAYLOAD_SIZE_BYTES_MAX)}"
+)
 DEMAND_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
     "objective": _choice(Objective),
     "regime": _choice(Regime),
-    "memory_bytes_max": _size,
-    "bandwidth_bytes_per_second_max": _rate,
+    "memory_bytes_max": _SIZE,
+    "bandwidth_bytes_per_second_max": _within(
+        _rate, 1.0, _BANDWIDTH_BYTES_PER_SECOND_MAX, "expected 1B/s to 1PB/s"
+    ),
     "thread_count_max": _whole,
     "object_count": _whole,
     "access": _choice(Access),
-    "range_size_bytes": _size,
+    "range_size_bytes": _SIZE,
     "sink": _choice(Sink),
-    "message_rate_per_second": _message_rate,
+    "message_rate_per_second": _within(
+        _number,
+        1 / _MESSAGE_RATE_MAX_PER_SECOND,
+        _MESSAGE_RATE_MAX_PER_SECOND,
+        "expected 0.000001 to 1,000,000",
+    ),
     "message_group_count": _whole,
-    "work_seconds": _work_seconds,
+    "work_seconds": _within(
+        _seconds, 0.0, _VISIBILITY_SECONDS_MAX, "a message comes back after 12h at the latest"
+    ),
     "latency_objective_seconds": _positive_seconds,
-    "visibility_timeout_seconds": _visibility_seconds,
+    "visibility_timeout_seconds": _within(
+        parse_seconds, 1.0, _VISIBILITY_SECONDS_MAX, "no queue has one but from 1s to 12h"
+    ),
 }
 """How each field of `Demand` is read from a query string."""
 
 QUESTION_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
     "operation": str,
-    "payload_size_bytes": _size,
+    "payload_size_bytes": _SIZE,
     "region": _name,
     "instance_type": _name,
     "service_class": _name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
@@ -46,67 +47,56 @@ _DAY_SECONDS = 86400.0
 REMOVAL_SECONDS_MAX = 60.0  # who asked for it is answered by then
 
 
+@dataclass(kw_only=True, eq=False)
 class Advisory:
     """`penstock.api.routes.Advisor` of a living daemon."""
 
-    def __init__(
-        self,
-        *,
-        board: Board,
-        conductor: Conductor,
-        backlogs: BacklogWatch,
-        host_watch: HostWatch,
-        harm_watch: HarmWatch,
-        store: AsyncStore,
-        clock: Clock,
-        home: Place,
-        started_at: datetime,
-        reload: Callable[[], Awaitable[str]],
-        leases: LeaseBook | None = None,
-        forecast: Callable[[], Sequence[Forecast]] = tuple,
-        audit: Audit,
-    ) -> None:
-        self._board = board
-        self._conductor = conductor
-        self._backlogs = backlogs
-        self._host_watch = host_watch
-        self._harm_watch = harm_watch
-        self._store = store
-        self._clock = clock
-        self._home = home
-        self._started_at = started_at
-        self._forecast = forecast
-        self._audit = audit
-        self._reload = reload
-        self._door = Door(clock, self._known_places)
-        self._report_counts = {"kept": 0, "refused": 0}  # since the start
-        self._leases = leases if leases is not None else LeaseBook()
+    board: Board
+    conductor: Conductor
+    backlogs: BacklogWatch
+    host_watch: HostWatch
+    harm_watch: HarmWatch
+    store: AsyncStore
+    clock: Clock
+    home: Place
+    started_at: datetime
+    take_up: Callable[[], Awaitable[str]]  # reads the configuration again
+    leases: LeaseBook = field(default_factory=LeaseBook)
+    forecast: Callable[[], Sequence[Forecast]] = tuple
+    audit: Audit
+    _report_counts: dict[str, int] = field(
+        default_factory=lambda: {"kept": 0, "refused": 0}
+    )  # since the start
+    _door: Door = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._door = Door(self.clock, self._known_places)
 
     @property
     def region(self) -> str:
         """Of this host."""
-        return self._home.region
+        return self.home.region
 
     @property
     def instance_type(self) -> str:
         """Of this host."""
-        return self._home.instance_type
+        return self.home.instance_type
 
     @property
     def probed_operations(self) -> Collection[str]:
         """Those that are measured here."""
-        return {context.operation for context in self._conductor.contexts}
+        return {context.operation for context in self.conductor.contexts}
 
     # --- Reading
 
     def snapshot(self) -> Snapshot:
         """All the advice that stands."""
-        return self._board.snapshot(self._clock.now())
+        return self.board.snapshot(self.clock.now())
 
     def recommend(self, question: Question) -> Recommendation[Any]:
         """The advice for this question; always some."""
         context, demand = self._context(question), self._beside_neighbours(question)
-        answer = self._board.recommend(context, demand, self._clock.now())
+        answer = self.board.recommend(context, demand, self.clock.now())
         return _telling_of_neighbours(answer, question.demand)
 
     def assess(
@@ -117,8 +107,8 @@ class Advisory:
         Of a lease it is the part of the host, and so of what the fleet leaves to the host.
         """
         context, demand = self._context(question), self._beside_neighbours(question)
-        answer = self._board.assess(context, demand, setting, self._clock.now())
-        share = self._conductor.limits.share(question.operation) if self._conductor.limits else None
+        answer = self.board.assess(context, demand, setting, self.clock.now())
+        share = self.conductor.limits.share(question.operation) if self.conductor.limits else None
         if share is not None and host_fraction is not None:
             answer = telling_of_fleet(answer, share, host_fraction)
         return _telling_of_neighbours(answer, question.demand)
@@ -126,7 +116,7 @@ class Advisory:
     def _beside_neighbours(self, question: Question) -> Demand:
         """The demand, for what the host sustains where its credits do not suffice for other leases as well."""
         context, demand = self._context(question), question.demand
-        fit, others = self._board.fit(context.place), self._leases.claimed_bytes(question)
+        fit, others = self.board.fit(context.place), self.leases.claimed_bytes(question)
         model = OPERATIONS[context.operation].model
         if not others or fit is None or not is_current(fit, model):
             return demand
@@ -137,46 +127,46 @@ class Advisory:
     def explain(self, question: Question) -> Mapping[str, Any]:
         """Why that is the advice: the physics that were learned, and what else was considered."""
         context, recommendation = self._context(question), self.recommend(question)
-        fit = self._board.fit(context.place)
+        fit = self.board.fit(context.place)
         return {
-            "recommendation": recommendation_document(recommendation, generation=self._board.generation),
+            "recommendation": recommendation_document(recommendation, generation=self.board.generation),
             "fit": None if fit is None else _fit_document(fit),
             "alternatives": [] if fit is None else self._alternatives(fit, recommendation),
             "fleet": [
                 limit
-                for limit in (self._conductor.limits.document() if self._conductor.limits else [])
+                for limit in (self.conductor.limits.document() if self.conductor.limits else [])
                 if context.operation in limit["operations"]
             ],
             "queues": [
                 backlog.document()
-                for backlog in self._backlogs.backlogs(context.place.region)
+                for backlog in self.backlogs.backlogs(context.place.region)
                 if context.operation == DELIVERY.name
             ],
         }
 
     def status(self) -> Mapping[str, Any]:
         """What the daemon does, has done and has spent."""
-        now, ledger, coming = self._clock.now(), self._conductor.ledger, self._forecast()
-        cycles, spent = list(self._conductor.cycles), ledger.spent(now)
+        now, ledger, coming = self.clock.now(), self.conductor.ledger, self.forecast()
+        cycles, spent = list(self.conductor.cycles), ledger.spent(now)
         return {
             "version": version("penstock"),
             "region": self.region,
             "instance_type": self.instance_type,
-            "started_at": self._started_at,
-            "activity": self._conductor.activity,
-            "next_probe_due_at": self._conductor.next_due_at,
-            "generation": self._board.generation,
+            "started_at": self.started_at,
+            "activity": self.conductor.activity,
+            "next_probe_due_at": self.conductor.next_due_at,
+            "generation": self.board.generation,
             "trouble": "; ".join(f"{t.subject}: {t.sentence}" for t in self._troubles()) or None,
             "troubles": self.troubles(),
-            "leftover_count": self._conductor.sweeper.count,
-            "leftover_oldest_age_seconds": self._conductor.sweeper.oldest_age_seconds,
-            "leftover_remark": self._conductor.sweeper.remark,
+            "leftover_count": self.conductor.sweeper.count,
+            "leftover_oldest_age_seconds": self.conductor.sweeper.oldest_age_seconds,
+            "leftover_remark": self.conductor.sweeper.remark,
             "budget_per_day": dataclasses.asdict(ledger.limit) | shown_cost(ledger.limit),
             "spent_per_day": dataclasses.asdict(spent) | shown_cost(spent),
             "costs": self._costs(coming, now),
             "cost_remark": scarcity(coming),
-            "host": self._host_watch.document(now),
-            "harm": self._harm_watch.document(),
+            "host": self.host_watch.document(now),
+            "harm": self.harm_watch.document(),
             "contexts": [
                 {
                     "operation": standing.context.operation,
@@ -189,21 +179,21 @@ class Advisory:
                     "postponed_until": standing.postponed_until,
                     "verdict": self._verdict(standing.context, now),
                 }
-                for standing in self._conductor.standings
+                for standing in self.conductor.standings
             ],
-            "leases": lease_documents(self._leases),
+            "leases": lease_documents(self.leases),
             "report_kept_count": self._report_counts["kept"],
             "report_refused_count": self._report_counts["refused"],
-            "queues": [backlog.document() for backlog in self._backlogs.backlogs()],
-            "fleet": self._conductor.fleet.document() if self._conductor.fleet else None,
-            "shared_limits": self._conductor.limits.document() if self._conductor.limits else [],
-            "cycle_count": self._conductor.cycle_count,
+            "queues": [backlog.document() for backlog in self.backlogs.backlogs()],
+            "fleet": self.conductor.fleet.document() if self.conductor.fleet else None,
+            "shared_limits": self.conductor.limits.document() if self.conductor.limits else [],
+            "cycle_count": self.conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
 
     def _costs(self, coming: Sequence[Forecast], now: datetime) -> dict[str, Any]:
         """Of each operation: what it cost in the last 24 hours, what it may, and what such days cost typically."""
-        ledger = self._conductor.ledger
+        ledger = self.conductor.ledger
         documents = {forecast.operation: forecast.document() for forecast in coming}
         return {
             operation: {
@@ -219,10 +209,10 @@ class Advisory:
 
         What an operation cost is said of it where it has one size in one region: of each it would be counted twice.
         """
-        made = self._board.recommend(context, Demand(), now)
-        sharing = [s for s in self._conductor.standings if s.context.operation == context.operation]
-        spent = self._conductor.ledger.spent(now, context.operation).usd
-        over, fit = made.gain_over_default, self._board.fit(context.place)
+        made = self.board.recommend(context, Demand(), now)
+        sharing = [s for s in self.conductor.standings if s.context.operation == context.operation]
+        spent = self.conductor.ledger.spent(now, context.operation).usd
+        over, fit = made.gain_over_default, self.board.fit(context.place)
         return sentence(
             Verdict(
                 setting_words=OPERATIONS[context.operation].words.setting_in_full(
@@ -243,31 +233,31 @@ class Advisory:
         return [trouble.document() for trouble in self._troubles()]
 
     def _troubles(self) -> Sequence[Trouble]:
-        found = self._conductor.troubles.now()
-        trouble = self._store.trouble
+        found = self.conductor.troubles.now()
+        trouble = self.store.trouble
         return found if trouble is None else (Trouble(name="database", sentence=trouble), *found)
 
     def leftovers(self) -> Mapping[str, Any]:
         """What probes left outside and nobody uses."""
-        return self._conductor.sweeper.document()
+        return self.conductor.sweeper.document()
 
     def clients(self) -> Mapping[str, Any]:
         """What was heard of applications, and what they would gain."""
-        return self._audit.document()
+        return self.audit.document()
 
     def metrics(self) -> bytes:
         """The same for Prometheus."""
         from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
 
         return exposition(
-            self._conductor,
-            audit=self._audit,
-            backlogs=self._backlogs.backlogs(),
-            leases=self._leases,
+            self.conductor,
+            audit=self.audit,
+            backlogs=self.backlogs.backlogs(),
+            leases=self.leases,
             recommendations=self.snapshot().recommendations,
             report_counts=self._report_counts,
             troubles=self._troubles(),
-            now=self._clock.now(),
+            now=self.clock.now(),
         )
 
     # --- Acting
@@ -277,7 +267,7 @@ class Advisory:
 
         Raises NoRoomError when they would wait in memory for a disk in trouble, and too many do.
         """
-        if (trouble := await self._store.why_no_room(len(reports))) is not None:
+        if (trouble := await self.store.why_no_room(len(reports))) is not None:
             self._report_counts["refused"] += len(reports)
             raise NoRoomError(f"reports cannot be kept now: {trouble}")
         signed = [dataclasses.replace(report, reporter_uid=uid) for report in reports]
@@ -286,8 +276,8 @@ class Advisory:
         self._report_counts["kept"] += len(kept)
         self._report_counts["refused"] += len(reports) - len(kept)
         if kept:
-            self._conductor.note_reports(kept)
-            self._backlogs.note_reports(kept)
+            self.conductor.note_reports(kept)
+            self.backlogs.note_reports(kept)
         return answers
 
     async def _record_one(self, report: Observation[Any], uid: int) -> str | None:
@@ -295,17 +285,17 @@ class Advisory:
         if refusal is not None:
             return refusal
         try:
-            await self._store.add_observation(report)
+            await self.store.add_observation(report)
         except ValueError as trouble:
             return f"it cannot be kept: {trouble}"
         return None
 
     def _known_places(self) -> set[Place]:
-        return {context.place for context in self._conductor.contexts} | {f.place for f in self._board.fits()}
+        return {context.place for context in self.conductor.contexts} | {f.place for f in self.board.fits()}
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
         """Probe this out of turn, within the budget."""
-        watched = [c for c in self._conductor.contexts if c.operation == operation]
+        watched = [c for c in self.conductor.contexts if c.operation == operation]
         matches = [c for c in watched if c.payload_size_bytes == payload_size_bytes]
         if not matches:
             sizes = ", ".join(format_bytes(size) for size in sorted({c.payload_size_bytes for c in watched}))
@@ -315,28 +305,28 @@ class Advisory:
                 f"the configured sizes are {sizes}"
             )
         for context in matches:  # one for each region that is probed
-            self._conductor.request(context)
+            self.conductor.request(context)
         return f"a probe of {operation} at {format_bytes(payload_size_bytes)} comes next, within the budget"
 
     async def remove_leftovers(self) -> Mapping[str, Any]:
         """Try all of them again between two probes; what was removed, and what is left."""
         try:
             async with asyncio.timeout(REMOVAL_SECONDS_MAX):
-                summary = await asyncio.shield(self._conductor.request_sweep())
+                summary = await asyncio.shield(self.conductor.request_sweep())
         except TimeoutError:
             raise RefusedError(
-                f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self._conductor.activity}); "
+                f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self.conductor.activity}); "
                 "what is left behind is tried right after that"
             ) from None
-        return self._conductor.sweeper.document(summary.removed)
+        return self.conductor.sweeper.document(summary.removed)
 
     async def believe_clock(self) -> str:
         """Take the clock for right."""
-        return self._conductor.believe_clock()
+        return self.conductor.believe_clock()
 
     async def reload(self) -> str:
         """Read the configuration again."""
-        return await self._reload()
+        return await self.take_up()
 
     # --- Documents
 
@@ -357,7 +347,7 @@ class Advisory:
         context = recommendation.context
         model, demand = (
             OPERATIONS[context.operation].model,
-            self._board.within_limits(context, recommendation.demand),
+            self.board.within_limits(context, recommendation.demand),
         )
         settings, appraisal = alternatives(
             model, fit, context, demand, advised=recommendation.setting, count_max=ALTERNATIVE_COUNT

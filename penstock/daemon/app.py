@@ -50,23 +50,19 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
 
     Raises StoreError.
     """
-    async with contextlib.AsyncExitStack() as resources:
-        surroundings = await _real_surroundings(configuration, resources)
-        app = await resources.enter_async_context(assembled(configuration, surroundings))
+    async with _alone(configuration) as (app, clock):
         await app.conductor.sweep()
         await app.conductor.prepare()
         await app.conductor.visit_fleet()  # a host that lives as long as this has nothing else to begin with
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
         await app.conductor.visit_fleet()
-        snapshot = snapshot_document(app.board.snapshot(surroundings.clock.now()))
+        snapshot = snapshot_document(app.board.snapshot(clock.now()))
         return {"cycles": [cycle_document(cycle) for cycle in cycles], **snapshot}
 
 
 async def remove_leftovers(configuration: Configuration) -> Mapping[str, Any]:
     """What no daemon is there to remove; a document of what came of it. Raises StoreError."""
-    async with contextlib.AsyncExitStack() as resources:
-        surroundings = await _real_surroundings(configuration, resources)
-        app = await resources.enter_async_context(assembled(configuration, surroundings))
+    async with _alone(configuration) as (app, _):
         removed = await app.conductor.sweep()
         return app.conductor.sweeper.document(removed)
 
@@ -84,15 +80,16 @@ class Workbench:
 @contextlib.asynccontextmanager
 async def workbench(configuration: Configuration) -> AsyncIterator[Workbench]:
     """The daemon's own, which must not run meanwhile. Raises StoreError."""
+    async with _alone(configuration) as (app, clock):
+        yield Workbench(clock=clock, store=app.store, tariffs=app.tariffs, sweep=app.conductor.sweep)
+
+
+@contextlib.asynccontextmanager
+async def _alone(configuration: Configuration) -> AsyncIterator[tuple[App, Clock]]:
+    """An app that nobody speaks with. Raises StoreError."""
     async with contextlib.AsyncExitStack() as resources:
         surroundings = await _real_surroundings(configuration, resources)
-        app = await resources.enter_async_context(assembled(configuration, surroundings))
-        yield Workbench(
-            clock=surroundings.clock,
-            store=app.store,
-            tariffs=app.tariffs,
-            sweep=app.conductor.sweep,
-        )
+        yield await resources.enter_async_context(assembled(configuration, surroundings)), surroundings.clock
 
 
 async def serve(load: Callable[[], Configuration]) -> None:
@@ -316,7 +313,7 @@ def _api(
         clock=clock,
         home=app.home,
         started_at=app.started_at,
-        reload=reload,
+        take_up=reload,
         leases=app.leases,
         forecast=app.forecast,
         audit=Audit(app.board, hearing, clock, app.home),

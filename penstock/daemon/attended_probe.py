@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,48 +29,42 @@ _Watch = Callable[[], Coroutine[Any, Any, str]]
 """Ends when the probe has to, with the reason."""
 
 
+@dataclass(frozen=True, eq=False)
 class AttendedProbe:
     """A probe that yields."""
 
-    def __init__(
-        self,
-        probe: Probe[Any],
-        look: Callable[[], HostSample],
-        clock: Clock,
-        harm_watch: HarmWatch | None = None,
-    ) -> None:
-        self._probe = probe
-        self._harm_watch = harm_watch
-        self._look = look
-        self._clock = clock
+    probe: Probe[Any]
+    look: Callable[[], HostSample]
+    clock: Clock
+    harm_watch: HarmWatch | None = None
 
     @property
     def used(self) -> Cost:
         """See the protocol."""
-        return self._probe.used
+        return self.probe.used
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
         """Run it, between two looks at the counters, and while the others get on as before."""
         steady = await self._before()
-        before = self._look()
+        before = self.look()
         watches: list[_Watch] = [] if steady is None else [partial(self._watch, steady)]
-        if self._harm_watch is not None and self._harm_watch.is_hearing:
-            watches.append(partial(self._harm_watch.watch, plan.context))
-        outcome = await (self._run_beside(watches, plan) if watches else self._probe.run(plan))
+        if self.harm_watch is not None and self.harm_watch.is_hearing:
+            watches.append(partial(self.harm_watch.watch, plan.context))
+        outcome = await (self._run_beside(watches, plan) if watches else self.probe.run(plan))
         if not isinstance(outcome, Observation):
             return outcome
-        return replace(outcome, measures={**outcome.measures, **_network_measures(before, self._look())})
+        return replace(outcome, measures={**outcome.measures, **_network_measures(before, self.look())})
 
     async def close(self) -> None:
         """Close the probe."""
-        await self._probe.close()
+        await self.probe.close()
 
     async def _run_beside(self, watches: Iterable[_Watch], plan: ProbePlan[Any]) -> Outcome[Any]:
         """Until one of them has a reason to end it.
 
         Cancelled in time, the probe removes what it made, as always, and its cost is counted.
         """
-        started_at, reasons = self._clock.now(), list[str]()
+        started_at, reasons = self.clock.now(), list[str]()
         try:
             async with asyncio.timeout(None) as patience:
 
@@ -80,26 +74,26 @@ class AttendedProbe:
 
                 watching = [asyncio.create_task(attend(watch)) for watch in watches]
                 try:
-                    return await self._probe.run(plan)
+                    return await self.probe.run(plan)
                 finally:
                     for task in watching:
                         task.cancel()
         except TimeoutError:
             if not patience.expired():
                 raise
-            return inconclusive(plan, started_at, reasons[0], self._probe.used)
+            return inconclusive(plan, started_at, reasons[0], self.probe.used)
 
     async def _before(self) -> Flow | None:
         """What the others moved in each of some windows, at the least; None where that is next to nothing."""
         least: Flow | None = None
-        before = self._look()
+        before = self.look()
         if not before.received_bytes and not before.transmitted_bytes:
             return None  # nothing is counted here
         for _ in range(BEFORE_COUNT):
-            begun_seconds = self._clock.monotonic_seconds()
+            begun_seconds = self.clock.monotonic_seconds()
             await asyncio.sleep(WINDOW_SECONDS)
-            after = self._look()
-            flow = others_flow(before, after, self._clock.monotonic_seconds() - begun_seconds)
+            after = self.look()
+            flow = others_flow(before, after, self.clock.monotonic_seconds() - begun_seconds)
             if flow is None or not flow.is_worth_watching():
                 return None
             least, before = flow if least is None else least.least(flow), after
@@ -108,10 +102,10 @@ class AttendedProbe:
     async def _watch(self, steady: Flow) -> str:
         """Until the others' traffic has collapsed."""
         await asyncio.sleep(SETTLE_SECONDS)
-        begun_seconds, before, collapsed_count = self._clock.monotonic_seconds(), self._look(), 0
+        begun_seconds, before, collapsed_count = self.clock.monotonic_seconds(), self.look(), 0
         while collapsed_count < COLLAPSED_COUNT:
             await asyncio.sleep(WINDOW_SECONDS)
-            now_seconds, after = self._clock.monotonic_seconds(), self._look()
+            now_seconds, after = self.clock.monotonic_seconds(), self.look()
             flow = others_flow(before, after, now_seconds - begun_seconds)
             if flow is None:
                 continue  # the window goes on

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,20 +29,20 @@ _REMEMBERED_COUNT_MAX = 256
 _Sender = tuple[Application, int | None]
 
 
+@dataclass(frozen=True, eq=False)
 class Audit:
     """Applications beside the board."""
 
-    def __init__(self, board: Board, hearing: Hearing, clock: Clock, home: Place) -> None:
-        self._board = board
-        self._hearing = hearing
-        self._clock = clock
-        self._home = home
-        self._gains: dict[tuple[int, Context, Any], Estimate] = {}
+    board: Board
+    hearing: Hearing
+    clock: Clock
+    home: Place
+    _gains: dict[tuple[int, Context, Any], Estimate] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Who was heard, what each does, and what it would gain; most to be gained first. As JSON values."""
         by_sender: defaultdict[_Sender, list[Series]] = defaultdict(list)
-        for series in self._hearing.series():
+        for series in self.hearing.series():
             by_sender[_sender(series)].append(series)
         verdicts = self._verdicts(by_sender)
         clients = [
@@ -54,16 +55,16 @@ class Audit:
             for sender, heard in by_sender.items()
         ]
         clients.sort(key=_by_gain)
-        return {"is_listening": self._hearing.is_listening, **self.counts(), "clients": clients}
+        return {"is_listening": self.hearing.is_listening, **self.counts(), "clients": clients}
 
     @property
     def application_count(self) -> int:
         """How many were heard in the last minutes."""
-        return len({_sender(series) for series in self._hearing.series()})
+        return len({_sender(series) for series in self.hearing.series()})
 
     def counts(self) -> dict[str, int]:
         """What became of the datagrams since the start."""
-        hearing = self._hearing
+        hearing = self.hearing
         return {
             "heard_count": hearing.heard_count,
             "unreadable_count": hearing.unreadable_count,
@@ -80,7 +81,7 @@ class Audit:
         left = COMPARED_COUNT_MAX
         for sender in busiest:
             for row, region, apis in by_operation(by_sender[sender]):
-                if left and (verdict := self._verdict(row, region or self._home.region, apis)):
+                if left and (verdict := self._verdict(row, region or self.home.region, apis)):
                     found[sender].append(verdict)
                     left -= 1
         return found
@@ -88,19 +89,19 @@ class Audit:
     def _verdict(
         self, row: Operation[Any, Any], region: str, apis: Mapping[str, Series]
     ) -> HeardVerdict | None:
-        now = self._clock.now()
-        place = dataclasses.replace(self._home, operation=row.name, region=region)
+        now = self.clock.now()
+        place = dataclasses.replace(self.home, operation=row.name, region=region)
         context = Context(place=place, payload_size_bytes=row.untold_payload_bytes)
-        advice = self._board.recommend(context, Demand(), now)
+        advice = self.board.recommend(context, Demand(), now)
         has_expired = advice.has_expired(now)
         return verdict_on(apis, advice, lambda heard: None if has_expired else self._gain(row, advice, heard))
 
     def _gain(self, row: Operation[Any, Any], advice: Recommendation[Any], heard: Any) -> Estimate | None:
         """Of what is advised over what was heard (Any: a setting of the row's own type)."""
-        fit = self._board.fit(advice.context.place)
+        fit = self.board.fit(advice.context.place)
         if fit is None:
             return None
-        key = (self._board.generation, advice.context, heard)
+        key = (self.board.generation, advice.context, heard)
         if key not in self._gains:
             while len(self._gains) >= _REMEMBERED_COUNT_MAX:
                 del self._gains[next(iter(self._gains))]

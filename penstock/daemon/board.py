@@ -93,6 +93,11 @@ class Board:
         posting = self._postings.get(place)
         return posting.fit if posting else None
 
+    def _known(self, place: Place, now: datetime) -> tuple[Fit | None, datetime]:
+        """The last fit of a place, and of when it is."""
+        posting = self._postings.get(place)
+        return (posting.fit, posting.posted_at) if posting else (None, now)
+
     def fits(self) -> list[Fit]:
         """The last fit of every place."""
         return [posting.fit for posting in self._postings.values()]
@@ -153,20 +158,22 @@ class Board:
         key = (context, demand)
         answer = self._answers.get(key)
         if answer is None:
-            posting = self._postings.get(context.place)
+            fit, as_of = self._known(context.place, now)
             answer = recommend(
                 OPERATIONS[context.operation].model,
-                posting.fit if posting else None,
+                fit,
                 context,
                 demand,
                 previous=self._previous.get(key),
-                now=posting.posted_at if posting else now,
+                now=as_of,
                 validity_seconds=self._validity_seconds,
                 within=self.within_limits(context, demand),
             )
-            answer = self._telling_of_memory(answer, posting.fit if posting else None)
-            answer = self._telling_of_store(answer)
-            self._remember(key, answer, is_fitted=posting is not None)
+            answer = self._telling_of_store(self._telling_of_memory(answer, fit))
+            if (
+                fit is not None
+            ):  # without one it costs nothing to work out again, and its date is the asking's
+                self._remember(key, answer)
         return answer
 
     def assess(self, context: Context, demand: Demand, setting: Any, now: datetime) -> Recommendation[Any]:
@@ -174,18 +181,11 @@ class Board:
         key = (context, demand, setting)
         answer = self._assessments.get(key)
         if answer is None:
-            posting = self._postings.get(context.place)
-            answer = assess(
-                OPERATIONS[context.operation].model,
-                posting.fit if posting else None,
-                context,
-                demand,
-                setting,
-                now=posting.posted_at if posting else now,
-                validity_seconds=self._validity_seconds,
-            )
-            answer = self._telling_of_store(answer)
-            if posting is not None:
+            fit, as_of = self._known(context.place, now)
+            model, validity_seconds = OPERATIONS[context.operation].model, self._validity_seconds
+            made = assess(model, fit, context, demand, setting, now=as_of, validity_seconds=validity_seconds)
+            answer = self._telling_of_store(made)
+            if fit is not None:
                 while len(self._assessments) >= _ANSWER_COUNT_MAX:
                     del self._assessments[next(iter(self._assessments))]
                 self._assessments[key] = answer
@@ -238,9 +238,7 @@ class Board:
         appraisal = model.appraise(known, context, [answer.setting], answer.demand)
         return ceil(float(appraisal.memory_bytes[0]))
 
-    def _remember(self, key: Key, answer: Recommendation[Any], *, is_fitted: bool) -> None:
-        if not is_fitted:  # costs nothing to work out again, and its date is the asking's
-            return
+    def _remember(self, key: Key, answer: Recommendation[Any]) -> None:
         for remembered in (self._answers, self._previous):
             if key not in remembered and key not in self._configured_keys:
                 self._make_room(remembered)

@@ -13,7 +13,7 @@ import math
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -53,7 +53,6 @@ from penstock.vocabulary import (
     Place,
     ProbePlan,
     Reason,
-    Recommendation,
     Setting,
     Tariff,
 )
@@ -102,49 +101,34 @@ class Watch:
         return self.section.cost_max(self.tariff)
 
 
+@dataclass(eq=False)
 class Conductor:
     """Runs one cycle after another for as long as the daemon lives."""
 
-    def __init__(
-        self,
-        watches: Sequence[Watch],
-        *,
-        board: Board,
-        store: AsyncStore,
-        ledger: Ledger,
-        thinker: Thinker,
-        sweeper: Sweeper,
-        clock: Clock,
-        troubles: Troubles,
-        host_verdict: Callable[[datetime], Verdict],
-        seed: int,
-        observation_count_max: int,
-        retention_seconds: float,
-        on_change: Callable[[], None],
-        on_cycle: Callable[[Cycle], None],
-        fleet: Fleet | None = None,
-        limits: SharedLimits | None = None,
-    ) -> None:
+    watches: InitVar[Sequence[Watch]]
+    _: KW_ONLY
+    board: Board
+    store: AsyncStore
+    ledger: Ledger
+    thinker: Thinker
+    sweeper: Sweeper
+    clock: Clock
+    troubles: Troubles
+    host_verdict: Callable[[datetime], Verdict]
+    seed: int
+    observation_count_max: int
+    retention_seconds: float
+    on_change: Callable[[], None]
+    on_cycle: Callable[[Cycle], None]
+    fleet: Fleet | None = None
+    limits: SharedLimits | None = None
+
+    def __post_init__(self, watches: Sequence[Watch]) -> None:
         self._watches = {watch.context: watch for watch in watches}
-        self._board = board
-        self._store = store
-        self.ledger = ledger
-        self._thinker = thinker
-        self.sweeper = sweeper
-        self._clock = clock
-        self.troubles = troubles
-        self._host_verdict = host_verdict
-        self._seed = seed
-        self._observation_count_max = observation_count_max
-        self._retention_seconds = retention_seconds
-        self._on_change = on_change
-        self._on_cycle = on_cycle
-        self.fleet = fleet
-        self.limits = limits
         self.on_observed: Callable[[Sequence[Observation[Any]]], None] = lambda _observations: None
         self.probed_seconds = -math.inf  # when a probe was in flight last, on the monotonic clock
         self._taught: dict[Place, Fit] = {}  # by what other hosts measured, and by nothing else
-        self.standings = Standings(seed, clock.now())
+        self.standings = Standings(self.seed, self.clock.now())
         self._requested: deque[Context] = deque(maxlen=16)
         self._is_clock_believed = False  # the operator said so; taken up between two probes
         self._reported: set[Place] = set()
@@ -152,7 +136,7 @@ class Conductor:
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
         self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
-        self._tidy_at = clock.now()
+        self._tidy_at = self.clock.now()
         self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
         self.cycle_count = 0
         self.activity = "starting"
@@ -181,7 +165,7 @@ class Conductor:
 
     def believe_clock(self) -> str:
         """Take the clock for right, as soon as nothing else runs: what was spent ahead of it counts as spent now."""
-        ahead = self.ledger.ahead(self._clock.now())
+        ahead = self.ledger.ahead(self.clock.now())
         if not ahead:
             return "nothing was spent at a date that has not come yet"
         self._is_clock_believed = True
@@ -194,8 +178,8 @@ class Conductor:
     def heed(self, sooner: Collection[tuple[str, str]]) -> None:
         """Something speaks for other advice, or does no more; probe these operations and regions sooner."""
         self.standings.hasten(sooner)
-        self._board.generation += 1
-        self._on_change()
+        self.board.generation += 1
+        self.on_change()
         self._news.set()
 
     def note_reports(self, observations: Sequence[Observation[Any]]) -> None:
@@ -204,7 +188,7 @@ class Conductor:
         if self.limits is not None:
             self.limits.note_reports(observations)
         if not self._reported:
-            settled_seconds = self._clock.monotonic_seconds() + REPORTS_SETTLE_SECONDS
+            settled_seconds = self.clock.monotonic_seconds() + REPORTS_SETTLE_SECONDS
             self._reports_due_seconds = max(self._reports_due_seconds, settled_seconds)
         self._reported |= {observation.context.place for observation in observations}
         self._news.set()
@@ -214,14 +198,14 @@ class Conductor:
     async def prepare(self) -> None:
         """Take up the schedule where the last life left it, and put up what tables and neighbours say of new places."""
         intervals = {context: watch.section.mean_interval_seconds for context, watch in self._watches.items()}
-        await self.standings.load(self._store, intervals)
+        await self.standings.load(self.store, intervals)
         for place in {context.place for context in self._watches}:
-            if self._board.fit(place) is None:
+            if self.board.fit(place) is None:
                 await self._succeeds(place, self._learn(place))
 
     async def run(self) -> None:
         """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""
-        self.standings.resume(self._clock.now())
+        self.standings.resume(self.clock.now())
         failure_count = 0
         while True:
             context, reason = await self._wait_for_work()
@@ -233,7 +217,7 @@ class Conductor:
                 failure_count = 0
             except Exception as trouble:
                 failure_count += context is not None  # what somebody reported must not end the daemon
-                log.exception("cycle failed, seed %d, context %s", self._seed, context)
+                log.exception("cycle failed, seed %d, context %s", self.seed, context)
                 if failure_count >= CYCLE_FAILURE_COUNT_MAX:
                     raise ConductorError(
                         f"{failure_count} cycles failed in a row, the last with: {trouble}"
@@ -242,7 +226,7 @@ class Conductor:
 
     async def run_cycle(self, context: Context, reason: Reason | None = None) -> Cycle:
         """Do one cycle for this context and say in one sentence what was done."""
-        watch, began_at = self._watches[context], self._clock.now()
+        watch, began_at = self._watches[context], self.clock.now()
         self.activity = f"thinking about {describe(context)}"
         try:
             sentence, outcome = await self._try(watch, reason)
@@ -251,11 +235,11 @@ class Conductor:
             verdict = Verdict(is_allowed=False, sentence=f"{what}{trouble}")
             sentence, outcome = self._postpone(watch, verdict), None
         cycle = Cycle(
-            began_at=began_at, at=self._clock.now(), context=context, sentence=sentence, outcome=outcome
+            began_at=began_at, at=self.clock.now(), context=context, sentence=sentence, outcome=outcome
         )
         self.cycles.append(cycle)
         self.cycle_count += 1
-        self._on_cycle(cycle)
+        self.on_cycle(cycle)
         self.activity = "idle"
         log.info("%s", sentence)
         return cycle
@@ -263,8 +247,8 @@ class Conductor:
     # --- One cycle, step by step
 
     async def _try(self, watch: Watch, reason: Reason | None) -> tuple[str, Outcome[Any] | None]:
-        now = self._clock.now()
-        host = self._host_verdict(now)
+        now = self.clock.now()
+        host = self.host_verdict(now)
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host), None
         if reason is None and (until := self._spared_until(watch)) is not None:
@@ -281,7 +265,7 @@ class Conductor:
         verdict = _memory_verdict(watch, conclusion.memory_bytes_min)
         if verdict.is_allowed:
             # The clock may have been set since: an hour that was over counts again.
-            verdict = self.ledger.allows(watch.context.operation, wanted, self._clock.now())
+            verdict = self.ledger.allows(watch.context.operation, wanted, self.clock.now())
         if plan is None or not verdict.is_allowed:
             if plan is None and (avoided := self._avoided[watch.context]):
                 avoided.popleft()  # a service that was down must not end all probing
@@ -292,22 +276,22 @@ class Conductor:
             self._note_failed(watch.context, outcome.reason)
             return f"{describe(watch.context)}: {outcome.reason}", outcome
         self.troubles.note_measured(watch.context)
-        before = self._board.recommend(watch.context, Demand(), self._clock.now())
+        before = self.board.recommend(watch.context, Demand(), self.clock.now())
         fit = await self._learn(watch.context.place)
         self.standings.note_measured(watch.context, fit)
-        after = self._board.recommend(watch.context, Demand(), self._clock.now())
+        after = self.board.recommend(watch.context, Demand(), self.clock.now())
         return tell(OPERATIONS[watch.context.operation].model, plan, outcome, before, after), outcome
 
     async def _probe(self, watch: Watch, plan: ProbePlan[Any], foreseen: Estimate | None) -> Outcome[Any]:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
-        context, started_at = watch.context, self._clock.now()
+        context, started_at = watch.context, self.clock.now()
         self.activity = f"probing {describe(context)} with {describe_setting(context, plan.setting)}"
         ledger, reserved = self.ledger.reserve(context.operation, plan.cost_max, started_at)
-        await self._store.run(lambda store: store.add_attempt(context, at=started_at))
-        await self._store.run(lambda store: store.add_spend(reserved))
+        await self.store.run(lambda store: store.add_attempt(context, at=started_at))
+        await self.store.run(lambda store: store.add_spend(reserved))
         self.ledger = ledger  # not before it is written: what the disk refuses is not done and costs nothing
         self.standings.note_attempt(context, started_at)
-        start_seconds = self._clock.monotonic_seconds()
+        start_seconds = self.clock.monotonic_seconds()
         self.probed_seconds = math.inf
         try:
             outcome = await watch.probe.run(plan)
@@ -316,49 +300,49 @@ class Conductor:
             await self._settle(reserved, used, start_seconds)
             raise
         finally:
-            self.probed_seconds = self._clock.monotonic_seconds()
+            self.probed_seconds = self.clock.monotonic_seconds()
         await self._settle(reserved, costs.used_by(plan, outcome, watch.probe.used), start_seconds)
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)
-            await self._store.run(partial(Store.add_inconclusive, inconclusive=outcome))
+            await self.store.run(partial(Store.add_inconclusive, inconclusive=outcome))
         else:
             if avoided:
                 avoided.popleft()
             outcome = dataclasses.replace(outcome, reason=plan.reason, foreseen=foreseen)
-            await self._store.add_observation(outcome)
+            await self.store.add_observation(outcome)
             self.on_observed([outcome])
         await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome
 
     async def _settle(self, reserved: Spend, used: Cost, start_seconds: float) -> None:
         """Put the true cost in place of the reserved one, in memory and on the disk."""
-        duration_seconds = self._clock.monotonic_seconds() - start_seconds
+        duration_seconds = self.clock.monotonic_seconds() - start_seconds
         cost = dataclasses.replace(used, duration_seconds=duration_seconds)
-        self.ledger, correction = self.ledger.settle(reserved, cost, self._clock.now())
-        await self._store.run(lambda store: store.correct_spend(correction))
+        self.ledger, correction = self.ledger.settle(reserved, cost, self.clock.now())
+        await self.store.run(lambda store: store.correct_spend(correction))
 
     async def _learn(self, place: Place) -> Fit:
         """Fit everything that is known of the place, and put the advice up."""
         conclusion = await self._deliberate(place, None, Cost())
-        now = self._clock.now()
+        now = self.clock.now()
         taught = self._taught.get(place)
-        changed = await self._board.post(
+        changed = await self.board.post(
             conclusion.fit, now, taught_at=taught.newest_observation_at if taught else None
         )
-        await self._store.run(lambda store: store.add_fit(conclusion.fit, fitted_at=now))
+        await self.store.run(lambda store: store.add_fit(conclusion.fit, fitted_at=now))
         for recommendation in changed:
-            await self._store.run(partial(_add_recommendation, recommendation=recommendation))
+            await self.store.run(partial(Store.add_recommendation, recommendation=recommendation))
         await self._note_change(conclusion.fit, now)
-        self._on_change()
+        self.on_change()
         return conclusion.fit
 
     async def _note_change(self, fit: Fit, now: datetime) -> None:
         """Write down what changed, and what is advised since."""
         contexts = [context for context in self._watches if context.place == fit.place]
-        advising = [self._board.recommend(context, Demand(), now) for context in contexts]
+        advising = [self.board.recommend(context, Demand(), now) for context in contexts]
         model = OPERATIONS[fit.place.operation].model
-        await self._store.run(lambda store: note_change(store, model, fit, advising, now))
+        await self.store.run(lambda store: note_change(store, model, fit, advising, now))
 
     async def sweep(self) -> Sequence[Leftover]:
         """Remove what is left behind, and book what that takes, also when it is stopped; what was removed."""
@@ -367,8 +351,8 @@ class Conductor:
             summary = await self.sweeper.sweep()
         finally:
             for operation, cost in self.sweeper.costs.items():
-                self.ledger, spend = self.ledger.book(operation, cost, self._clock.now())
-                await self._store.run(partial(Store.correct_spend, correction=spend))
+                self.ledger, spend = self.ledger.book(operation, cost, self.clock.now())
+                await self.store.run(partial(Store.correct_spend, correction=spend))
         self.activity = "idle"
         return summary.removed
 
@@ -382,7 +366,7 @@ class Conductor:
             await self._divide(self.limits)
         if self.fleet is not None and self.fleet.due_in_seconds <= 0:
             await self.visit_fleet()
-        if self._reported and self._reports_due_seconds <= self._clock.monotonic_seconds():
+        if self._reported and self._reports_due_seconds <= self.clock.monotonic_seconds():
             await self._learn_from_reports()
 
     async def visit_fleet(self) -> None:
@@ -401,21 +385,21 @@ class Conductor:
         else:
             limits.step()
         if limits.take_news():
-            self._board.generation += 1
-            self._on_change()
+            self.board.generation += 1
+            self.on_change()
 
     async def _at_the_bucket(
         self, visitor: Fleet | SharedLimits, visit: Callable[[], Awaitable[None]]
     ) -> None:
         """Pay, visit, settle; or leave it, where it cannot be paid for now."""
-        now, cost_max = self._clock.now(), visitor.cost_max
+        now, cost_max = self.clock.now(), visitor.cost_max
         verdict = self.ledger.allows(LEDGER_NAME, cost_max, now)
         if not verdict.is_allowed:
             visitor.postpone(verdict.sentence)
             return
         ledger, reserved = self.ledger.reserve(LEDGER_NAME, cost_max, now)
         try:
-            await self._store.run(lambda store: store.add_spend(reserved))
+            await self.store.run(lambda store: store.add_spend(reserved))
         except DiskTrouble as trouble:
             visitor.postpone(str(trouble))
             return
@@ -425,14 +409,14 @@ class Conductor:
         finally:
             if visitor.due_in_seconds <= 0:  # it failed unforeseen: the others would wait behind it for ever
                 visitor.postpone("the visit failed, as the log says")
-            self.ledger, correction = self.ledger.settle(reserved, visitor.used, self._clock.now())
-            await self._store.run(lambda store: store.correct_spend(correction))
+            self.ledger, correction = self.ledger.settle(reserved, visitor.used, self.clock.now())
+            await self.store.run(lambda store: store.correct_spend(correction))
             self.activity = "idle"
 
     async def _own_evidence(self, host: str, place: Place) -> Sequence[Evidence[Any]]:
-        fit, own = self._board.fit(place), await self._own(place)
+        fit, own = self.board.fit(place), await self._own(place)
         since = fit.changed_at if fit else None
-        return prior.measured_here(host, own, since=since, now=self._clock.now())
+        return prior.measured_here(host, own, since=since, now=self.clock.now())
 
     async def _learn_from_fleet(self, fleet: Fleet, place: Place) -> None:
         """A fit to what others measured, heard as a neighbour's is: it gives way where own measurements disagree."""
@@ -442,18 +426,16 @@ class Conductor:
             case = Case(
                 place=place,
                 observations=tuple(told),
-                seed=_seed(self._seed, place, told),
+                seed=_seed(self.seed, place, told),
             )
-            self._taught[place] = (
-                await self._thinker.deliberate(OPERATIONS[place.operation].model, case)
-            ).fit
+            self._taught[place] = (await self.thinker.deliberate(OPERATIONS[place.operation].model, case)).fit
             await self._learn(place)
 
     async def _own(self, place: Place) -> list[Observation[Any]]:
         """What was measured here; where others measure now, so little of it that they are heard."""
         is_spared = any(self._spared_until(w) for c, w in self._watches.items() if c.place == place)
-        count_max = _SPARED_OWN_COUNT if is_spared else self._observation_count_max
-        return await self._store.run(lambda store: store.observations(place, count_max=count_max))
+        count_max = _SPARED_OWN_COUNT if is_spared else self.observation_count_max
+        return await self.store.run(lambda store: store.observations(place, count_max=count_max))
 
     def _spared_until(self, watch: Watch) -> datetime | None:
         if self.fleet is None:
@@ -463,9 +445,9 @@ class Conductor:
     async def _redate_spend(self) -> None:
         """The clock is right, the operator says."""
         self._is_clock_believed = False
-        now = self._clock.now()
+        now = self.clock.now()
         try:
-            await self._store.run(lambda store: store.redate_spend(now))
+            await self.store.run(lambda store: store.redate_spend(now))
         except DiskTrouble as trouble:
             log.warning("what was spent ahead of the clock keeps its dates: %s", trouble)
             return
@@ -479,7 +461,7 @@ class Conductor:
             self.activity = f"learning from reports about {place.operation}"
             if not await self._succeeds(place, self._learn(place)):
                 self._reported.add(place)
-        self._reports_due_seconds = self._clock.monotonic_seconds() + REPORTS_PAUSE_SECONDS
+        self._reports_due_seconds = self.clock.monotonic_seconds() + REPORTS_PAUSE_SECONDS
         self.activity = "idle"
 
     async def _succeeds(self, place: Place, learning: Awaitable[object]) -> bool:
@@ -495,7 +477,7 @@ class Conductor:
         self, place: Place, next_context: Context | None, cost_max: Cost
     ) -> Conclusion[Any]:
         observations = await self._own(place)
-        reports = await self._store.run(
+        reports = await self.store.run(
             lambda store: store.reports(
                 place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER
             )
@@ -508,8 +490,8 @@ class Conductor:
         case = Case(
             place=place,
             observations=(*observations, *reports),
-            fit=self._board.fit(place) if self._fitted.get(place) == evidence else None,
-            prior=nearest(place, self._board.fits(), kindred, self._taught.values()),
+            fit=self.board.fit(place) if self._fitted.get(place) == evidence else None,
+            prior=nearest(place, self.board.fits(), kindred, self._taught.values()),
             next_context=next_context,
             cost_max=cost_max,
             tariff=watch.tariff if watch else FREE,
@@ -518,9 +500,9 @@ class Conductor:
                 thread_count_max=watch.section.thread_count_max if watch else None,
                 memory_bytes_max=watch.section.memory_bytes_max if watch else None,
             ),
-            seed=_seed(self._seed, place, observations),
+            seed=_seed(self.seed, place, observations),
         )
-        conclusion = await self._thinker.deliberate(model, case)
+        conclusion = await self.thinker.deliberate(model, case)
         if next_context is None:
             self._fitted[place] = evidence
         if conclusion.believed is not None:
@@ -545,9 +527,9 @@ class Conductor:
             bucket = [visitor for visitor in (self.fleet, self.limits) if visitor is not None]
             chores_wait_seconds = min(chore.due_in_seconds for chore in (self.sweeper, *bucket))
             if self._reported:
-                reports_wait_seconds = self._reports_due_seconds - self._clock.monotonic_seconds()
+                reports_wait_seconds = self._reports_due_seconds - self.clock.monotonic_seconds()
                 chores_wait_seconds = min(chores_wait_seconds, reports_wait_seconds)
-            now = self._clock.now()
+            now = self.clock.now()
             self.troubles.note("clock", self._clock_trouble(now))
             if chores_wait_seconds <= 0 or self._is_clock_believed:
                 return None, None
@@ -560,7 +542,7 @@ class Conductor:
                 return due.context, None
             wait_seconds = min(wait_seconds, chores_wait_seconds)
             if wait_seconds >= REST_SECONDS:
-                self._thinker.rest()
+                self.thinker.rest()
             await self._tidy_up()
             await self._wait_for_news(min(wait_seconds, HOUSEKEEPING_SECONDS))
 
@@ -584,12 +566,12 @@ class Conductor:
 
     async def _tidy_up(self) -> None:
         """Forget what is too old, once in a while."""
-        now = self._clock.now()
+        now = self.clock.now()
         if now >= self._tidy_at:
             self._tidy_at = now + timedelta(seconds=HOUSEKEEPING_SECONDS)
             try:
-                while await self._store.run(
-                    lambda store: store.prune(now=now, retention_seconds=self._retention_seconds)
+                while await self.store.run(
+                    lambda store: store.prune(now=now, retention_seconds=self.retention_seconds)
                 ):
                     pass
             except DiskTrouble as trouble:
@@ -597,7 +579,7 @@ class Conductor:
 
     def _postpone(self, watch: Watch, verdict: Verdict) -> str:
         """Leave the context alone for a while, and say why."""
-        now = self._clock.now()
+        now = self.clock.now()
         until = verdict.retry_at or now + timedelta(seconds=max(watch.section.mean_interval_seconds, 60.0))
         self.standings.postpone(watch.context, until)
         why = verdict.sentence or "no probe is worth its price now"
@@ -609,14 +591,14 @@ class Conductor:
         return f"{describe(watch.context)}: not probed, {why}"
 
     def _note_failed(self, context: Context, reason: str) -> None:
-        fit = self._board.fit(context.place)
+        fit = self.board.fit(context.place)
         self.troubles.note_failed(context, reason, is_known=fit is not None and fit.observation_count > 0)
         self._note_expired(context, reason)
 
     def _note_expired(self, context: Context, reason: str) -> None:
         """Whatever is in the way has outlasted the advice: then it does not pass by itself."""
-        now = self._clock.now()
-        advice = self._board.recommend(context, Demand(), now)
+        now = self.clock.now()
+        advice = self.board.recommend(context, Demand(), now)
         if advice.has_expired(now):
             ended = f"{advice.expires_at:%Y-%m-%d %H:%M} UTC"
             self.troubles.note_expired(context, f"its advice has expired ({ended}): {reason}")
@@ -627,10 +609,6 @@ def _evidence(
 ) -> tuple[object, ...]:
     """What changes with every measurement and every report."""
     return tuple((len(some), some[-1].started_at if some else None) for some in (observations, reports))
-
-
-def _add_recommendation(store: Store, recommendation: Recommendation[Any]) -> None:
-    store.add_recommendation(recommendation)
 
 
 def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:

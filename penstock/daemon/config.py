@@ -17,7 +17,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
@@ -32,7 +32,7 @@ from penstock.fleet import limit as fleet_limit
 from penstock.models.prices import service_price
 from penstock.models.sqs.queue_class import class_of
 from penstock.operations.operation import Operation, SectionT, Service
-from penstock.operations.sections.section import Section
+from penstock.operations.sections.section import Contradiction, Section
 from penstock.operations.sections.values import (
     SECONDS_MAX,
     BucketName,
@@ -369,7 +369,10 @@ def load(
                 problems.append(Problem(origins[key], key, str(error)))
     configuration = _build(Configuration, values, "")
     unreadable = {problem.key for problem in problems} - origins.keys()  # a default stands in for them
-    problems.extend(p for p in _contradictions(configuration, origins) if p.key not in unreadable)
+    for wrong in _contradictions(configuration):
+        if wrong.key not in unreadable:
+            origin = next((origins[k] for k in (wrong.key, *wrong.because) if k in origins), DEFAULT_ORIGIN)
+            problems.append(Problem(origin, wrong.key, wrong.sentence))
     if problems:
         raise ConfigError(problems)
     return LoadedConfiguration(configuration, origins, tuple(files))
@@ -526,27 +529,19 @@ def _build(section: type[Struct], values: Mapping[str, Any], prefix: str) -> Any
     return section(**arguments)
 
 
-def _contradictions(configuration: Configuration, origins: Mapping[str, str]) -> Iterator[Problem]:
+def _contradictions(configuration: Configuration) -> Iterator[Contradiction]:
     """Values that are fine alone and wrong together."""
-
-    def problem(key: str, sentence: str, *, because: Sequence[str] = ()) -> Problem:
-        file = next((origins[path] for path in (key, *because) if path in origins), DEFAULT_ORIGIN)
-        return Problem(file, key, sentence)
-
     for name, row in OPERATIONS.items():
-        for wrong in configuration.section_of(row).contradictions(f"probes.{name}"):
-            yield problem(wrong.key, wrong.sentence, because=wrong.because)
-    yield from (
-        problem(key, sentence, because=because) for key, sentence, because in _misplaced(configuration)
-    )
+        yield from configuration.section_of(row).contradictions(f"probes.{name}")
+    yield from _misplaced(configuration)
     if quiet_hours.fill_the_day(map(quiet_hours.parse, configuration.probes.quiet_hours)):
-        yield problem("probes.quiet_hours", "they fill the day, so that nothing would ever be probed")
+        yield Contradiction("probes.quiet_hours", "they fill the day, so that nothing would ever be probed")
     for key, name in _aws_regions(configuration):
         if not regions.looks_like_a_region(name):
             expected = 'expected the name of a region, such as "eu-central-1"'
-            yield problem(key, f'found "{name}"; {expected}{regions.hint(name)}')
-    yield from (problem(key, sentence, because=because) for key, sentence, because in _starved(configuration))
-    yield from (problem(key, sentence) for key, sentence in _fleet_contradictions(configuration))
+            yield Contradiction(key, f'found "{name}"; {expected}{regions.hint(name)}')
+    yield from _starved(configuration)
+    yield from _of_fleet(configuration)
     watched = configuration.watched_queue
     for key, most in (
         ("budget.usd_per_day", configuration.budget.usd_per_day),
@@ -555,10 +550,10 @@ def _contradictions(configuration: Configuration, origins: Mapping[str, str]) ->
         if watched.usd_per_day_min > most:
             need, limit = f"${watched.usd_per_day_min:.3g}", f"${most:.3g}"
             sentence = f"watching takes {need} a day, and {key} allows {limit}: ask less often"
-            yield problem("watched_queue.interval_seconds", sentence, because=["watched_queue.name", key])
+            yield Contradiction("watched_queue.interval_seconds", sentence, ("watched_queue.name", key))
 
 
-def _misplaced(configuration: Configuration) -> Iterator[tuple[str, str, list[str]]]:
+def _misplaced(configuration: Configuration) -> Iterator[Contradiction]:
     """A store that is stated where something else is, and what it does not have."""
     key, endpoint = "aws.s3_store", "aws.s3_endpoint_url"
     aws, store = configuration.aws, configuration.aws.store
@@ -566,38 +561,48 @@ def _misplaced(configuration: Configuration) -> Iterator[tuple[str, str, list[st
         return
     seen = store_at(aws.s3_endpoint_url)
     if not aws.s3_endpoint_url:
-        yield key, f'found "{store.name}"; expected {endpoint} as well: without it S3 is that of AWS', []
+        sentence = f'found "{store.name}"; expected {endpoint} as well: without it S3 is that of AWS'
+        yield Contradiction(key, sentence)
     elif seen not in {None, store}:
-        yield key, f'found "{store.name}"; {endpoint} is that of {seen.title if seen else ""}', [endpoint]
+        sentence = f'found "{store.name}"; {endpoint} is that of {seen.title if seen else ""}'
+        yield Contradiction(key, sentence, (endpoint,))
     for row, section in configuration.sections():
         if row.service is Service.S3 and section.service_class == "express":
             sentence = f'found "express"; {store.title} has no directory buckets'
-            yield f"probes.{row.name}.service_class", sentence, [key, endpoint]
+            yield Contradiction(f"probes.{row.name}.service_class", sentence, (key, endpoint))
 
 
-def _fleet_contradictions(configuration: Configuration) -> Iterator[tuple[str, str]]:
+def _of_fleet(configuration: Configuration) -> Iterator[Contradiction]:
     fleet = configuration.fleet
     if "{" in fleet.bucket:
-        yield "fleet.bucket", f'found "{fleet.bucket}"; expected one bucket for all regions, without braces'
+        yield Contradiction(
+            "fleet.bucket", f'found "{fleet.bucket}"; expected one bucket for all regions, without braces'
+        )
     if fleet.may_write and not fleet.bucket:
-        yield "fleet.bucket", "missing; expected the name of a bucket, because fleet.may_write is true"
+        yield Contradiction(
+            "fleet.bucket", "missing; expected the name of a bucket, because fleet.may_write is true"
+        )
     if fleet.shared_limits and not fleet.bucket:
-        yield "fleet.bucket", "missing; hosts that share fleet.shared_limits see each other in a bucket"
+        yield Contradiction(
+            "fleet.bucket", "missing; hosts that share fleet.shared_limits see each other in a bucket"
+        )
     shared = [fleet_limit.parse(text) for text in fleet.shared_limits]
     if len({limit.name for limit in shared}) < len(shared) or len(shared) > fleet_limit.LIMIT_COUNT_MAX:
         most = fleet_limit.LIMIT_COUNT_MAX
-        yield "fleet.shared_limits", f"expected no name twice, and no more than {most} of them"
+        yield Contradiction("fleet.shared_limits", f"expected no name twice, and no more than {most} of them")
     for limit in shared:
         if unknown := sorted(set(limit.operations) - OPERATIONS.keys()):
             known = ", ".join(OPERATIONS)
-            yield "fleet.shared_limits", f'found "{unknown[0]}" in {limit.name}; expected some of {known}'
+            yield Contradiction(
+                "fleet.shared_limits", f'found "{unknown[0]}" in {limit.name}; expected some of {known}'
+            )
         if not limit.requests_per_second:
-            yield "fleet.shared_limits", f"{limit.name} bears 0/s; expected more"
+            yield Contradiction("fleet.shared_limits", f"{limit.name} bears 0/s; expected more")
     for row, section in configuration.sections():
         theirs = getattr(section, "key_prefix", "")
         if fleet.bucket and theirs and fleet.key_prefix.startswith(theirs):
             sentence = f'found "{fleet.key_prefix}", below which probes.{row.name}.key_prefix is swept'
-            yield "fleet.key_prefix", sentence
+            yield Contradiction("fleet.key_prefix", sentence)
 
 
 def _aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
@@ -625,21 +630,18 @@ _NEEDED = {
 }
 
 
-def _starved(configuration: Configuration) -> Iterator[tuple[str, str, list[str]]]:
+def _starved(configuration: Configuration) -> Iterator[Contradiction]:
     """Budgets of nothing that a probe which is enabled needs something of: it would never run."""
     for row, section in configuration.enabled():
-        path, because = f"probes.{row.name}", [f"probes.{row.name}.is_enabled"]
+        path, because = f"probes.{row.name}", (f"probes.{row.name}.is_enabled",)
         for name, key in _NEEDED.items():
             needs = name != "transferred_bytes" or section.cost_max(FREE).transferred_bytes > 0
             if needs and not getattr(configuration.budget, key):
-                yield (
-                    f"budget.{key}",
-                    f"found 0; a probe needs some of it, and {path}.is_enabled is true",
-                    because,
-                )
+                sentence = f"found 0; a probe needs some of it, and {path}.is_enabled is true"
+                yield Contradiction(f"budget.{key}", sentence, because)
         if section.usd_per_day == 0:
             sentence = "found 0; a probe costs something, and is_enabled is true"
-            yield f"{path}.usd_per_day", sentence, because
+            yield Contradiction(f"{path}.usd_per_day", sentence, because)
 
 
 def _is_section(hint: Any) -> bool:

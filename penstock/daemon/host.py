@@ -69,7 +69,6 @@ class HostSample:
 class HostUsage:
     """What happened between two samples. Fractions are of all processors together."""
 
-    busy_fraction: float
     others_busy_fraction: float  # without this process
     received_bytes: int
     transmitted_bytes: int
@@ -114,6 +113,10 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
     """The counters now. Takes well under a millisecond."""
     total, busy = _processor_ticks(text_of(root / "proc/stat"))
     interfaces = _interfaces(root / "sys/class/net")
+
+    def moved(counter: str) -> int:
+        return sum(_number(interface / "statistics" / counter) for interface in interfaces)
+
     own_received, own_transmitted = _own_bytes(root / "proc")
     exceeded: dict[str, int] = {}
     for interface in interfaces:
@@ -124,12 +127,10 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
         total_ticks=total,
         busy_ticks=busy,
         own_ticks=_own_ticks(text_of(root / "proc/self/stat")) + _children_ticks(root / "proc"),
-        received_bytes=sum(_number(interface / "statistics/rx_bytes") for interface in interfaces),
-        transmitted_bytes=sum(_number(interface / "statistics/tx_bytes") for interface in interfaces),
-        received_packet_count=sum(_number(interface / "statistics/rx_packets") for interface in interfaces),
-        transmitted_packet_count=sum(
-            _number(interface / "statistics/tx_packets") for interface in interfaces
-        ),
+        received_bytes=moved("rx_bytes"),
+        transmitted_bytes=moved("tx_bytes"),
+        received_packet_count=moved("rx_packets"),
+        transmitted_packet_count=moved("tx_packets"),
         own_received_bytes=own_received,
         own_transmitted_bytes=own_transmitted,
         allowance_exceeded=exceeded,
@@ -138,20 +139,22 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
 
 def usage(before: HostSample, after: HostSample) -> HostUsage:
     """What happened in between; a counter that went back (a driver was loaded again) counts as still."""
-    ticks = after.total_ticks - before.total_ticks
-    busy = max(0, after.busy_ticks - before.busy_ticks)
-    others = max(0, busy - max(0, after.own_ticks - before.own_ticks))
+
+    def counted(name: str) -> int:
+        grown: int = getattr(after, name) - getattr(before, name)
+        return max(0, grown)
+
+    ticks, others = counted("total_ticks"), max(0, counted("busy_ticks") - counted("own_ticks"))
     moved = {
         name: count - before.allowance_exceeded.get(name, 0)
         for name, count in after.allowance_exceeded.items()
     }
     return HostUsage(
-        busy_fraction=min(1.0, busy / ticks) if ticks > 0 else 0.0,
-        others_busy_fraction=min(1.0, others / ticks) if ticks > 0 else 0.0,
-        received_bytes=max(0, after.received_bytes - before.received_bytes),
-        transmitted_bytes=max(0, after.transmitted_bytes - before.transmitted_bytes),
-        own_received_bytes=max(0, after.own_received_bytes - before.own_received_bytes),
-        own_transmitted_bytes=max(0, after.own_transmitted_bytes - before.own_transmitted_bytes),
+        others_busy_fraction=min(1.0, others / ticks) if ticks else 0.0,
+        received_bytes=counted("received_bytes"),
+        transmitted_bytes=counted("transmitted_bytes"),
+        own_received_bytes=counted("own_received_bytes"),
+        own_transmitted_bytes=counted("own_transmitted_bytes"),
         allowance_exceeded={name: count for name, count in moved.items() if count > 0},
     )
 

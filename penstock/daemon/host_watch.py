@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 
 from penstock.clock import Clock
@@ -51,62 +51,58 @@ class Neighbours:
         return busiest / self.network_ceiling_bytes_per_second
 
 
+@dataclass(eq=False)
 class HostWatch:
     """Looks at the host now and then, and when it is asked."""
 
-    def __init__(
-        self,
-        section: BudgetSection,
-        clock: Clock,
-        sample: Callable[[], host.HostSample],
-        *,
-        ceiling_bytes_per_second: Callable[[], float | None],
-        quiet_hours: tuple[QuietHours, ...] = (),
-    ) -> None:
-        self._quiet_hours = quiet_hours
-        self._section = section
-        self._clock = clock
-        self._sample = sample
-        self._ceiling_bytes_per_second = ceiling_bytes_per_second
-        self._samples = deque([(clock.monotonic_seconds(), sample())], maxlen=2)
+    section: BudgetSection
+    clock: Clock
+    sample: Callable[[], host.HostSample]
+    _: KW_ONLY
+    ceiling_bytes_per_second: Callable[[], float | None]
+    quiet_hours: tuple[QuietHours, ...] = ()
+    _samples: deque[tuple[float, host.HostSample]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._samples = deque([(self.clock.monotonic_seconds(), self.sample())], maxlen=2)
 
     def look(self) -> None:
         """Begin a new window; call it every few seconds."""
-        self._samples.append((self._clock.monotonic_seconds(), self._sample()))
+        self._samples.append((self.clock.monotonic_seconds(), self.sample()))
 
     def neighbours(self) -> Neighbours:
         """By the window up to now that is at least a second long."""
-        now_seconds = self._clock.monotonic_seconds()
+        now_seconds = self.clock.monotonic_seconds()
         at_seconds, before = self._samples[-1]
         if now_seconds - at_seconds < WINDOW_SECONDS_MIN:
             at_seconds, before = self._samples[0]
-        usage, seconds = host.usage(before, self._sample()), max(now_seconds - at_seconds, WINDOW_SECONDS_MIN)
+        usage, seconds = host.usage(before, self.sample()), max(now_seconds - at_seconds, WINDOW_SECONDS_MIN)
         received = usage.received_bytes - _WIRE_OVER_PAYLOAD * usage.own_received_bytes
         transmitted = usage.transmitted_bytes - _WIRE_OVER_PAYLOAD * usage.own_transmitted_bytes
         return Neighbours(
             cpu_fraction=usage.others_busy_fraction,
             received_bytes_per_second=max(0.0, received) / seconds,
             transmitted_bytes_per_second=max(0.0, transmitted) / seconds,
-            network_ceiling_bytes_per_second=self._ceiling_bytes_per_second(),
+            network_ceiling_bytes_per_second=self.ceiling_bytes_per_second(),
         )
 
     def verdict(self, now: datetime) -> budget.Verdict:
         """Whether there is room for a probe beside them, at this time of the day."""
-        if (ends_at := quiet_until(self._quiet_hours, now)) is not None:
+        if (ends_at := quiet_until(self.quiet_hours, now)) is not None:
             sentence = f"these are quiet hours, until {ends_at:%Y-%m-%d %H:%M} UTC"
             return budget.Verdict(is_allowed=False, sentence=sentence, retry_at=ends_at)
         found = self.neighbours()
-        return budget.host_verdict(found.cpu_fraction, found.network_fraction, self._section, now)
+        return budget.host_verdict(found.cpu_fraction, found.network_fraction, self.section, now)
 
     def document(self, now: datetime) -> dict[str, float | datetime | None]:
         """What others use, and how much of it lets a probe begin, as JSON values and a date."""
         found = self.neighbours()
         return {
-            "quiet_until": quiet_until(self._quiet_hours, now),
+            "quiet_until": quiet_until(self.quiet_hours, now),
             "others_cpu_fraction": found.cpu_fraction,
-            "host_cpu_fraction_max": self._section.host_cpu_fraction_max,
+            "host_cpu_fraction_max": self.section.host_cpu_fraction_max,
             "others_network_fraction": found.network_fraction,
-            "host_network_fraction_max": self._section.host_network_fraction_max,
+            "host_network_fraction_max": self.section.host_network_fraction_max,
             "others_received_bytes_per_second": found.received_bytes_per_second,
             "others_transmitted_bytes_per_second": found.transmitted_bytes_per_second,
             "network_ceiling_bytes_per_second": found.network_ceiling_bytes_per_second,

@@ -19,12 +19,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from penstock.models.sharing import water_fill
 
-FORMAT = 1
+FORMAT: Final = 1
 DOCUMENT_BYTES_MAX = 8192
 LIMIT_COUNT_MAX = 16
 PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}: [a-z0-9_]+(, [a-z0-9_]+)* at [0-9]{1,7}/s$"
@@ -36,7 +37,7 @@ FACTOR_MIN = 0.02
 PART_MIN = 0.02  # of an even part: who came just now, and takes part from the next heartbeat on
 HELD_FRACTION = 0.97  # of what was allowed: who makes as many requests would probably make more
 GROWTH, HEADROOM = 3.0, 1.08  # over what is made, where it is held and where it is not
-_RATE_MAX = 1e9
+_Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -53,20 +54,22 @@ class SharedLimit:
 class Use:
     """What a host would use of a limit, what it asked for in the time before, and how much of that was refused."""
 
-    wanted_per_second: float
-    made_per_second: float = 0.0
-    refused_per_second: float = 0.0
+    wanted_per_second: _Rate
+    made_per_second: _Rate = 0.0
+    refused_per_second: _Rate = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """What one host says of itself."""
 
-    host: str
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     number: int
-    pause_seconds: float  # until its next one, at the most
-    limits: Mapping[str, Use] = field(default_factory=dict)
-    format: int = FORMAT
+    pause_seconds: Annotated[float, msgspec.Meta(ge=1.0, le=86_400.0)]  # until its next one, at the most
+    limits: Annotated[Mapping[str, Use], msgspec.Meta(max_length=LIMIT_COUNT_MAX)] = field(
+        default_factory=dict
+    )
+    format: Literal[1] = FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,18 +108,8 @@ def read(document: bytes) -> Heartbeat | None:
         found = msgspec.json.decode(document[: DOCUMENT_BYTES_MAX + 1], type=Heartbeat)
     except _UNREADABLE:
         return None
-    is_possible = (
-        found.format == FORMAT
-        and len(found.limits) <= LIMIT_COUNT_MAX
-        and 1 <= len(found.host) <= 64
-        and 1.0 <= found.pause_seconds <= 86_400.0
-        and all(
-            0.0 <= use.wanted_per_second <= _RATE_MAX
-            and 0.0 <= use.refused_per_second <= use.made_per_second <= _RATE_MAX
-            for use in found.limits.values()
-        )
-    )
-    return found if is_possible else None
+    uses = found.limits.values()
+    return found if all(use.refused_per_second <= use.made_per_second for use in uses) else None
 
 
 def written(heartbeat: Heartbeat) -> bytes:

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-FORMAT = 1
+FORMAT: Final = 1
 HOLD_SECONDS = 3_300.0  # three visits
 TAKEOVER_SECONDS = 4_500.0  # four visits, and some
 SEAT_COUNT_MAX = 64
 DOCUMENT_BYTES_MAX = 16_384
-_COUNT_MAX = 2**62  # of what is counted up: Python writes no number of thousands of digits
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]  # Python writes no number of thousands of digits
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -30,16 +31,16 @@ class Seat:
     """One host that probes, and how often it has said so."""
 
     host: str
-    renewal: int = 0
+    renewal: _Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probers:
     """Who probes a place."""
 
-    format: int = FORMAT
-    generation: int = 0
-    seats: tuple[Seat, ...] = ()
+    format: Literal[1] = FORMAT
+    generation: _Count = 0
+    seats: Annotated[tuple[Seat, ...], msgspec.Meta(max_length=SEAT_COUNT_MAX)] = ()
 
     def has(self, host: str) -> bool:
         """Whether it has a seat."""
@@ -49,15 +50,9 @@ class Probers:
 def read(document: bytes) -> Probers:
     """What is written there; nobody, where that cannot be read. Never raises."""
     try:
-        found = msgspec.json.decode(document[: DOCUMENT_BYTES_MAX + 1], type=Probers)
+        return msgspec.json.decode(document[: DOCUMENT_BYTES_MAX + 1], type=Probers)
     except _UNREADABLE:
         return Probers()
-    is_possible = (
-        found.format == FORMAT
-        and len(found.seats) <= SEAT_COUNT_MAX
-        and all(0 <= count < _COUNT_MAX for count in (found.generation, *(s.renewal for s in found.seats)))
-    )
-    return found if is_possible else Probers()
 
 
 def written(probers: Probers) -> bytes:

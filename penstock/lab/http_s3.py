@@ -35,19 +35,8 @@ _CHECKSUM = "x-amz-checksum-"
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 # Without a value these ask for what an object or a bucket has beside its content; nothing of that is kept here.
 _SERVED = frozenset({"uploads", "delete", "location", "versioning"})
-_LISTING = frozenset(
-    {
-        *(
-            "prefix",
-            "delimiter",
-            "marker",
-            "start-after",
-            "continuation-token",
-            "encoding-type",
-            "fetch-owner",
-        ),
-        *("key-marker", "upload-id-marker"),
-    }
+_LISTING = frozenset({"prefix", "delimiter", "encoding-type", "fetch-owner"}) | frozenset(
+    {"marker", "start-after", "continuation-token", "key-marker", "upload-id-marker"}
 )
 _NOT_CHECKSUMS = frozenset({"x-amz-checksum-algorithm", "x-amz-checksum-type", "x-amz-checksum-mode"})
 
@@ -148,7 +137,7 @@ class _Face:
     async def _list_buckets(self, _call: _Call) -> web.Response:
         await self._service.answer_delay()
         found = "".join(
-            f"<Bucket>{_element('Name', name)}{_element('CreationDate', _iso(created_at))}</Bucket>"
+            f"<Bucket>{_elements(Name=name, CreationDate=_iso(created_at))}</Bucket>"
             for name, created_at in self._shelf.buckets()
         )
         return _xml("ListAllMyBucketsResult", f"<Buckets>{found}</Buckets>")
@@ -176,12 +165,11 @@ class _Face:
         await self._service.small_request(call.bucket)
         prefix = call.query.get("prefix", "")
         found = "".join(
-            f"<Upload>{_element('Key', key)}{_element('UploadId', upload_id)}"
-            f"{_element('Initiated', _iso(started_at))}</Upload>"
+            f"<Upload>{_elements(Key=key, UploadId=upload_id, Initiated=_iso(started_at))}</Upload>"
             for key, upload_id, started_at in self._shelf.uploads(call.bucket, prefix)
         )
-        head = _element("Bucket", call.bucket) + _element("Prefix", prefix)
-        return _xml("ListMultipartUploadsResult", f"{head}<IsTruncated>false</IsTruncated>{found}")
+        head = _elements(Bucket=call.bucket, Prefix=prefix, IsTruncated="false")
+        return _xml("ListMultipartUploadsResult", head + found)
 
     async def _delete_objects(self, call: _Call) -> web.Response:
         if "Content-MD5" not in call.headers and not _checksums(call.headers):
@@ -191,7 +179,7 @@ class _Face:
         keys = [entry.findtext("{*}Key", "") for entry in document.iterfind("{*}Object")]
         self._shelf.delete_all(call.bucket, keys)
         is_quiet = document.findtext("{*}Quiet", "false") == "true"
-        deleted = (f"<Deleted>{_element('Key', key)}</Deleted>" for key in keys)
+        deleted = (f"<Deleted>{_elements(Key=key)}</Deleted>" for key in keys)
         return _xml("DeleteResult", "" if is_quiet else "".join(deleted))
 
     def _empty(self, name: str) -> Callable[[_Call], Awaitable[web.StreamResponse]]:
@@ -219,7 +207,7 @@ class _Face:
         body = self._shelf.get(from_bucket, from_key).body
         copied = self._shelf.body(body.size_bytes, body.content)
         stored = self._shelf.put(call.bucket, call.key, copied)
-        inner = _element("ETag", f'"{copied.etag}"') + _element("LastModified", _iso(stored.modified_at))
+        inner = _elements(ETag=_quoted(copied), LastModified=_iso(stored.modified_at))
         return _xml("CopyObjectResult", inner)
 
     async def _head_object(self, call: _Call) -> web.Response:
@@ -265,7 +253,7 @@ class _Face:
     async def _create_upload(self, call: _Call) -> web.Response:
         await self._service.small_request(call.bucket)
         upload_id = self._shelf.create_upload(call.bucket, call.key)
-        inner = _element("Bucket", call.bucket) + _element("Key", call.key) + _element("UploadId", upload_id)
+        inner = _elements(Bucket=call.bucket, Key=call.key, UploadId=upload_id)
         response = _xml("InitiateMultipartUploadResult", inner)
         for name in ("x-amz-checksum-algorithm", "x-amz-checksum-type"):
             if name in call.headers:
@@ -284,11 +272,11 @@ class _Face:
         await self._service.small_request(call.bucket)
         parts = self._shelf.parts(call.bucket, call.key, call.query["uploadId"])
         found = "".join(
-            f"<Part><PartNumber>{number}</PartNumber>{_etag_element(body)}<Size>{body.size_bytes}</Size></Part>"
+            f"<Part>{_elements(PartNumber=str(number), ETag=_quoted(body), Size=str(body.size_bytes))}</Part>"
             for number, body in parts.items()
         )
-        head = _element("Bucket", call.bucket) + _element("Key", call.key)
-        return _xml("ListPartsResult", f"{head}<IsTruncated>false</IsTruncated>{found}")
+        head = _elements(Bucket=call.bucket, Key=call.key, IsTruncated="false")
+        return _xml("ListPartsResult", head + found)
 
     async def _complete_upload(self, call: _Call) -> web.Response:
         document = await _document(call)
@@ -298,7 +286,7 @@ class _Face:
         ]
         self._check_write(call)
         stored = await self._service.complete_upload(call.bucket, call.key, call.query["uploadId"], named)
-        inner = _element("Bucket", call.bucket) + _element("Key", call.key) + _etag_element(stored.body)
+        inner = _elements(Bucket=call.bucket, Key=call.key, ETag=_quoted(stored.body))
         return _xml("CompleteMultipartUploadResult", inner)
 
     async def _abort_upload(self, call: _Call) -> web.Response:
@@ -492,10 +480,11 @@ def _byte_range(header: str | None, size_bytes: int) -> tuple[int, int] | None:
 
 
 def _body_headers(body: Body, *, is_checked: bool) -> dict[str, str]:
-    headers = {"ETag": f'"{body.etag}"'}
-    if is_checked:
-        headers.update(body.checksums)
-    return headers
+    return {"ETag": _quoted(body), **(dict(body.checksums) if is_checked else {})}
+
+
+def _quoted(body: Body) -> str:
+    return f'"{body.etag}"'
 
 
 def _object_headers(call: _Call, stored: StoredObject, *, is_whole: bool) -> dict[str, str]:
@@ -527,15 +516,17 @@ def _listing(call: _Call, objects: Iterable[StoredObject]) -> web.Response:
         rows.append(_row(text(name), stored))
     else:
         next_key = ""
-    head = _element("Name", call.bucket) + _element("Prefix", text(query.get("prefix", "")))
-    head += f"<MaxKeys>{count_max}</MaxKeys><IsTruncated>{'true' if next_key else 'false'}</IsTruncated>"
-    head += _element("Delimiter", text(query["delimiter"])) if query.get("delimiter") else ""
-    head += "<EncodingType>url</EncodingType>" if encodes else ""
-    head += f"<KeyCount>{count}</KeyCount>" if is_new else ""
-    if next_key:
-        head += (
-            _element("NextContinuationToken", next_key) if is_new else _element("NextMarker", text(next_key))
-        )
+    said = {
+        "MaxKeys": str(count_max),
+        "IsTruncated": "true" if next_key else "false",
+        "Delimiter": text(query.get("delimiter", "")),
+        "EncodingType": "url" if encodes else "",
+        "KeyCount": str(count) if is_new else "",
+        "NextContinuationToken": next_key if is_new else "",
+        "NextMarker": "" if is_new else text(next_key),
+    }
+    head = _elements(Name=call.bucket, Prefix=text(query.get("prefix", "")))
+    head += _elements(**{name: value for name, value in said.items() if value})
     return _xml("ListBucketResult", head + "".join(rows))
 
 
@@ -556,22 +547,16 @@ def _entries(
 
 def _row(name: str, stored: StoredObject | None) -> str:
     if stored is None:
-        return f"<CommonPrefixes>{_element('Prefix', name)}</CommonPrefixes>"
-    return (
-        f"<Contents>{_element('Key', name)}{_element('LastModified', _iso(stored.modified_at))}"
-        f"{_etag_element(stored.body)}<Size>{stored.body.size_bytes}</Size>"
-        "<StorageClass>STANDARD</StorageClass></Contents>"
-    )
+        return f"<CommonPrefixes>{_elements(Prefix=name)}</CommonPrefixes>"
+    body, modified_at = stored.body, _iso(stored.modified_at)
+    said = _elements(Key=name, LastModified=modified_at, ETag=_quoted(body), Size=str(body.size_bytes))
+    return f"<Contents>{said}<StorageClass>STANDARD</StorageClass></Contents>"
 
 
 def _error_response(call: _Call, error: S3Error) -> web.Response:
     if call.request.method == "HEAD" or error.status == HTTPStatus.NOT_MODIFIED:
         return web.Response(status=error.status)
-    inner = (
-        _element("Code", error.code)
-        + _element("Message", error.message)
-        + _element("Resource", call.request.path)
-    )
+    inner = _elements(Code=error.code, Message=error.message, Resource=call.request.path)
     document = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{inner}</Error>'
     return web.Response(status=error.status, text=document, content_type="application/xml")
 
@@ -581,12 +566,8 @@ def _xml(name: str, inner: str) -> web.Response:
     return web.Response(text=document, content_type="application/xml")
 
 
-def _element(name: str, text: str) -> str:
-    return f"<{name}>{escape(text)}</{name}>"
-
-
-def _etag_element(body: Body) -> str:
-    return _element("ETag", f'"{body.etag}"')
+def _elements(**texts: str) -> str:
+    return "".join(f"<{name}>{escape(text)}</{name}>" for name, text in texts.items())
 
 
 def _iso(moment: datetime) -> str:

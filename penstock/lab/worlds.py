@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from penstock.lab.link import Episodes, LinkTruth
@@ -38,6 +39,8 @@ _ORDINARY_QUEUE = QueueTruth(  # end to end as published in 2022: 14, 16, 34 and
     straggler_seconds=0.25,
 )
 
+_SIXTY_A_SECOND = partial(ActionTruth, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60)
+
 DEMO = _world(
     name="demo",
     story="Slow connections and a fast host: 24 are needed, boto3 opens 10; and a queue that takes "
@@ -56,15 +59,9 @@ DEMO = _world(
         "service_latency_seconds_median": 0.030,
     },
     queue=QueueTruth(
-        send=ActionTruth(
-            request_seconds=0.0170, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
-        ),
-        receive=ActionTruth(
-            request_seconds=0.0150, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
-        ),
-        delete=ActionTruth(
-            request_seconds=0.0350, message_seconds=0.0010, variation=0.2, request_rate_per_second_max=60
-        ),
+        send=_SIXTY_A_SECOND(request_seconds=0.0170),
+        receive=_SIXTY_A_SECOND(request_seconds=0.0150),
+        delete=_SIXTY_A_SECOND(request_seconds=0.0350),
         spread_seconds_median=0.005,
         spread_sigma=0.3,
         visibility_timeout_seconds=6,
@@ -131,9 +128,7 @@ CROSS_REGION = _world(
         service_latency_sigma=0.4,
         dips=Episodes(gap_seconds_mean=90, duration_seconds_mean=10, fraction_low=0.1, fraction_high=0.4),
     ),
-    reads={
-        "service_latency_seconds_median": 0.035,
-    },
+    reads={"service_latency_seconds_median": 0.035},
     queue=QueueTruth(
         send=ActionTruth(request_seconds=0.140, message_seconds=0.0008, variation=0.2),
         receive=ActionTruth(request_seconds=0.138, message_seconds=0.0005, variation=0.2),

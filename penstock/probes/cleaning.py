@@ -1,12 +1,34 @@
-"""Knows how to finish a clean-up that a cancellation must not cut short."""
+"""Knows how a clean-up is carried to its end, whatever is cancelled meanwhile, and what is left where it cannot be."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+
+from penstock.probes.outside import RequestError
+from penstock.probes.probe import Journal, Leftover
 
 _log = logging.getLogger(__name__)
+
+
+async def struck_when_gone(
+    journal: Journal,
+    leftover: Leftover,
+    removal: Awaitable[object],
+    *,
+    may_arrive_later: Callable[[], bool] = lambda: False,
+) -> None:
+    """Remove it, and strike the entry only when it is gone for certain; otherwise the next sweep looks."""
+    try:
+        await removal
+        if not may_arrive_later():
+            await journal.strike(leftover)
+    except RequestError as error:
+        where = f"{leftover.name} in {leftover.container}"
+        _log.warning("left behind until the next sweep: %s (%s)", where, error)
+    finally:
+        await journal.abandon(leftover)
 
 
 async def clean_up_shielded(cleaning: Coroutine[object, object, None], *, seconds_max: float) -> None:

@@ -12,10 +12,12 @@ import socket
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from penstock.clock import SystemClock
 from penstock.lab.http_s3 import s3_application
@@ -74,10 +76,7 @@ async def object_store() -> AsyncIterator[tuple[AwsObjectStore, S3Service]]:
     """A client of the lab's S3 with one bucket, and that S3 itself."""
     service = S3Service(LINK, clock=SystemClock(), seed=1)
     service.shelf.create_bucket("bucket")
-    async with (
-        serving(s3_application(service)) as url,
-        open_object_store(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as store,
-    ):
+    async with serving(s3_application(service)) as url, store_at(url) as store:
         yield store, service
 
 
@@ -85,11 +84,15 @@ async def object_store() -> AsyncIterator[tuple[AwsObjectStore, S3Service]]:
 async def message_queues() -> AsyncIterator[AwsMessageQueues]:
     """A client of the lab's SQS."""
     service = SqsService(QUEUE, clock=SystemClock(), seed=1)
-    async with (
-        serving(sqs_application(service)) as url,
-        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
-    ):
+    async with serving(sqs_application(service)) as url, queues_at(url) as queues:
         yield queues
+
+
+def answering(answer: Handler) -> AbstractAsyncContextManager[str]:
+    """A server of which everything is answered so; its URL."""
+    application = web.Application(client_max_size=64 * MiB)
+    application.router.add_route("*", "/{path:.*}", answer)
+    return serving(application)
 
 
 class Oracle:
@@ -112,9 +115,7 @@ class Oracle:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
         """The URL of it."""
-        application = web.Application(client_max_size=64 * MiB)
-        application.router.add_route("*", "/{path:.*}", self.answer)
-        async with serving(application) as url:
+        async with answering(self.answer) as url:
             yield url
 
 
@@ -125,14 +126,13 @@ def xml(code: str) -> str:
 
 def store_at(url: str, *, read_timeout_seconds: float = 60.0) -> AbstractAsyncContextManager[AwsObjectStore]:
     """A client of its own."""
-    return open_object_store(
-        Access(
-            region=REGION,
-            endpoint_url=url,
-            credentials=CREDENTIALS,
-            read_timeout_seconds=read_timeout_seconds,
-        )
-    )
+    access = Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)
+    return open_object_store(replace(access, read_timeout_seconds=read_timeout_seconds))
+
+
+def queues_at(url: str) -> AbstractAsyncContextManager[AwsMessageQueues]:
+    """A client of its own."""
+    return open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS))
 
 
 async def put_at(url: str, body: bytes = b"x", *, read_timeout_seconds: float = 60.0) -> None:
@@ -201,11 +201,7 @@ async def test_redirects_are_not_followed(status: int) -> None:
 async def test_nothing_is_done_where_a_portal_answers(page: str, content_type: str) -> None:
     """An upload by a portal is no upload, a bucket that it shows is not empty, and a message is not sent."""
     oracle = Oracle(200, page, {"Content-Type": content_type})
-    async with (
-        oracle.serving() as url,
-        store_at(url) as store,
-        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
-    ):
+    async with oracle.serving() as url, store_at(url) as store, queues_at(url) as queues:
         requests: list[Awaitable[object]] = [
             store.put_object("bucket", "key", b"x"),
             store.complete_multipart_upload("bucket", "key", "id", ["etag"]),
@@ -228,10 +224,7 @@ async def test_nothing_is_done_where_a_portal_answers(page: str, content_type: s
 
 async def test_an_answer_that_is_no_text_may_have_been_done() -> None:
     """A queue whose creation was answered by noise stays in the journal."""
-    async with (
-        Oracle(200, "\udcff").serving() as url,
-        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
-    ):
+    async with Oracle(200, "\udcff").serving() as url, queues_at(url) as queues:
         with pytest.raises(Unreachable):
             await queues.create_queue("queue", {})
 
@@ -253,10 +246,7 @@ async def test_answers_of_sqs(status: int, code: str, kind: type[RequestError], 
     old = "NonExistentQueue" if short == "QueueDoesNotExist" else short
     headers = {"x-amzn-query-error": f"AWS.SimpleQueueService.{old};Sender"} if has_query_code else {}
     oracle = Oracle(status, json.dumps({"__type": code, "message": "why"}), headers)
-    async with (
-        oracle.serving() as url,
-        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
-    ):
+    async with oracle.serving() as url, queues_at(url) as queues:
         with pytest.raises(RequestError) as caught:
             await queues.send(url + "/1/queue", ["body"])
     assert type(caught.value) is kind
@@ -268,11 +258,7 @@ async def test_answers_of_sqs(status: int, code: str, kind: type[RequestError], 
 async def test_an_answer_of_somebody_else(status: int, page: str) -> None:
     """A portal, a proxy or a half-built store answers: it is said, and what was asked for may have been done."""
     oracle = Oracle(status, page)
-    async with (
-        oracle.serving() as url,
-        store_at(url) as store,
-        open_message_queues(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as queues,
-    ):
+    async with oracle.serving() as url, store_at(url) as store, queues_at(url) as queues:
         with pytest.raises(RequestError):
             await store.create_multipart_upload("bucket", "key")
         with pytest.raises(RequestError) as caught:
@@ -407,12 +393,7 @@ async def test_connections_are_kept() -> None:
         await request.read()
         return web.Response(headers={"ETag": "e"})
 
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
-    async with (
-        serving(application) as url,
-        open_object_store(Access(region=REGION, endpoint_url=url, credentials=CREDENTIALS)) as store,
-    ):
+    async with answering(answer) as url, store_at(url) as store:
         for _ in range(5):
             await store.put_object("bucket", "key", bytes(100 * KiB))
     assert len(peers) == 1
@@ -512,9 +493,7 @@ class Versioned:
     @contextlib.asynccontextmanager
     async def store(self) -> AsyncIterator[AwsObjectStore]:
         """A client of it."""
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self.answer)
-        async with serving(application) as url, store_at(url) as store:
+        async with answering(self.answer) as url, store_at(url) as store:
             yield store
 
 
@@ -663,9 +642,7 @@ async def test_what_is_read_is_not_kept() -> None:
         return response
 
     piece = bytes(256 * KiB)
-    application = web.Application()
-    application.router.add_route("GET", "/{path:.*}", zeros)
-    async with serving(application) as url, store_at(url) as store:
+    async with answering(zeros) as url, store_at(url) as store:
         tracemalloc.start()
         try:
             await store.read_range("bucket", "key", 0, 64 * MiB, object_size_bytes=64 * MiB)

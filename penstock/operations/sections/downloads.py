@@ -44,9 +44,7 @@ class DownloadSection(ObjectSection, frozen=True, kw_only=True):
         if self.object_storage_class != "standard" and not self.object_key:
             found = f'found "{self.object_storage_class}"'
             sentence = f"{found}; that is said of an object of yours, and {path}.object_key is not set"
-            yield Contradiction(
-                key=f"{path}.object_storage_class", sentence=sentence, because=(f"{path}.object_key",)
-            )
+            yield Contradiction(f"{path}.object_storage_class", sentence, (f"{path}.object_key",))
 
     def orphan_place(self, region: str) -> OrphanPlace | None:
         """See `Section`; what only reads leaves nothing."""

@@ -62,32 +62,31 @@ class ObjectSection(Section, frozen=True, kw_only=True):
         key = f"{path}.bucket"
         if self.is_enabled and not self.bucket:
             sentence = f"missing; expected the name of a bucket, because {path}.is_enabled is true"
-            yield Contradiction(key=key, sentence=sentence, because=(f"{path}.is_enabled",))
+            yield Contradiction(key, sentence, (f"{path}.is_enabled",))
         if re.search(r"[{}]", self.bucket.replace("{region}", "")):
             sentence = f'found "{self.bucket}"; the only word in braces can be {{region}}'
-            yield Contradiction(key=key, sentence=sentence)
+            yield Contradiction(key, sentence)
         if self.bucket and self.bucket.endswith(_DIRECTORY_BUCKET) != (self.service_class == "express"):
             sentence = (
                 f'found "{self.bucket}"; the name of a directory bucket ends with {_DIRECTORY_BUCKET}, those of others '
                 f'do not, and {path}.service_class is "{self.service_class}"'
             )
-            yield Contradiction(key=key, sentence=sentence, because=(f"{path}.service_class",))
+            yield Contradiction(key, sentence, (f"{path}.service_class",))
         if len(self.regions) > 1 and self.bucket and "{region}" not in self.bucket:
             count = len(self.regions)
             sentence = (
                 f'found "{self.bucket}"; expected {{region}} in the name, because regions lists {count}'
             )
-            yield Contradiction(key=key, sentence=sentence)
+            yield Contradiction(key, sentence)
         most = self.transferred_bytes_max
         # Any more is enough: then nothing that knows objects is loaded.
         for size in sorted(self.object_size_bytes) if most < 2 * max(self.object_size_bytes) else ():
             if (least := self.moved_bytes_min(size)) > most:
-                yield Contradiction(
-                    key=f"{path}.transferred_bytes_max",
-                    sentence=f"found {format_bytes(most)}; a probe of objects of {format_bytes(size)} moves "
-                    f"{format_bytes(least)} at the least, so that none would ever begin",
-                    because=(f"{path}.object_size_bytes",),
+                sentence = (
+                    f"found {format_bytes(most)}; a probe of objects of {format_bytes(size)} moves "
+                    f"{format_bytes(least)} at the least, so that none would ever begin"
                 )
+                yield Contradiction(f"{path}.transferred_bytes_max", sentence, (f"{path}.object_size_bytes",))
                 break
 
     def region_of(self, leftover: Leftover, home_region: str) -> str:

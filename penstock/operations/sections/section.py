@@ -12,7 +12,7 @@ from penstock.probes.probe import Leftover
 from penstock.vocabulary import Cost, Tariff
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Contradiction:
     """Values of a section that are fine alone and wrong together. Keys are dotted paths."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from penstock.models.prices import RETRIEVAL_CLASSES
 from penstock.models.s3.download import READ_OBJECT_BYTES_MAX, READ_OBJECT_PART_BYTES
-from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
 from penstock.probes.outside import RequestError
 from penstock.probes.probe import Leftover, LeftoverKind
@@ -175,21 +175,15 @@ class ReadObjects:
         await self._workspace.store.complete_multipart_upload(self._workspace.bucket, key, upload_id, named)
 
     async def _remove(self, key: str, *, is_certain: bool = True) -> None:
-        """Strike the entry only when it is gone for certain; otherwise the next sweep looks."""
         leftover, removal = self._own.pop(key), Removal(self._workspace.store, self._workspace.bucket)
+        clearing = removal.clear(leftover.name)
         try:
-            await removal.clear(leftover.name)
-        except RequestError as error:
-            _log.warning(
-                "left behind until the next sweep: %s in %s (%s)", key, self._workspace.bucket, error
+            await struck_when_gone(
+                self._workspace.journal, leftover, clearing, may_arrive_later=lambda: not is_certain
             )
-        else:
-            if is_certain:
-                await self._workspace.journal.strike(leftover)
         finally:
             deletions = removal.request_count - removal.listing_count
             self._spend(write_request_count=removal.listing_count, free_request_count=deletions)
-            await self._workspace.journal.abandon(leftover)
 
     def _spend(
         self,

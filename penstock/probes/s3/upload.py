@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import math
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.probes.cleaning import clean_up_shielded
+from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
 from penstock.probes.measurement import Effort
 from penstock.probes.outside import (
@@ -56,7 +55,6 @@ _NOT_DONE = (Denied, Missing, Throttled, Unsent)  # after these nothing was crea
 
 ResultT = TypeVar("ResultT")
 PayloadSource = Callable[[int, int], bytes]
-_log = logging.getLogger(__name__)
 
 
 class S3UploadProbe:
@@ -112,11 +110,16 @@ class S3UploadProbe:
         try:
             effort = await duty.measured(upload.transfer())
         finally:
+            removal = struck_when_gone(
+                self._workspace.journal,
+                leftover,
+                upload.remove(),
+                may_arrive_later=lambda: upload.may_arrive_later,
+            )
             try:
-                await clean_up_shielded(self._remove(upload, leftover), seconds_max=CLEAN_UP_SECONDS_MAX)
+                await clean_up_shielded(removal, seconds_max=CLEAN_UP_SECONDS_MAX)
             finally:
                 self.used = upload.used
-                await self._workspace.journal.abandon(leftover)
         duty.learn(effort, thread_count=upload.crew.connection_count)
         if self._is_verified:
             await asyncio.to_thread(upload.verify)
@@ -124,21 +127,6 @@ class S3UploadProbe:
 
     async def close(self) -> None:
         """Nothing is kept between two runs."""
-
-    async def _remove(self, upload: _Upload, leftover: Leftover) -> None:
-        """Strike the entry only when everything is gone for certain; otherwise the next sweep looks."""
-        try:
-            await upload.remove()
-        except RequestError as error:
-            _log.warning(
-                "left behind until the next sweep: %s below %s (%s)",
-                self._workspace.bucket,
-                leftover.name,
-                error,
-            )
-        else:
-            if not upload.may_arrive_later:
-                await self._workspace.journal.strike(leftover)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

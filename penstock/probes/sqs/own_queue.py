@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.probes.cleaning import struck_when_gone
 from penstock.probes.outside import Failed, MessageQueues, Missing, Refused, RequestError, Unreachable, Unsent
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.vocabulary import Cost, Tariff
 
 _KEPT_FOR = "MessageRetentionPeriod"
-
-_log = logging.getLogger(__name__)
 
 
 class OwnQueue:
@@ -80,17 +78,13 @@ class OwnQueue:
     async def remove(self) -> None:
         """Delete the queue and strike it; a queue that was there before us stays."""
         await self._await_making()
-        if (leftover := self._leftover) is None:
-            return
-        try:
-            with contextlib.suppress(Missing):
-                await self._queues.delete_queue(self._url or await self._queues.find_queue(leftover.name))
-            await self._journal.strike(leftover)
-            self._url, self._leftover = None, None
-        except RequestError as error:
-            _log.warning("the queue %s is left behind until the next sweep: %s", leftover.name, error)
-        finally:
-            await self._journal.abandon(leftover)
+        if (leftover := self._leftover) is not None:
+            await struck_when_gone(self._journal, leftover, self._delete(leftover.name))
+
+    async def _delete(self, name: str) -> None:
+        with contextlib.suppress(Missing):
+            await self._queues.delete_queue(self._url or await self._queues.find_queue(name))
+        self._url, self._leftover = None, None
 
     async def make(self, region: str) -> str:
         """The URL of a queue that nobody has made before. Raises RequestError."""

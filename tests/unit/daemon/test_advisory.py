@@ -55,8 +55,8 @@ def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
         clock=house.clock,
         home=HOME,
         started_at=NOON,
-        reload=lambda: asyncio.sleep(0, ""),
-        leases=leases,
+        take_up=lambda: asyncio.sleep(0, ""),
+        leases=LeaseBook() if leases is None else leases,
         forecast=lambda: [FORECAST],
         audit=Audit(house.board, Hearing(house.clock), house.clock, HOME),
     )

@@ -62,7 +62,7 @@ async def probe_counts(
 ) -> list[int]:
     """Probes in ten hours each, while no application reports or one does, every eight minutes."""
     counts = []
-    house.thinker = house.conductor._thinker = CredulousThinker(is_credulous=is_credulous)
+    house.thinker = house.conductor.thinker = CredulousThinker(is_credulous=is_credulous)
     await house.live(3 * HOUR)  # until it is known
     for is_reporting in phases:
         application = (

@@ -54,7 +54,6 @@ def test_busy_fraction_leaves_out_the_own_share(tmp_path: Path) -> None:
     before = host.sample(_fake_root(tmp_path, cpu="0 0 0 0 0 0 0 0"), lambda _: {})
     after = host.sample(_fake_root(tmp_path, cpu="40 5 10 25 10 3 2 5", own=20), lambda _: {})
     used = host.usage(before, after)
-    assert used.busy_fraction == pytest.approx(0.6)
     assert used.others_busy_fraction == pytest.approx(0.4)
 
 
@@ -97,7 +96,7 @@ def test_a_host_that_shows_nothing(tmp_path: Path) -> None:
     """Without /proc and /sys there are zeros, not errors."""
     empty = host.sample(tmp_path)
     assert empty == host.HostSample()
-    assert host.usage(empty, empty).busy_fraction == 0.0
+    assert host.usage(empty, empty).others_busy_fraction == 0.0
 
 
 def test_counters_that_went_back_count_as_still(tmp_path: Path) -> None:
@@ -106,7 +105,7 @@ def test_counters_that_went_back_count_as_still(tmp_path: Path) -> None:
         total_ticks=100, busy_ticks=50, own_ticks=9, received_bytes=9, transmitted_bytes=9
     )
     used = host.usage(before, host.HostSample(total_ticks=200, busy_ticks=40))
-    assert (used.busy_fraction, used.received_bytes, used.transmitted_bytes) == (0.0, 0, 0)
+    assert (used.others_busy_fraction, used.received_bytes, used.transmitted_bytes) == (0.0, 0, 0)
 
 
 def test_this_very_host() -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from penstock.api.peer import Peer, peer_behind
 from penstock.api.places import Places
@@ -22,50 +23,45 @@ _REST_SECONDS = 1.0  # when there are no files left
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Acceptor:
     """Brings connections of one listening socket in. `protocol_of` makes what serves a peer.
 
     Whoever has been brought in holds a place until `leave` is called for it.
     """
 
-    def __init__(
-        self,
-        listening: socket.socket,
-        places: Places,
-        turns: Turns,
-        *,
-        control_gid: int | None,
-        protocol_of: Callable[[Peer], asyncio.Protocol],
-    ) -> None:
-        self._listening = listening
-        self._places = places
-        self._turns = turns
-        self._control_gid = control_gid
-        self._protocol_of = protocol_of
+    listening: socket.socket
+    places: Places
+    turns: Turns
+    _: KW_ONLY
+    control_gid: int | None
+    protocol_of: Callable[[Peer], asyncio.Protocol]
+
+    def __post_init__(self) -> None:
         self._newcomers: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._rest: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """From now on, let connections in."""
-        self._listening.setblocking(False)  # noqa: FBT003  # the method takes no other
-        self._loop.add_reader(self._listening, self._look)
+        self.listening.setblocking(False)  # noqa: FBT003  # the method takes no other
+        self._loop.add_reader(self.listening, self._look)
 
     def listen_on(self, listening: socket.socket) -> None:
         """Let connections in by another socket from now on; those that are in stay."""
         if self._rest is not None:
             self._rest.cancel()
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
-        self._listening = listening
+        self._loop.remove_reader(self.listening)
+        self.listening.close()
+        self.listening = listening
         self.start()
 
     def stop(self) -> None:
         """Let nobody in any more: who comes now waits in the kernel for the next one that listens."""
         if self._rest is not None:
             self._rest.cancel()
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
+        self._loop.remove_reader(self.listening)
+        self.listening.close()
 
     @property
     def is_bringing_in(self) -> bool:
@@ -79,19 +75,19 @@ class Acceptor:
 
     def leave(self, peer: Peer) -> None:
         """Its place is free."""
-        self._places.give_back(peer.uid, is_in_control=peer.is_in_control(self._control_gid))
+        self.places.give_back(peer.uid, is_in_control=peer.is_in_control(self.control_gid))
 
     def _look(self) -> None:
         for _ in range(_LOOKED_AT_COUNT_MAX):
             try:
-                connection, _ = self._listening.accept()
+                connection, _ = self.listening.accept()
             except BlockingIOError:
                 return
             except ConnectionError:
                 continue  # it has left already
             except OSError as trouble:
                 _log.warning("no connection can be accepted for a second: %s", trouble.strerror)
-                self._loop.remove_reader(self._listening)
+                self._loop.remove_reader(self.listening)
                 self._rest = self._loop.call_later(_REST_SECONDS, self.start)
                 return
             self._receive(connection)
@@ -99,12 +95,12 @@ class Acceptor:
     def _receive(self, connection: socket.socket) -> None:
         connection.setblocking(False)  # noqa: FBT003  # as above
         peer = peer_behind(connection)
-        is_in_control = peer.is_in_control(self._control_gid)
-        refusal = self._places.refusal(peer.uid, is_in_control=is_in_control)
+        is_in_control = peer.is_in_control(self.control_gid)
+        refusal = self.places.refusal(peer.uid, is_in_control=is_in_control)
         if refusal is not None:
             _refuse(connection, refusal)
             return
-        self._places.take(peer.uid, is_in_control=is_in_control)
+        self.places.take(peer.uid, is_in_control=is_in_control)
         task = self._loop.create_task(self._bring_in(connection, peer))
         self._newcomers.add(task)
         task.add_done_callback(self._newcomers.discard)
@@ -112,8 +108,8 @@ class Acceptor:
     async def _bring_in(self, connection: socket.socket, peer: Peer) -> None:
         is_in = False
         try:
-            await self._turns.mine(peer.uid, is_in_control=peer.is_in_control(self._control_gid))
-            await self._loop.connect_accepted_socket(lambda: self._protocol_of(peer), connection)
+            await self.turns.mine(peer.uid, is_in_control=peer.is_in_control(self.control_gid))
+            await self._loop.connect_accepted_socket(lambda: self.protocol_of(peer), connection)
             is_in = True
         except OSError:
             pass  # it has left already

@@ -18,6 +18,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -160,31 +161,25 @@ class Advisor(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Api:
     """The routes, and the one place where changed advice is made public."""
 
-    def __init__(
-        self,
-        advisor: Advisor,
-        *,
-        clock: Clock,
-        limits: ConnectionLimits,
-        snapshot_path: Path | None = None,
-        control_gid: int | None = None,
-        leases: LeaseBook | None = None,
-    ) -> None:
-        self._advisor = advisor
-        self._clock = clock
-        self._limits = limits
-        self._snapshot_path = snapshot_path
-        self._control_gid = control_gid
+    advisor: Advisor
+    _: KW_ONLY
+    clock: Clock
+    limits: ConnectionLimits
+    snapshot_path: Path | None = None
+    control_gid: int | None = None
+    leases: LeaseBook = field(default_factory=LeaseBook)
+
+    def __post_init__(self) -> None:
         self._is_closing = False
         self._watchers: set[_Watcher] = set()
         self.answers = RememberedAnswers()
-        self._leases = leases if leases is not None else LeaseBook()
         self.turns = Turns()
         self._shares_changed = asyncio.Event()
-        self._snapshot = advisor.snapshot()
+        self._snapshot = self.advisor.snapshot()
         self._state = b""
         self._etag = ""
         self._snapshot_trouble: str | None = None
@@ -193,7 +188,7 @@ class Api:
         """The routes as aiohttp serves them."""
         application = web.Application(
             middlewares=[_explaining_trouble(Complaints()), self._taking_turns()],
-            client_max_size=self._limits.body_bytes_max,
+            client_max_size=self.limits.body_bytes_max,
         )
         application.add_routes(
             [
@@ -221,7 +216,7 @@ class Api:
 
     def publish(self) -> None:
         """Make the advice that stands public: at the start by itself, and to be called after each change."""
-        self._snapshot = self._advisor.snapshot()
+        self._snapshot = self.advisor.snapshot()
         self.answers.forget()
         self._state = encode(snapshot_document(self._snapshot))
         self._etag = _etag_of(self._state)
@@ -231,7 +226,7 @@ class Api:
 
     def mend_snapshot(self) -> str | None:
         """Write the file again when it is gone, or could not be written; one sentence while it cannot be."""
-        path = self._snapshot_path
+        path = self.snapshot_path
         is_gone = path is not None and not os.access(path, os.F_OK)
         if is_gone or self._snapshot_trouble is not None:
             self._write_snapshot()
@@ -241,19 +236,19 @@ class Api:
 
     def _write_snapshot(self) -> None:
         self._snapshot_trouble = None
-        if self._snapshot_path is not None:
+        if self.snapshot_path is not None:
             try:
-                write_snapshot(self._snapshot_path, self._state)
+                write_snapshot(self.snapshot_path, self._state)
             except OSError as trouble:
                 self._snapshot_trouble = (
-                    f"cannot write the snapshot {self._snapshot_path}: {trouble.strerror}; its readers keep the old "
+                    f"cannot write the snapshot {self.snapshot_path}: {trouble.strerror}; its readers keep the old "
                     "advice until it expires"
                 )
 
     # --- Reading
 
     async def _get_recommendation(self, request: web.Request) -> web.StreamResponse:
-        recommendation = self._advisor.recommend(self._question(request))
+        recommendation = self.advisor.recommend(self._question(request))
         body = encode(recommendation_document(recommendation, generation=self._snapshot.generation))
         response = _conditional(request, body, _etag_of(body))
         if recommendation.basis is not Basis.DEFAULT:  # that one is as old as its question
@@ -264,24 +259,24 @@ class Api:
         return _conditional(request, self._state, self._etag)
 
     async def _get_explain(self, request: web.Request) -> web.StreamResponse:
-        return _json(self._advisor.explain(self._question(request)))
+        return _json(self.advisor.explain(self._question(request)))
 
     async def _get_status(self, _request: web.Request) -> web.StreamResponse:
-        return _json(self._advisor.status())
+        return _json(self.advisor.status())
 
     async def _get_leftovers(self, _request: web.Request) -> web.StreamResponse:
-        return _json(self._advisor.leftovers())
+        return _json(self.advisor.leftovers())
 
     async def _get_clients(self, _request: web.Request) -> web.StreamResponse:
-        return _json(self._advisor.clients())
+        return _json(self.advisor.clients())
 
     async def _get_metrics(self, _request: web.Request) -> web.StreamResponse:
-        return web.Response(body=self._advisor.metrics(), headers={"Content-Type": _METRICS})
+        return web.Response(body=self.advisor.metrics(), headers={"Content-Type": _METRICS})
 
     async def _get_ready(self, request: web.Request) -> web.StreamResponse:
         waiting_for = self._unready_operations(_max_age(request))
-        troubles = self._advisor.troubles()
-        if not self._advisor.probed_operations:
+        troubles = self.advisor.troubles()
+        if not self.advisor.probed_operations:
             detail = "nothing is probed here; enable probes in the configuration"
         elif waiting_for:
             why = [f"{t['subject']}: {t['sentence']}" for t in troubles if t["name"] in waiting_for]
@@ -294,7 +289,7 @@ class Api:
         return _problem(503, detail, more=more)
 
     async def _get_leases(self, _request: web.Request) -> web.StreamResponse:
-        return _json({"schema": SCHEMA, "leases": lease_documents(self._leases)})
+        return _json({"schema": SCHEMA, "leases": lease_documents(self.leases)})
 
     async def _get_watch(self, request: web.Request) -> web.StreamResponse:
         response = await _stream(request)
@@ -304,7 +299,7 @@ class Api:
             while not self._is_closing:
                 if watcher.told is not self._state:
                     watcher.told = self._state
-                    async with asyncio.timeout(self._limits.idle_seconds_max):
+                    async with asyncio.timeout(self.limits.idle_seconds_max):
                         await response.write(watcher.told)
                 else:
                     await watcher.is_behind()
@@ -321,13 +316,13 @@ class Api:
     async def _post_observations(self, request: web.Request) -> web.StreamResponse:
         reports = read_reports(
             await request.read(),
-            region=self._advisor.region,
-            instance_type=self._advisor.instance_type,
-            now=self._clock.now(),
+            region=self.advisor.region,
+            instance_type=self.advisor.instance_type,
+            now=self.clock.now(),
         )
         refused = dict(reports.mistakes)
         if reports.readable:
-            recording = self._advisor.record(tuple(reports.readable.values()), uid=_peer(request).uid)
+            recording = self.advisor.record(tuple(reports.readable.values()), uid=_peer(request).uid)
             answers = await asyncio.shield(recording)
             for index, refusal in zip(reports.readable, answers, strict=True):
                 if refusal is not None:
@@ -342,20 +337,20 @@ class Api:
     async def _post_probe(self, request: web.Request) -> web.StreamResponse:
         self._check_control(request)
         operation, payload_size_bytes = read_probe_request(await request.read())
-        detail = await asyncio.shield(self._advisor.request_probe(operation, payload_size_bytes))
+        detail = await asyncio.shield(self.advisor.request_probe(operation, payload_size_bytes))
         return _json({"detail": detail}, status=202)
 
     async def _delete_leftovers(self, request: web.Request) -> web.StreamResponse:
         self._check_control(request)
-        return _json(await asyncio.shield(self._advisor.remove_leftovers()))
+        return _json(await asyncio.shield(self.advisor.remove_leftovers()))
 
     async def _post_believe_clock(self, request: web.Request) -> web.StreamResponse:
         self._check_control(request)
-        return _json({"detail": await self._advisor.believe_clock()})
+        return _json({"detail": await self.advisor.believe_clock()})
 
     async def _post_reload(self, request: web.Request) -> web.StreamResponse:
         self._check_control(request)
-        return _json({"detail": await asyncio.shield(self._advisor.reload())})
+        return _json({"detail": await asyncio.shield(self.advisor.reload())})
 
     # --- Leases
 
@@ -364,19 +359,19 @@ class Api:
         try:
             return await self._tell_shares(request, lease)
         finally:
-            self._leases.release(lease)
+            self.leases.release(lease)
             self._leases_changed()
 
     def _grant(self, request: web.Request, claim: Claim) -> Lease:
         peer = _peer(request)
         try:
-            lease = self._leases.grant(
+            lease = self.leases.grant(
                 claim,
                 self._appetite(claim),
                 process_id=peer.process_id,
                 uid=peer.uid,
-                is_in_control=peer.is_in_control(self._control_gid),
-                now=self._clock.now(),
+                is_in_control=peer.is_in_control(self.control_gid),
+                now=self.clock.now(),
             )
         except TooManyLeasesError as trouble:
             raise RefusedError(str(trouble)) from trouble
@@ -396,11 +391,11 @@ class Api:
             # Taken before the share is: a change in between is then not missed.
             changed, snapshot = self._shares_changed, self._snapshot
             # New advice, and who else is there: where others need the burst credits, less is wanted without them.
-            if self._leases.appraise(lease, self._appetite(lease.claim)):
+            if self.leases.appraise(lease, self._appetite(lease.claim)):
                 self._wake_holders()
             await asyncio.sleep(0)  # the other holders do the same, before anybody is told a new share
-            share = self._leases.share(lease)
-            advice = self._advisor.assess(
+            share = self.leases.share(lease)
+            advice = self.advisor.assess(
                 lease.claim.question,
                 share.setting,
                 host_fraction=1.0 / share.lease_count if share.host_fraction is None else share.host_fraction,
@@ -418,7 +413,7 @@ class Api:
     def _appetite(self, claim: Claim) -> Appetite:
         question = claim.question
         boundless = dataclasses.replace(question, demand=endless(question.demand))
-        return appetite(self._advisor.recommend(question), self._advisor.recommend(boundless))
+        return appetite(self.advisor.recommend(question), self.advisor.recommend(boundless))
 
     # --- Shared by the handlers
 
@@ -438,12 +433,12 @@ class Api:
     async def _turn(self, request: web.Request) -> None:
         """Until it is this user's: what follows takes all of the daemon, without a pause."""
         peer = _peer(request)
-        await self.turns.mine(peer.uid, is_in_control=peer.is_in_control(self._control_gid))
+        await self.turns.mine(peer.uid, is_in_control=peer.is_in_control(self.control_gid))
 
     async def _read_body(self, request: web.Request) -> None:
         """Wait for it; the handler has it at once then."""
         try:
-            async with asyncio.timeout(self._limits.idle_seconds_max):
+            async with asyncio.timeout(self.limits.idle_seconds_max):
                 await request.read()
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
@@ -451,11 +446,11 @@ class Api:
             raise UnreadableError([Mistake("body", f"its framing is broken: {trouble}")]) from trouble
 
     def _check_control(self, request: web.Request) -> None:
-        if not _peer(request).is_in_control(self._control_gid):
+        if not _peer(request).is_in_control(self.control_gid):
             raise web.HTTPForbidden
 
     def _unready_operations(self, age_max: timedelta | None) -> list[str]:
-        now = self._clock.now()
+        now = self.clock.now()
         ready = {
             recommendation.context.operation
             for recommendation in self._snapshot.recommendations
@@ -464,7 +459,7 @@ class Api:
             and recommendation.newest_observation_at is not None
             and (age_max is None or now - recommendation.newest_observation_at <= age_max)
         }
-        return sorted(set(self._advisor.probed_operations) - ready)
+        return sorted(set(self.advisor.probed_operations) - ready)
 
     def _tell_watchers(self) -> None:
         line, chunk = self._state, b"%x\r\n%b\r\n" % (len(self._state), self._state)

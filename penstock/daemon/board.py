@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from itertools import islice
 from math import ceil
@@ -39,6 +39,7 @@ class Posting:
     newest_at: datetime | None
 
 
+@dataclass(eq=False)
 class Board:
     """Advice by context and demand.
 
@@ -47,27 +48,19 @@ class Board:
     `fleet_share` is what of a limit that hosts share an operation may use here; advice keeps to it.
     """
 
-    def __init__(
-        self,
-        configured_contexts: Iterable[Context],
-        *,
-        thread_count_max: Mapping[str, int],
-        region: str,
-        instance_type: str,
-        validity_seconds: float,
-        stores: Mapping[str, str] | None = None,
-        fleet_share: Callable[[str], FleetShare | None] = lambda _operation: None,
-    ) -> None:
-        self._fleet_share = fleet_share
+    configured_contexts: Sequence[Context]
+    _: KW_ONLY
+    thread_count_max: Mapping[str, int]
+    region: str
+    instance_type: str
+    validity_seconds: float
+    stores: Mapping[str, str] = field(default_factory=dict)
+    fleet_share: Callable[[str], FleetShare | None] = lambda _operation: None
+
+    def __post_init__(self) -> None:
         # How much of an answer is left by refusals that applications met, and why; None where it is all.
         self.caution: Callable[[Recommendation[Any]], tuple[float, str] | None] = lambda _advice: None
-        self._stores = stores or {}
-        self._thread_count_max = thread_count_max
-        self._configured_contexts = tuple(configured_contexts)
-        self._configured_keys = frozenset((context, Demand()) for context in self._configured_contexts)
-        self._region = region
-        self._instance_type = instance_type
-        self._validity_seconds = validity_seconds
+        self._configured_keys = frozenset((context, Demand()) for context in self.configured_contexts)
         self._postings: dict[Place, Posting] = {}
         self._previous: dict[Key, Recommendation[Any]] = {}
         self._answers: dict[Key, Recommendation[Any]] = {}
@@ -80,7 +73,7 @@ class Board:
         """Take up what an earlier life of the daemon knew; of places that were only reported about, the newest."""
         rows = ((OPERATIONS.get(fit.place.operation), fit) for fit in fits)
         known = [fit for row, fit in rows if row is not None and is_current(fit, row.model)]
-        configured = {context.place for context in self._configured_contexts}
+        configured = {context.place for context in self.configured_contexts}
         reported = [fit for fit in known if fit.is_from_reports and fit.place not in configured]
         reported.sort(key=lambda fit: fit.newest_observation_at or now)
         left_out = {fit.place for fit in reported[:-PLACE_COUNT_MAX]}
@@ -117,7 +110,7 @@ class Board:
         for assessed in [key for key in self._assessments if key[0].place == fit.place]:
             del self._assessments[assessed]
         changed = []
-        for context in self._configured_contexts:
+        for context in self.configured_contexts:
             if context.place == fit.place:
                 before = self._previous.get((context, Demand()))
                 after = self.alone(context, Demand(), now)
@@ -129,7 +122,7 @@ class Board:
 
     def recommend(self, context: Context, demand: Demand, now: datetime) -> Recommendation[Any]:
         """The advice for this context and demand. Raises KeyError for an operation that is not in the table."""
-        answer, share = self.alone(context, demand, now), self._fleet_share(context.operation)
+        answer, share = self.alone(context, demand, now), self.fleet_share(context.operation)
         if share is not None and (made := self.request_rate_per_second(answer)) > share.requests_per_second:
             within = self._part(answer, share.requests_per_second / made, now)
             answer = dataclasses.replace(within, bottleneck="request-rate")
@@ -166,7 +159,7 @@ class Board:
                 demand,
                 previous=self._previous.get(key),
                 now=as_of,
-                validity_seconds=self._validity_seconds,
+                validity_seconds=self.validity_seconds,
                 within=self.within_limits(context, demand),
             )
             answer = self._telling_of_store(self._telling_of_memory(answer, fit))
@@ -182,7 +175,7 @@ class Board:
         answer = self._assessments.get(key)
         if answer is None:
             fit, as_of = self._known(context.place, now)
-            model, validity_seconds = OPERATIONS[context.operation].model, self._validity_seconds
+            model, validity_seconds = OPERATIONS[context.operation].model, self.validity_seconds
             made = assess(model, fit, context, demand, setting, now=as_of, validity_seconds=validity_seconds)
             answer = self._telling_of_store(made)
             if fit is not None:
@@ -196,10 +189,10 @@ class Board:
         return Snapshot(
             generation=self.generation,
             generated_at=now,
-            region=self._region,
-            instance_type=self._instance_type,
+            region=self.region,
+            instance_type=self.instance_type,
             recommendations=tuple(
-                self.recommend(context, Demand(), now) for context in self._configured_contexts
+                self.recommend(context, Demand(), now) for context in self.configured_contexts
             ),
         )
 
@@ -210,12 +203,12 @@ class Board:
             self.fit(context.place),
             context,
             demand,
-            thread_count_max=self._thread_count_max.get(context.operation),
+            thread_count_max=self.thread_count_max.get(context.operation),
         )
 
     def _telling_of_store(self, answer: Recommendation[Any]) -> Recommendation[Any]:
         """The answer, with the store whose rules clients have to keep to."""
-        return dataclasses.replace(answer, store=self._stores.get(answer.context.operation, ""))
+        return dataclasses.replace(answer, store=self.stores.get(answer.context.operation, ""))
 
     def _telling_of_memory(self, answer: Recommendation[Any], fit: Fit | None) -> Recommendation[Any]:
         """The answer, which says so where it holds more than was allowed: there is always one, with the least."""

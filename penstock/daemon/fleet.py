@@ -13,7 +13,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -80,41 +80,34 @@ class _Seats:
     held_until_seconds: float = -1e18  # by this host
 
 
+@dataclass(eq=False)
 class Fleet:
     """One host's way to the bucket."""
 
-    def __init__(
-        self,
-        section: FleetSection,
-        outside: Outside,
-        clock: Clock,
-        *,
-        places: Sequence[Place],
-        probed: Collection[Place] = (),
-        region: str,
-        tariff: Tariff,
-        host_name: str,
-        seed: int,
-    ) -> None:
-        """`places` are heard of, and those of them that are `probed` here may be spared. `region` is the bucket's."""
-        self._section = section
-        self._outside = outside
-        self._clock = clock
-        self._places = tuple(places)
-        self._region = region
-        self._tariff = tariff
-        self._chance = random.Random(f"fleet {host_name} {seed}")
-        self.host = word_for(host_name, seed)
-        self._known: dict[Place, _Known] = {place: _Known() for place in self._places}
+    section: FleetSection
+    outside: Outside
+    clock: Clock
+    _: KW_ONLY
+    places: Sequence[Place]  # that are heard of
+    probed: Collection[Place] = ()  # those of them that are probed here, and may be spared
+    region: str  # the bucket's
+    tariff: Tariff
+    host_name: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(f"fleet {self.host_name} {self.seed}")
+        self.host = word_for(self.host_name, self.seed)
+        self._known: dict[Place, _Known] = {place: _Known() for place in self.places}
         self._offered_until: dict[Place, datetime] = {}
-        self._probed = sorted(probed, key=str) if section.prober_count else []
+        self._probed = sorted(self.probed, key=str) if self.section.prober_count else []
         self._seats: dict[Place, _Seats] = {place: _Seats() for place in self._probed}
         self._waiting_since_seconds: dict[Place, float] = {}
         self._refusal_count = 0
         # Of these others told something that nobody has learned from yet.
         self.news: set[Place] = set()
-        self._is_writing: bool | None = None if section.may_write else False  # None: not tried yet
-        self._why_not_writing = "" if section.may_write else "fleet.may_write is false"
+        self._is_writing: bool | None = None if self.section.may_write else False  # None: not tried yet
+        self._why_not_writing = "" if self.section.may_write else "fleet.may_write is false"
         self._trouble: str | None = None
         self._pause_seconds = PAUSE_SECONDS
         self._due_seconds = -1e18  # at the start
@@ -125,12 +118,12 @@ class Fleet:
     @property
     def due_in_seconds(self) -> float:
         """When `visit` is to be called."""
-        return self._due_seconds - self._clock.monotonic_seconds()
+        return self._due_seconds - self.clock.monotonic_seconds()
 
     @property
     def cost_max(self) -> Cost:
         """The most that a visit may cost."""
-        reads = ATTEMPT_COUNT_MAX * len(self._places) + SEAT_ATTEMPT_COUNT_MAX * len(self._probed)
+        reads = ATTEMPT_COUNT_MAX * len(self.places) + SEAT_ATTEMPT_COUNT_MAX * len(self._probed)
         reads += _TRIAL_REQUEST_COUNT_MAX
         writes = reads if self._is_writing is not False else 0
         body_bytes = prior.DOCUMENT_BYTES_MAX
@@ -144,14 +137,14 @@ class Fleet:
     def holds(self, place: Place) -> bool:
         """Whether this host is one of those that probe the place."""
         seats = self._seats.get(place)
-        return seats is not None and self._clock.monotonic_seconds() < seats.held_until_seconds
+        return seats is not None and self.clock.monotonic_seconds() < seats.held_until_seconds
 
     def spared_until(self, place: Place, mean_interval_seconds: float) -> datetime | None:
         """When to look again whether a probe is needed, for another host measures; None where one is needed."""
         seats, known = self._seats.get(place), self._known.get(place)
         if seats is None or known is None or self.holds(place):
             return None
-        now, seconds = self._clock.now(), self._clock.monotonic_seconds()
+        now, seconds = self.clock.now(), self.clock.monotonic_seconds()
         newest = max(
             (e.observation.started_at for e in known.prior.evidence if e.host != self.host), default=None
         )
@@ -175,12 +168,12 @@ class Fleet:
         self.used = Cost()
         try:
             async with asyncio.timeout(VISIT_SECONDS_MAX):
-                store = await self._outside.object_store(self._region)
-                for place in self._places:
+                store = await self.outside.object_store(self.region)
+                for place in self.places:
                     await self._read(store, place)
                 if self._is_writing is None:
                     await self._try_conditions(store)
-                for place in self._places if self._is_writing else ():
+                for place in self.places if self._is_writing else ():
                     await self._write(store, place, await own(place))
                 for place in self._probed:
                     await self._take_seat(store, place)
@@ -193,14 +186,14 @@ class Fleet:
                 _log.warning("the fleet's bucket is there again")
             self._trouble = None
             self._pause_seconds = SOON_SECONDS if self._is_writing is None else PAUSE_SECONDS
-            self._visited_at = self._clock.now()
+            self._visited_at = self.clock.now()
             self._be_due()
 
     def document(self) -> dict[str, Any]:
         """How it stands, as JSON values and dates."""
         return {
-            "bucket": self._section.bucket,
-            "key_prefix": self._section.key_prefix,
+            "bucket": self.section.bucket,
+            "key_prefix": self.section.key_prefix,
             "host": self.host,
             "is_writing": bool(self._is_writing),
             "sentence": self.sentence,
@@ -227,7 +220,7 @@ class Fleet:
     @property
     def sentence(self) -> str:
         """What an operator wants to know first."""
-        bucket = f"{self._section.bucket}/{self._section.key_prefix}"
+        bucket = f"{self.section.bucket}/{self.section.key_prefix}"
         if self._trouble is not None:
             return f"{bucket} is not read: {self._trouble}; this host learns alone"
         if self._is_writing:
@@ -250,7 +243,7 @@ class Fleet:
             if found is None:
                 return
             model = OPERATIONS[place.operation].model
-            after = _Known(found.etag, prior.read(found.body, model, place, self._clock.now()))
+            after = _Known(found.etag, prior.read(found.body, model, place, self.clock.now()))
         told, before = after.prior, known.prior
         if told.remark is not None and told.remark != before.remark:
             _log.warning("of what the fleet says of %s, some is dropped: %s", place.operation, told.remark)
@@ -271,7 +264,7 @@ class Fleet:
             known = self._known[place]
             if known.prior.is_of_newer_format:
                 return
-            merged = prior.merged(known.prior.evidence, new, now=self._clock.now())
+            merged = prior.merged(known.prior.evidence, new, now=self.clock.now())
             if merged == known.prior.evidence:
                 break
             body = prior.written(place, merged)
@@ -292,7 +285,7 @@ class Fleet:
 
     async def _try_conditions(self, store: ObjectStore) -> None:
         """Whether the store keeps a write from happening whose condition does not hold, and lets one that does."""
-        key = f"{self._section.key_prefix}conditions.json"
+        key = f"{self.section.key_prefix}conditions.json"
         try:
             etag = await self._etag(store, key)
             try:
@@ -327,8 +320,8 @@ class Fleet:
 
     async def _sit(self, store: ObjectStore, place: Place) -> bool:
         """Renew this host's seat, or take one that is free; whether who has the others is known."""
-        key = prior.key(self._section.key_prefix, place, kind="probers")
-        seats, seconds = self._seats[place], self._clock.monotonic_seconds()
+        key = prior.key(self.section.key_prefix, place, kind="probers")
+        seats, seconds = self._seats[place], self.clock.monotonic_seconds()
         try:
             found = await self._get(store, key, seats.etag, probers.DOCUMENT_BYTES_MAX)
         except Missing as missing:
@@ -341,7 +334,7 @@ class Fleet:
         since = probers.seen(seats.since, told, seconds)
         held_until_seconds = seats.held_until_seconds if told.has(self.host) else -1e18
         self._seats[place] = _Seats(etag, told, since, held_until_seconds)
-        gone, count = probers.expired(since, seconds), self._section.prober_count
+        gone, count = probers.expired(since, seconds), self.section.prober_count
         mine = probers.claimed(told, self.host, seat_count=count, gone=gone) if self._is_writing else None
         if mine is None:
             return True
@@ -372,17 +365,17 @@ class Fleet:
         self, store: ObjectStore, key: str, etag: str | None, size_bytes_max: int
     ) -> Tagged | None:
         self.used += self._cost(reads=1)
-        found = await store.get_unless(self._section.bucket, key, etag, size_bytes_max=size_bytes_max)
+        found = await store.get_unless(self.section.bucket, key, etag, size_bytes_max=size_bytes_max)
         if found is not None:
             self.used += self._cost(received=len(found.body))
         return found
 
     async def _put(self, store: ObjectStore, key: str, body: bytes, etag: str | None) -> str:
         self.used += self._cost(writes=1, sent=len(body))
-        return await store.put_if(self._section.bucket, key, body, etag)
+        return await store.put_if(self.section.bucket, key, body, etag)
 
     def _cost(self, *, reads: int = 0, writes: int = 0, received: int = 0, sent: int = 0) -> Cost:
-        usd = self._tariff.usd(
+        usd = self.tariff.usd(
             read_request_count=reads, write_request_count=writes, received_bytes=received, sent_bytes=sent
         )
         moved_bytes = received + sent + (reads + writes) * BESIDE_PAYLOAD_BYTES
@@ -391,7 +384,7 @@ class Fleet:
     # --- How it went
 
     def _key(self, place: Place) -> str:
-        return prior.key(self._section.key_prefix, place)
+        return prior.key(self.section.key_prefix, place)
 
     def _write_no_more(self, why: str) -> None:
         self._is_writing, self._why_not_writing = False, why
@@ -406,7 +399,7 @@ class Fleet:
 
     def _be_due(self) -> None:
         jitter = self._chance.uniform(1 - JITTER_FRACTION, 1 + JITTER_FRACTION)
-        self._due_seconds = self._clock.monotonic_seconds() + self._pause_seconds * jitter
+        self._due_seconds = self.clock.monotonic_seconds() + self._pause_seconds * jitter
 
 
 def word_for(host_name: str, seed: int) -> str:

@@ -12,7 +12,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -78,39 +78,32 @@ class _Held:
     rates: Use = field(default_factory=lambda: Use(wanted_per_second=0.0))
 
 
+@dataclass(eq=False)
 class SharedLimits:
     """One host's part in them."""
 
-    def __init__(
-        self,
-        section: FleetSection,
-        outside: Outside,
-        clock: Clock,
-        *,
-        region: str,
-        tariff: Tariff,
-        host: str,
-        wanted: Callable[[str], float],
-    ) -> None:
-        """`region` is the bucket's; `wanted` is what leases of an operation would make, in requests a second."""
-        self._section = section
-        self._outside = outside
-        self._clock = clock
-        self._region = region
-        self._tariff = tariff
-        self._host = host
-        self._wanted = wanted
-        self._chance = random.Random(f"limits {host}")
-        self._prefix = f"{section.key_prefix}limits/{limits.FORMAT}/"
-        self._held = [_Held(limits.parse(text)) for text in section.shared_limits]
+    section: FleetSection
+    outside: Outside
+    clock: Clock
+    _: KW_ONLY
+    region: str  # the bucket's
+    tariff: Tariff
+    host: str
+    wanted: Callable[[str], float]  # what leases of an operation would make, in requests a second
+
+    def __post_init__(self) -> None:
+        now_seconds = self.clock.monotonic_seconds()
+        self._chance = random.Random(f"limits {self.host}")
+        self._prefix = f"{self.section.key_prefix}limits/{limits.FORMAT}/"
+        self._held = [_Held(limits.parse(text)) for text in self.section.shared_limits]
         self._known: dict[str, _Known] = {}  # by key
         self._number = 0
         self._is_seen = False  # what the others said, and by them what this one says
         self._trouble: str | None = None
-        self._heartbeat_seconds = clock.monotonic_seconds()  # when the next one is due
+        self._heartbeat_seconds = now_seconds  # when the next one is due
         self._step_seconds = math.inf
-        self._since_seconds = clock.monotonic_seconds()
-        self._try_seconds = clock.monotonic_seconds()  # not before that, where the bucket failed
+        self._since_seconds = now_seconds
+        self._try_seconds = now_seconds  # not before that, where the bucket failed
         self._patience_seconds = PAUSE_SECONDS
         self._pause_seconds = PAUSE_SECONDS
         self._told: dict[str, FleetShare] = {}
@@ -124,12 +117,12 @@ class SharedLimits:
     @property
     def due_in_seconds(self) -> float:
         """When `visit` is to be called, or `step` while no heartbeat is due."""
-        return min(self._heartbeat_seconds, self._step_seconds) - self._clock.monotonic_seconds()
+        return min(self._heartbeat_seconds, self._step_seconds) - self.clock.monotonic_seconds()
 
     @property
     def is_heartbeat_due(self) -> bool:
         """Whether the bucket is to be visited."""
-        return self._heartbeat_seconds <= self._clock.monotonic_seconds()
+        return self._heartbeat_seconds <= self.clock.monotonic_seconds()
 
     @property
     def cost_max(self) -> Cost:
@@ -177,20 +170,20 @@ class SharedLimits:
 
     def step(self) -> None:
         """Let a part grow that grows until the next heartbeat."""
-        self._step_seconds = self._clock.monotonic_seconds() + STEP_SECONDS
+        self._step_seconds = self.clock.monotonic_seconds() + STEP_SECONDS
 
     async def visit(self) -> None:
         """Say what this host wants, hear the others, and take a part."""
         self.used = Cost()
         self._begin()
-        if not self._section.may_write:
+        if not self.section.may_write:
             self._fail("fleet.may_write is false: the others would not hear of this host")
-        elif self._clock.monotonic_seconds() < self._try_seconds:
+        elif self.clock.monotonic_seconds() < self._try_seconds:
             self._adapt()
         else:
             try:
                 async with asyncio.timeout(VISIT_SECONDS_MAX):
-                    await self._meet(await self._outside.object_store(self._region))
+                    await self._meet(await self.outside.object_store(self.region))
             except TimeoutError:
                 self._fail(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
             except RequestError as trouble:
@@ -221,7 +214,7 @@ class SharedLimits:
 
     def _begin(self) -> None:
         """What was made since the last one becomes a rate, and from it what is wanted."""
-        now_seconds = self._clock.monotonic_seconds()
+        now_seconds = self.clock.monotonic_seconds()
         passed_seconds = max(now_seconds - self._since_seconds, 1.0)
         self._since_seconds = now_seconds
         for held in self._held:
@@ -231,7 +224,7 @@ class SharedLimits:
             self._tell(held)
             allowed = held.allowed / passed_seconds
             held.made = held.refused = held.allowed = 0.0
-            leased = sum(map(self._wanted, held.limit.operations))
+            leased = sum(map(self.wanted, held.limit.operations))
             held.wanted_per_second = limits.wanted(leased, made, allowed)
             held.rates = Use(
                 wanted_per_second=held.wanted_per_second, made_per_second=made, refused_per_second=refused
@@ -240,25 +233,25 @@ class SharedLimits:
     async def _meet(self, store: ObjectStore) -> None:
         self._number += 1
         mine = Heartbeat(
-            host=self._host,
+            host=self.host,
             number=self._number,
             pause_seconds=self._pause_seconds,
             limits={held.limit.name: held.rates for held in self._held},
         )
-        body, key = limits.written(mine), f"{self._prefix}{quote(self._host, safe='')}.json"
+        body, key = limits.written(mine), f"{self._prefix}{quote(self.host, safe='')}.json"
         self.used += self._cost(writes=1, body_count=1)
-        await store.put_object(self._section.bucket, key, body)
+        await store.put_object(self.section.bucket, key, body)
         for held in self._held:
             held.written_per_second = held.wanted_per_second
         self.used += self._cost(writes=_PAGE_COUNT_MAX)
-        found = await store.list_shared(self._section.bucket, self._prefix)
+        found = await store.list_shared(self.section.bucket, self._prefix)
         page_count = max(1, math.ceil(len(found) / LISTED_COUNT_IN_PAGE))
         self.used -= self._cost(writes=_PAGE_COUNT_MAX - page_count)
         await self._hear(store, [one for one in found if one.key != key])
 
     async def _hear(self, store: ObjectStore, found: Sequence[Listed]) -> None:
         """Read what is new; what is known keeps its age by our own clock."""
-        seconds, known, count_max = self._clock.monotonic_seconds(), self._known, self._read_count_max
+        seconds, known, count_max = self.clock.monotonic_seconds(), self._known, self._read_count_max
         fresh = [one for one in found if one.age_seconds <= 4.0 * self._pause_seconds]
         same = [one for one in found if one.key in known and known[one.key].etag == one.etag]
         self._known = {
@@ -276,7 +269,7 @@ class SharedLimits:
         self.used += self._cost(reads=1, body_count=1)
         try:
             found = await store.get_unless(
-                self._section.bucket, one.key, None, size_bytes_max=limits.DOCUMENT_BYTES_MAX
+                self.section.bucket, one.key, None, size_bytes_max=limits.DOCUMENT_BYTES_MAX
             )
         except Missing:
             return None
@@ -300,11 +293,11 @@ class SharedLimits:
         self._pause_seconds = max(PAUSE_SECONDS, PAUSE_SECONDS_PER_HOST * hosts)
         self._be_due(self._pause_seconds)
         is_growing = any(held.wanted_per_second > held.told_per_second for held in self._held)
-        self._step_seconds = self._clock.monotonic_seconds() + STEP_SECONDS if is_growing else math.inf
+        self._step_seconds = self.clock.monotonic_seconds() + STEP_SECONDS if is_growing else math.inf
 
     def _divide(self) -> None:
         others = self._others()
-        passed_fraction = (self._clock.monotonic_seconds() - self._since_seconds) / self._pause_seconds
+        passed_fraction = (self.clock.monotonic_seconds() - self._since_seconds) / self._pause_seconds
         for held in self._held:
             if held.alone_fraction is not None:
                 continue
@@ -319,7 +312,7 @@ class SharedLimits:
             )
 
     def _others(self) -> list[Heartbeat]:
-        seconds = self._clock.monotonic_seconds()
+        seconds = self.clock.monotonic_seconds()
         return [
             one.heartbeat
             for one in self._known.values()
@@ -346,7 +339,7 @@ class SharedLimits:
 
     def _note_allowed(self, held: _Held) -> None:
         """What applications might have asked for until now, by what they were told."""
-        told, seconds = self._told.get(held.limit.name), self._clock.monotonic_seconds()
+        told, seconds = self._told.get(held.limit.name), self.clock.monotonic_seconds()
         rate_per_second = told.requests_per_second if told else held.part_per_second
         held.allowed += rate_per_second * (seconds - held.allowed_seconds)
         held.allowed_seconds = seconds
@@ -356,7 +349,7 @@ class SharedLimits:
         if self._is_seen or self._trouble is None:
             _log.warning("the other hosts that share a limit are not seen: %s", trouble)
         self._trouble, self._is_seen = trouble, False
-        self._try_seconds = self._clock.monotonic_seconds() + self._patience_seconds
+        self._try_seconds = self.clock.monotonic_seconds() + self._patience_seconds
         self._patience_seconds = min(2 * self._patience_seconds, PAUSE_SECONDS_MAX)
         self._known = {}
         self._adapt()
@@ -377,10 +370,10 @@ class SharedLimits:
     def _be_due(self, pause_seconds: float) -> None:
         # Never later than was said: others take who is late for gone.
         jitter = self._chance.uniform(0.94, 1.0)
-        self._heartbeat_seconds = self._clock.monotonic_seconds() + pause_seconds * jitter
+        self._heartbeat_seconds = self.clock.monotonic_seconds() + pause_seconds * jitter
 
     def _cost(self, *, reads: int = 0, writes: int = 0, body_count: int = 0) -> Cost:
-        usd = self._tariff.usd(read_request_count=reads, write_request_count=writes)
+        usd = self.tariff.usd(read_request_count=reads, write_request_count=writes)
         moved_bytes = body_count * limits.DOCUMENT_BYTES_MAX + (reads + writes) * BESIDE_PAYLOAD_BYTES
         return Cost(transferred_bytes=moved_bytes, request_count=reads + writes, usd=usd)
 

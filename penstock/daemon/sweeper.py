@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,31 +72,25 @@ def _named(leftover: Leftover) -> Mapping[str, str]:
     }
 
 
+@dataclass(eq=False)
 class Sweeper:
     """The daemon's broom. `left` is what it knows of, oldest first; reading it never waits."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        outside: Outside,
-        store: AsyncStore,
-        clock: Clock,
-        *,
-        tariffs: Tariffs,
-    ) -> None:
-        self._configuration = configuration
-        self._outside = outside
-        self._store = store
-        self._clock = clock
-        self._tariffs = tariffs
-        self._home_region = tariffs.home_region
+    configuration: Configuration
+    outside: Outside
+    store: AsyncStore
+    clock: Clock
+    _: KW_ONLY
+    tariffs: Tariffs
+
+    def __post_init__(self) -> None:
         self.left: tuple[LeftBehind, ...] = ()
         self.summary = SweepSummary()  # of the newest sweep, also of one that was cut short
         self._reasons: dict[Leftover, str] = {}
         self._empty: frozenset[Leftover] = frozenset()
         self._since: Mapping[Leftover, datetime] = {}
         self._warned_of: set[Leftover] = set()
-        longest_seconds = max(section.duration_seconds_max for _, section in configuration.sections())
+        longest_seconds = max(section.duration_seconds_max for _, section in self.configuration.sections())
         self._settled_seconds = SETTLED_SECONDS + longest_seconds
         self._pause_seconds = PAUSE_SECONDS
         self._due_seconds = -math.inf  # at the start
@@ -106,7 +100,7 @@ class Sweeper:
     @property
     def due_in_seconds(self) -> float:
         """When `sweep` is to be called."""
-        return self._due_seconds - self._clock.monotonic_seconds()
+        return self._due_seconds - self.clock.monotonic_seconds()
 
     def hurry(self) -> asyncio.Future[SweepSummary]:
         """Be due now; what the next sweep comes to."""
@@ -117,7 +111,7 @@ class Sweeper:
 
     def document(self, removed: Sequence[Leftover] = ()) -> dict[str, Any]:
         """What was removed now and what is left behind, as JSON values."""
-        now = self._clock.now()
+        now = self.clock.now()
         return {
             "removed": [dict(_named(leftover)) for leftover in removed[:SHOWN_COUNT_MAX]],
             "leftovers": [left.document(now) for left in self.left[:SHOWN_COUNT_MAX]],
@@ -131,13 +125,13 @@ class Sweeper:
     @property
     def oldest_age_seconds(self) -> float | None:
         """Of these; None without any."""
-        now = self._clock.now()
+        now = self.clock.now()
         return max((left.age_seconds(now) for left in self.left if not left.is_empty), default=None)
 
     @property
     def remark(self) -> str | None:
         """One sentence while something could not be removed."""
-        now = self._clock.now()
+        now = self.clock.now()
         kept = [left for left in self.left if left.reason]
         if not kept:
             return None
@@ -161,7 +155,7 @@ class Sweeper:
 
     async def sweep(self) -> SweepSummary:
         """Remove what is left behind, for a minute at most; once a day also what hosts left that are no more."""
-        sweep = Sweep(self._store, self._object_store, self._message_queues, self._is_settled)
+        sweep = Sweep(self.store, self._object_store, self._message_queues, self._is_settled)
         is_whole = False
         try:
             await self._read_journal()
@@ -182,7 +176,7 @@ class Sweeper:
         return {
             name: Cost(
                 request_count=count,
-                usd=self._tariffs.clean_up_usd(
+                usd=self.tariffs.clean_up_usd(
                     OPERATIONS[name],
                     request_count=count,
                     priced_count=self.summary.priced_request_counts[name],
@@ -213,7 +207,7 @@ class Sweeper:
 
     async def _read_journal(self) -> None:
         try:
-            entries = await self._store.left_behind()
+            entries = await self.store.left_behind()
         except DiskTrouble as trouble:  # what is known stands
             _log.warning("what was left behind cannot be read: %s", trouble)
             return
@@ -231,7 +225,7 @@ class Sweeper:
 
     def _warn_of_old(self) -> None:
         """Once of each, however often it is tried."""
-        now = self._clock.now()
+        now = self.clock.now()
         old = [left for left in self.left if left.reason and left.age_seconds(now) > OLD_SECONDS]
         new = [left for left in old if left.leftover not in self._warned_of]
         if new:
@@ -249,23 +243,23 @@ class Sweeper:
         since = self._since.get(leftover)
         if since is None:  # of another host, and a day old
             return True
-        return not timedelta() <= self._clock.now() - since < timedelta(seconds=self._settled_seconds)
+        return not timedelta() <= self.clock.now() - since < timedelta(seconds=self._settled_seconds)
 
     def _be_due_in(self, seconds: float) -> None:
-        self._due_seconds = self._clock.monotonic_seconds() + seconds
+        self._due_seconds = self.clock.monotonic_seconds() + seconds
 
     async def _sweep_orphans(self, sweep: Sweep) -> None:
         """What hosts left that are no more, wherever something is probed."""
-        if self._clock.monotonic_seconds() < self._orphans_due_seconds:
+        if self.clock.monotonic_seconds() < self._orphans_due_seconds:
             return
-        self._orphans_due_seconds = self._clock.monotonic_seconds() + ORPHANS_PAUSE_SECONDS
-        for row, section in self._configuration.enabled():
-            for region in self._tariffs.regions(section):
+        self._orphans_due_seconds = self.clock.monotonic_seconds() + ORPHANS_PAUSE_SECONDS
+        for row, section in self.configuration.enabled():
+            for region in self.tariffs.regions(section):
                 if (place := section.orphan_place(region)) is not None:
                     await self._sweep_orphans_of(sweep, row.name, place)
 
     async def _sweep_orphans_of(self, sweep: Sweep, operation: str, place: OrphanPlace) -> None:
-        now = self._clock.now()
+        now = self.clock.now()
         try:
             await sweep.over_orphans(
                 service=operation, bucket=place.bucket, key_prefix=place.key_prefix, now=now
@@ -274,14 +268,14 @@ class Sweeper:
             _log.info("%s was not searched for what other hosts left: %s", place.bucket, trouble)
 
     async def _object_store(self, leftover: Leftover) -> ObjectStore:
-        return await self._outside.object_store(self._region_of(leftover))
+        return await self.outside.object_store(self._region_of(leftover))
 
     async def _message_queues(self, leftover: Leftover) -> MessageQueues:
-        return await self._outside.message_queues(self._region_of(leftover))
+        return await self.outside.message_queues(self._region_of(leftover))
 
     def _region_of(self, leftover: Leftover) -> str:
         row = OPERATIONS.get(leftover.service)
         if row is None:  # of another version of penstock
-            return self._home_region
-        section: Section = self._configuration.section_of(row)
-        return section.region_of(leftover, self._home_region)
+            return self.tariffs.home_region
+        section: Section = self.configuration.section_of(row)
+        return section.region_of(leftover, self.tariffs.home_region)

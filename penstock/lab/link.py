@@ -148,9 +148,7 @@ class Link:
         self._ends: list[tuple[float, int, Stream, asyncio.Future[None]]] = []
         self._sequence = 0
         self._carried_bytes = 0.0
-        self._dips = _Weather(truth.dips, seed=seed)
-        self._tenant = _Weather(truth.tenant, seed=seed + 1)
-        self._drift = _Spells(truth.drift, seed=seed)
+        self._change_weather()
         self._shared_rates: dict[tuple[int, float, float], float] = {}
 
     @property
@@ -181,9 +179,9 @@ class Link:
         self._advance()
         self._truth = truth
         self._credit_bytes = min(self._credit_bytes, truth.credit_bytes)
-        self._dips = _Weather(truth.dips, seed=self._seed, at=self._at)
-        self._tenant = _Weather(truth.tenant, seed=self._seed + 1, at=self._at)
-        self._drift = _Spells(truth.drift, seed=self._seed, at=self._at)
+        self._change_weather()
+        for changing in self._changing:
+            changing.begin(self._at)
         self._shared_rates.clear()
         self._retune()
 
@@ -222,6 +220,12 @@ class Link:
             self._stop(stream)
             self._retune()
 
+    def _change_weather(self) -> None:
+        self._dips = _Weather(self._truth.dips, seed=self._seed)
+        self._tenant = _Weather(self._truth.tenant, seed=self._seed + 1)
+        self._drift = _Spells(self._truth.drift, seed=self._seed)
+        self._changing = (self._dips, self._tenant, self._drift)
+
     def _stop(self, stream: Stream) -> None:
         stream.is_moving = False
         self._stream_count -= 1
@@ -252,15 +256,14 @@ class Link:
     def _begin(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._at = self._loop.time()
-        self._dips.begin(self._at)
-        self._tenant.begin(self._at)
-        self._drift.begin(self._at)
+        for changing in self._changing:
+            changing.begin(self._at)
 
     def _next_end_at(self) -> float:
         return self._at + (self._ends[0][0] - self._attained) / self._rate if self._rate > 0 else math.inf
 
     def _next_change_at(self) -> float:
-        changes_at = min(self._dips.until, self._tenant.until, self._drift.until)
+        changes_at = min(changing.until for changing in self._changing)
         overdraft = self._rate * self._stream_count - self._truth.host_rate_bytes_per_second
         if self._credit_bytes > 0 and overdraft > 0:
             return min(changes_at, self._at + self._credit_bytes / overdraft)
@@ -294,9 +297,8 @@ class Link:
 
     def _tune(self) -> None:
         """Take in the weather and work out the rate of each stream, from now on."""
-        self._dips.pass_to(self._at)
-        self._tenant.pass_to(self._at)
-        self._drift.pass_to(self._at)
+        for changing in self._changing:
+            changing.pass_to(self._at)
         count = self._stream_count
         if count == 0:
             self._rate = 0.0
@@ -361,13 +363,11 @@ def shared_rate(count: int, alone: float, ceilings: Sequence[float], burstiness:
 class _Spells:
     """A drift as it falls, spell by spell."""
 
-    def __init__(self, drift: Drift | None, *, seed: int, at: float | None = None) -> None:
+    def __init__(self, drift: Drift | None, *, seed: int) -> None:
         self._drift = drift
         self._chance = random.Random(f"drift {seed}")
         self.rate_factor = self.latency_factor = 1.0
         self.until = math.inf
-        if at is not None:
-            self.begin(at)
 
     def begin(self, at: float) -> None:
         """The first spell."""
@@ -386,13 +386,11 @@ class _Spells:
 class _Weather:
     """Episodes as they fall, one after the other, whatever the traffic does."""
 
-    def __init__(self, episodes: Episodes | None, *, seed: int, at: float | None = None) -> None:
+    def __init__(self, episodes: Episodes | None, *, seed: int) -> None:
         self._episodes = episodes
         self._chance = random.Random(f"weather {seed}")
         self.lost_fraction = 0.0
         self.until = math.inf
-        if at is not None:
-            self.begin(at)
 
     def begin(self, at: float) -> None:
         """Start calm."""

@@ -42,45 +42,29 @@ class Kept:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SweepSummary:
     """What a sweep found and removed, what it has to try again, and the requests it took, by service."""
 
-    removed: tuple[Leftover, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    removed: list[Leftover] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     request_counts: Counter[str] = field(default_factory=Counter)
     priced_request_counts: Counter[str] = field(default_factory=Counter)  # of these
 
 
+@dataclass(eq=False)
 class Sweep:
-    """One round over what is left behind: containers side by side, the entries of one in turn."""
+    """One round over what is left behind: containers side by side, the entries of one in turn.
 
-    def __init__(
-        self,
-        journal: Journal,
-        store_for: StoreFor,
-        queues_for: QueuesFor,
-        is_settled: Callable[[Leftover], bool],
-    ) -> None:
-        """What is not settled yet is not struck: a request that was on its way may still be carried out."""
-        self._journal = journal
-        self._store_for = store_for
-        self._queues_for = queues_for
-        self._is_settled = is_settled
-        self._removed: list[Leftover] = []
-        self._kept: list[Kept] = []
-        self._request_counts: Counter[str] = Counter()
-        self._priced_request_counts: Counter[str] = Counter()
+    What is not settled yet is not struck: a request that was on its way may still be carried out. `summary` is what has
+    come of it so far, also when it was cut short.
+    """
 
-    @property
-    def summary(self) -> SweepSummary:
-        """What has come of it so far, also when it was cut short."""
-        return SweepSummary(
-            removed=tuple(self._removed),
-            kept=tuple(self._kept),
-            request_counts=self._request_counts,
-            priced_request_counts=self._priced_request_counts,
-        )
+    journal: Journal
+    store_for: StoreFor
+    queues_for: QueuesFor
+    is_settled: Callable[[Leftover], bool]
+    summary: SweepSummary = field(default_factory=SweepSummary)
 
     async def over(self, entries: Iterable[Leftover]) -> None:
         """Remove these; strike what is gone, keep what could not be reached."""
@@ -97,7 +81,7 @@ class Sweep:
         """
         somewhere = Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=key_prefix)
         keys = await self._by_removal(somewhere, Removal.keys_below)
-        known = {(entry.container, entry.name) for entry in await self._journal.open_entries()}
+        known = {(entry.container, entry.name) for entry in await self.journal.open_entries()}
         runs = {key_prefix + key.removeprefix(key_prefix).partition("/")[0] + "/" for key in keys}
         await self.over(
             Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=run)
@@ -111,7 +95,7 @@ class Sweep:
             if not isinstance(trouble, _OF_THE_CONTAINER):
                 trouble = await self._trouble_with(leftover)
             if trouble is not None:
-                self._kept.append(Kept(leftover=leftover, reason=str(trouble)))
+                self.summary.kept.append(Kept(leftover=leftover, reason=str(trouble)))
 
     async def _trouble_with(self, leftover: Leftover) -> RequestError | None:
         """Why it could not be removed; None when nothing of it is there any more."""
@@ -120,20 +104,20 @@ class Sweep:
         except RequestError as error:
             return error
         if count:
-            self._removed.append(leftover)
-        if self._is_settled(leftover):
-            await self._journal.strike(leftover)
+            self.summary.removed.append(leftover)
+        if self.is_settled(leftover):
+            await self.journal.strike(leftover)
         return None
 
     async def _removed_count(self, leftover: Leftover) -> int:
         if leftover.kind is LeftoverKind.SQS_QUEUE:
             self._count(leftover.service, request_count=2, priced_count=2)
-            return await _remove_queue(await self._queues_for(leftover), leftover.name)
+            return await _remove_queue(await self.queues_for(leftover), leftover.name)
         return await self._by_removal(leftover, Removal.clear)
 
     async def _by_removal(self, leftover: Leftover, do: Callable[[Removal, str], Awaitable[T]]) -> T:
         """With patience, and counted whatever comes of it."""
-        removal = Removal(await self._store_for(leftover), leftover.container, patience=PATIENCE)
+        removal = Removal(await self.store_for(leftover), leftover.container, patience=PATIENCE)
         try:
             return await do(removal, leftover.name)
         finally:
@@ -142,8 +126,8 @@ class Sweep:
             )
 
     def _count(self, service: str, *, request_count: int, priced_count: int) -> None:
-        self._request_counts[service] += request_count
-        self._priced_request_counts[service] += priced_count
+        self.summary.request_counts[service] += request_count
+        self.summary.priced_request_counts[service] += priced_count
 
 
 def run_name(started_at: datetime, *, read_bytes: int | None = None) -> str:

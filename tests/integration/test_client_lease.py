@@ -139,7 +139,7 @@ def test_a_share_that_has_expired_before_it_is_told_is_the_default(tmp_path: Pat
 
 def held(server: Served) -> int:
     """How many leases the daemon knows, seen from another thread."""
-    return len(server.api._leases)
+    return len(server.api.leases)
 
 
 def test_a_forked_child_does_not_keep_its_parents_lease(tmp_path: Path) -> None:

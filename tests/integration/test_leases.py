@@ -115,7 +115,7 @@ async def test_what_a_holder_can_use_depends_on_the_others(
 
     def bursting_alone(advisor: ScriptedAdvisor, question: Question) -> Recommendation[Any]:
         advice = right(advisor, question)
-        if len(server.api._leases) > 1:
+        if len(server.api.leases) > 1:
             return advice
         return dataclasses.replace(advice, setting=dataclasses.replace(advice.setting, thread_count=64))
 

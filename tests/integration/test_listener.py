@@ -517,4 +517,4 @@ async def test_ten_thousand_come_and_go(tmp_path: Path) -> None:
         assert resident_bytes() - before < 16 * MiB
         for _ in range(100):  # the server sees the end of a connection a moment later
             await status_line(server.socket_path)
-        assert len(server.api._leases) == 0
+        assert len(server.api.leases) == 0

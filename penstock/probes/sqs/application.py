@@ -17,7 +17,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import datetime
 
 from penstock.clock import Clock
@@ -180,36 +180,28 @@ class _Receipt:
     received_seconds: float
 
 
+@dataclass(eq=False)
 class MeasurementApplication:
     """One run against one queue, which should be its own."""
 
-    def __init__(
-        self,
-        messages: Messages,
-        clock: Clock,
-        url: str,
-        conduct: Conduct,
-        *,
-        session: str,
-        visibility_timeout_seconds: float,
-        brake: DeleteBrake,
-        request_count_max: int | None = None,
-        message_count_max: int | None = None,
-    ) -> None:
-        """With a bound on requests or on messages the run ends when it is met, before one too many is made."""
-        assert len(session) == SESSION_LENGTH
+    messages: Messages
+    clock: Clock
+    url: str
+    conduct: Conduct
+    _: KW_ONLY
+    session: str
+    visibility_timeout_seconds: float
+    brake: DeleteBrake
+    # With these the run ends when one is met, before one too many is made.
+    request_count_max: int | None = None
+    message_count_max: int | None = None
+
+    def __post_init__(self) -> None:
+        assert len(self.session) == SESSION_LENGTH
         self.tally = Tally()
-        self._requests_left = math.inf if request_count_max is None else request_count_max
-        self._messages_left = math.inf if message_count_max is None else message_count_max  # to be sent
-        self._message_count_max = message_count_max
-        self._messages = messages
-        self._clock = clock
-        self._url = url
-        self._conduct = conduct
-        self._session = session
-        self._visibility_timeout_seconds = visibility_timeout_seconds
-        self._brake = brake
-        self._began_seconds = clock.monotonic_seconds()
+        self._requests_left = math.inf if self.request_count_max is None else self.request_count_max
+        self._messages_left = math.inf if self.message_count_max is None else self.message_count_max
+        self._began_seconds = self.clock.monotonic_seconds()
         self._unreceived: dict[int, float] = {}  # the message map: when each was sent
         # The same for sends that failed: they may be there all the same.
         self._uncertain: dict[int, float] = {}
@@ -230,13 +222,13 @@ class MeasurementApplication:
 
     async def drive(self, seconds: float, tell: Callable[[Sample], None]) -> None:
         """Send, receive and delete for so long; `tell` hears of each second. Raises MeasurementError."""
-        self._began_seconds = self._clock.monotonic_seconds()
+        self._began_seconds = self.clock.monotonic_seconds()
         trouble: BaseException | None = None
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 self._group = group
                 group.create_task(self._sample_on(tell))
-                self.adopt(self._conduct)
+                self.adopt(self.conduct)
         except* (TimeoutError, DrivenEnoughError):
             pass
         except* RequestError as hopeless:
@@ -250,7 +242,7 @@ class MeasurementApplication:
 
     def adopt(self, conduct: Conduct) -> None:
         """Go on like this: threads that are missing start at once, surplus senders rest; none is ended."""
-        self._conduct = conduct
+        self.conduct = conduct
         assert self._group is not None
         for act, count, answered in (
             (self._send_on, conduct.sender_count, self.tally.sends),
@@ -274,7 +266,7 @@ class MeasurementApplication:
                 await self._send_batch()
 
     def _may_send(self) -> bool:
-        conduct = self._conduct
+        conduct = self.conduct
         if self._sending_count >= conduct.sender_count or self._messages_left < 1:
             return False
         if conduct.send_window and len(self._unreceived) + conduct.send_batch > conduct.send_window:
@@ -284,7 +276,7 @@ class MeasurementApplication:
 
     async def _await_slot(self) -> None:
         """Until the rate limit allows a batch and there are enough messages for one."""
-        conduct, due_seconds, now = self._conduct, 0.0, self._elapsed_seconds()
+        conduct, due_seconds, now = self.conduct, 0.0, self._elapsed_seconds()
         if conduct.send_rate_limit_per_second > 0:
             spacing = conduct.send_batch / conduct.send_rate_limit_per_second
             # A short delay is caught up with.
@@ -300,7 +292,7 @@ class MeasurementApplication:
 
     def _seconds_until_offered(self) -> float:
         """Until there is a batch of messages to send; negative when there has been one."""
-        conduct = self._conduct
+        conduct = self.conduct
         if conduct.offered_per_second <= 0:
             return 0.0
         due_seconds = (len(self._is_deleted) + conduct.send_batch) / conduct.offered_per_second
@@ -308,7 +300,7 @@ class MeasurementApplication:
 
     async def _send_batch(self) -> None:
         """As many messages as go at a time; what a batch did not take is sent again, one by one."""
-        size = int(min(self._conduct.send_batch, self._messages_left))
+        size = int(min(self.conduct.send_batch, self._messages_left))
         missing = size - await self._send(size)
         for _ in range(missing if size > 1 else 0):
             await self._send(1)
@@ -320,13 +312,13 @@ class MeasurementApplication:
         self._messages_left -= size
         self._is_deleted.extend(bytes(len(sequences)))
         self._unreceived.update(dict.fromkeys(sequences, now))
-        bodies = [body_of(self._session, sequence, self._clock.now()) for sequence in sequences]
+        bodies = [body_of(self.session, sequence, self.clock.now()) for sequence in sequences]
         accepted_count = 0
         self._sending_count += 1
         try:
             self._pay()
             asked_seconds = self._elapsed_seconds()
-            accepted_count = await self._messages.send(self._url, bodies)
+            accepted_count = await self.messages.send(self.url, bodies)
             self.tally.sends.note(accepted_count, self._elapsed_seconds() - asked_seconds)
             self._troubles_in_a_row = 0
         except RequestError as trouble:
@@ -340,7 +332,7 @@ class MeasurementApplication:
                         self._uncertain[sequence] = self._unreceived.pop(sequence)
         self._since.sent_count += accepted_count
         self._sent_count += accepted_count
-        if self._sent_count == self._message_count_max:
+        if self._sent_count == self.message_count_max:
             self.tally.sent_after_seconds = self._elapsed_seconds()
         self._note_change()
         return accepted_count
@@ -350,14 +342,14 @@ class MeasurementApplication:
     async def _receive_on(self) -> None:
         while True:
             await self._until(lambda: self._wanted_count() > 0)
-            wait_seconds = LONG_POLL_SECONDS if self._conduct.long_polls else 0
+            wait_seconds = LONG_POLL_SECONDS if self.conduct.long_polls else 0
             wanted = self._wanted_count()
             self._requested_count += wanted
             try:
                 self._pay()
                 asked_seconds = self._elapsed_seconds()
-                messages = await self._messages.receive(
-                    self._url, message_count_max=wanted, wait_seconds=wait_seconds
+                messages = await self.messages.receive(
+                    self.url, message_count_max=wanted, wait_seconds=wait_seconds
                 )
                 if messages and not wait_seconds:
                     self.tally.receives.note(len(messages), self._elapsed_seconds() - asked_seconds)
@@ -371,10 +363,10 @@ class MeasurementApplication:
 
     def _wanted_count(self) -> int:
         """How many messages the next receive may bring; 0 when there should be none."""
-        conduct = self._conduct
+        conduct = self.conduct
         if conduct.polls_only_when_sent and not self._unreceived:
             return 0
-        if conduct.fills_first and self._sent_count < (self._message_count_max or 0):
+        if conduct.fills_first and self._sent_count < (self.message_count_max or 0):
             return 0
         pause = conduct.receive_pause_seconds
         if pause and self._elapsed_seconds() - self._oldest_received_seconds() > pause:
@@ -388,7 +380,7 @@ class MeasurementApplication:
         """Count the copies and put them into the delete queue."""
         now = self._elapsed_seconds()
         for message in messages:
-            sequence = sequence_of(self._session, message.body)
+            sequence = sequence_of(self.session, message.body)
             if sequence is None:
                 continue
             sent_seconds = self._unreceived.pop(sequence, None)
@@ -415,7 +407,7 @@ class MeasurementApplication:
         while True:
             await self._until(lambda: bool(self._undeleted))
             self._note_age()
-            size = min(self._conduct.delete_batch, len(self._undeleted))
+            size = min(self.conduct.delete_batch, len(self._undeleted))
             receipts = [self._undeleted.popleft() for _ in range(size)]
             self._deleting_count += size
             self._deleting_since_seconds.append(receipts[0].received_seconds)
@@ -428,11 +420,11 @@ class MeasurementApplication:
 
     async def _delete_batch(self, receipts: Sequence[_Receipt]) -> None:
         """Delete them; one by one where the batch did not take all of them."""
-        await self._brake.hold()
+        await self.brake.hold()
         self._pay()
         asked_seconds = self._elapsed_seconds()
         try:
-            accepted_count = await self._messages.delete(self._url, [receipt.handle for receipt in receipts])
+            accepted_count = await self.messages.delete(self.url, [receipt.handle for receipt in receipts])
         except Refused as trouble:  # an old handle, mostly; the message comes back if it is still there
             self._since.deleted_in_vain_count += len(receipts)
             await self._bear(trouble)
@@ -456,7 +448,7 @@ class MeasurementApplication:
             self._deleted_count += 1 - self._is_deleted[receipt.sequence]
             self._is_deleted[receipt.sequence] = 1
         self._since.deleted_in_vain_count += len(receipts) - (self._since.deleted_count - before_count)
-        if self._message_count_max is not None and self._deleted_count >= self._message_count_max:
+        if self.message_count_max is not None and self._deleted_count >= self.message_count_max:
             raise DrivenEnoughError
 
     # What is common
@@ -513,11 +505,11 @@ class MeasurementApplication:
     def _note_age(self) -> None:
         tally, age_seconds = self.tally, self._oldest_undeleted_seconds()
         tally.oldest_undeleted_seconds_max = max(tally.oldest_undeleted_seconds_max, age_seconds)
-        if age_seconds >= self._visibility_timeout_seconds:
+        if age_seconds >= self.visibility_timeout_seconds:
             tally.overdue_at_seconds = min(tally.overdue_at_seconds, self._elapsed_seconds())
 
     def _elapsed_seconds(self) -> float:
-        return self._clock.monotonic_seconds() - self._began_seconds
+        return self.clock.monotonic_seconds() - self._began_seconds
 
 
 def body_of(session: str, sequence: int, now: datetime) -> str:

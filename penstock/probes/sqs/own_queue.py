@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from penstock.probes.cleaning import struck_when_gone
@@ -16,23 +17,18 @@ from penstock.vocabulary import Cost, Tariff
 _KEPT_FOR = "MessageRetentionPeriod"
 
 
+@dataclass(eq=False)
 class OwnQueue:
     """The probe's queue: found or made once, and removed only when the journal knows it as ours."""
 
-    def __init__(
-        self,
-        queues: MessageQueues,
-        journal: Journal,
-        name: str,
-        *,
-        suffix: str,
-        attributes: Mapping[str, str],
-    ) -> None:
-        self._queues = queues
-        self._journal = journal
-        self._name = name
-        self._suffix = suffix
-        self._attributes = attributes
+    queues: MessageQueues
+    journal: Journal
+    name: str
+    _: KW_ONLY
+    suffix: str
+    attributes: Mapping[str, str]
+
+    def __post_init__(self) -> None:
         self._url: str | None = None
         self._leftover: Leftover | None = None
         self._making: asyncio.Task[str] | None = None
@@ -60,12 +56,12 @@ class OwnQueue:
         self._request_count = 0
         url = await self._find_or_create_any(region)
         self._request_count += 1
-        attributes = await self._queues.queue_attributes(url)
-        kept, ours = attributes.get(_KEPT_FOR), self._attributes[_KEPT_FOR]
+        attributes = await self.queues.queue_attributes(url)
+        kept, ours = attributes.get(_KEPT_FOR), self.attributes[_KEPT_FOR]
         if not self.is_ours and kept is not None and kept != ours:
             self._url = None
             raise Refused(
-                f"the queue {self._name}{self._suffix} keeps messages for {kept} s, those of probes for {ours} s, "
+                f"the queue {self.name}{self.suffix} keeps messages for {kept} s, those of probes for {ours} s, "
                 "so it is an application's and left alone: name another queue_name_prefix"
             )
         return url, attributes
@@ -79,26 +75,26 @@ class OwnQueue:
         """Delete the queue and strike it; a queue that was there before us stays."""
         await self._await_making()
         if (leftover := self._leftover) is not None:
-            await struck_when_gone(self._journal, leftover, self._delete(leftover.name))
+            await struck_when_gone(self.journal, leftover, self._delete(leftover.name))
 
     async def _delete(self, name: str) -> None:
         with contextlib.suppress(Missing):
-            await self._queues.delete_queue(self._url or await self._queues.find_queue(name))
+            await self.queues.delete_queue(self._url or await self.queues.find_queue(name))
         self._url, self._leftover = None, None
 
     async def make(self, region: str) -> str:
         """The URL of a queue that nobody has made before. Raises RequestError."""
-        return await self._create(_entry(self._name + self._suffix, region))
+        return await self._create(_entry(self.name + self.suffix, region))
 
     async def _find_or_create_any(self, region: str) -> str:
         if self._url is None:
             try:
-                self._url = await self._find_or_create(self._name + self._suffix, region)
+                self._url = await self._find_or_create(self.name + self.suffix, region)
             except Failed:  # it may be there all the same
                 raise
             except Refused:
                 # A name cannot be used again for 60 s after its deletion.
-                unused_name = f"{self._name}-{uuid.uuid4().hex[:8]}{self._suffix}"
+                unused_name = f"{self.name}-{uuid.uuid4().hex[:8]}{self.suffix}"
                 self._url = await self._find_or_create(unused_name, region)
         return self._url
 
@@ -106,15 +102,15 @@ class OwnQueue:
         leftover = _entry(name, region)
         self._request_count += 1
         with contextlib.suppress(Missing):
-            url = await self._queues.find_queue(name)
-            if leftover in await self._journal.open_entries():
-                await self._journal.record(leftover)  # of an earlier life: from now on it is in use
+            url = await self.queues.find_queue(name)
+            if leftover in await self.journal.open_entries():
+                await self.journal.record(leftover)  # of an earlier life: from now on it is in use
                 self._leftover = leftover
             return url
         return await self._create(leftover)
 
     async def _create(self, leftover: Leftover) -> str:
-        await self._journal.record(leftover)
+        await self.journal.record(leftover)
         self._request_count += 1
         self._leftover = leftover  # before the request: its answer may be lost
         # A cancellation ends the waiting, not the request: the service would carry it out all the same.
@@ -126,11 +122,11 @@ class OwnQueue:
                 error, Unsent
             ):  # else it may have been made
                 self._leftover = None
-                await self._journal.strike(leftover)
+                await self.journal.strike(leftover)
             raise
 
     async def _make(self, name: str) -> str:
-        self._url = await self._queues.create_queue(name, self._attributes)
+        self._url = await self.queues.create_queue(name, self.attributes)
         return self._url
 
     async def _await_making(self) -> None:

@@ -16,7 +16,7 @@ import dataclasses
 import math
 import uuid
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -215,37 +215,24 @@ def as_delivery(
     )
 
 
+@dataclass(eq=False)
 class QueueApplicationProbe:
     """One queue and one application for each run. `course` is how the last one went."""
 
-    def __init__(
-        self,
-        queues: MessageQueues,
-        clock: Clock,
-        journal: Journal,
-        *,
-        messages: Messages | None = None,
-        queue_prefix: str = QUEUE_PREFIX,
-        loop_tick_seconds: float = LOOP_TICK_SECONDS,
-        tell: Tell = lambda _: None,
-    ) -> None:
-        """`messages`: who sends, receives and deletes, where that is another.
-
-        `tell` hears of each second, and may raise DrivenEnoughError to end the run there.
-        """
-        self._queues = queues
-        self._messages = messages or queues
-        self._clock = clock
-        self._journal = journal
-        self._queue_prefix = queue_prefix
-        self._loop_tick_seconds = loop_tick_seconds
-        self._tell = tell
-        self.used = Cost()
-        self.course: Course | None = None
+    queues: MessageQueues
+    clock: Clock
+    journal: Journal
+    _: KW_ONLY
+    messages: Messages | None = None  # who sends, receives and deletes, where that is another
+    queue_prefix: str = QUEUE_PREFIX
+    loop_tick_seconds: float = LOOP_TICK_SECONDS
+    tell: Tell = lambda _: None  # hears of each second, and may raise DrivenEnoughError to end the run there
+    used: Cost = field(default_factory=Cost)
+    course: Course | None = None
 
     async def run(self, plan: ProbePlan[QueueDrive]) -> Outcome[QueueDrive]:
         """Drive the queue for as long as the plan says, or until it has spent what the plan allows."""
-        started_at, drive = self._clock.now(), plan.setting
+        started_at, drive = self.clock.now(), plan.setting
         self.used = Cost(request_count=OVERHEAD_REQUEST_COUNT)
         self.course = Course(
             conduct=drive.conduct, visibility_timeout_seconds=drive.visibility_timeout_seconds
@@ -286,23 +273,24 @@ class QueueApplicationProbe:
 
     async def _drive(self, plan: ProbePlan[QueueDrive], url: str, course: Course) -> Effort:
         drive, left = plan.setting, plan.cost_max.request_count - OVERHEAD_REQUEST_COUNT
+        messages = self.messages or self.queues
         brake = DeleteBrake(
-            self._clock,
+            self.clock,
             delay_seconds=drive.delete_delay_seconds,
             requests_per_second_max=drive.delete_requests_per_second_max,
         )
         if drive.policy is not Policy.STATED:
             left -= REQUEST_COUNT_MAX
             self.used += Cost(request_count=REQUEST_COUNT_MAX)
-            course.conditions = await RoundTrips(self._messages, self._clock, url, brake).conditions(
+            course.conditions = await RoundTrips(messages, self.clock, url, brake).conditions(
                 drive.conduct.offered_per_second, visibility_timeout_seconds=drive.visibility_timeout_seconds
             )
         if drive.policy is Policy.ADVISED and course.conditions is not None:
             found = plan_for(course.conditions)
             course.conduct = advised_conduct(found, course.conditions.message_rate_per_second)
         application = MeasurementApplication(
-            self._messages,
-            self._clock,
+            messages,
+            self.clock,
             url,
             course.conduct,
             session=uuid.uuid4().hex[:SESSION_LENGTH],
@@ -317,9 +305,9 @@ class QueueApplicationProbe:
         def tell(sample: Sample) -> None:
             if rescuer is not None:
                 rescuer.look(sample)
-            self._tell(sample)
+            self.tell(sample)
 
-        async with effort_of_block(self._clock, tick_seconds=self._loop_tick_seconds) as effort:
+        async with effort_of_block(self.clock, tick_seconds=self.loop_tick_seconds) as effort:
             await application.drive(plan.cost_max.duration_seconds, tell)
         return effort
 
@@ -327,12 +315,12 @@ class QueueApplicationProbe:
     async def _own_queue(self, plan: ProbePlan[QueueDrive]) -> AsyncIterator[str]:
         """A queue for one run, journalled and removed whatever happens. Raises RequestError."""
         # A name cannot be used again for a minute, so each has a part of its own.
-        name = f"{self._queue_prefix}-{plan.setting.label}-{uuid.uuid4().hex[:8]}"
+        name = f"{self.queue_prefix}-{plan.setting.label}-{uuid.uuid4().hex[:8]}"
         attributes = {
             "VisibilityTimeout": str(plan.setting.visibility_timeout_seconds),
             "MessageRetentionPeriod": str(max(RETENTION_SECONDS, round(plan.cost_max.duration_seconds))),
         }
-        queue = OwnQueue(self._queues, self._journal, name, suffix="", attributes=attributes)
+        queue = OwnQueue(self.queues, self.journal, name, suffix="", attributes=attributes)
         try:
             yield await queue.make(plan.context.place.region)
         finally:

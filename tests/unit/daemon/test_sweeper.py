@@ -142,7 +142,7 @@ async def test_nothing_is_swept_while_a_probe_measures(house: House) -> None:
 
     house.probe.before_end = at_the_end_of_a_probe
     await house.live(HOUR)
-    assert asked[0].result().removed == (a_run(),)
+    assert asked[0].result().removed == [a_run()]
 
 
 async def test_a_sweep_ends_within_a_minute(house: House) -> None:

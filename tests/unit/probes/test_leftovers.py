@@ -63,7 +63,7 @@ async def test_sweep_removes_what_is_listed_and_nothing_else() -> None:
     assert world.store.objects == {"penstock/20260101T000000Z-ab/object", "other"}
     assert list(world.store.uploads) == ["2"]
     assert list(world.queues.attributes) == ["mine-too"]
-    assert (len(summary.removed), summary.kept, world.journal.entries) == (2, (), [])
+    assert (len(summary.removed), summary.kept, world.journal.entries) == (2, [], [])
 
 
 async def test_a_key_is_no_prefix() -> None:
@@ -104,7 +104,7 @@ async def test_what_is_gone_already_is_struck() -> None:
     world = World()
     world.journal.entries = [an_object(), a_queue("gone")]
     summary = await world.sweep()
-    assert (summary.removed, world.journal.entries) == ((), [])
+    assert (summary.removed, world.journal.entries) == ([], [])
 
 
 async def test_what_may_still_arrive_is_looked_at_again() -> None:
@@ -147,7 +147,7 @@ async def test_a_store_that_takes_few_requests_is_swept_by_few(monkeypatch: pyte
     world.journal.entries = [an_object()]
     world.store.objects = {f"{RUN}{number:04}" for number in range(20)}
     world.store.uploads = {"1": f"{RUN}object"}
-    assert (await world.sweep()).kept == ()
+    assert (await world.sweep()).kept == []
     assert (world.store.objects, world.store.uploads, world.journal.entries) == (set(), {}, [])
 
 
@@ -202,7 +202,7 @@ async def test_orphans_are_old_ours_and_unknown() -> None:
     world.store.objects = {f"penstock/{old}0001", *others}
     world.store.uploads = {"1": f"penstock/{known}object", "2": f"penstock/{old}object"}
     summary = await sweep_orphans_of(world)
-    assert summary.removed == (an_object(f"penstock/{old}"),)
+    assert summary.removed == [an_object(f"penstock/{old}")]
     assert world.store.objects == others
     assert world.store.uploads == {"1": f"penstock/{known}object"}
 
@@ -215,7 +215,7 @@ async def test_orphans_are_looked_for_with_patience(monkeypatch: pytest.MonkeyPa
     world.store.objects = {f"{old}0001"}
     world.store.trouble = lambda _action, count: None if count else Throttled("later, please")
     summary = await sweep_orphans_of(world)
-    assert summary.removed == (an_object(old),)
+    assert summary.removed == [an_object(old)]
     assert summary.request_counts["s3_upload"] == world.store.request_count
 
 
@@ -226,7 +226,7 @@ async def test_an_orphan_that_another_host_removes_meanwhile_is_no_trouble() -> 
     world.store.objects = {f"{old}0001"}
     world.store.uploads = {"1": f"{old}object"}
     world.store.trouble = lambda action, _: Missing("gone") if action == "abort" else None
-    assert (await sweep_orphans_of(world)).removed == (an_object(old),)
+    assert (await sweep_orphans_of(world)).removed == [an_object(old)]
     assert world.store.objects == set()
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from datetime import datetime
+
+from msgspec import structs
 
 from penstock.clock import Clock
 from penstock.daemon.hearing import Hearing
@@ -13,6 +16,8 @@ from penstock.vocabulary import ClientHour
 
 HOUR_SECONDS = 3600.0
 WRITE_SECONDS = 600.0  # what a crash loses at the most
+
+_COUNTED = {field.name for field in fields(ClientHour)} & {field.name for field in fields(Series)}
 
 
 async def keep_client_hours(hearing: Hearing, store: AsyncStore, clock: Clock) -> None:
@@ -40,20 +45,9 @@ def _hour(series: Series, began_at: datetime, ended_at: datetime) -> ClientHour:
     return ClientHour(
         began_at=began_at,
         ended_at=ended_at,
-        name=key.application.name,
-        product=key.application.product,
-        version=key.application.version,
-        user_id=series.user_id,
+        **structs.asdict(key.application),
         service=key.service,
         api=key.api,
         region=key.region,
-        call_count=series.call_count,
-        attempt_count=series.attempt_count,
-        retry_count=series.retry_count,
-        refused_count=series.refused_count,
-        refused_fraction_max=series.refused_fraction_max,
-        failed_count=series.failed_count,
-        in_flight_count_mean=series.in_flight_count_mean,
-        in_flight_count_max=series.in_flight_count_max,
-        latencies=series.latencies,
+        **{name: getattr(series, name) for name in _COUNTED},
     )

@@ -236,20 +236,7 @@ async def test_a_host_is_spared_its_probes_while_another_measures(house: House) 
     seat = probers.Seat(host="another", renewal=1)
     document = probers.written(probers.Probers(generation=1, seats=(seat,)))
     store.shared[prior.key("penstock-fleet/", PLACE, kind="probers")] = Tagged(document, "1")
-    outside = Outside()
-    outside.objects = store
-    section = FleetSection(bucket="b", prober_count=1)
-    house.conductor.fleet = Fleet(
-        section,
-        outside,
-        house.clock,
-        places=[PLACE],
-        probed=[PLACE],
-        region="r",
-        tariff=S3_TARIFF,
-        host_name="a",
-        seed=1,
-    )
+    house.conductor.fleet = a_fleet(house.clock, store, may_write=False, probed=[PLACE])
     await house.live(3000.0)
     assert house.probe.run_count == 0
     house.conductor.request(CONTEXT)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -121,7 +121,34 @@ class MemoryJournal:
         return list(self.entries)
 
 
-class MemoryStore:
+class Scripted:
+    """A service that is told what goes wrong, and notes what it was asked."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        self.trouble = trouble
+        self.raised: list[RequestError] = []
+        self.log: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self._ids = itertools.count(1)
+
+    @property
+    def request_count(self) -> int:
+        return self.counts.total()
+
+    def _there(self, name: str, among: Collection[str]) -> None:
+        if name not in among:
+            raise Missing(f"there is no {name}")
+
+    def _refuse(self, action: str) -> None:
+        self.log.append(action)
+        count = self.counts[action]
+        self.counts[action] += 1
+        if (error := self.trouble(action, count)) is not None:
+            self.raised.append(error)
+            raise error
+
+
+class MemoryStore(Scripted):
     """S3 whose every upload request takes the same time, unless told otherwise."""
 
     def __init__(
@@ -135,15 +162,14 @@ class MemoryStore:
         first_byte_seconds: float = 0.05,
         body_seconds: float = 0.2,
     ) -> None:
+        super().__init__(trouble)
         self.upload_seconds = upload_seconds
         self.small_seconds = small_seconds
-        self.trouble = trouble
         self.deletes_only_singly = deletes_only_singly
         self.of_versions = VersionRequests()  # what each deletion takes besides
         self.lists_uploads_by_key_only = lists_uploads_by_key_only  # as MinIO does
         self.first_byte_seconds = first_byte_seconds
         self.body_seconds = body_seconds
-        self.raised: list[RequestError] = []
         self._part_sizes: dict[str, dict[int, int]] = {}
         self.objects: set[str] = set()
         self.sizes: dict[str, int] = {}  # by key
@@ -153,17 +179,10 @@ class MemoryStore:
         self.shared: dict[str, Tagged] = {}  # what hosts write together
         self.written_seconds: dict[str, float] = {}  # when
         self.uploads: dict[str, str] = {}  # id to key
-        self.log: list[str] = []
-        self.counts: Counter[str] = Counter()
         self.uploaded_sizes: list[int] = []  # of every attempt
         self.bodies: set[int] = set()  # by identity
         self.in_flight_count_max = 0
         self._in_flight_count = 0
-        self._ids = itertools.count(1)
-
-    @property
-    def request_count(self) -> int:
-        return self.counts.total()
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         await self._upload("put", body)
@@ -207,8 +226,7 @@ class MemoryStore:
         try:
             await asyncio.sleep(self.first_byte_seconds)
             self._refuse("read")
-            if key not in self.objects:
-                raise Missing("no such object")
+            self._there(key, self.objects)
             assert self.sizes[key] == object_size_bytes
             assert 0 <= start < stop <= object_size_bytes
             await asyncio.sleep(self.body_seconds)
@@ -218,22 +236,19 @@ class MemoryStore:
 
     async def head_object(self, bucket: str, key: str) -> StoredObject:
         await self._small("head")
-        if key not in self.objects:
-            raise Missing("no such object")
+        self._there(key, self.objects)
         return StoredObject(self.sizes[key], self.storage_class)
 
     async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
         await self._small("begin")
-        if key not in self.objects:
-            raise Missing("no such object")
+        self._there(key, self.objects)
         return self.heads.get(key, b"")[:size_bytes]
 
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
     ) -> Tagged | None:
         await self._small("get_unless")
-        if key not in self.shared:
-            raise Missing("no such object")
+        self._there(key, self.shared)
         found = self.shared[key]
         return None if found.etag == etag else Tagged(found.body[: size_bytes_max + 1], found.etag)
 
@@ -281,16 +296,7 @@ class MemoryStore:
         return self.of_versions
 
     def _known(self, upload_id: str) -> None:
-        if upload_id not in self.uploads:
-            raise Missing("no such upload")
-
-    def _refuse(self, action: str) -> None:
-        self.log.append(action)
-        count = self.counts[action]
-        self.counts[action] += 1
-        if (error := self.trouble(action, count)) is not None:
-            self.raised.append(error)
-            raise error
+        self._there(upload_id, self.uploads)
 
     async def _small(self, action: str) -> None:
         await asyncio.sleep(self.small_seconds)
@@ -308,7 +314,7 @@ class MemoryStore:
         self._refuse(action)
 
 
-class MemoryQueues:
+class MemoryQueues(Scripted):
     """SQS with one shard, whose every request takes the same time; a receive waits for the first message."""
 
     def __init__(
@@ -319,11 +325,9 @@ class MemoryQueues:
         delete_seconds: float = 0.02,
         trouble: Trouble = no_trouble,
     ) -> None:
+        super().__init__(trouble)
         self.seconds = {"send": send_seconds, "receive": receive_seconds, "delete": delete_seconds}
-        self.trouble = trouble
         self.attributes: dict[str, dict[str, str]] = {}  # by name of the queue
-        self.log: list[str] = []
-        self.counts: Counter[str] = Counter()
         self.visible: list[str] = []
         self.in_flight: dict[str, str] = {}  # handle to body
         self.sent_bytes = 0
@@ -332,12 +336,7 @@ class MemoryQueues:
         self.undeleted_count_max = 0
         self.send_times: list[float] = []
         self.deliver_twice_at: int | None = None  # by the number of receives before
-        self._ids = itertools.count(1)
         self._arrival = asyncio.Event()
-
-    @property
-    def request_count(self) -> int:
-        return self.counts.total()
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
         self._refuse("create")
@@ -403,12 +402,4 @@ class MemoryQueues:
         return ReceivedMessage(message_id=body[:21], receipt_handle=handle, body=body)
 
     def _known(self, name: str) -> None:
-        if name not in self.attributes:
-            raise Missing("no such queue")
-
-    def _refuse(self, action: str) -> None:
-        self.log.append(action)
-        count = self.counts[action]
-        self.counts[action] += 1
-        if (error := self.trouble(action, count)) is not None:
-            raise error
+        self._there(name, self.attributes)

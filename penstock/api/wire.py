@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -169,28 +169,7 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
 def read_question(query: Iterable[tuple[str, str]]) -> Question:
     """The question in a query string. Raises UnreadableError."""
     values, mistakes = _read_parameters(query)
-    operation = values.get("operation")
-    row = OPERATIONS.get(str(operation))
-    if operation is None:
-        mistakes.append(Mistake("operation", f"is missing; expected one of {', '.join(OPERATIONS)}"))
-    elif row is None:
-        mistakes.append(_unknown_operation(operation))
-    if "payload_size_bytes" not in values and not any(m.where == "payload_size_bytes" for m in mistakes):
-        mistakes.append(
-            Mistake("payload_size_bytes", "is missing; expected a size such as 1073741824 or 1GiB")
-        )
-    if row is not None:
-        mistakes += _too_large(values.get("payload_size_bytes", 1), row)
-    service_class = values.get("service_class", "standard")
-    if row is not None and service_class not in row.service_classes:
-        expected = ", ".join(row.service_classes)
-        mistakes.append(
-            Mistake("service_class", f"{service_class!r} is not known; expected one of {expected}")
-        )
-    if "range_size_bytes" in values and values.get("access") is not Access.RANDOM:
-        mistakes.append(
-            Mistake("range_size_bytes", "is what a random reader asks for; expected access=random beside it")
-        )
+    mistakes += _missing_and_wrong_together(values, {mistake.where for mistake in mistakes})
     if mistakes:
         raise UnreadableError(mistakes)
     return Question(
@@ -198,9 +177,29 @@ def read_question(query: Iterable[tuple[str, str]]) -> Question:
         payload_size_bytes=values["payload_size_bytes"],
         region=values.get("region"),
         instance_type=values.get("instance_type"),
-        service_class=service_class,
+        service_class=values.get("service_class", "standard"),
         demand=Demand(**{name: values[name] for name in DEMAND_PARAMETERS if name in values}),
     )
+
+
+def _missing_and_wrong_together(values: Mapping[str, Any], told: Collection[str]) -> Iterable[Mistake]:
+    """What a question needs beside what was `told` of already."""
+    row = OPERATIONS.get(values.get("operation", ""))
+    if "operation" not in values:
+        yield Mistake("operation", f"is missing; expected one of {', '.join(OPERATIONS)}")
+    elif row is None:
+        yield _unknown_operation(values["operation"])
+    if "payload_size_bytes" not in {*values, *told}:
+        yield Mistake("payload_size_bytes", "is missing; expected a size such as 1073741824 or 1GiB")
+    if row is not None:
+        yield from _too_large(values.get("payload_size_bytes", 1), row)
+        if (found := values.get("service_class", "standard")) not in row.service_classes:
+            expected = ", ".join(row.service_classes)
+            yield Mistake("service_class", f"{found!r} is not known; expected one of {expected}")
+    if "range_size_bytes" in values and values.get("access") is not Access.RANDOM:
+        yield Mistake(
+            "range_size_bytes", "is what a random reader asks for; expected access=random beside it"
+        )
 
 
 _Claim: TypeAlias = Annotated[dict[str, str | int | float], msgspec.Meta(max_length=_CLAIM_KEY_COUNT_MAX)]

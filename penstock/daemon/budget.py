@@ -42,16 +42,20 @@ class Spend:
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an act may be done now; if not, why, and when to ask again (None: never, at this limit)."""
+    """Why an act may not be done now, if so, and when to ask again (None: never, at this limit)."""
 
-    is_allowed: bool
     sentence: str = ""
     retry_at: datetime | None = None
 
+    @property
+    def is_allowed(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.sentence
 
-ALLOWED = Verdict(is_allowed=True)
+
+ALLOWED = Verdict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class Ledger:
         if shortage is None:
             return ALLOWED
         retry_at = self._retry_at(operation, cost, now)
-        return Verdict(is_allowed=False, sentence=shortage.sentence(cost, retry_at), retry_at=retry_at)
+        return Verdict(shortage.sentence(cost, retry_at), retry_at)
 
     def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with the act in it, and the row to be on the disk before the act begins."""
@@ -190,7 +194,7 @@ def host_verdict(
         most = getattr(section, key)
         if fraction > most:
             sentence = f"the host's own work keeps its {what} {fraction:.0%} busy, more than budget.{key} = {most:.0%}"
-            return Verdict(is_allowed=False, sentence=sentence, retry_at=now + BUSY_RETRY)
+            return Verdict(sentence, now + BUSY_RETRY)
     return ALLOWED
 
 

@@ -232,8 +232,7 @@ class Conductor:
             sentence, outcome = await self._try(watch, reason)
         except (DiskTrouble, ThinkerError) as trouble:
             what = "nothing can be written down: " if isinstance(trouble, DiskTrouble) else ""
-            verdict = Verdict(is_allowed=False, sentence=f"{what}{trouble}")
-            sentence, outcome = self._postpone(watch, verdict), None
+            sentence, outcome = self._postpone(watch, Verdict(f"{what}{trouble}")), None
         cycle = Cycle(
             began_at=began_at, at=self.clock.now(), context=context, sentence=sentence, outcome=outcome
         )
@@ -252,12 +251,9 @@ class Conductor:
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host), None
         if reason is None and (until := self._spared_until(watch)) is not None:
-            spared = Verdict(
-                is_allowed=False, sentence="another host of the fleet measures it", retry_at=until
-            )
-            return self._postpone(watch, spared), None
+            return self._postpone(watch, Verdict("another host of the fleet measures it", until)), None
         if (trouble := self.sweeper.refusal(watch.context.operation)) is not None:
-            return self._postpone(watch, Verdict(is_allowed=False, sentence=trouble)), None
+            return self._postpone(watch, Verdict(trouble)), None
         allowance = costs.smaller(watch.cost_max, self.ledger.affordable(watch.context.operation, now))
         conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
         plan = conclusion.plan
@@ -617,8 +613,7 @@ def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
     if most is None or memory_bytes_min is None:
         return ALLOWED
     return Verdict(
-        is_allowed=False,
-        sentence=f"a probe holds at least {format_bytes(memory_bytes_min)}, and "
+        f"a probe holds at least {format_bytes(memory_bytes_min)}, and "
         f"probes.{watch.context.operation}.memory_bytes_max allows {format_bytes(most)}: raise it",
     )
 

@@ -90,7 +90,7 @@ class HostWatch:
         """Whether there is room for a probe beside them, at this time of the day."""
         if (ends_at := quiet_until(self.quiet_hours, now)) is not None:
             sentence = f"these are quiet hours, until {ends_at:%Y-%m-%d %H:%M} UTC"
-            return budget.Verdict(is_allowed=False, sentence=sentence, retry_at=ends_at)
+            return budget.Verdict(sentence, ends_at)
         found = self.neighbours()
         return budget.host_verdict(found.cpu_fraction, found.network_fraction, self.section, now)
 

@@ -61,7 +61,7 @@ async def test_tries_become_rarer_in_a_long_outage(house: House) -> None:
     """A day without the service costs some fifty tries, not thousands; and half an hour after it nothing is left."""
     await leave_behind(house, a_run())
     house.outside.objects.trouble = lambda _action, _n: Unreachable("an outage")
-    house.verdict = Verdict(is_allowed=False, sentence="busy")  # nothing is probed meanwhile
+    house.verdict = Verdict("busy")  # nothing is probed meanwhile
     await house.live(24 * HOUR)
     assert 40 < house.outside.objects.counts["list"] < 2 * 70
     house.outside.objects.trouble = lambda _action, _n: None
@@ -163,7 +163,7 @@ async def test_old_leftovers_are_warned_of_once(house: House, caplog: pytest.Log
 
     await leave_behind(house, a_run(1), a_run(2))
     house.outside.objects.trouble = denied
-    house.verdict = Verdict(is_allowed=False, sentence="busy")  # nothing is probed meanwhile
+    house.verdict = Verdict("busy")  # nothing is probed meanwhile
     with caplog.at_level(logging.WARNING, logger=sweeper.__name__):
         await house.live(0.9 * HOUR)
         assert warnings() == []

@@ -154,7 +154,7 @@ async def test_what_outlasts_the_advice_is_trouble(house: House) -> None:
     assert advisory_of(house).status()["trouble"] is None
     for _ in range(24):
         later = house.clock.now() + timedelta(minutes=30)
-        house.verdict = Verdict(is_allowed=False, sentence="the host is 90% busy", retry_at=later)
+        house.verdict = Verdict("the host is 90% busy", later)
         await house.live(1800.0)
     trouble = advisory_of(house).status()["trouble"]
     assert "its advice has expired (2026-03-01" in trouble

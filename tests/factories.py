@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from penstock.lab.link import LinkTruth
@@ -89,39 +90,14 @@ _LEFTOVER = Leftover(
 )
 
 
-def a_context(**changes: Any) -> Context:
-    """One size at one place."""
-    return dataclasses.replace(CONTEXT, **changes)
-
-
-def an_observation(**changes: Any) -> Observation[Any]:
-    """One upload that went well."""
-    return dataclasses.replace(_OBSERVATION, **changes)
-
-
-def an_inconclusive(**changes: Any) -> Inconclusive[Any]:
-    """One probe that could not measure."""
-    return dataclasses.replace(_INCONCLUSIVE, **changes)
-
-
-def a_fit(**changes: Any) -> Fit:
-    """What a model learned."""
-    return dataclasses.replace(_FIT, **changes)
-
-
-def a_recommendation(**changes: Any) -> Recommendation[Any]:
-    """One piece of advice."""
-    return dataclasses.replace(_RECOMMENDATION, **changes)
-
-
-def a_change(**changes: Any) -> Change[Any]:
-    """A place that became slower."""
-    return dataclasses.replace(_CHANGE, **changes)
-
-
-def a_leftover(**changes: Any) -> Leftover:
-    """One object outside."""
-    return dataclasses.replace(_LEFTOVER, **changes)
+# Each with what a test changes about it.
+a_context = partial(dataclasses.replace, CONTEXT)
+an_observation = partial(dataclasses.replace, _OBSERVATION)  # one upload that went well
+an_inconclusive = partial(dataclasses.replace, _INCONCLUSIVE)  # one probe that could not measure
+a_fit = partial(dataclasses.replace, _FIT)
+a_recommendation = partial(dataclasses.replace, _RECOMMENDATION)
+a_change = partial(dataclasses.replace, _CHANGE)  # a place that became slower
+a_leftover = partial(dataclasses.replace, _LEFTOVER)
 
 
 class Noon:

@@ -64,9 +64,8 @@ class Advisory:
     leases: LeaseBook = field(default_factory=LeaseBook)
     forecast: Callable[[], Sequence[Forecast]] = tuple
     audit: Audit
-    _report_counts: dict[str, int] = field(
-        default_factory=lambda: {"kept": 0, "refused": 0}
-    )  # since the start
+    # Since the start.
+    _report_counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "refused": 0})
     _door: Door = field(init=False)
 
     def __post_init__(self) -> None:

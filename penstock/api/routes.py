@@ -85,16 +85,6 @@ class Advisor(Protocol):
     """What the socket needs of the daemon. No answer here may wait for a fit or a probe."""
 
     @property
-    def region(self) -> str:
-        """Of this host."""
-        ...
-
-    @property
-    def instance_type(self) -> str:
-        """Of this host."""
-        ...
-
-    @property
     def probed_operations(self) -> Collection[str]:
         """Those that are measured here; the others will never have more than a guess."""
         ...
@@ -316,8 +306,8 @@ class Api:
     async def _post_observations(self, request: web.Request) -> web.StreamResponse:
         reports = read_reports(
             await request.read(),
-            region=self.advisor.region,
-            instance_type=self.advisor.instance_type,
+            region=self._snapshot.region,
+            instance_type=self._snapshot.instance_type,
             now=self.clock.now(),
         )
         refused = dict(reports.mistakes)

@@ -72,16 +72,6 @@ class Advisory:
         self._door = Door(self.clock, self._known_places)
 
     @property
-    def region(self) -> str:
-        """Of this host."""
-        return self.home.region
-
-    @property
-    def instance_type(self) -> str:
-        """Of this host."""
-        return self.home.instance_type
-
-    @property
     def probed_operations(self) -> Collection[str]:
         """Those that are measured here."""
         return {context.operation for context in self.conductor.contexts}
@@ -149,8 +139,8 @@ class Advisory:
         cycles, spent = list(self.conductor.cycles), ledger.spent(now)
         return {
             "version": version("penstock"),
-            "region": self.region,
-            "instance_type": self.instance_type,
+            "region": self.home.region,
+            "instance_type": self.home.instance_type,
             "started_at": self.started_at,
             "activity": self.conductor.activity,
             "next_probe_due_at": self.conductor.next_due_at,
@@ -332,8 +322,8 @@ class Advisory:
     def _context(self, question: Question) -> Context:
         place = Place(
             operation=question.operation,
-            region=question.region or self.region,
-            instance_type=question.instance_type or self.instance_type,
+            region=question.region or self.home.region,
+            instance_type=question.instance_type or self.home.instance_type,
             service_class=question.service_class,
         )
         return Context(place=place, payload_size_bytes=question.payload_size_bytes)

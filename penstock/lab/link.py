@@ -143,7 +143,7 @@ class Link:
         self._at = 0.0
         self._attained = 0.0
         self._rate = 0.0  # of each stream, since `_at`
-        self._stream_count = 0
+        self.stream_count = 0  # of those that are moving bytes
         self._credit_bytes = truth.credit_bytes
         self._ends: list[tuple[float, int, Stream, asyncio.Future[None]]] = []
         self._sequence = 0
@@ -156,11 +156,6 @@ class Link:
         """How much slower than usual the service answers, now."""
         self._advance()
         return self._drift.latency_factor
-
-    @property
-    def stream_count(self) -> int:
-        """How many streams are moving bytes."""
-        return self._stream_count
 
     @property
     def credit_bytes(self) -> float:
@@ -207,7 +202,7 @@ class Link:
         heapq.heappush(self._ends, (stream.end, self._sequence, stream, arrived))
         if joins:
             stream.is_moving = True
-            self._stream_count += 1
+            self.stream_count += 1
         self._retune()
         return arrived
 
@@ -228,8 +223,8 @@ class Link:
 
     def _stop(self, stream: Stream) -> None:
         stream.is_moving = False
-        self._stream_count -= 1
-        if self._stream_count == 0:
+        self.stream_count -= 1
+        if self.stream_count == 0:
             # Only ends of closed streams are left. Start again at 0, where floats are finest.
             self._ends.clear()
             self._attained = 0.0
@@ -264,7 +259,7 @@ class Link:
 
     def _next_change_at(self) -> float:
         changes_at = min(changing.until for changing in self._changing)
-        overdraft = self._rate * self._stream_count - self._truth.host_rate_bytes_per_second
+        overdraft = self._rate * self.stream_count - self._truth.host_rate_bytes_per_second
         if self._credit_bytes > 0 and overdraft > 0:
             return min(changes_at, self._at + self._credit_bytes / overdraft)
         return changes_at
@@ -275,7 +270,7 @@ class Link:
             return
         self._at = at
         self._attained += self._rate * seconds
-        total = self._rate * self._stream_count
+        total = self._rate * self.stream_count
         self._carried_bytes += total * seconds
         if self._truth.credit_bytes > 0:
             credit_bytes = self._credit_bytes + (self._truth.host_rate_bytes_per_second - total) * seconds
@@ -299,7 +294,7 @@ class Link:
         """Take in the weather and work out the rate of each stream, from now on."""
         for changing in self._changing:
             changing.pass_to(self._at)
-        count = self._stream_count
+        count = self.stream_count
         if count == 0:
             self._rate = 0.0
             return
@@ -328,7 +323,7 @@ class Link:
     def _arm(self) -> None:
         """Set the timer for the next thing that happens; one that is set for earlier will ask again."""
         assert self._loop is not None
-        if self._stream_count == 0:
+        if self.stream_count == 0:
             return
         due_at = min(self._next_end_at(), self._next_change_at())
         if self._timer is not None:

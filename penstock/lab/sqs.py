@@ -311,17 +311,12 @@ class Queue:
         self._shelf: _Shelf = _Groups() if self.is_fifo else _Shards(truth, chance)
         self._numbers_by_deduplication_id: dict[str, tuple[float, int]] = {}  # with when each is forgotten
         self._hidden: list[tuple[float, int, int, _Message]] = []
-        self._visible_count = 0
-        self._in_flight_count = 0
+        self.visible_count = 0  # messages that a receive could find
+        self.in_flight_count = 0  # received, not deleted, and still hidden
         self._sent_count = 0
         self._generation = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def visible_count(self) -> int:
-        """Messages that a receive could find."""
-        return self._visible_count
 
     @property
     def message_ids(self) -> list[str]:
@@ -330,14 +325,9 @@ class Queue:
         return [message_id(n) for n, message in self._messages.items() if message.expires_seconds > now]
 
     @property
-    def in_flight_count(self) -> int:
-        """Messages that were received, are not deleted, and are still hidden."""
-        return self._in_flight_count
-
-    @property
     def delayed_count(self) -> int:
         """Messages that were sent and cannot be found yet."""
-        return len(self._messages) - self._visible_count - self._in_flight_count
+        return len(self._messages) - self.visible_count - self.in_flight_count
 
     def number(self, name: str) -> float:
         """Return a numeric attribute."""
@@ -420,9 +410,9 @@ class Queue:
         message.is_deleted = True
         del self._messages[message.number]
         if message.is_visible:
-            self._visible_count -= 1
+            self.visible_count -= 1
         else:
-            self._in_flight_count -= 1
+            self.in_flight_count -= 1
             self._shelf.settle(message)
             self._wake_receivers()
 
@@ -441,7 +431,7 @@ class Queue:
         self._messages.clear()
         self._hidden.clear()
         self._shelf.clear()
-        self._visible_count = self._in_flight_count = 0
+        self.visible_count = self.in_flight_count = 0
 
     def _addressed(self, receipt_handle: str) -> _Message | None:
         """Find the message that this handle may act on: none if it is gone or the handle is an old one."""
@@ -487,10 +477,10 @@ class Queue:
 
     def _show(self, message: _Message) -> None:
         if message.receive_count > 0:
-            self._in_flight_count -= 1
+            self.in_flight_count -= 1
             self._shelf.settle(message)
         message.is_visible = True
-        self._visible_count += 1
+        self.visible_count += 1
         self._shelf.put(message)
 
     def _may_be_given(self, message: _Message) -> bool:
@@ -498,15 +488,15 @@ class Queue:
             return False
         if message.expires_seconds < self._loop.time():
             message.is_deleted = True
-            self._visible_count -= 1
+            self.visible_count -= 1
             del self._messages[message.number]
             return False
         return True
 
     def _give(self, message: _Message, visibility_seconds: float) -> Copy:
         message.is_visible = False
-        self._visible_count -= 1
-        self._in_flight_count += 1
+        self.visible_count -= 1
+        self.in_flight_count += 1
         message.receive_count += 1
         if message.first_received_at is None:
             message.first_received_at = self._clock.now()
@@ -528,7 +518,7 @@ class Queue:
             return
         self.release()
         woken_count = 0
-        while self._waiters and self._shelf.has_some and woken_count < self._visible_count:
+        while self._waiters and self._shelf.has_some and woken_count < self.visible_count:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)

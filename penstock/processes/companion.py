@@ -18,12 +18,10 @@ from penstock.processes.parent import settle_in
 STOP_SECONDS_MAX = 2.0
 
 
-class Companion:
-    """The process, and the dialogue with it."""
+class Companion(Dialogue):
+    """A process, in dialogue with whoever started it."""
 
-    def __init__(self, process: Process, dialogue: Dialogue) -> None:
-        self._process = process
-        self._dialogue = dialogue
+    _process: Process
 
     @classmethod
     async def started(
@@ -46,29 +44,18 @@ class Companion:
                 writer.close()
                 raise
         send(writer, assignment)
-        return cls(process, Dialogue(reader, writer, served=served or {}, told=told))
+        companion = cls(reader, writer, served=served or {}, told=told)
+        companion._process = process
+        return companion
 
     @property
     def is_gone(self) -> bool:
         """Whether it does not listen any more."""
-        return self._dialogue.listening.done()
-
-    @property
-    def in_flight_count(self) -> int:
-        """How many questions it has not answered yet."""
-        return self._dialogue.in_flight_count
-
-    async def ask(self, name: str, *arguments: Any) -> Any:
-        """See `Dialogue`."""
-        return await self._dialogue.ask(name, *arguments)
-
-    def tell(self, name: str, *arguments: Any) -> None:
-        """See `Dialogue`."""
-        self._dialogue.tell(name, *arguments)
+        return self.listening.done()
 
     async def end(self) -> None:
         """Hang up, which ends it; kill it if it does not."""
-        self._dialogue.close()
+        self.close()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self.gone()
@@ -79,11 +66,11 @@ class Companion:
     async def gone(self) -> None:
         """When it has ended."""
         await self._process.wait()
-        await asyncio.wait({self._dialogue.listening})
+        await asyncio.wait({self.listening})
 
     def kill(self) -> None:
         """At once, whatever it does."""
-        self._dialogue.close()
+        self.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 

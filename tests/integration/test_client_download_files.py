@@ -142,6 +142,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         advice = a_recommendation("s3_download")
         running.advisor.recommendations = [dataclasses.replace(advice, setting=setting, derived=derived)]
         running.advisor.region = "eu-central-1"
+        running.publish()
         monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket_path))
         monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(tmp_path / "none"))
         yield running

@@ -90,6 +90,7 @@ def test_it_is_advised_for_the_number_of_files_and_reported_once(
     monkeypatch.setenv("PENSTOCK_SOCKET", str(server.socket_path))
     monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(tmp_path / "none"))
     server.advisor.region = "eu-central-1"
+    server.publish()
     reporter = Reporter(socket=str(server.socket_path))
     files = files_of(tmp_path, 20, MiB)
     summary = upload(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from penstock.client.demand import Demand
+    from penstock.client.demand import Demand, LeaseOptions
     from penstock.client.operations import Operation
 
     T = TypeVar("T")
@@ -37,28 +37,11 @@ class AsyncLease(Share):
     """
 
     def __init__(
-        self,
-        operation: Operation,
-        payload_size_bytes: int | str,
-        *,
-        weight: float = 1.0,
-        resource: str = "",
-        client: str = "unknown",
-        socket: str | None = None,
-        **demand: Unpack[Demand],
+        self, operation: Operation, payload_size_bytes: int | str, **options: Unpack[LeaseOptions]
     ) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._event: asyncio.Event  # of that loop
-        self._lease = Lease(
-            operation,
-            payload_size_bytes,
-            weight=weight,
-            resource=resource,
-            client=client,
-            socket=socket,
-            on_change=self._tell,
-            **demand,
-        )
+        self._lease = Lease(operation, payload_size_bytes, on_change=self._tell, **options)
 
     @property
     def advice(self) -> Advice:  # type: ignore[override]  # which nobody sets here

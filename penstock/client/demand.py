@@ -64,3 +64,12 @@ class DeliveryDemand(CommonDemand, total=False):
 
 class Demand(TransferDemand, DeliveryDemand, total=False):
     """Both, for what takes the operation as an argument."""
+
+
+class LeaseOptions(Demand, total=False):
+    """Whose share it is beside that, which `penstock.client.lease.Lease` explains."""
+
+    weight: float
+    resource: str
+    client: str
+    socket: str | None

@@ -39,17 +39,7 @@ RAM_DISK = Link(
     switch_fraction=0.01,
     complete_seconds=0.4,
 )
-XEON = Link(
-    rtt_seconds=0.09,
-    service_seconds=0.08,
-    connection_bytes_per_second=2.083 * MB,
-    nic_bytes_per_second=125 * MB,
-    burstiness=0.5,
-    core_count=4,
-    cpu_seconds_per_byte=5e-8,
-    switch_fraction=0.01,
-    complete_seconds=0.4,
-)
+XEON = replace(RAM_DISK, connection_bytes_per_second=2.083 * MB, core_count=4, cpu_seconds_per_byte=5e-8)
 SURGE = Link(
     rtt_seconds=0.002,
     service_seconds=0.05,
@@ -60,14 +50,8 @@ SURGE = Link(
     core_count=1,
     cpu_seconds_per_byte=0.02e-6,
 )
-COLD_READS = Link(  # of 2007: a read of a mebibyte waited for the disk of the service
-    rtt_seconds=0.002,
-    service_seconds=0.9,
-    connection_bytes_per_second=16.5 * MB,
-    nic_bytes_per_second=30 * MB,
-    burstiness=0.5637,
-    core_count=1,
-    cpu_seconds_per_byte=0.02e-6,
+COLD_READS = replace(  # of 2007: a read of a mebibyte waited for the disk of the service
+    SURGE, service_seconds=0.9, connection_bytes_per_second=16.5 * MB, contention=0.0
 )
 COLO_HTTPS = Link(
     rtt_seconds=0.047,

@@ -98,7 +98,7 @@ def _world(seed: int, number: int, kind: Kind, weather: Weather) -> World:
     group = {Kind.FLAT: Group.FLAT, Kind.STREAM: Group.FLAT, Kind.OFF_MODEL: Group.OFF_MODEL}
     size = round(exp(rng.uniform(log(256), log(8192)))) * MiB
     is_tuned = bool(rng.random() < 0.25)
-    field, limits = _MAKERS[kind](rng, size)
+    field, limits = _limited(_LINKS[kind](rng), size) if kind in _LINKS else _FIELDS[kind](rng, size)
     surface = Surface(
         name=f"{kind}-{weather}-{seed}-{number}",
         group=group.get(kind, Group.GENERIC),
@@ -166,20 +166,17 @@ def _limited(link: Link, size: int) -> Made:
     }
 
 
-def _flat(rng: np.random.Generator, size: int) -> Made:
+def _flat(rng: np.random.Generator) -> Link:
     rate = _around(rng, 1.5, 90) * MB
-    return _limited(
-        replace(
-            IN_REGION,
-            connection_bytes_per_second=rate,
-            service_seconds=_around(rng, 0.005, 0.06),
-            nic_bytes_per_second=rate * _around(rng, 2.2, 40),
-            burstiness=rng.uniform(0.0, 0.3),
-            overload_loss=0.0,
-            mixing=rng.uniform(0.5, 0.95),
-            cpu_seconds_per_byte=2e-10,
-        ),
-        size,
+    return replace(
+        IN_REGION,
+        connection_bytes_per_second=rate,
+        service_seconds=_around(rng, 0.005, 0.06),
+        nic_bytes_per_second=rate * _around(rng, 2.2, 40),
+        burstiness=rng.uniform(0.0, 0.3),
+        overload_loss=0.0,
+        mixing=rng.uniform(0.5, 0.95),
+        cpu_seconds_per_byte=2e-10,
     )
 
 
@@ -209,65 +206,53 @@ def streaming(size: int, rate: float, ceiling: float, latency: float, sharpness:
     return field
 
 
-def _near(rng: np.random.Generator, size: int) -> Made:
+def _near(rng: np.random.Generator) -> Link:
     rate = _around(rng, 12, 60) * MB
-    return _limited(
-        replace(
-            IN_REGION,
-            connection_bytes_per_second=rate,
-            service_seconds=_around(rng, 0.008, 0.06),
-            nic_bytes_per_second=rate * _around(rng, 6, 80),
-            burstiness=rng.uniform(0.2, 0.85),
-            gust_part_count=_around(rng, 1, 20),
-            overload_loss=_around(rng, 0.005, 0.2),
-            mixing=rng.uniform(0.2, 0.9),
-            straggle=rng.uniform(0.05, 0.25),
-        ),
-        size,
+    return replace(
+        IN_REGION,
+        connection_bytes_per_second=rate,
+        service_seconds=_around(rng, 0.008, 0.06),
+        nic_bytes_per_second=rate * _around(rng, 6, 80),
+        burstiness=rng.uniform(0.2, 0.85),
+        gust_part_count=_around(rng, 1, 20),
+        overload_loss=_around(rng, 0.005, 0.2),
+        mixing=rng.uniform(0.2, 0.9),
+        straggle=rng.uniform(0.05, 0.25),
     )
 
 
-def _far(rng: np.random.Generator, size: int) -> Made:
-    return _limited(
-        replace(
-            FAR,
-            rtt_seconds=_around(rng, 0.06, 0.28),
-            window_bytes=_around(rng, 0.3, 4) * MB,
-            nic_bytes_per_second=_around(rng, 20, 600) * MB,
-            burstiness=rng.uniform(0.1, 0.6),
-            overload_loss=_around(rng, 0.01, 0.4),
-            overload_slack=rng.uniform(1.2, 2.5),
-        ),
-        size,
+def _far(rng: np.random.Generator) -> Link:
+    return replace(
+        FAR,
+        rtt_seconds=_around(rng, 0.06, 0.28),
+        window_bytes=_around(rng, 0.3, 4) * MB,
+        nic_bytes_per_second=_around(rng, 20, 600) * MB,
+        burstiness=rng.uniform(0.1, 0.6),
+        overload_loss=_around(rng, 0.01, 0.4),
+        overload_slack=rng.uniform(1.2, 2.5),
     )
 
 
-def _refusing(rng: np.random.Generator, size: int) -> Made:
+def _refusing(rng: np.random.Generator) -> Link:
     rate = _around(rng, 15, 60) * MB
-    return _limited(
-        replace(
-            IN_REGION,
-            connection_bytes_per_second=rate,
-            nic_bytes_per_second=rate * _around(rng, 20, 80),
-            request_rate_max=_around(rng, 8, 120),
-            retry_loss=rng.uniform(0.4, 0.9),
-        ),
-        size,
+    return replace(
+        IN_REGION,
+        connection_bytes_per_second=rate,
+        nic_bytes_per_second=rate * _around(rng, 20, 80),
+        request_rate_max=_around(rng, 8, 120),
+        retry_loss=rng.uniform(0.4, 0.9),
     )
 
 
-def _processor(rng: np.random.Generator, size: int) -> Made:
-    return _limited(
-        replace(
-            IN_REGION,
-            connection_bytes_per_second=_around(rng, 15, 60) * MB,
-            core_count=float(rng.choice([1.0, 2.0, 4.0])),
-            cpu_seconds_per_request=_around(rng, 0.0005, 0.03),
-            cpu_seconds_per_byte=_around(rng, 1.5e-9, 8e-9),
-            switch_fraction=rng.uniform(0.0, 0.05),
-            burstiness=rng.uniform(0.2, 0.7),
-        ),
-        size,
+def _processor(rng: np.random.Generator) -> Link:
+    return replace(
+        IN_REGION,
+        connection_bytes_per_second=_around(rng, 15, 60) * MB,
+        core_count=float(rng.choice([1.0, 2.0, 4.0])),
+        cpu_seconds_per_request=_around(rng, 0.0005, 0.03),
+        cpu_seconds_per_byte=_around(rng, 1.5e-9, 8e-9),
+        switch_fraction=rng.uniform(0.0, 0.05),
+        burstiness=rng.uniform(0.2, 0.7),
     )
 
 
@@ -298,13 +283,15 @@ def _table(rng: np.random.Generator, size: int) -> Field:
     return tabled(size, {int(n): float(60 * v) for n, v in zip(counts, values, strict=True)})
 
 
-_MAKERS: dict[Kind, Callable[[np.random.Generator, int], Made]] = {
+_LINKS: dict[Kind, Callable[[np.random.Generator], Link]] = {
     Kind.FLAT: _flat,
-    Kind.STREAM: _stream,
     Kind.NEAR: _near,
     Kind.FAR: _far,
     Kind.REFUSING: _refusing,
     Kind.PROCESSOR: _processor,
+}
+_FIELDS: dict[Kind, Callable[[np.random.Generator, int], Made]] = {
+    Kind.STREAM: _stream,
     Kind.OFF_MODEL: _off_model,
 }
 

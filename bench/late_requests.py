@@ -63,64 +63,26 @@ def _late(link: LinkTruth, fraction: float, seconds: float) -> LinkTruth:
 
 
 _NEAR_READS, _REGIONAL_READS = (world.inbound or world.link for world in (worlds.NEAR, worlds.REGIONAL))
+_SLOW_READS = replace(_REGIONAL_READS, service_latency_seconds_median=0.12)
 _NEAR_WRITES, _REGIONAL_WRITES = worlds.NEAR.link, worlds.REGIONAL.link
-CASES = (
-    Case(
-        name="near, 1 in 1,000 late by 1 s",
-        operation="s3_download",
-        link=_late(_NEAR_READS, 1e-3, 1.0),
-        size_bytes=64 * MiB,
-        transfer_count=4000,
+_CASES_BY_OPERATION = {  # what it is called, the link, the object, how often it is moved
+    "s3_download": (
+        ("near, 1 in 1,000 late by 1 s", _late(_NEAR_READS, 1e-3, 1.0), 64 * MiB, 4000),
+        ("near, 1 in 1,000 late by 5 s", _late(_NEAR_READS, 1e-3, 5.0), 64 * MiB, 8000),
+        ("near, none late", _late(_NEAR_READS, 0.0, 0.0), 64 * MiB, 1000),
+        ("regional, 1 in 1,000 late by 1 s", _late(_REGIONAL_READS, 1e-3, 1.0), 64 * MiB, 4000),
+        ("regional, slow service, 1 in 1,000 late by 1 s", _late(_SLOW_READS, 1e-3, 1.0), 64 * MiB, 4000),
+        ("regional, 1 in 1,000 late by 1 s", _late(_REGIONAL_READS, 1e-3, 1.0), GiB, 400),
     ),
-    Case(
-        name="near, 1 in 1,000 late by 5 s",
-        operation="s3_download",
-        link=_late(_NEAR_READS, 1e-3, 5.0),
-        size_bytes=64 * MiB,
-        transfer_count=8000,
+    "s3_upload": (
+        ("near, 1 in 1,000 late by 5 s", _late(_NEAR_WRITES, 1e-3, 5.0), 64 * MiB, 4000),
+        ("regional, 1 in 1,000 late by 1 s", _late(_REGIONAL_WRITES, 1e-3, 1.0), GiB, 400),
     ),
-    Case(
-        name="near, none late",
-        operation="s3_download",
-        link=_late(_NEAR_READS, 0.0, 0.0),
-        size_bytes=64 * MiB,
-        transfer_count=1000,
-    ),
-    Case(
-        name="regional, 1 in 1,000 late by 1 s",
-        operation="s3_download",
-        link=_late(_REGIONAL_READS, 1e-3, 1.0),
-        size_bytes=64 * MiB,
-        transfer_count=4000,
-    ),
-    Case(
-        name="regional, slow service, 1 in 1,000 late by 1 s",
-        operation="s3_download",
-        link=replace(_late(_REGIONAL_READS, 1e-3, 1.0), service_latency_seconds_median=0.12),
-        size_bytes=64 * MiB,
-        transfer_count=4000,
-    ),
-    Case(
-        name="regional, 1 in 1,000 late by 1 s",
-        operation="s3_download",
-        link=_late(_REGIONAL_READS, 1e-3, 1.0),
-        size_bytes=GiB,
-        transfer_count=400,
-    ),
-    Case(
-        name="near, 1 in 1,000 late by 5 s",
-        operation="s3_upload",
-        link=_late(_NEAR_WRITES, 1e-3, 5.0),
-        size_bytes=64 * MiB,
-        transfer_count=4000,
-    ),
-    Case(
-        name="regional, 1 in 1,000 late by 1 s",
-        operation="s3_upload",
-        link=_late(_REGIONAL_WRITES, 1e-3, 1.0),
-        size_bytes=GiB,
-        transfer_count=400,
-    ),
+}
+CASES = tuple(
+    Case(name=name, operation=operation, link=link, size_bytes=size_bytes, transfer_count=count)
+    for operation, rows in _CASES_BY_OPERATION.items()
+    for name, link, size_bytes, count in rows
 )
 
 

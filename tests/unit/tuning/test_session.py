@@ -8,14 +8,12 @@ import os
 import re
 import signal
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.models.s3.ranges import DownloadRanges, TransferSetting, UploadRanges
-from penstock.models.s3.upload import S3UploadSetting
 from penstock.optimizer.objective import BARGAIN
 from penstock.tuning import session as tuning
 from penstock.tuning.clients import small_object_count
@@ -25,13 +23,13 @@ from penstock.tuning.state import Trial
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Demand, Objective
 from tests.unit.tuning.tuned_clients import (
-    FIRST_AT,
     SIZE,
     Client,
     SteadyClock,
     a_setting,
     a_task,
     a_trial,
+    ended,
     tuned,
 )
 
@@ -64,14 +62,10 @@ def test_each_small_object_is_a_request() -> None:
     """Three hundred objects in six seconds, and some refused: the limit is near fifty a second, not near one."""
     task = a_task(size=64 * KiB)
     runs = [
-        Trial(
-            probe_index=index,
-            setting=S3UploadSetting(thread_count=threads, part_size_bytes=5 * MiB),
-            reason="explore",
-            started_at=FIRST_AT + timedelta(minutes=index),
-            report=Report(
-                transferred_bytes=300 * 64 * KiB, duration_seconds=300 / rate, throttled_count=refused
-            ),
+        ended(
+            Report(transferred_bytes=300 * 64 * KiB, duration_seconds=300 / rate, throttled_count=refused),
+            a_setting(threads, 5),
+            index,
         )
         for index, (threads, rate, refused) in enumerate(((1, 12, 0), (4, 44, 3), (16, 50, 90), (8, 48, 40)))
     ]
@@ -93,17 +87,15 @@ def test_of_small_objects_counts_what_a_stream_reaches_and_not_who_waited_at_the
         (26, 3328, 6.0, 701, 98),
     )
     runs = [
-        Trial(
-            probe_index=index,
-            setting=S3UploadSetting(thread_count=threads, part_size_bytes=5 * MiB),
-            reason="explore",
-            started_at=FIRST_AT + timedelta(minutes=index),
-            report=Report(
+        ended(
+            Report(
                 transferred_bytes=count * 106 * KiB,
                 duration_seconds=seconds,
                 throttled_count=refused,
                 steady_throughput_bytes_per_second=rate * 106 * KiB,
             ),
+            a_setting(threads, 5),
+            index,
         )
         for index, (threads, count, seconds, rate, refused) in enumerate(seen)
     ]

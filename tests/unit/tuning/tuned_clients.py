@@ -134,11 +134,11 @@ def tuned(task: Task, client: Client, path: Path) -> Tuning:
 
 def a_trial(client: Client, setting: TransferSetting, index: int, failure: Failure | None = None) -> Trial:
     """One trial of a setting that somebody chose; with `failure`, one that failed."""
-    request = {
-        **asdict(setting),
-        "probe_index": index,
-    }
-    outcome = failure or client(request)
+    return ended(failure or client({**asdict(setting), "probe_index": index}), setting, index)
+
+
+def ended(outcome: Report | Failure, setting: TransferSetting, index: int) -> Trial:
+    """One trial of a setting that somebody chose, and what came of it."""
     return Trial(
         probe_index=index,
         setting=setting,

@@ -11,8 +11,9 @@ from bench.surfaces import DOWNLOADING, BenchSetting, Limits, SurfaceDescription
 from penstock.models import burst
 from penstock.models.model import Fit, PerformanceModel, is_newly_changed
 from penstock.models.s3.download import S3DownloadModel
+from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
-from penstock.models.s3.upload import PART_SIZE_BYTES_MIN, S3UploadModel
+from penstock.models.s3.upload import S3UploadModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import Bargain, choose
 from penstock.optimizer.recommendation import recommend, within_reach

@@ -42,7 +42,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.sqs import Counts, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.operations.operation import Operation, SectionT, Service, Traffic
+from penstock.operations.operation import Operation, SectionT, Service
 from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.sections.section import Section
 from penstock.operations.table import OPERATIONS, setting_types
@@ -151,18 +151,18 @@ class Week:
         ]
         return standing[-1] if standing else None
 
-    def link_at(self, days: float, traffic: Traffic = Traffic.OUT) -> LinkTruth | None:
-        """The truth of that way of the bytes at that moment."""
+    def link_at(self, days: float, operation: str = UPLOAD.name) -> LinkTruth | None:
+        """The truth of the way of its bytes at that moment."""
         changes = [c for c in self.scenario.changes if c.days <= days]
         steps: list[Scenario | At] = [self.scenario, *changes]
-        truths = [step.inbound if traffic is Traffic.IN else step.link for step in steps]
+        truths = [step.inbound if FACES[operation].reads else step.link for step in steps]
         return next((truth for truth in reversed(truths) if truth is not None), None)
 
     def fraction_of_best(
         self, object_size_bytes: int, *, at_days: float, operation: str = UPLOAD.name
     ) -> float:
         """What the standing advice reaches of the best setting there is, on the calm link of that moment."""
-        truth = self.link_at(at_days, OPERATIONS[operation].traffic)
+        truth = self.link_at(at_days, operation)
         advised = self.advised(operation, object_size_bytes, at_days=at_days)
         fraction_of_best = FACES[operation].fraction_of_best
         if advised is None or truth is None or fraction_of_best is None:
@@ -350,7 +350,7 @@ def _truth(scenario: Scenario, row: Operation[Any, Any]) -> object:
     """Of what the operation meets; None: it is not there."""
     if row.service is Service.SQS:
         return scenario.queue
-    return scenario.inbound if row.traffic is Traffic.IN else scenario.link
+    return scenario.inbound if FACES[row.name].reads else scenario.link
 
 
 def _configuration(scenario: Scenario, directory: Path) -> Configuration:

@@ -253,7 +253,7 @@ def _reached(week: Any, weather: Season) -> Iterator[tuple[int, float, float]]:
         if stepped or not weather.settled(day):
             continue
         for name in _TRANSFERS:
-            truth = week.link_at(day, OPERATIONS[name].traffic)
+            truth = week.link_at(day, name)
             for size in SIZES:
                 advised = week.advised(name, size, at_days=day)
                 if advised is not None and advised.context.place.region == REGION:

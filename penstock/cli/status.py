@@ -19,7 +19,7 @@ from penstock.report.wording import age_words
 from penstock.units import format_bytes, format_seconds
 
 _CYCLE_COUNT_SHOWN = 5
-_VERDICT_COUNT_SHOWN = 8  # three operations of two sizes, and some
+_VERDICT_COUNT_SHOWN = 2 * len(OPERATIONS) + 2  # two sizes of each operation, and some
 _LEASE_COUNT_SHOWN = 10
 _PAUSE_SECONDS = 0.5
 

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.models import burst
 from penstock.operations.table import OPERATIONS
 from penstock.units import format_rate
 from penstock.vocabulary import Observation, Place
@@ -57,9 +56,10 @@ class Door:
             > self._clock.now() + _CLOCK_SKEW_MAX
         ):
             return "it ends in the future; report when the transfer is done, and check the clock"
-        if place.service_class not in (classes := OPERATIONS[place.operation].service_classes):
+        row = OPERATIONS[place.operation]
+        if place.service_class not in (classes := row.service_classes):
             return f"service_class is not one of {place.operation}; expected one of {', '.join(classes)}"
-        limits = burst.ceiling(place.instance_type)
+        limits = row.model.host_ceiling(place)
         if limits is not None and rate > CEILING_FACTOR_MAX * limits.burst_bytes_per_second:
             peak = format_rate(limits.burst_bytes_per_second)
             return f"{format_rate(rate)} is more than this host can move ({place.instance_type}: {peak})"

@@ -10,7 +10,8 @@ from typing import Any
 
 from penstock.models.prices import NetworkPath, tariff
 from penstock.models.s3.download import RANGE_SIZE_BYTES_MAX, RANGE_SIZE_BYTES_MIN, S3DownloadSetting
-from penstock.models.s3.upload import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN, S3UploadSetting
+from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.s3.download import DOWNLOAD as DOWNLOADS
 from penstock.operations.s3.upload import UPLOAD as UPLOADS
 from penstock.probes.sqs.application import BODY_BYTES

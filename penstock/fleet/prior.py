@@ -23,7 +23,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.models import burst
 from penstock.models.model import PerformanceModel
 from penstock.units import KiB, format_bytes
 from penstock.vocabulary import Observation, Origin, Place, SettingT, knobs, setting_values
@@ -204,7 +203,7 @@ def _impossible(
         yield "an observation with a number that cannot be"
     if not _is_setting(model, observation):
         yield "an observation of a setting that cannot be"
-    limits = burst.ceiling(place.instance_type)
+    limits = model.host_ceiling(place)
     rate = observation.throughput_bytes_per_second
     if limits is not None and rate > CEILING_FACTOR_MAX * limits.burst_bytes_per_second:
         yield "an observation of more than such a host can move"

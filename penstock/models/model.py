@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.models.burst import Ceiling
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -211,6 +212,10 @@ class PerformanceModel(Protocol[SettingT]):
     @property
     def value_metric(self) -> str:
         """The name in a `Prediction` of what `Appraisal.value` holds."""
+        ...
+
+    def host_ceiling(self, place: Place) -> Ceiling | None:
+        """What the host's network carries of it; None where tables do not tell, or none of it passes the host."""
         ...
 
     def default_setting(self, context: Context) -> SettingT:

@@ -30,14 +30,6 @@ class Service(StrEnum):
     SQS = "sqs"
 
 
-class Traffic(StrEnum):
-    """Which way its bytes go, as seen from this host: what they cost depends on it and on the path."""
-
-    OUT = "out"
-    IN = "in"
-    BOTH = "both"
-
-
 class Outside(Protocol):
     """How the two services are reached: AWS in a daemon, the lab in virtual time."""
 
@@ -107,7 +99,6 @@ class Operation(Generic[SectionT, SettingT]):
 
     name: str  # in the configuration, on the socket and in the database
     service: Service
-    traffic: Traffic
     service_classes: tuple[str, ...]
     load_section: Callable[[], type[SectionT]]  # imports msgspec
     load_model: Callable[[], PerformanceModel[SettingT]]  # imports NumPy, which most commands do without

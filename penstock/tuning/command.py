@@ -20,7 +20,7 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.models.s3.upload import PART_SIZE_BYTES_MIN
+from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
 from penstock.processes.group import Watch, has_living
 from penstock.processes.interruption import held_off
 

@@ -18,7 +18,7 @@ READING = (
 )  # fmt: skip
 WRITING = ("/v1/observations", "/v1/observations", "/v1/leases", "/v1/leases", "/v1/probe", "/-/reload")
 QUERY = {
-    "operation": ("s3_upload", "sqs_delivery", "s3_copy", ""),
+    "operation": ("s3_upload", "sqs_delivery", "s3_nothing", ""),
     "payload_size_bytes": ("1GiB", "64MiB", "1024", "0", "-1", "1e9", "53687091200000", "9" * 5000, "\u0661", "1 GiB"),
     "region": ("eu-west-1", "unknown", "A B", "x" * 63, "x" * 64),
     "instance_type": ("m7i.large", "c6g.4xlarge", "nonsense.9xlarge", "."),

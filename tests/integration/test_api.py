@@ -70,7 +70,7 @@ async def test_a_question_is_answered_with_one_flat_document(
 async def test_a_bad_question_is_told_all_that_is_wrong(client: aiohttp.ClientSession) -> None:
     """One round trip tells every mistake, each with its parameter."""
     async with client.get(
-        "/v1/recommendation?operation=s3_copy&payload_size_bytes=big&region=A%20B"
+        "/v1/recommendation?operation=s3_nothing&payload_size_bytes=big&region=A%20B"
     ) as response:
         document = await problem_of(response)
     assert response.status == 400

@@ -83,7 +83,7 @@ def test_without_a_daemon_the_sdk_decides(tmp_path: Path, caplog: pytest.LogCapt
             assert advice.basis == "default"
             assert advice.setting == {"thread_count": 10, "part_size_bytes": 8 * MiB}
     assert len(caplog.records) == 1
-    assert adviser.advise("s3_copy", 1).setting == {}  # type: ignore[arg-type]
+    assert adviser.advise("s3_nothing", 1).setting == {}  # type: ignore[arg-type]
 
 
 def an_answer(operation: str = "s3_upload", **setting: Any) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def test_advice_without_what_it_is_for_says_what_is_missing() -> None:
         in_force(an_answer(thread_count=8), "s3_upload")
 
 
-@pytest.mark.parametrize("operation", ["s3_download", "s3_copy"])
+@pytest.mark.parametrize("operation", ["s3_download", "s3_nothing"])
 def test_advice_that_this_client_does_not_know_yet_is_advice(operation: str) -> None:
     """A later daemon measures more: what its advice holds is for the application to know."""
     advice = in_force(an_answer(operation, thread_count=8, range_size_bytes=8 * MiB), operation)

@@ -9,13 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.models.s3.directions import UPLOADS, planned_transfers
-from penstock.models.s3.upload import (
-    PART_COUNT_MAX,
-    PART_SIZE_BYTES_MAX,
-    PART_SIZE_BYTES_MIN,
-    S3UploadModel,
-    S3UploadSetting,
-)
+from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Demand, Objective, Regime

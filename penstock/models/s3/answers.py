@@ -7,11 +7,10 @@ from math import exp, inf, log
 
 import numpy as np
 
-from penstock.models import burst
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array
 from penstock.models.s3 import remarks
-from penstock.models.s3.directions import S3SettingT, planned_transfers
+from penstock.models.s3.directions import S3SettingT, host_ceiling, planned_transfers
 from penstock.models.s3.evidence import throughput_noise_scale
 from penstock.models.s3.law import PREFIX_RATE, Transfers
 from penstock.models.s3.learning import Posterior
@@ -154,7 +153,7 @@ def burst_bundle(
     posterior: Posterior, context: Context, transfers: Transfers, demand: Demand
 ) -> dict[str, float]:
     """What a burstable host reaches with credits and without, and how long the credits of the last measurement last."""
-    limits = burst.ceiling(context.place.instance_type)
+    limits = host_ceiling(context.place)
     if limits is None or not limits.is_burstable:
         return {}
     both = {"is_burst": float(demand.regime is Regime.BURST)}

@@ -33,6 +33,7 @@ from penstock.models.s3.law import (
     WAVE_MIXING,
     Transfers,
 )
+from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
 from penstock.units import MiB
 from penstock.vocabulary import Place, Setting
 
@@ -92,7 +93,7 @@ UPLOADS = Direction(
     },
     late_fraction=3e-4,
     late_seconds=2.0,
-    unsplit_bytes=5 * MiB,
+    unsplit_bytes=PART_SIZE_BYTES_MIN,
     part_noun="part",
     allowance_measure="bw_out_allowance_exceeded",
     packet_measure="host_transmitted_packet_count",
@@ -123,6 +124,27 @@ DOWNLOADS = Direction(
     absent=frozenset({"object_seconds", "object_seconds_per_part"}),
 )
 BY_OPERATION = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}
+
+
+def direction_of(operation: str) -> Direction:
+    """Of what no table is about, most is like an upload."""
+    return BY_OPERATION.get(operation, UPLOADS)
+
+
+def passes_host(operation: str) -> bool:
+    """Whether its bytes come by the host, whose network and processor then limit it."""
+    return "host_bytes_per_second" not in direction_of(operation).absent
+
+
+def kindred(operation: str) -> frozenset[str]:
+    """The other operations whose bytes take the same way, through the same host."""
+    through = frozenset(filter(passes_host, BY_OPERATION)) if passes_host(operation) else frozenset[str]()
+    return through - {operation}
+
+
+def host_ceiling(place: Place) -> burst.Ceiling | None:
+    """What the host carries of it; None where tables do not tell, and where the bytes do not pass the host."""
+    return burst.ceiling(place.instance_type) if passes_host(place.operation) else None
 
 
 class S3Setting(Setting, Protocol):
@@ -164,12 +186,11 @@ _BURST_SPREAD = 0.9  # a long path may end far below the burst rate, which says 
 
 def table_prior(place: Place) -> Gaussian:
     """What tables say about a place that nobody measured."""
-    # Of what no table is about, most is like an upload.
-    direction = BY_OPERATION.get(place.operation, UPLOADS)
+    direction = direction_of(place.operation)
     typical = dict(_ANYWHERE) | dict(direction.typical)
     if place.service_class == "express":
         typical |= direction.typical_express
-    limits = burst.ceiling(place.instance_type)
+    limits = host_ceiling(place)
     if limits is not None:
         typical["host_bytes_per_second"] = (limits.baseline_bytes_per_second, _KNOWN_HOST_SPREAD)
     if limits is not None and limits.is_burstable:

@@ -21,6 +21,7 @@ from penstock.models.model import Array, Fit
 from penstock.models.s3.directions import DOWNLOADS, Direction, in_flight_count
 from penstock.models.s3.law import CONNECTION_RATE, LATENCY, THREAD_COUNT_MAX
 from penstock.models.s3.learning import Posterior
+from penstock.models.s3.read_objects import cost_of_putting
 from penstock.models.s3.transfer import S3TransferModel
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import (
@@ -39,13 +40,9 @@ from penstock.vocabulary import (
 
 RANGE_SIZE_BYTES_MIN = 4 * KiB
 RANGE_SIZE_BYTES_MAX = 5 * GiB
-READ_OBJECT_BYTES_MAX = 256 * MiB  # of what a probe puts to read it: a larger object is read over and over
-READ_OBJECT_PART_BYTES = 8 * MiB
 _RANGE_SIZES_MIB = (1, 1.5, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 90, 128, 181, 256)
 _RANDOM_RANGE_BYTES = MiB  # where the reader does not say
 _LOOKING_REQUESTS = 4  # a page of a listing or two, and how large the object is
-_PUTTING_REQUESTS = 16  # and two for each part: half of what a plan allows may go into putting
-_PUTTING_BYTES_PER_SECOND_MIN = 10e6  # slower than that, less is put
 _DEFAULT_THRESHOLD_BYTES = 8 * MiB  # of boto3: what is smaller goes whole
 # Of boto3, which holds a thousand of them for a file that is slower than the network.
 _IO_CHUNK_BYTES = 256 * KiB
@@ -148,14 +145,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         reading = S3TransferModel.probe_cost(self, fit, context, setting, tariff)
         if fit.observation_count > 0 and not fit.is_from_reports:
             return reading
-        put_bytes = min(max(context.payload_size_bytes, 1), READ_OBJECT_BYTES_MAX)
-        requests = 2 * ceil(put_bytes / READ_OBJECT_PART_BYTES) + _PUTTING_REQUESTS
-        return reading + Cost(
-            transferred_bytes=put_bytes,
-            request_count=requests,
-            usd=tariff.usd(write_request_count=requests, sent_bytes=put_bytes),
-            duration_seconds=put_bytes / _PUTTING_BYTES_PER_SECOND_MIN,
-        )
+        return reading + cost_of_putting(context.payload_size_bytes, tariff)
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3DownloadSetting) -> float:
         """One wave of ranges where it goes slowly: a range that does not end in time tells nothing."""

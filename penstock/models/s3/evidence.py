@@ -26,7 +26,7 @@ from penstock.models.inference import shapeless
 from penstock.models.inference.posterior import Gaussian
 from penstock.models.inference.regression import SIGMA_TYPICAL, Measurements, Misfit, Problem
 from penstock.models.model import Array
-from penstock.models.s3.directions import S3SettingT
+from penstock.models.s3.directions import S3SettingT, host_ceiling
 from penstock.models.s3.law import (
     LATENCY,
     Transfers,
@@ -239,7 +239,7 @@ def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
 
 def evidence_of(place: Place, observations: Sequence[Observation[S3SettingT]]) -> Evidence:
     """The rows of all observations of one place, oldest first."""
-    limits = burst.ceiling(place.instance_type)
+    limits = host_ceiling(place)
     workers = max((_worker_count(observation) for observation in observations), default=1.0)
     observations = _without_outgrown(observations, workers)
     bursts = _burst_flags(limits, observations)

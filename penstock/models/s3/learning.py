@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.models import burst
 from penstock.models.inference import drift, shapeless
 from penstock.models.inference.posterior import Gaussian, derivatives
 from penstock.models.inference.regression import (
@@ -38,6 +37,7 @@ from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, SURPRISE_MIN, A
 from penstock.models.s3.directions import (
     behind_a_slower_path,
     from_the_other_direction,
+    host_ceiling,
     perhaps_without_pause,
     table_prior,
     where_requests_are_refused,
@@ -363,7 +363,7 @@ def _table(place: Place, evidence: Evidence) -> Gaussian:
 
     Of a burstable host that is asked as soon as nothing was faster than its baseline: there is no burst to be seen.
     """
-    table, limits = table_prior(place), burst.ceiling(place.instance_type)
+    table, limits = table_prior(place), host_ceiling(place)
     if evidence.is_throttled().any():
         table = where_requests_are_refused(table)
     if evidence.tells_totals_alone:
@@ -415,7 +415,7 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
     extra = np.full(len(PARAMETERS), familiar)
     extra[list(_OF_THE_SERVICE)] = familiar if is_same_service else 0.6
     extra[list(_OF_THE_HOST)] = familiar if is_same_host else 0.8
-    if not is_same_host and place.instance_type != UNKNOWN and burst.ceiling(place.instance_type) is not None:
+    if not is_same_host and place.instance_type != UNKNOWN and host_ceiling(place) is not None:
         for index in (HOST_RATE, BURST_FACTOR):
             mean[index] = table.mean[index]
             covariance[index, :] = covariance[:, index] = 0.0

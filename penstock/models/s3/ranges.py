@@ -15,15 +15,10 @@ from typing import TypeAlias
 from penstock.models.model import Fit
 from penstock.models.s3.directions import S3SettingT
 from penstock.models.s3.download import RANGE_SIZE_BYTES_MIN, S3DownloadModel, S3DownloadSetting
+from penstock.models.s3.law import THREAD_COUNT_MAX
+from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
-from penstock.models.s3.upload import (
-    PART_COUNT_MAX,
-    PART_SIZE_BYTES_MAX,
-    PART_SIZE_BYTES_MIN,
-    THREAD_COUNT_MAX,
-    S3UploadModel,
-    S3UploadSetting,
-)
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.units import MiB, format_bytes
 from penstock.vocabulary import Context, Cost, Demand, Tariff
 

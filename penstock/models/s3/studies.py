@@ -10,7 +10,7 @@ import numpy as np
 from penstock.models import burst
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Fit
-from penstock.models.s3.directions import BY_OPERATION
+from penstock.models.s3.directions import direction_of, host_ceiling
 from penstock.models.s3.evidence import object_seconds
 from penstock.models.s3.law import log_object_seconds
 from penstock.models.s3.learning import Posterior
@@ -26,7 +26,7 @@ _QUANTILES = (0.05, 0.5, 0.95)
 def studies(fit: Fit, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
     """Of a place, all sizes together: none of this depends on what one object holds."""
     yield from _around_objects(fit, observations)
-    limits = burst.ceiling(fit.place.instance_type)
+    limits = host_ceiling(fit.place)
     if limits is not None and limits.is_burstable and observations:
         yield _credits(limits, observations)
         yield _ceilings(limits, observations)
@@ -39,7 +39,7 @@ def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Itera
         for o in observations
         if "complete_seconds" in o.measures and o.measures.get("object_part_count", 0) > 0
     ]
-    if not seen or "object_seconds" in BY_OPERATION[fit.place.operation].absent:
+    if not seen or "object_seconds" in direction_of(fit.place.operation).absent:
         return
     draws = Posterior.from_state(fit.state).draws
     counts = [parts for parts, _, _ in seen]

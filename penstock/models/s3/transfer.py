@@ -20,10 +20,11 @@ from penstock.models.inference.regression import MISFIT_MEASUREMENT_COUNT_MIN
 from penstock.models.model import Appraisal, Array, Belief, Fit
 from penstock.models.s3 import answers, remarks
 from penstock.models.s3.directions import (
-    BY_OPERATION,
     Direction,
     S3SettingT,
+    host_ceiling,
     in_flight_count,
+    kindred,
     planned_transfers,
 )
 from penstock.models.s3.evidence import (
@@ -146,7 +147,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
         What is moved at the same time takes of them as well. What has no end outlasts them.
         """
-        limits, moved = burst.ceiling(context.place.instance_type), self._moved_bytes(context, demand)
+        limits, moved = host_ceiling(context.place), self._moved_bytes(context, demand)
         if demand.regime is not Regime.AUTO:
             return demand.regime
         if limits is None or not limits.is_burstable or moved is None:
@@ -225,7 +226,11 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     @property
     def kindred(self) -> frozenset[str]:
         """The other direction: it takes the same way, on the same host."""
-        return frozenset(BY_OPERATION) - {self.operation}
+        return kindred(self.operation)
+
+    def host_ceiling(self, place: Place) -> burst.Ceiling | None:
+        """See `directions`."""
+        return host_ceiling(place)
 
     @property
     def value_metric(self) -> str:
@@ -458,7 +463,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             found.append(late)
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:
             found.append(remarks.of_patience(fit.state["patience"][0], lasting))
-        limits = burst.ceiling(context.place.instance_type)
+        limits = host_ceiling(context.place)
         if limits is None or not limits.is_burstable or demand.regime is not Regime.AUTO:
             return tuple(found)
         moved, left = self._moved_bytes(context, demand), posterior.credit_bytes or 0.0
@@ -492,7 +497,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         self, fit: Fit, context: Context, setting: S3SettingT, transferred_bytes: float
     ) -> int:
         """What such a transfer may take of the bucket: it goes as fast as the host may while there are credits."""
-        limits = burst.ceiling(context.place.instance_type)
+        limits = host_ceiling(context.place)
         if limits is None or not limits.is_burstable:
             return 0
         logs = self._log_steady_rates(fit, context, setting, Regime.BURST)
@@ -541,9 +546,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
 
 def _held_bytes(setting: S3SettingT, context: Context, demand: Demand) -> int:
-    """One request for each in flight, also where the last part is short."""
-    size = context.payload_size_bytes
-    return in_flight_count(setting, size, demand.object_count) * min(setting.request_size_bytes, size)
+    return setting.memory_bytes(context.payload_size_bytes, demand.object_count)
 
 
 def _on_average(posterior: Posterior, transfers: Transfers, log_usual: Array, demand: Demand) -> Array:
@@ -573,7 +576,7 @@ def _parameters(draws: Array, direction: Direction) -> dict[str, Estimate]:
 
 
 def _credits(place: Place, observations: Sequence[Observation[S3SettingT]]) -> float | None:
-    limits = burst.ceiling(place.instance_type)
+    limits = host_ceiling(place)
     if limits is None or not limits.is_burstable:
         return None
     if not observations:

@@ -13,23 +13,13 @@ from typing import Any, ClassVar
 from penstock.models.inference.histogram import tail_ratio
 from penstock.models.s3.directions import UPLOADS, Direction, in_flight_count
 from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX
+from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
-from penstock.units import GiB, MiB
+from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Observation, Tariff, knob
 
-__all__ = [
-    "PARAMETERS",
-    "PART_COUNT_MAX",
-    "PART_SIZE_BYTES_MAX",
-    "PART_SIZE_BYTES_MIN",
-    "THREAD_COUNT_MAX",
-    "S3UploadModel",
-    "S3UploadSetting",
-]
+__all__ = ["PARAMETERS", "THREAD_COUNT_MAX", "S3UploadModel", "S3UploadSetting"]
 
-PART_COUNT_MAX = 10_000
-PART_SIZE_BYTES_MIN = UPLOADS.unsplit_bytes  # the last part may be smaller
-PART_SIZE_BYTES_MAX = 5 * GiB
 _PART_SIZES_MIB = (5, 6, 8, 11, 16, 23, 32, 45, 64, 128, 256, 512, 1024, 2048, 5120)
 _SINGLE_PUT_BYTES_MAX = 64 * MiB
 _TAIL_COUNT_MIN = 200  # requests: from here on their 99th percentile means something

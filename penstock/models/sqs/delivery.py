@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.models import burst
 from penstock.models.model import Appraisal, Array, Fit
 from penstock.models.prices import service_price
 from penstock.models.sqs import learning
@@ -123,6 +124,10 @@ class SqsDeliveryModel:
             *(f"{past}_count" for past in ("sent", "received", "deleted")),
         }
     )
+
+    def host_ceiling(self, place: Place) -> burst.Ceiling | None:
+        """Of the instance type: all messages pass the host."""
+        return burst.ceiling(place.instance_type)
 
     def default_setting(self, context: Context) -> SqsDeliverySetting:
         """One thread each, one message at a time, nothing bounded."""

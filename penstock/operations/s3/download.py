@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward
+from penstock.operations.operation import Driven, Equipment, Operation, Service, Ward
 from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
     OBJECT_DEMAND,
@@ -77,7 +77,6 @@ def _driven(
 DOWNLOAD = Operation(
     name="s3_download",
     service=Service.S3,
-    traffic=Traffic.IN,
     service_classes=OBJECT_CLASSES,
     load_section=_section,
     load_model=_model,

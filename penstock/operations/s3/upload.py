@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward
+from penstock.operations.operation import Driven, Equipment, Operation, Service, Ward
 from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
     OBJECT_DEMAND,
@@ -66,7 +66,6 @@ def _driven(
 UPLOAD = Operation(
     name="s3_upload",
     service=Service.S3,
-    traffic=Traffic.OUT,
     service_classes=OBJECT_CLASSES,
     load_section=object_section,
     load_model=_model,

@@ -24,7 +24,7 @@ class DownloadSection(ObjectSection, frozen=True, kw_only=True):
     @property
     def kept_bytes_max(self) -> int:
         """See `Section`: what is read is kept until the daemon stops."""
-        from penstock.models.s3.download import READ_OBJECT_BYTES_MAX
+        from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX
 
         if self.object_key:
             return 0
@@ -32,7 +32,8 @@ class DownloadSection(ObjectSection, frozen=True, kw_only=True):
 
     def moved_bytes_min(self, size_bytes: int) -> int:
         """One range; before the first of all, what is read is put: the smallest that there is."""
-        from penstock.models.s3.download import RANGE_SIZE_BYTES_MIN, READ_OBJECT_BYTES_MAX
+        from penstock.models.s3.download import RANGE_SIZE_BYTES_MIN
+        from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX
 
         is_first = size_bytes == min(self.object_size_bytes)
         put_bytes = min(size_bytes, READ_OBJECT_BYTES_MAX) if is_first and not self.object_key else 0

@@ -53,7 +53,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
 
     def moved_bytes_min(self, size_bytes: int) -> int:
         """What a probe of objects of this size moves at the least: one part."""
-        from penstock.models.s3.upload import PART_SIZE_BYTES_MIN
+        from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
 
         return min(size_bytes, PART_SIZE_BYTES_MIN)
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.operations.operation import Driven, Equipment, Operation, Service, Traffic, Ward, Words
+from penstock.operations.operation import Driven, Equipment, Operation, Service, Ward, Words
 from penstock.units import KiB, MiB, counted, number
 
 if TYPE_CHECKING:
@@ -117,7 +117,6 @@ def _one_by_one(apis: Mapping[str, Series], api: str) -> float:
 DELIVERY = Operation(
     name="sqs_delivery",
     service=Service.SQS,
-    traffic=Traffic.BOTH,
     service_classes=("standard", "fifo", "fifo-high-throughput"),
     load_section=_section,
     load_model=_model,

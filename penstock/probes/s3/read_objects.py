@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from penstock.models.prices import RETRIEVAL_CLASSES
-from penstock.models.s3.download import READ_OBJECT_BYTES_MAX, READ_OBJECT_PART_BYTES
+from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX, READ_OBJECT_PART_BYTES
 from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
 from penstock.probes.outside import RequestError

@@ -73,6 +73,7 @@ FACE = transfer_face(
     DOWNLOAD,
     OBJECT_SIZE_BYTES,
     duration_seconds_max=6,
+    reads=True,
     prove=_prove,
     reached=download_throughput_bytes_per_second,
     optimum=download_optimum,

@@ -99,6 +99,7 @@ class Face:
     section: Mapping[str, Any]  # of the demo's configuration, as TOML and JSON both write it
     payload_size_bytes: int
     demand: Demand
+    reads: bool = False  # its bytes come by the link of reads
     prove: Callable[[Stage, Advice, int], Proof]  # with the number of probes that the advice rests on
     fraction_of_best: Callable[[LinkTruth, int, Any], float] | None = None  # of a setting, on a calm link
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.api import wire
-from penstock.models.s3.upload import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, S3UploadSetting
+from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MAX
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, KiB, MiB, parse_bytes
 from penstock.vocabulary import (
@@ -146,7 +147,7 @@ def test_seconds_are_read_as_programs_write_them(name: str, seconds: float) -> N
 def test_all_mistakes_in_a_question_are_told_at_once() -> None:
     """Whoever mistypes three parameters learns of three."""
     mistakes = mistakes_of(
-        [("operation", "s3_copy"), ("payload_size_bytes", "big"), ("thread_max", "9"), ("regime", "turbo")]
+        [("operation", "s3_nothing"), ("payload_size_bytes", "big"), ("thread_max", "9"), ("regime", "turbo")]
     )
     assert mistakes.keys() == {"operation", "payload_size_bytes", "thread_max", "regime"}
     assert ", ".join(OPERATIONS) in mistakes["operation"]
@@ -297,7 +298,7 @@ def test_a_setting_may_leave_out_what_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
-        ({"operation": "s3_copy"}, "operation"),
+        ({"operation": "s3_nothing"}, "operation"),
         ({"setting": {"thread_count": 8}}, "setting.part_size_bytes"),
         ({"setting": {"thread_count": 5000, "part_size_bytes": 8 * MiB}}, "setting.thread_count"),
         ({"setting": {"thread_count": 1.5, "part_size_bytes": 8 * MiB}}, "setting.thread_count"),
@@ -423,7 +424,7 @@ def test_a_probe_can_be_asked_for() -> None:
     assert wire.read_probe_request(body) == ("s3_upload", MiB)
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"operation": "s3_copy", "payload_size_bytes": 1}'])
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"operation": "s3_nothing", "payload_size_bytes": 1}'])
 def test_a_probe_of_nothing_is_refused(body: bytes) -> None:
     """What is not in the table cannot be probed."""
     with pytest.raises(wire.UnreadableError):

@@ -101,7 +101,9 @@ async def test_a_status_fits_80_columns(house: House, monkeypatch: pytest.Monkey
     assert "lease count 1,000 " in said
 
 
-@pytest.mark.parametrize(("size_count", "told"), [(2, ""), (4, "... and 4 more of what is measured")])
+@pytest.mark.parametrize(
+    ("size_count", "told"), [(2, ""), (4, f"... and {2 * len(OPERATIONS) - 2} more of what is measured")]
+)
 def test_verdicts_that_are_not_shown_are_counted(
     monkeypatch: pytest.MonkeyPatch, size_count: int, told: str
 ) -> None:

@@ -153,7 +153,7 @@ def test_advice_has_its_time_and_defaults_have_none(monkeypatch: pytest.MonkeyPa
 def test_the_nearest_standing_advice_serves(tmp_path: Path, asked: int, found: int | None) -> None:
     """By ratio, up to twice the size or half of it; of the same operation, and in force."""
     others = [
-        an_answer(payload_size_bytes=88, operation="s3_copy"),
+        an_answer(payload_size_bytes=88, operation="s3_nothing"),
         an_answer(payload_size_bytes=91, operation="s3_uploads"),
         an_answer(payload_size_bytes=89, expires_at=in_seconds(-1)),
     ]

@@ -16,7 +16,7 @@ from penstock.client.targets.stores import (
     store_for,
     variables_for,
 )
-from penstock.models.s3 import upload
+from penstock.models.s3 import parts
 from penstock.units import MiB
 
 PAGE = (Path(__file__).parents[3] / "docs/clients.md").read_text(encoding="utf-8")
@@ -81,8 +81,8 @@ def test_who_states_no_store_goes_to_that_of_the_daemon(
 def test_what_is_advised_and_probed_is_accepted_by_every_store() -> None:
     """So that neither model nor probe has to know which one it is."""
     for store in STORES:
-        assert store.part_size_bytes_min <= upload.PART_SIZE_BYTES_MIN == advised.PART_SIZE_BYTES_MIN
-        assert store.part_count_max >= upload.PART_COUNT_MAX == advised.PART_COUNT_MAX
+        assert store.part_size_bytes_min <= parts.PART_SIZE_BYTES_MIN == advised.PART_SIZE_BYTES_MIN
+        assert store.part_count_max >= parts.PART_COUNT_MAX == advised.PART_COUNT_MAX
         assert store.sources
 
 

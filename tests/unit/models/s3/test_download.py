@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.models.model import Fit
-from penstock.models.s3.download import READ_OBJECT_BYTES_MAX, S3DownloadModel, S3DownloadSetting
+from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
+from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX
 from penstock.models.s3.upload import S3UploadModel
 from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend

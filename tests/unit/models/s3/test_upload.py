@@ -14,12 +14,8 @@ from penstock.api.wire import recommendation_document
 from penstock.client.targets.advised import upload_of
 from penstock.models import burst
 from penstock.models.model import Fit
-from penstock.models.s3.upload import (
-    PART_COUNT_MAX,
-    PART_SIZE_BYTES_MIN,
-    S3UploadModel,
-    S3UploadSetting,
-)
+from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MIN
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Context, Demand, Objective, Observation, Regime

@@ -1,0 +1,62 @@
+"""What follows from a direction alone: who learns from whom, and what the host's network has to do with it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from penstock.models import burst
+from penstock.models.s3.directions import BY_OPERATION, UPLOADS, host_ceiling, kindred, table_prior
+from penstock.models.s3.download import S3DownloadModel
+from penstock.models.s3.law import HOST_RATE
+from penstock.models.s3.studies import studies
+from penstock.models.s3.upload import S3UploadModel
+from penstock.vocabulary import Place
+from tests.factories import an_observation
+
+BESIDE = "s3_beside"
+PLACE = Place(operation="s3_upload", region="eu-west-1", instance_type="c6i.large")
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Where an operation is measured whose bytes never pass the host."""
+    direction = dataclasses.replace(
+        UPLOADS,
+        typical={**UPLOADS.typical, "host_bytes_per_second": (1e12, 0.01)},
+        absent=frozenset({"host_bytes_per_second"}),
+    )
+    monkeypatch.setitem(BY_OPERATION, BESIDE, direction)
+    return dataclasses.replace(PLACE, operation=BESIDE)
+
+
+@pytest.mark.usefixtures("beside")
+def test_what_takes_another_way_teaches_nobody() -> None:
+    """Uploads and downloads share a way and a host, and learn from each other; what passes neither does not."""
+    assert S3UploadModel().kindred == {"s3_download"}
+    assert S3DownloadModel().kindred == {"s3_upload"}
+    assert kindred(BESIDE) == frozenset()
+
+
+def test_the_network_of_the_host_is_no_ceiling_of_what_does_not_pass_it(beside: Place) -> None:
+    """The table of instance types is about what this host moves itself."""
+    known = burst.ceiling(PLACE.instance_type)
+    assert known is not None
+    assert host_ceiling(PLACE) == S3UploadModel().host_ceiling(PLACE) == known
+    assert host_ceiling(beside) is None
+    assert table_prior(PLACE).mean[HOST_RATE] == pytest.approx(np.log(known.baseline_bytes_per_second))
+    assert table_prior(beside).mean[HOST_RATE] == pytest.approx(np.log(1e12))
+
+
+def test_an_operation_without_a_direction_is_taken_for_an_upload() -> None:
+    """Also in the report: what it took to create and to merge its objects is shown, not looked up in vain."""
+    unlisted = dataclasses.replace(PLACE, operation="s3_made_up")
+    measured = an_observation(measures={"object_part_count": 8.0, "complete_seconds": 0.05})
+    model = S3UploadModel()
+    titles = [
+        [study.title for study in studies(model.fit(place, [], prior=None, seed=1), [measured])]
+        for place in (PLACE, unlisted)
+    ]
+    assert titles[0] == titles[1] != []

@@ -458,7 +458,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         posterior, settled = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
         at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
-        found = [*remarks.sentences(posterior, at, doubled, demand.thread_count_max)]
+        log_gains = self.log_gains(fit, context, [twice], setting, demand)[:, 0]
+        found = [*remarks.sentences(posterior, at, doubled, log_gains, demand.thread_count_max)]
         if (late := remarks.of_late_requests(posterior, at)) is not None:
             found.append(late)
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
+from penstock.optimizer.comparison import gain
 from penstock.vocabulary import Demand, Observation
 from tests.unit.models.s3.upload_world import UploadWorld, a_place, a_setting
 
@@ -104,6 +105,15 @@ def test_what_would_help_is_said() -> None:
     assert float(rising.split("Twice the connections: ")[1].split(" %")[0]) > 70
     assert "No ceiling" not in flat
     assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
+
+
+def test_what_more_would_bring_is_what_is_expected_elsewhere() -> None:
+    """The report and the gain over clients count on average; where beliefs are skewed, the middle is another number."""
+    few = fitted(FAST, noted(FAST, [2, 16, 24], {}))
+    at, twice = a_setting(32), a_setting(64)
+    words = " ".join(MODEL.remarks(few, FAST.context, at, Demand()))
+    over = gain(MODEL, few, FAST.context, Demand(), setting=twice, reference=at).expected
+    assert f"Twice the connections: {100 * (over - 1):+.0f} %" in words
 
 
 def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:

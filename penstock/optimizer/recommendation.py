@@ -19,7 +19,7 @@ import numpy as np
 from penstock.models.model import Appraisal, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.optimizer.comparison import comparison_words, gain, sdks_own
-from penstock.units import quantity, rounded
+from penstock.units import counted, quantity, rounded
 from penstock.vocabulary import (
     Basis,
     Context,
@@ -59,7 +59,9 @@ def recommend(
     if fit is None or not is_current(fit, model):
         found = _default(model, context, narrowed, now, expires_at)
     else:
-        setting = _choose(model, fit, context, narrowed, _standing(previous, context, demand))
+        candidates = list(model.candidates(fit, context, narrowed))
+        standing = _standing(previous, context, demand)
+        setting = _choose(model, fit, context, narrowed, candidates, standing=standing)
         is_frugal = demand.objective is Objective.FRUGAL
         found = _advice(
             model,
@@ -69,6 +71,7 @@ def recommend(
             setting,
             aim=_aim(demand),
             why_less="that is what the aim allows" if is_frugal else "the limits that are set allow no more",
+            remarks=tuple(_undared_words(model, fit, context, narrowed, candidates, setting=setting)),
             now=now,
             expires_at=expires_at,
         )
@@ -121,6 +124,7 @@ def _advice(
     *,
     aim: str,
     why_less: str = "",
+    remarks: tuple[str, ...] = (),
     now: datetime,
     expires_at: datetime,
 ) -> Recommendation[Any]:
@@ -134,7 +138,7 @@ def _advice(
     if limiting == "demand" and _falls_short(model, prediction, demand):
         limiting = "unsure" if fit.observation_count else "unknown"
     expected = _explain(model.value_metric, prediction, aim, basis, limit)
-    remarks = (*_suspicion_words(fit), *model.remarks(fit, context, setting, demand))
+    remarks = (*_suspicion_words(fit), *model.remarks(fit, context, setting, demand), *remarks)
     compared = comparison_words(
         model, fit, context, demand, setting=setting, over_default=over_default, why_less=why_less
     )
@@ -236,10 +240,11 @@ def _choose(
     fit: Fit,
     context: Context,
     demand: Demand,
-    standing: Any,  # a setting of the model's own type, or None; as is what is returned
+    candidates: list[Any],  # settings of the model's own type; as is what is returned
+    *,
+    standing: Any,  # another, or None
 ) -> Any:
     own = sdks_own(model, fit, context, demand)
-    candidates = list(model.candidates(fit, context, demand))
     settings = within_reach(model, fit, context, demand, candidates)
     may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
     others = [own] * (own in candidates) + [standing] * may_stand
@@ -263,6 +268,25 @@ def _choose(
             is_needless = is_alike and _is_as_thrifty(fit, appraisal, demand, settings.index(own), index)
             return own if is_needless else settings[index]
     return own
+
+
+def _undared_words(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    context: Context,
+    demand: Demand,
+    candidates: list[Any],
+    *,
+    setting: Any,
+) -> Iterator[str]:
+    """Why twice as many would bring more and are not advised, where the most that is dared was chosen."""
+    near = within_reach(model, fit, context, demand, candidates)
+    advised, dared, most = (
+        objective.thread_counts(model.setting_type, some).max(initial=0.0)
+        for some in ([setting], near, candidates)
+    )
+    if dared <= advised < most:
+        yield f"More than {counted(round(advised), 'thread')} are not advised before probes have tried more."
 
 
 _SINCE_CHANGE_MIN = 3  # measurements
@@ -355,7 +379,9 @@ def _near_unreported(
     No more threads than that are dared where nobody came near them.
     """
     before = fit.unreported or from_tables(model, context.place)
-    anchor = _choose(model, before, context, unmeasured(model, before, context, demand), None)
+    calm = unmeasured(model, before, context, demand)
+    candidates = list(model.candidates(before, context, calm))
+    anchor = _choose(model, before, context, calm, candidates, standing=None)
     alike = [cell for cell in fit.corroborated_cells if evidence.is_about(cell, context)]
     known = [anchor, *(SimpleNamespace(**cell.setting) for cell in alike if not cell.had_trouble)]
     near = _near(model, [s for s in settings if _has_same_limits(s, anchor)], known, _REACH_OCTAVES)

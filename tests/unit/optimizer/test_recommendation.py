@@ -302,6 +302,18 @@ def test_a_few_probes_with_few_threads_are_no_reason_for_very_many() -> None:
     assert found.thread_count <= 80
 
 
+def test_what_is_not_dared_is_said_beside_what_it_would_bring() -> None:
+    """Else twice the connections would promise half as much again, and nothing tell why they are not advised."""
+    few = [WORLD.observe(a_setting(n), index) for index, n in enumerate((2, 5))]
+    fit = evidence.attach(MODEL.fit(WORLD.place, few, prior=None, seed=1), MODEL, few)
+    held, limited = advice(fit=fit), advice(Demand(thread_count_max=10), fit=fit)
+    assert held.setting.thread_count == limited.setting.thread_count == 10
+    why = "More than 10 threads are not advised before probes have tried more."
+    assert why in held.explanation
+    assert why not in limited.explanation
+    assert "are not advised before" not in advice().explanation
+
+
 @pytest.mark.parametrize("demand", [Demand(), Demand(objective=Objective.FRUGAL), Demand(thread_count_max=6)])
 def test_the_first_alternative_is_the_advice(demand: Demand) -> None:
     """Then comes what it was chosen from: good ones by their price, within the same limits."""

@@ -169,6 +169,8 @@ class Adviser:
             return remembered[1]
         try:
             standing = None if demand else self._nearest(operation, payload_size_bytes)
+            if standing is None and payload_size_bytes == 0:  # an empty file is nobody's mistake
+                return default_advice(operation, 0, "there is nothing to be moved")
             advice = standing or self._ask(operation, payload_size_bytes, demand)
         except (NoDaemonError, *_NO_ANSWER) as trouble:
             advice = self._default(operation, payload_size_bytes, trouble)

@@ -20,7 +20,7 @@ from threading import Lock
 from time import perf_counter
 from weakref import WeakSet
 
-from penstock.client.advice import Advice, default_advice
+from penstock.client.advice import Advice
 from penstock.client.answers import must_fit, stop
 from penstock.client.boto3 import download_config, transfer_config
 from penstock.client.complaint import complain
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
     from penstock.client.demand import FilesOptions, TransferDemand
     from penstock.client.many_files import Batch, Files, Objects, Path
-    from penstock.client.operations import Operation
 
 _AHEAD_COUNT = 1000  # files that are handed to boto3 before one of them has ended
 
@@ -88,7 +87,7 @@ def upload_file(
     `demand` is that of `penstock.client.advice.advise`; `advice` replaces asking.
     """
     size_bytes = os.path.getsize(path)  # noqa: PTH202 - pathlib costs the application an import
-    advice = advice or _advise(s3_client, S3_UPLOAD, size_bytes, demand)
+    advice = advice or advise_in(region_of(s3_client), S3_UPLOAD, size_bytes, demand)
     config = transfer_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key) as observed:
         s3_client.upload_file(
@@ -124,7 +123,7 @@ def download_file(
     if size_bytes is None:
         size_bytes = found.size_bytes  # or 0
     sink = "null" if os.fspath(path) == os.devnull else "file"
-    advice = advice or _advise(s3_client, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
+    advice = advice or advise_in(region_of(s3_client), S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
     config = download_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
         if found.error:  # the download will say why
@@ -444,12 +443,6 @@ def _looked_at(s3_client: Any, bucket: str, file: File, extra_args: Mapping[str,
         file.size_bytes, file.etag = found["ContentLength"], found.get("ETag")
 
     return _outcome(file, look)
-
-
-def _advise(s3_client: Any, operation: Operation, size_bytes: int, demand: Mapping[str, Any]) -> Advice:
-    if not size_bytes:
-        return default_advice(operation, 0, "there is nothing to be moved")
-    return advise_in(region_of(s3_client), operation, size_bytes, demand)
 
 
 def _setting(config: TransferConfig, size_knob: str, size_bytes: int) -> dict[str, float]:

@@ -174,6 +174,14 @@ def test_what_is_no_size_gets_the_defaults(tmp_path: Path) -> None:
         assert "is not a size" in advice.explanation
 
 
+def test_about_nothing_nobody_is_asked(
+    tmp_path: Path, daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An empty file is nobody's mistake: what the SDK does by itself serves, and no line in the log says why."""
+    advice = an_adviser(tmp_path).advise("s3_upload", 0, memory_bytes_max="1GiB")
+    assert (advice.basis, daemon.asked, caplog.messages) == ("default", [], [])
+
+
 def test_an_answer_is_remembered_for_a_minute_or_as_long_as_it_is_valid(
     tmp_path: Path, daemon: Daemon
 ) -> None:

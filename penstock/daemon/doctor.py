@@ -21,6 +21,7 @@ from typing import Any
 from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import host
 from penstock.daemon.config import LoadedConfiguration
+from penstock.daemon.database import holder
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.tariffs import Tariffs, is_aws
 from penstock.models.prices import GB, NetworkPath
@@ -98,7 +99,16 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
 
 
 def _daemon(patient: Patient) -> Iterator[Finding]:
-    path = patient.socket_path
+    path, database = patient.socket_path, patient.loaded.configuration.daemon.database_path
+    if patient.status is None and (process := holder(database)) is not None:
+        remedy = (
+            f"systemctl restart penstock.socket {_UNIT}"
+            if patient.unit()
+            else f"name the socket it listens on (--socket); where it was removed, kill -HUP {process} makes it again"
+        )
+        sentence = f"penstockd (process {process}) works on {database}, and nobody answers on {path}"
+        yield Finding("daemon", Health.ILL, sentence, remedy)
+        return
     if patient.status is None:
         service = f"systemctl enable --now penstock.socket {_UNIT}, and see journalctl -u penstock"
         remedy = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from penstock.daemon import doctor, host
 from penstock.daemon.config import LoadedConfiguration, load
 from penstock.daemon.doctor import CHECKS, Patient
 from penstock.daemon.host import HostIdentity
+from penstock.daemon.store import Store
+from penstock.operations.table import setting_types
 from penstock.probes.finding import Finding, Health
 from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
 
@@ -248,6 +252,19 @@ def test_the_kernel_is_asked_about_its_clock(monkeypatch: pytest.MonkeyPatch) ->
     for state, expected in ((0, 0.25), (5, None), (-1, None)):
         monkeypatch.setattr("ctypes.CDLL", lambda _name, state=state: Library(state))
         assert doctor.clock_error_seconds() == expected
+
+
+def test_a_daemon_without_its_socket_is_not_called_absent(tmp_path: Path) -> None:
+    """Somebody removed the socket, or it is elsewhere: another daemon would only be refused the database."""
+    text = f'{PROBES}\n[daemon]\nstate_directory = "{tmp_path}"\n'
+    (absent,) = (f for f in findings(tmp_path, configuration=text, status=None) if f.subject == "daemon")
+    with contextlib.closing(Store(tmp_path / "penstock.db", setting_types())):
+        (mute,) = (
+            f for f in findings(tmp_path, configuration=text, status=None, unit=dict) if f.subject == "daemon"
+        )
+    assert "enable --now" in absent.remedy
+    assert f"penstockd (process {os.getpid()}) works on {tmp_path}/penstock.db" in mute.sentence
+    assert f"kill -HUP {os.getpid()}" in mute.remedy
 
 
 def test_without_systemd_nothing_is_known_of_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:

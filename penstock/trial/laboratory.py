@@ -39,6 +39,7 @@ class Laboratory:
         return {
             "AWS_ENDPOINT_URL_S3": self.s3_endpoint_url,
             "AWS_ENDPOINT_URL_SQS": self.sqs_endpoint_url,
+            "S3_ENDPOINT_URL": self.s3_endpoint_url,  # s5cmd reads no other
             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
             **CREDENTIALS,
             "AWS_REGION": REGION,

@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import cli
+from penstock.client.targets.stores import ENDPOINT_VARIABLES
 from penstock.lab.worlds import WORLDS
-from penstock.trial.laboratory import Laboratory
+from penstock.trial.laboratory import FOREIGN, Laboratory
 from tests.programs import ran
 
 LAB = [sys.executable, "-m", "penstock", "lab"]
@@ -92,6 +93,14 @@ def test_a_shell_reads_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     read = ran(["sh", "-c", script], check=True)
     assert read.stdout.split() == ["http://127.0.0.1:1", "intranet,127.0.0.1"]
     assert WORLDS["near"].story in done.stderr
+
+
+def test_whatever_clients_read_leads_to_the_lab() -> None:
+    """s5cmd has a variable of its own, and none that it reads may be left to lead elsewhere."""
+    found = Laboratory(world=WORLDS["near"], s3_endpoint_url="s3", sqs_endpoint_url="sqs", queue_url="queue")
+    environment = found.environment({})
+    assert {environment.get(name, "s3") for name in ENDPOINT_VARIABLES} == {"s3"}
+    assert set(ENDPOINT_VARIABLES) <= {*environment, *FOREIGN}
 
 
 def test_each_world_is_told() -> None:

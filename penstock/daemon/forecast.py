@@ -7,7 +7,7 @@ have it once nothing is new, outside of quiet hours, or as often as the first of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -145,20 +145,35 @@ def forecasts(
             return ()
         wishes[row.name] = wish.but(quiet)
     own = {name: _part(own_usd[name], wish.cost.usd) for name, wish in wishes.items()}
-    wanted = sum((times(wish.cost, own[name]) for name, wish in wishes.items()), Cost())
-    common, scarce = min((_part(getattr(limit, name), getattr(wanted, name)), name) for name in _BUDGETS)
+    shares = _shares({name: times(wish.cost, own[name]) for name, wish in wishes.items()}, limit)
     return [
         _forecast(
             row,
             section,
             tariffs,
             wishes[row.name],
-            part=own[row.name] * common,
-            bound_by=_binding(row.name, wishes[row.name], own[row.name], common, _BUDGETS[scarce]),
+            part=own[row.name] * shares[row.name][0],
+            bound_by=_binding(row.name, wishes[row.name], own[row.name], *shares[row.name]),
             limit=everything,
         )
         for row, section in configuration.enabled()
     ]
+
+
+def _shares(wanted: Mapping[str, Cost], limit: Cost) -> Mapping[str, tuple[float, str]]:
+    """How much of what each wants the limit of all allows, and by which key.
+
+    Of what is scarce, whoever takes little goes short of nothing: a few megabytes are always left beside uploads that
+    wait for a hundred. So an equal part is kept for each, and what it leaves goes to the others.
+    """
+    shares = dict.fromkeys(wanted, (1.0, ""))
+    for field, key in _BUDGETS.items():
+        left_over, waiting = getattr(limit, field), len(wanted)
+        for name in sorted(wanted, key=lambda each: getattr(wanted[each], field)):
+            got = min(getattr(wanted[name], field), left_over / waiting)
+            left_over, waiting = left_over - got, waiting - 1
+            shares[name] = min(shares[name], (_part(got, getattr(wanted[name], field)), key))
+    return shares
 
 
 def _forecast(
@@ -185,7 +200,7 @@ def _forecast(
 
 def _binding(operation: str, wish: _Wish, own: float, common: float, scarce: str) -> str | None:
     """The key of the budget that gives the least of what is wanted."""
-    if common < own:
+    if common < 1.0:
         return scarce
     if own < 1.0:
         return f"probes.{operation}.usd_per_day"

@@ -139,6 +139,26 @@ def test_operations_share_what_all_may_cost() -> None:
     assert "budget.usd_per_day" in {one.bound_by for one in found}
 
 
+def test_what_is_scarce_for_one_is_not_taken_from_who_hardly_needs_it() -> None:
+    """Bytes that downloads run out of keep no message back: who is held by his own dollars spends all of them."""
+    sections = {
+        name: msgspec.structs.replace(
+            configured(each).section_of(each),
+            network_path="public-address",
+            usd_per_day=1.0 if name == "s3_download" else 0.002,
+        )
+        for name, each in OPERATIONS.items()
+    }
+    budget = msgspec.structs.replace(AMPLE, transferred_bytes_per_day=16 * GiB)
+    found = costs_of(Configuration(host=HOST, probes=ProbesSection(**sections), budget=budget))
+    bound = {one.operation: one for one in found}
+    assert bound["s3_download"].bound_by == "budget.transferred_bytes_per_day"
+    for name in ("s3_upload", "sqs_delivery"):
+        assert bound[name].bound_by == f"probes.{name}.usd_per_day"
+        assert bound[name].typically.usd == pytest.approx(0.002)
+    assert together(found, daily_limit(budget))[1].transferred_bytes == pytest.approx(16 * GiB, rel=0.01)
+
+
 async def test_the_daemon_says_so_when_it_begins(
     clock: VirtualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

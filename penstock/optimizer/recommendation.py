@@ -429,8 +429,9 @@ def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: l
     below = more.min() if len(more) else 0.0
     threads = objective.thread_counts(model.setting_type, settings)
     told = min(fit.told_thread_count, _most_unmeasured(model, context)) if not len(troubled) else 0.0
-    is_dared = (threads <= max(_STEP_RATIO_MAX * borne, told)) | (threads < below)
-    return [setting for setting, is_one in zip(settings, is_dared, strict=True) if is_one] or settings
+    least = threads.min(initial=np.inf)  # where all that would serve take more than is dared
+    is_dared = (threads <= max(_STEP_RATIO_MAX * borne, told, least)) | (threads < below)
+    return [setting for setting, is_one in zip(settings, is_dared, strict=True) if is_one]
 
 
 def _standing(previous: Recommendation[Any] | None, context: Context, demand: Demand) -> Any:

@@ -57,3 +57,11 @@ def test_limits_keep_no_advice_from_what_was_tried() -> None:
     near, far = (limited(driven(*who, 10), 590.0, 90, 1900) for who in ((2, 2, 4), (8, 8, 16)))
     settings = [near, far, explored]
     assert within_reach(MODEL, fit, CONTEXT, Demand(), settings) == [near, explored]
+
+
+def test_where_all_that_would_serve_takes_more_than_is_dared_the_least_is() -> None:
+    """After one message at a time nobody is told to open nine times the threads, as sure as the physics may be."""
+    fit = a_fit(place=PLACE, cells=(measured(driven(1, 1, 1, 1)),))
+    few, many = driven(2, 3, 4, 10), driven(6, 8, 13, 10)
+    assert within_reach(MODEL, fit, CONTEXT, Demand(), [many, few]) == [few]
+    assert within_reach(MODEL, fit, CONTEXT, Demand(), []) == []

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.analysis.schema import PLACE
 from penstock.operations.table import OPERATIONS
+from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend
 from penstock.vocabulary import Demand, Observation, Place, setting_values
 
@@ -108,7 +109,7 @@ def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     observations = [observation for observation, _ in by_age[-SAMPLE_COUNT:]]
     if not observations:
         return []
-    fit = model.fit(place, observations, prior=None, seed=0)
+    fit = evidence.attach(model.fit(place, observations, prior=None, seed=0), model, observations)
     newest = observations[-1]
     advice = recommend(
         model,

@@ -16,7 +16,9 @@ from penstock.analysis.questions import fit_of
 from penstock.analysis.schema import athena_ddl, observation_row
 from penstock.cli.main import cli
 from penstock.daemon.store import Store
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.table import OPERATIONS, setting_types
+from penstock.units import MiB
 from tests.factories import NOON, an_observation
 
 pytest.importorskip("pyarrow", reason="Arrow is not installed (penstock[analysis]): make test-analysis")
@@ -115,6 +117,15 @@ def test_what_another_version_wrote_is_no_evidence() -> None:
     (told,) = fit_of(rows)
     assert told["observation_count"] == 2
     assert fit_of(rows[1:2]) == []
+
+
+def test_a_fleet_is_told_to_dare_no_more_than_its_hosts_are() -> None:
+    """What was tried bounds what is advised, on the page as by a daemon that measured the same."""
+    model = OPERATIONS["s3_upload"].model
+    setting = S3UploadSetting(thread_count=2, part_size_bytes=8 * MiB)
+    rows = [{**observation_row(an_observation(setting=setting), model), "host": "h"}]
+    (told,) = fit_of(rows)
+    assert json.loads(told["setting"])["thread_count"] <= 10  # what the SDK does by itself needs no daring
 
 
 def test_nothing_there_is_said(tmp_path: Path) -> None:

@@ -105,10 +105,23 @@ class Lease(Share):
         self._stream: Stream | None = None
         self._has_ended = threading.Event()
         self._changing = threading.Lock()  # whether it has ended, and the stream that it has
+        self._entering = threading.Lock()
+        self._entered_count = 0  # by threads that share it, or by blocks in one another
         self._has_complained = False
 
     def __enter__(self) -> Lease:
-        """Take it: the share is there when this returns, if a daemon is."""
+        """Take it, unless it is held: the share is there when this returns, if a daemon is."""
+        with self._entering:
+            self._entered_count += 1
+            if self._entered_count == 1:
+                try:
+                    self._begin()
+                except BaseException:  # Ctrl-C: nobody will leave
+                    self.close()
+                    raise
+        return self
+
+    def _begin(self) -> None:
         self._has_ended = has_ended = threading.Event()  # what listens since an earlier time has its own
         _held.add(self)
         is_held = self._take(has_ended)
@@ -123,14 +136,17 @@ class Lease(Share):
             listener.start()
         except RuntimeError as trouble:  # no more threads: the share stays as it is
             self._do_without(trouble, has_ended)
-        return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it back; the others hear of it at once."""
-        self.close()
+        """Give it back when the last of those who entered leaves; the others hear of it at once."""
+        with self._entering:
+            self._entered_count -= 1
+            if self._entered_count <= 0:
+                self.close()
 
     def close(self) -> None:
-        """Give it back. The last share stays readable."""
+        """Give it back, whoever still holds it. The last share stays readable."""
+        self._entered_count = 0
         with self._changing:
             self._has_ended.set()
             stream, self._stream = self._stream, None
@@ -222,7 +238,8 @@ class Lease(Share):
 
     def _forget(self) -> None:
         """In a forked child, which would keep the lease alive after its parent; what a thread locked there is free."""
-        self._changing, self._has_ended = threading.Lock(), threading.Event()
+        self._changing, self._entering, self._entered_count = threading.Lock(), threading.Lock(), 0
+        self._has_ended = threading.Event()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.forget()

@@ -72,6 +72,19 @@ def test_it_can_be_taken_again(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert caplog.text == ""
 
 
+def test_whoever_enters_one_that_is_held_shares_it(tmp_path: Path) -> None:
+    """Threads with one lease among them count as one, and none that is left over takes a part of the host for ever."""
+    with served_in_thread(tmp_path) as server, a_lease(tmp_path) as lease:
+        with lease, lease:
+            assert (held(server), lease.setting["thread_count"]) == (1, 32)
+        assert held(server) == 1, "the outer block goes on"
+        lease.__exit__()
+        until(lambda: held(server) == 0)
+        with lease:
+            assert held(server) == 1
+        until(lambda: held(server) == 0)
+
+
 def test_without_a_daemon_it_is_the_sdks_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No exception, one line in the log, and a basis that says so."""
     with a_lease(tmp_path) as lease:

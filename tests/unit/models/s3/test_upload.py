@@ -183,6 +183,25 @@ def test_what_surprised_before_a_change_does_not_take_its_place(
     assert fit_of(before, probes).changed_at == probes[16].started_at
 
 
+@pytest.mark.parametrize("threads", [2, 8, 32, 64, 128, 250])
+def test_a_surprise_is_far_outside_of_the_interval_that_was_stated(threads: int) -> None:
+    """Also at settings where the law has the first word, and those where it was found to be off."""
+    probes = history(WORLD, 17)
+    for index, count in ((4, 160), (9, 200), (13, 160)):
+        probes[index] = WORLD.observe(a_setting(count), index, factor=0.6)
+    told = MODEL.predict(fit_of(WORLD, probes), WORLD.context, a_setting(threads), Demand())
+    stated = told["throughput_bytes_per_second"]
+    truth = replace(WORLD, noise=0.0).observe(a_setting(threads), 17).throughput_bytes_per_second
+    # What was expected, the upper end, and as far beyond the lower end again, which lies where dips do.
+    for value, is_surprised in (
+        (stated.expected, False),
+        (stated.high, False),
+        (stated.low**2 / stated.expected, True),
+    ):
+        new = replace(WORLD, noise=0.0).observe(a_setting(threads), 17, factor=value / truth)
+        assert fit_of(WORLD, [*probes, new]).suspicion.is_surprised is is_surprised, value / stated.expected
+
+
 def test_the_first_refusals_of_a_place_are_a_change_at_once() -> None:
     """Nobody was refused before: one probe that was tells that the limit is new, and the advice leaves it."""
     before = history(WORLD, 16)

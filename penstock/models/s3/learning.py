@@ -526,10 +526,23 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
         support, first = max((_support_of_change(known, each, prior, step.peak), each) for each in firsts)
         if 0 < support <= _CHANGE_EVIDENCE:  # what was measured since may confirm it
             support = max(support, _support_of_change(evidence, first, prior, step.peak))
-        if support > _CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior):
+        if (
+            support > _CHANGE_EVIDENCE_LEAST
+            and _is_told(support, evidence, first, prior)
+            and _is_borne_out(evidence, first, prior, step)
+        ):
             return _Change(_placed(evidence, first, prior, step.peak))
         state = drift.Cusum() if is_loud and support < 0 else state
     return _Change(None, state.level / drift.ALARM)
+
+
+_BORNE_OUT_AMONG = 8  # measurements after it was told
+
+
+def _is_borne_out(evidence: Evidence, first: int, prior: Gaussian, told: _Step) -> bool:
+    """Whether what was measured after a change was told still tells of it: two dips in a row look like one as well."""
+    since = _upto(evidence, told.observation + _BORNE_OUT_AMONG)
+    return _support_of_change(since, first, prior, told.peak) > _CHANGE_EVIDENCE_LEAST
 
 
 def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> int:

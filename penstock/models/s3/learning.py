@@ -526,31 +526,22 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
         support, first = max((_support_of_change(known, each, prior, step.peak), each) for each in firsts)
         if 0 < support <= _CHANGE_EVIDENCE:  # what was measured since may confirm it
             support = max(support, _support_of_change(evidence, first, prior, step.peak))
-        if (
-            support > _CHANGE_EVIDENCE_LEAST
-            and _is_told(support, evidence, first, prior)
-            and _is_borne_out(evidence, first, prior, step)
-        ):
-            return _Change(_placed(evidence, first, prior, step.peak))
+        if support > _CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior):
+            borne_out, placed = _placed(evidence, first, prior, step.peak)
+            if borne_out > _CHANGE_EVIDENCE_LEAST:  # two dips in a row look like a change as well, until the next
+                return _Change(placed)
         state = drift.Cusum() if is_loud and support < 0 else state
     return _Change(None, state.level / drift.ALARM)
 
 
-_BORNE_OUT_AMONG = 8  # measurements after it was told
-
-
-def _is_borne_out(evidence: Evidence, first: int, prior: Gaussian, told: _Step) -> bool:
-    """Whether what was measured after a change was told still tells of it: two dips in a row look like one as well."""
-    since = _upto(evidence, told.observation + _BORNE_OUT_AMONG)
-    return _support_of_change(since, first, prior, told.peak) > _CHANGE_EVIDENCE_LEAST
-
-
-def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> int:
-    """Where a change that is found near this observation explains best what was measured around it."""
+def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> tuple[float, int]:
+    """Where a change that is found near this observation explains best what was measured around it, and how well."""
     around = _upto(evidence, first + _PLACED_AMONG)
     numbers = [int(number) for number in np.unique(around.column("observation")[around.is_sight()])]
     possible = [number for number in numbers[_WATCH_AFTER:-1] if number > first - _BEGINNINGS]
-    return max(sorted({first, *possible}), key=lambda number: _support_of_change(around, number, prior, peak))
+    support = {each: _support_of_change(around, each, prior, peak) for each in sorted({first, *possible})}
+    best = max(support, key=lambda each: support[each])
+    return support[best], best
 
 
 def _striking(steps: Sequence[_Step]) -> set[int]:

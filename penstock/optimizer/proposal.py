@@ -31,7 +31,6 @@ from penstock.models.model import Appraisal, Belief, Fit, HasBelief, Performance
 from penstock.optimizer import evidence, objective, surrogate
 from penstock.vocabulary import (
     FREE,
-    STRAY_FRACTION_MAX,
     Context,
     Cost,
     Demand,
@@ -54,7 +53,6 @@ _OPTIMISM = 1.5  # standard deviations
 _VERIFY_EVERY = 6  # probes of this payload size
 _VERIFY_AFTER = 12
 _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
-_BEYOND = 2.0  # times the connections that are advised
 # Measurements near the incumbent, among the latest, while a change is suspected: others tell what has changed. Where
 # the same setting was asked for twice in a row, and moved a little with each, it took five probes of six.
 _SUSPECT_REPEATS = 2
@@ -125,9 +123,6 @@ def _propose(quest: Quest) -> ProbePlan[Any] | None:
     if doubted is not None and (plan := _plan(quest, doubted, Reason.VERIFY)) is not None:
         return plan
     reachable = _reachable(quest, field)
-    beyond = _beyond(quest, field, reachable)
-    if beyond is not None and (plan := _plan(quest, beyond, Reason.EXPLORE)) is not None:
-        return plan
     if not reachable[field.incumbent] and (plan := _climb(quest, field, reachable)) is not None:
         return plan
     return _most_telling(quest, field, reachable)
@@ -243,25 +238,6 @@ def _rival(quest: Quest) -> Any:  # a setting, or None
     is_better = quest.model.measured_value(latest[-1]) > _SURPASSES * best
     is_new = sum(o.setting == rival for o in latest) < _SUSPECT_REPEATS
     return rival if is_better and is_new and rival in settings else None
-
-
-def _beyond(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> Any:  # a setting, or None
-    """The best with twice to four times what is advised, where nothing so far beyond was measured for long.
-
-    Nowhere else it shows that a ceiling was lifted: what is advised just reaches the one that was known.
-    """
-    recent = [o.setting for o in quest.own[-_VERIFY_EVERY:]]
-    if len(quest.own) < _VERIFY_AFTER:
-        return None
-    seen = quest.model.appraise(quest.fit, quest.context, recent, quest.demand).connection_count.max()
-    least = _BEYOND * field.connections[field.incumbent]
-    if seen >= least:
-        return None
-    is_beyond = reachable & (field.connections >= least) & (field.connections <= _BEYOND * least)
-    is_beyond &= field.refused_fraction <= STRAY_FRACTION_MAX
-    if not is_beyond.any():
-        return None
-    return field.settings[int(np.argmax(np.where(is_beyond, field.belief.mean, -np.inf)))]
 
 
 _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suffer with it

@@ -49,12 +49,6 @@ class Measurements:
         """Some of them."""
         return Measurements(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
-    def and_(self, others: Measurements) -> Measurements:
-        """With others after them."""
-        return Measurements(
-            **{f.name: np.concatenate([getattr(self, f.name), getattr(others, f.name)]) for f in fields(self)}
-        )
-
     def spread(self, sigma: Array) -> Array:
         """Standard deviation of each measurement, for noise of these sizes (problems,).
 
@@ -193,21 +187,6 @@ def _beside_the_others(
     expected = np.maximum(1.0 / certainty - own / np.maximum(weights, posterior.WEIGHT_MIN), 0.0)
     away = np.einsum("kij,kj->ki", precision, residual) / certainty
     return away, np.asarray(np.sqrt(expected + own), dtype=np.float64)
-
-
-def foretold(problem: Problem, peak: Peak, new: Measurements, law: Law) -> tuple[float, float]:
-    """How far a new measurement is from what is expected of it, and the deviation of that: as intervals are stated.
-
-    The law may be off by as much as it may be, and its parameters by what the measurements leave open.
-    """
-    data, theta = problem.data.and_(new), peak.theta[None]
-    residual = np.append(problem.data.log_values - problem.law(theta), new.log_values - law(theta), axis=1)
-    doubtful = replace(problem, data=data, misfit=replace(problem.misfit, amplitude=problem.misfit.doubt))
-    weights = np.append(peak.weights, 1.0)[None]  # whether it is a dip is not known yet
-    away, deviation = _beside_the_others(doubtful, residual, np.array([peak.sigma]), weights)
-    slope = derivatives(law, theta)[0][0]
-    variance = deviation[0, -1] ** 2 + slope @ peak.covariance @ slope + problem.misfit.unrest**2
-    return float(away[0, -1]), float(variance**0.5)
 
 
 def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Peak:

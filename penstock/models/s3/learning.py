@@ -24,7 +24,6 @@ from penstock.models.inference.regression import (
     Problem,
     beside_the_others,
     explain,
-    foretold,
     law_log_evidence,
     log_evidence,
     matern,
@@ -285,8 +284,9 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
         prior = _loosen(_posterior_gaussian(before, prior))
         drift_count, changed_at = drift_count + 1, evidence.begins_at
     problem = evidence.problem(prior)
-    problem, peak = explain(problem, maximise(problem, _starts(evidence, prior)))
-    weights, shapes, suspicion = peak.weights, None, _suspicion(evidence, problem, peak, changed.level)
+    peak = maximise(problem, _starts(evidence, prior))
+    problem, peak = explain(problem, peak)
+    weights, shapes, suspicion = peak.weights, None, changed.suspicion
     if _is_explained_without_law(evidence, problem, peak):
         weights, shapes, suspicion = _without_law(evidence, peak.weights, seed)
     return Learned(
@@ -338,26 +338,6 @@ def _without_law(evidence: Evidence, weights: Array, seed: int) -> tuple[Array, 
     shapes = shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
     away, deviation = shapeless.newest_beside_the_others(sightings, shapes)
     return weights, shapes, Suspicion(surprise=away / deviation, value_ratio=exp(away))
-
-
-def _suspicion(evidence: Evidence, problem: Problem, peak: Peak, level: float) -> Suspicion:
-    """How far the newest measurement is from its interval, as it was stated before it was made.
-
-    Not beside what the sums expect, who follow the law alone and look for it anew every few measurements: 203
-    connections that carried half of what they had carried before did twice as well as these expected.
-    """
-    sights = np.flatnonzero(evidence.is_sight())
-    if len(sights) <= SURPRISE_AFTER:
-        return Suspicion(level=level)
-    away, deviation = (float(each[sights[-1]]) for each in beside_the_others(problem, peak))
-    if abs(away) >= deviation:  # else it is as expected even by what it has itself drawn near
-        newest = Evidence(rows=(evidence.rows[sights[-1]],))
-        earlier, prior = _split(evidence, int(newest.column("observation")[0]))[0], problem.prior
-        known, its_peak = explain(
-            earlier.problem(prior), maximise(earlier.problem(prior), _starts(earlier, prior))
-        )
-        away, deviation = foretold(known, its_peak, newest.measurements(), newest.law())
-    return Suspicion(level=level, surprise=away / deviation, value_ratio=exp(away))
 
 
 _SIGMA_COMPARED = 0.12  # noise, when explanations are compared; more where more was seen
@@ -476,15 +456,16 @@ def _starts(evidence: Evidence, prior: Gaussian) -> Array:
 @dataclass(frozen=True, slots=True)
 class _Change:
     observation: int | None
-    level: float = 0.0  # of the sums, over what raises the alarm
+    suspicion: Suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One measurement: how far it fell from what was expected, in standard deviations."""
+    """One measurement: how far it fell from what was expected, in standard deviations and as a logarithm."""
 
     observation: int
     surprise: float
+    away: float
     is_certain: bool  # the first refusal of the place: no dip
     peak: Peak  # from which it was expected
 
@@ -529,9 +510,14 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
         if support > _CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior):
             borne_out, placed = _placed(evidence, first, prior, step.peak)
             if borne_out > _CHANGE_EVIDENCE_LEAST:  # two dips in a row look like a change as well, until the next
-                return _Change(placed)
+                return _Change(placed, Suspicion())
         state = drift.Cusum() if is_loud and support < 0 else state
-    return _Change(None, state.level / drift.ALARM)
+    if not steps:
+        return _Change(None, Suspicion())
+    last = steps[-1]
+    surprise = last.surprise if _WATCH_AFTER + len(steps) > SURPRISE_AFTER else 0.0
+    suspicion = Suspicion(level=state.level / drift.ALARM, surprise=surprise, value_ratio=exp(last.away))
+    return _Change(None, suspicion)
 
 
 def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> tuple[float, int]:
@@ -575,19 +561,19 @@ def _follow(evidence: Evidence, prior: Gaussian) -> Iterator[_Step]:
     """The measurements one by one, each beside what was expected of it."""
     observation, is_trusted = evidence.column("observation"), evidence.column("is_trusted") > 0
     rows = [int(row) for row in np.flatnonzero(evidence.is_sight())]
-    peak, seen_count, surprises = None, 0, np.zeros(0)
+    peak, seen_count, surprises, away = None, 0, np.zeros(0), np.zeros(0)
     for count in range(_WATCH_AFTER, len(rows)):
         row = rows[count]
         if peak is None or count < _REFIT_ALWAYS or count - seen_count >= _REFIT_EVERY:
             seen = Evidence(rows=evidence.rows[rows[max(0, count - _SEEN_COUNT)] : row])
-            problem = seen.problem(prior)
-            start = peak or maximise(problem, _starts(seen, prior))
-            peak, seen_count = refine(problem, start, iterations=2), count
+            start = peak or maximise(seen.problem(prior), _starts(seen, prior))
+            peak, seen_count = refine(seen.problem(prior), start, iterations=2), count
             ahead = rows[count : count + _REFIT_EVERY]
-            surprises = _surprises(Evidence(rows=tuple(evidence.rows[i] for i in ahead)), peak)
+            surprises, away = _surprises(Evidence(rows=tuple(evidence.rows[i] for i in ahead)), peak)
         yield _Step(
             observation=int(observation[row]),
             surprise=float(surprises[count - seen_count]),
+            away=float(away[count - seen_count]),
             is_certain=bool(is_trusted[row] and not is_trusted[:row].any()),
             peak=peak,
         )
@@ -632,13 +618,14 @@ def _upto(evidence: Evidence, observation: int) -> Evidence:
     return Evidence(rows=tuple(row for row in evidence.rows if row[index] <= observation))
 
 
-def _surprises(evidence: Evidence, peak: Peak) -> Array:
-    """How far each measurement fell from what was expected of it, in standard deviations."""
+def _surprises(evidence: Evidence, peak: Peak) -> tuple[Array, Array]:
+    """How far each measurement fell from what was expected of it, in standard deviations and as a logarithm."""
     law, data, at = evidence.law(), evidence.measurements(), peak.theta[None]
     slopes = derivatives(law, at)[0]
     known = np.einsum("mp,pq,mq->m", slopes, peak.covariance, slopes)
     variance = data.spread(np.array([peak.sigma]))[0] ** 2 + known + _MODEL_SPREAD**2
-    return np.asarray((data.log_values - law(at)[0]) / np.sqrt(variance), dtype=np.float64)
+    away = np.asarray(data.log_values - law(at)[0], dtype=np.float64)
+    return away / np.sqrt(variance), away
 
 
 def _split(evidence: Evidence, first: int) -> tuple[Evidence, Evidence]:

@@ -243,35 +243,6 @@ def test_what_beat_the_advice_by_surprise_is_measured_again(
     assert plan.setting == Threads(count)
 
 
-@pytest.mark.parametrize(
-    ("counts", "changes", "count"),
-    [
-        ([16] * 12, {}, 50),
-        ([16] * 11, {}, None),
-        ([16] * 6 + [32] + [16] * 5, {}, None),
-        ([16] * 5 + [32] + [16] * 6, {}, 50),
-        ([16] * 11 + [31], {}, 50),
-        ([12] * 12, {}, 40),  # no more than four times what went well
-        ([7] * 12, {}, None),
-        ([16] * 12, {"refused": {50: 0.03}}, 40),
-        ([16] * 12, {"refused": dict.fromkeys((32, 40, 50), 0.03)}, None),
-        ([16] * 12, {"prices": {50: 10**7}}, None),
-    ],
-)
-def test_twice_what_is_advised_is_looked_at_now_and_then(
-    counts: list[int], changes: dict[str, Any], count: int | None
-) -> None:
-    """A ceiling that was lifted shows nowhere else; where requests would be refused nobody looks."""
-    beliefs = {8: (-0.4, 0.5), 16: (0.0, 0.01), 31: (-0.2, 0.01), 32: (-0.2, 0.01), 40: (-0.1, 0.01)}
-    model = Believing(beliefs | {50: (-0.05, 0.01), 65: (-0.01, 0.01)}, **changes)
-    plan = propose(a_quest(model, [(n, 1.0) for n in counts]))
-    assert plan is not None
-    if count is None:
-        assert plan.setting.thread_count < 32
-    else:
-        assert (plan.setting, plan.reason) == (Threads(count), Reason.EXPLORE)
-
-
 MANY = [(n, 100.0) for n in (4, 8, 16, 32)]
 
 

@@ -509,7 +509,7 @@ def _find_change(evidence: Evidence, prior: Gaussian) -> _Change:
             support = max(support, _support_of_change(evidence, first, prior, step.peak))
         if support > _CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior):
             borne_out, placed = _placed(evidence, first, prior, step.peak)
-            if borne_out > _CHANGE_EVIDENCE_LEAST:  # two dips in a row look like a change as well, until the next
+            if borne_out > _CHANGE_EVIDENCE_LEAST:  # two dips in a row look like a change, until the next
                 return _Change(placed, Suspicion())
         state = drift.Cusum() if is_loud and support < 0 else state
     if not steps:

@@ -163,9 +163,8 @@ class Board:
                 within=self.within_limits(context, demand),
             )
             answer = self._telling_of_store(self._telling_of_memory(answer, fit))
-            if (
-                fit is not None
-            ):  # without one it costs nothing to work out again, and its date is the asking's
+            # Without a fit it costs nothing to work out again, and its date is the asking's.
+            if fit is not None:
                 self._remember(key, answer)
         return answer
 

@@ -60,8 +60,9 @@ def recommend(
         found = _default(model, context, narrowed, now, expires_at)
     else:
         candidates = list(model.candidates(fit, context, narrowed))
+        near = within_reach(model, fit, context, narrowed, candidates)
         standing = _standing(previous, context, demand)
-        setting = _choose(model, fit, context, narrowed, candidates, standing=standing)
+        setting = _choose(model, fit, context, narrowed, candidates, near=near, standing=standing)
         is_frugal = demand.objective is Objective.FRUGAL
         found = _advice(
             model,
@@ -71,7 +72,7 @@ def recommend(
             setting,
             aim=_aim(demand),
             why_less="that is what the aim allows" if is_frugal else "the limits that are set allow no more",
-            remarks=tuple(_undared_words(model, fit, context, narrowed, candidates, setting=setting)),
+            remarks=tuple(_undared_words(model, candidates, near, setting)),
             now=now,
             expires_at=expires_at,
         )
@@ -242,13 +243,13 @@ def _choose(
     demand: Demand,
     candidates: list[Any],  # settings of the model's own type; as is what is returned
     *,
+    near: list[Any],  # of these, within reach
     standing: Any,  # another, or None
 ) -> Any:
     own = sdks_own(model, fit, context, demand)
-    settings = within_reach(model, fit, context, demand, candidates)
     may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
     others = [own] * (own in candidates) + [standing] * may_stand
-    settings = list(dict.fromkeys([*settings, *others]))  # what the SDK does by itself needs no daring
+    settings = list(dict.fromkeys([*near, *others]))  # what the SDK does by itself needs no daring
     appraisal = model.appraise(fit, context, settings, demand)
     share, least = objective.required_share(demand.objective), 0.0
     if own in settings:
@@ -271,16 +272,9 @@ def _choose(
 
 
 def _undared_words(
-    model: PerformanceModel[Any],
-    fit: Fit,
-    context: Context,
-    demand: Demand,
-    candidates: list[Any],
-    *,
-    setting: Any,
+    model: PerformanceModel[Any], candidates: list[Any], near: list[Any], setting: Any
 ) -> Iterator[str]:
     """Why twice as many would bring more and are not advised, where the most that is dared was chosen."""
-    near = within_reach(model, fit, context, demand, candidates)
     advised, dared, most = (
         objective.thread_counts(model.setting_type, some).max(initial=0.0)
         for some in ([setting], near, candidates)
@@ -381,7 +375,8 @@ def _near_unreported(
     before = fit.unreported or from_tables(model, context.place)
     calm = unmeasured(model, before, context, demand)
     candidates = list(model.candidates(before, context, calm))
-    anchor = _choose(model, before, context, calm, candidates, standing=None)
+    near_before = within_reach(model, before, context, calm, candidates)
+    anchor = _choose(model, before, context, calm, candidates, near=near_before, standing=None)
     alike = [cell for cell in fit.corroborated_cells if evidence.is_about(cell, context)]
     known = [anchor, *(SimpleNamespace(**cell.setting) for cell in alike if not cell.had_trouble)]
     near = _near(model, [s for s in settings if _has_same_limits(s, anchor)], known, _REACH_OCTAVES)

@@ -60,7 +60,7 @@ class HostSample:
     transmitted_bytes: int = 0
     received_packet_count: int = 0
     transmitted_packet_count: int = 0
-    own_received_bytes: int = 0  # by this process and its children: pipes and files, too, which are little
+    own_received_bytes: int = 0  # by its children: pipes and files, too, which are little
     own_transmitted_bytes: int = 0
     allowance_exceeded: Mapping[str, int] = field(default_factory=dict)  # ENA: by counter name
 
@@ -273,12 +273,13 @@ def _children(proc: Path, process: str = "self") -> list[str]:
 
 
 def _own_bytes(proc: Path) -> tuple[int, int]:
-    """What this process and its children have read and written by read(2) and write(2), which is how uvloop does it.
+    """What the children of this process have read and written by read(2) and write(2), which is how uvloop does it.
 
-    The kernel counts that for each process, and counts the bytes of sockets for none. Beside the network it holds the
-    database and pipes, which are little. Where it is not counted, all traffic looks like that of others.
+    The kernel counts that for each process, and counts the bytes of sockets for none. Only children speak to AWS.
+    Beside the network it holds pipes, which are little; what this process reads and writes is not: its database, /proc,
+    and answers to whoever asks, by megabytes a second. Where it is not counted, all traffic looks like that of others.
     """
-    accounts = [text_of(proc / process / "io") for process in ("self", *_children(proc))]
+    accounts = [text_of(proc / child / "io") for child in _children(proc)]
     found = [
         sum(int(match.group(1)) for text in accounts if (match := re.search(pattern, text, re.MULTILINE)))
         for pattern in (r"^rchar: (\d+)$", r"^wchar: (\d+)$")

@@ -171,7 +171,7 @@ def others_flow(before: host.HostSample, after: host.HostSample, seconds: float)
         (usage.received_bytes, usage.own_received_bytes),
         (usage.transmitted_bytes, usage.own_transmitted_bytes),
     )
-    # Files, pipes and this very look are read and written, too.
+    # Pipes are read and written, too.
     little = _WATCHED_BYTES_PER_SECOND_MIN * seconds
     if any(counted + little < _COUNTED_FRACTION_MIN * own for counted, own in pairs):
         return None

@@ -15,6 +15,7 @@ import pytest
 
 from penstock.client.advice import Adviser
 from penstock.client.connection import NoDaemonError, ask
+from penstock.client.lease import Lease
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
 from penstock.trial.faces.face import Clients
@@ -123,7 +124,10 @@ def test_a_daemon_answers_about_it(tmp_path: Path) -> None:
         assert asked.returncode == 0, asked.stderr
         adviser = Adviser(socket=socket, snapshot=str(tmp_path / "nowhere"))
         advice = adviser.advise("s3_made_up", 1 << 30)  # type: ignore[arg-type]  # it is made up
+        with Lease("s3_made_up", 1 << 30, socket=socket) as lease:  # type: ignore[arg-type]
+            leased = dict(lease.advice.setting)
     document = json.loads(asked.stdout)
+    assert leased == document["setting"]  # all of the host, for nobody else is there
     assert document["operation"] == made_up.NAME
     assert dict(advice.setting) == document["setting"]
     assert advice.setting  # without an answer it would be empty: no SDK has a default for it

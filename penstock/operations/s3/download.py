@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
+from penstock.models.s3.parts import OBJECT_SIZE_BYTES_MAX
 from penstock.operations.operation import Driven, Equipment, Operation, Service, Ward
 from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
     OBJECT_DEMAND,
     OBJECT_LADDER_BYTES,
-    OBJECT_SIZE_BYTES_MAX,
     UNTOLD_SIZE_BYTES,
     object_words,
     workspace,

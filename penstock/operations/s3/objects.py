@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from penstock.probes.s3.workspace import Workspace
 
 OBJECT_CLASSES = ("standard", "express")
-# So many parts of so much: docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html, since December 2025.
-OBJECT_SIZE_BYTES_MAX = 10_000 * 5 * GiB
 OBJECT_LADDER_BYTES = (64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB)
 UNTOLD_SIZE_BYTES = 512 * MiB  # of an object that moves in several parts
 OBJECT_DEMAND = ("object_count", "memory_bytes_max", "bandwidth_bytes_per_second_max")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from penstock.operations.s3.objects import OBJECT_SIZE_BYTES_MAX
+from penstock.models.s3.parts import OBJECT_SIZE_BYTES_MAX
 from penstock.units import MiB, format_bytes, parse_bytes, parse_seconds
 
 

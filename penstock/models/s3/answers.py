@@ -13,7 +13,7 @@ from penstock.models.s3 import remarks
 from penstock.models.s3.directions import S3SettingT, host_ceiling, planned_transfers
 from penstock.models.s3.evidence import throughput_noise_scale
 from penstock.models.s3.law import PREFIX_RATE, Transfers
-from penstock.models.s3.learning import Posterior
+from penstock.models.s3.posterior import Posterior
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Estimate, Regime
 

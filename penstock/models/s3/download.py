@@ -20,7 +20,7 @@ import numpy as np
 from penstock.models.model import Array, Fit
 from penstock.models.s3.directions import DOWNLOADS, Direction, in_flight_count
 from penstock.models.s3.law import CONNECTION_RATE, LATENCY, THREAD_COUNT_MAX
-from penstock.models.s3.learning import Posterior
+from penstock.models.s3.posterior import Posterior
 from penstock.models.s3.read_objects import cost_of_putting
 from penstock.models.s3.transfer import S3TransferModel
 from penstock.units import GiB, KiB, MiB

@@ -130,6 +130,16 @@ class Evidence:
         kept = self.is_sight() | ~self.is_throughput()
         return Evidence(rows=tuple(row for row, is_kept in zip(self.rows, kept, strict=True) if is_kept))
 
+    def upto(self, observation: int) -> Evidence:
+        """The same with nothing newer than this one."""
+        index = COLUMNS.index("observation")
+        return Evidence(rows=tuple(row for row in self.rows if row[index] <= observation))
+
+    def split(self, first: int) -> tuple[Evidence, Evidence]:
+        """What came before this observation, and what came with it and after."""
+        before = self.upto(first - 1)
+        return before, Evidence(rows=self.rows[len(before.rows) :])
+
     def sightings(self, weights: Array) -> shapeless.Sightings:
         """What was measured of throughput, as one sees it who knows no law. `weights` are those of all rows."""
         rates = self.is_sight()

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.models.burst import Ceiling
 from penstock.models.model import Array
 from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Transfers
-from penstock.models.s3.learning import Posterior
+from penstock.models.s3.posterior import Posterior
 from penstock.units import format_bytes, format_rate, format_seconds, number
 
 SURE = 0.8  # of the draws

@@ -13,7 +13,7 @@ from penstock.models.model import Fit
 from penstock.models.s3.directions import direction_of, host_ceiling
 from penstock.models.s3.evidence import object_seconds
 from penstock.models.s3.law import log_object_seconds
-from penstock.models.s3.learning import Posterior
+from penstock.models.s3.posterior import Posterior
 from penstock.models.study import Sighting, Study, Trace, known
 from penstock.units import format_bytes, format_rate, format_seconds, number
 from penstock.vocabulary import Estimate, Observation, Origin

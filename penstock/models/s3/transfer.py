@@ -35,8 +35,9 @@ from penstock.models.s3.evidence import (
 )
 from penstock.models.s3.lateness import lateness
 from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
-from penstock.models.s3.learning import FIT_STATE_VERSION, Posterior, learn
+from penstock.models.s3.learning import learn
 from penstock.models.s3.patience import patience, refused_late
+from penstock.models.s3.posterior import FIT_STATE_VERSION, Posterior
 from penstock.models.s3.studies import studies
 from penstock.models.study import Study
 from penstock.units import MiB

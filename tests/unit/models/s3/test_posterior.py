@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 
-from penstock.models.s3.learning import Posterior
+from penstock.models.s3.posterior import Posterior
 from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Place
 

@@ -1,0 +1,124 @@
+"""Knows what is believed of a place before anything was measured there: what tables say, or what a neighbour taught."""
+
+from __future__ import annotations
+
+from math import inf, log
+
+import numpy as np
+
+from penstock.models.inference.posterior import Gaussian
+from penstock.models.inference.regression import maximise, settle
+from penstock.models.model import Fit
+from penstock.models.s3.directions import (
+    behind_a_slower_path,
+    from_the_other_direction,
+    host_ceiling,
+    perhaps_without_pause,
+    table_prior,
+    where_requests_are_refused,
+)
+from penstock.models.s3.evidence import ON_CREDITS, Evidence
+from penstock.models.s3.explanations import SIGMA_COMPARED, score, starts
+from penstock.models.s3.law import (
+    BURST_FACTOR,
+    COLD_LATENCIES,
+    CONNECTION_RATE,
+    CPU_PER_BYTE,
+    CPU_PER_REQUEST,
+    HOST_RATE,
+    LATENCY,
+    OBJECT_SECONDS,
+    OBJECT_SECONDS_PER_PART,
+    PARAMETERS,
+    PREFIX_RATE,
+    TAIL_SHARE,
+    WAVE_MIXING,
+)
+from penstock.vocabulary import UNKNOWN, Place
+
+_NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the measurements speak against it
+
+
+def choose_prior(place: Place, evidence: Evidence, neighbour: Fit | None) -> Gaussian:
+    """The neighbour's posterior, widened, unless what was measured here is likelier from tables alone."""
+    table = _table(place, evidence)
+    if neighbour is None:
+        return table
+    inherited = _inherit(neighbour, place, table)
+    if not evidence.rows:
+        return inherited
+    near, far = (score(evidence, belief, SIGMA_COMPARED) for belief in (inherited, table))
+    return inherited if near + _NEIGHBOUR_FAVOUR >= far else table
+
+
+_SIGMA_LEAST = 0.03
+_TABLE_FAVOUR = 0.5  # of log evidence
+
+
+def _table(place: Place, evidence: Evidence) -> Gaussian:
+    """What tables say; where that is likelier, that the path is slower than the host, as through a gateway.
+
+    Of a burstable host that is asked as soon as nothing was faster than its baseline: there is no burst to be seen.
+    """
+    table, limits = table_prior(place), host_ceiling(place)
+    if evidence.is_throttled().any():
+        table = where_requests_are_refused(table)
+    if evidence.tells_totals_alone:
+        table = perhaps_without_pause(table)
+    log_fastest = evidence.column("log_value")[evidence.is_throughput()].max(initial=-inf)
+    if limits is None:
+        return table
+    widest = ON_CREDITS if limits.is_burstable else 0.5
+    if not -inf < log_fastest < table.mean[HOST_RATE] + log(widest):
+        return table
+    beliefs = (table, behind_a_slower_path(table))
+    peaks = [maximise(evidence.problem(belief), starts(evidence, belief)[:3]) for belief in beliefs]
+    sigma = max(_SIGMA_LEAST, min(peak.sigma for peak in peaks))  # the wrong belief calls more of it noise
+    direct, slower = (
+        settle(evidence.problem(belief), peak.theta[None], sigma=sigma)[1]
+        for belief, peak in zip(beliefs, peaks, strict=True)
+    )
+    return beliefs[int(slower > direct + _TABLE_FAVOUR)]
+
+
+_OF_THE_SERVICE = (
+    LATENCY,
+    CONNECTION_RATE,
+    PREFIX_RATE,
+    OBJECT_SECONDS,
+    OBJECT_SECONDS_PER_PART,
+    COLD_LATENCIES,
+)
+_OF_THE_HOST = (HOST_RATE, BURST_FACTOR, CPU_PER_REQUEST, CPU_PER_BYTE)
+
+
+def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
+    """A neighbour's posterior with what differs between the places let loose.
+
+    Latency and rate of one connection belong to the region and class; the ceiling belongs to the instance type.
+    """
+    draws = np.array(neighbour.state["draws"], dtype=np.float64)
+    if neighbour.place.operation != place.operation:
+        return from_the_other_direction(draws, neighbour.place, table)
+    mean, covariance = draws.mean(axis=0), 1.5 * np.cov(draws.T) + 1e-6 * np.eye(len(PARAMETERS))
+    there = neighbour.place
+    is_same_service = (there.region, there.service_class) == (place.region, place.service_class)
+    is_same_host = there.instance_type == place.instance_type
+    familiar = 0.05 if there == place else 0.15
+    extra = np.full(len(PARAMETERS), familiar)
+    extra[list(_OF_THE_SERVICE)] = familiar if is_same_service else 0.6
+    extra[list(_OF_THE_HOST)] = familiar if is_same_host else 0.8
+    if not is_same_host and place.instance_type != UNKNOWN and host_ceiling(place) is not None:
+        for index in (HOST_RATE, BURST_FACTOR):
+            mean[index] = table.mean[index]
+            covariance[index, :] = covariance[:, index] = 0.0
+            extra[index] = table.covariance[index, index] ** 0.5
+    return Gaussian(mean=mean, covariance=covariance + np.diag(extra**2))
+
+
+def loosen(belief: Gaussian) -> Gaussian:
+    """After a change: everything may have moved, ceilings and what one connection carries most."""
+    extra = np.full(len(PARAMETERS), 0.2)
+    extra[[LATENCY, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING, TAIL_SHARE]] = 0.4
+    extra[[HOST_RATE, CONNECTION_RATE]] = 0.9
+    return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))

@@ -14,6 +14,7 @@ from penstock.api.leases import LeaseBook, lease_documents
 from penstock.api.routes import NoRoomError, RefusedError
 from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import Clock
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board, telling_of_fleet
@@ -22,7 +23,6 @@ from penstock.daemon.forecast import Forecast, scarcity, shown_cost, shown_usd
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.schedule import fresh_report_count
-from penstock.daemon.store import AsyncStore
 from penstock.daemon.troubles import Trouble
 from penstock.daemon.trust import Door
 from penstock.models.model import Fit, is_current

@@ -19,6 +19,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.daemon import host
 from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.assembly import App, Surroundings, assembled
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import watch_queue
 from penstock.daemon.client_hours import keep_client_hours
@@ -28,7 +29,7 @@ from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.prober import Prober
 from penstock.daemon.refusal_watch import RefusalWatch
-from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.store import Store
 from penstock.daemon.systemd import Notifier, inherited_sockets
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.thinker import SpawnedThinker

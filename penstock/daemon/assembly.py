@@ -14,6 +14,7 @@ from typing import Any
 from penstock.api.leases import LeaseBook
 from penstock.clock import Clock
 from penstock.daemon import budget, host, quiet_hours
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.attended_probe import AttendedProbe
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board
@@ -26,7 +27,7 @@ from penstock.daemon.host import HostIdentity
 from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
 from penstock.daemon.limits import thread_count_limits
 from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
-from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.store import Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.thinker import Thinker

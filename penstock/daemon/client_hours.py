@@ -9,8 +9,8 @@ from datetime import datetime
 from msgspec import structs
 
 from penstock.clock import Clock
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.hearing import Hearing
-from penstock.daemon.store import AsyncStore
 from penstock.listening.tally import Series
 from penstock.vocabulary import ClientHour
 

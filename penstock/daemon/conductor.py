@@ -20,6 +20,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.daemon import costs
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict, total
 from penstock.daemon.changes import note_change
@@ -28,7 +29,7 @@ from penstock.daemon.fleet import LEDGER_NAME, Fleet
 from penstock.daemon.sentences import describe, describe_setting, tell
 from penstock.daemon.shared_limits import SharedLimits
 from penstock.daemon.standings import Standings
-from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.store import Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.thinker import Thinker, ThinkerError
 from penstock.daemon.troubles import Troubles

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.daemon import schedule
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.schedule import Due, Standing
-from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.store import Store
 from penstock.models.model import Fit, is_newly_changed
 from penstock.optimizer.evidence import is_same_size
 from penstock.optimizer.reports import Believed

@@ -1,28 +1,23 @@
 """Knows how everything that penstock measured, learned, advised and spent is kept on disk and read back.
 
-`Store` is plain and synchronous; `AsyncStore` runs it on the one thread that writes. Observations, fits and
-advice may wait in memory while the disk is full; what comes before an act may not, the journal of leftovers and
-the spend: an act that cannot be written down is not done (DiskTrouble).
+It is plain and synchronous; `async_store` runs it on the one thread that writes. Observations, fits and advice may
+wait in memory while the disk is full; what comes before an act may not, the journal of leftovers and the spend: an act
+that cannot be written down is not done (DiskTrouble).
 """
 
 # ruff: noqa: S608  # only the constants of this file are pasted into SQL; every value is a parameter
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
-import mmap
-import re
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,6 +30,29 @@ from penstock.daemon.database import (
     speaking_of_damage,
     trouble_with,
 )
+from penstock.daemon.journal_rescue import rescue_leftovers
+from penstock.daemon.rows import (
+    PLACE_COLUMNS,
+    UNREADABLE,
+    Documents,
+    Row,
+    at_place,
+    client_hour_columns,
+    context_of,
+    count_of,
+    date_text,
+    moment_of,
+    on_context,
+    place_of,
+    place_values,
+    plain_document,
+    reader_of,
+    row_of,
+    since_text,
+    spend_of,
+    spend_row,
+    uid_of,
+)
 from penstock.daemon.salvage import salvaged
 from penstock.models.model import Fit
 from penstock.models.sqs.backlog_warning import BacklogSpell
@@ -44,7 +62,6 @@ from penstock.vocabulary import (
     Change,
     ClientHour,
     Context,
-    Cost,
     Demand,
     Inconclusive,
     Observation,
@@ -60,8 +77,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 OutcomeT = TypeVar("OutcomeT", bound="Outcome[Any]")
 PENDING_COUNT_MAX = 10_000
-WAITING_REPORT_COUNT_MAX = 200  # while the disk is in trouble: what waits is lost when the process ends
-RESCUED_COUNT_MAX = 10_000
 PRUNED_COUNT_MAX = 5_000  # rows of one table in one go, so that no transaction is long
 REPORT_COUNT_MAX = 20_000  # of applications
 REPORT_COUNT_MAX_PER_USER = 2_000
@@ -75,14 +90,6 @@ CLIENT_HOUR_COUNT_MAX = 20_000  # 0.6 kB each
 CLIENT_HOUR_COUNT_MAX_PER_USER = 5_000
 HARM_COUNT_MAX = 5_000
 SPEND_RETENTION = timedelta(days=400)
-_LEFTOVER = re.compile(
-    rb'\{"kind":%s,"service":%s,"container":%s,"name":%s\}' % ((rb'"(?:[^"\\]|\\.)*"',) * 4)
-)
-_UNKNOWN_UID = -1
-_UNREADABLE = (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError)
-"""What reading a stored value may raise where it was damaged, or where another penstock wrote it."""
-_PLACE = "operation, region, instance_type, service_class"
-_SPENT = ("transferred_bytes", "request_count", "usd", "credit_bytes", "duration_seconds")
 _IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
 
 
@@ -104,15 +111,6 @@ class ContextSummary:
     newest_observation_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Row(Generic[T]):
-    """One value on its way to the disk."""
-
-    sql: str
-    parameters: tuple[Any, ...]  # SQLite's values
-    value: T
-
-
 class Store:
     """Everything remembered. `setting_types` says which dataclass the settings of an operation are.
 
@@ -132,8 +130,8 @@ class Store:
         self.trouble: str | None = None  # one sentence while values wait in memory
         self._reason = ""  # of the trouble
         self.dropped_count = 0  # values that waited in memory and had to make room
-        self._documents = _Documents(setting_types)
-        self._database = _ReadOnly(path, copy) if is_read_only or copy else Database(path, _rescue_leftovers)
+        self._documents = Documents(setting_types)
+        self._database = _ReadOnly(path, copy) if is_read_only or copy else Database(path, rescue_leftovers)
         self._damaged_tables: set[str] = set()  # of which the log was told
         self._pending: deque[Row[Any]] = deque()  # only while the disk is in trouble
 
@@ -179,12 +177,15 @@ class Store:
         """Ready to be written. Raises ValueError for what could not be read back (not a finite number)."""
         columns = self._columns_of(observation, Observation)
         if observation.origin is Origin.PROBE:
-            return _row("observations", columns, observation)
-        return _row("reports", columns | {"reporter_uid": _uid(observation.reporter_uid)}, observation)
+            return row_of("observations", columns, observation)
+        return row_of("reports", columns | {"reporter_uid": uid_of(observation.reporter_uid)}, observation)
 
     def _columns_of(self, outcome: Outcome[Any], kind: type) -> dict[str, Any]:
         document = self._documents.write(outcome, kind)
-        return _on(outcome.context) | {"started_at": _date(outcome.started_at), "document": document}
+        return on_context(outcome.context) | {
+            "started_at": date_text(outcome.started_at),
+            "document": document,
+        }
 
     def add_observations(self, observations: Iterable[Observation[Any]]) -> None:
         """Remember, in one transaction."""
@@ -194,7 +195,7 @@ class Store:
         """The newest observations of a place that penstock made itself, oldest first."""
         sql = f"""SELECT operation, document FROM observations WHERE {_IS_PLACE}
                   ORDER BY started_at DESC, observation_id DESC LIMIT ?"""
-        stored = self._stored(Observation, sql, (*_place(place), count_max))
+        stored = self._stored(Observation, sql, (*place_values(place), count_max))
         return _newest([*reversed(stored), *self._waiting_of(Origin.PROBE, place, None)], count_max)
 
     def each_observation(self, place: Place, *, since: datetime | None = None) -> Iterator[Observation[Any]]:
@@ -208,7 +209,7 @@ class Store:
         # As bytes: what is no text in them is found by the decoder.
         sql = f"""SELECT CAST(document AS BLOB) FROM observations WHERE {_IS_PLACE} AND started_at >= ?
                   ORDER BY started_at, observation_id"""
-        for (document,) in self._database.each_row(sql, (*_place(place), _from(since))):
+        for (document,) in self._database.each_row(sql, (*place_values(place), since_text(since))):
             value = self._documents.read(document, Observation, place.operation)
             if value is not None:
                 yield value
@@ -222,39 +223,39 @@ class Store:
                        (PARTITION BY reporter_uid ORDER BY started_at DESC, report_id DESC) AS number
                    FROM reports WHERE {_IS_PLACE} AND started_at >= ?)
                   WHERE number <= ? ORDER BY number, started_at DESC LIMIT ?"""
-        parameters = (*_place(place), _from(since), count_max_per_user, count_max)
+        parameters = (*place_values(place), since_text(since), count_max_per_user, count_max)
         stored = self._stored(Observation, sql, parameters)
         return _newest([*stored, *self._waiting_of(Origin.APPLICATION, place, since)], count_max)
 
     def reported_places(self) -> list[Place]:
         """Every place that an application reported about."""
         return self._understood(
-            "reports", f"SELECT DISTINCT {_PLACE} FROM reports ORDER BY {_PLACE}", (), _place_of
+            "reports", f"SELECT DISTINCT {PLACE_COLUMNS} FROM reports ORDER BY {PLACE_COLUMNS}", (), place_of
         )
 
     def summaries(self) -> list[ContextSummary]:
         """Every context that was ever measured and is still remembered."""
-        sql = f"""SELECT {_PLACE}, payload_size_bytes, count(*), max(started_at) FROM observations
-                  GROUP BY {_PLACE}, payload_size_bytes ORDER BY {_PLACE}, payload_size_bytes"""
+        sql = f"""SELECT {PLACE_COLUMNS}, payload_size_bytes, count(*), max(started_at) FROM observations
+                  GROUP BY {PLACE_COLUMNS}, payload_size_bytes ORDER BY {PLACE_COLUMNS}, payload_size_bytes"""
         return self._understood(
             "observations",
             sql,
             (),
             lambda row: ContextSummary(
-                context=_context(row), observation_count=row[5], newest_observation_at=_moment(row[6])
+                context=context_of(row), observation_count=row[5], newest_observation_at=moment_of(row[6])
             ),
         )
 
     def add_inconclusive(self, inconclusive: Inconclusive[Any]) -> None:
         """Remember a probe that could not measure."""
         columns = self._columns_of(inconclusive, Inconclusive)
-        self.add_rows([_row("inconclusives", columns, inconclusive)])
+        self.add_rows([row_of("inconclusives", columns, inconclusive)])
 
     def inconclusives(self, *, count_max: int, since: datetime | None = None) -> list[Inconclusive[Any]]:
         """The newest probes that could not measure, oldest first."""
         sql = """SELECT operation, document FROM inconclusives WHERE started_at >= ?
                  ORDER BY started_at DESC, inconclusive_id DESC LIMIT ?"""
-        stored = self._stored(Inconclusive, sql, (_from(since), count_max))
+        stored = self._stored(Inconclusive, sql, (since_text(since), count_max))
         waiting = [value for value in self._waiting(Inconclusive) if _is_since(value, since)]
         return _newest([*stored, *waiting], count_max)
 
@@ -262,29 +263,29 @@ class Store:
 
     def add_fit(self, fit: Fit, *, fitted_at: datetime) -> None:
         """Remember what a model learned."""
-        columns = {"fitted_at": _date(fitted_at), "document": self._documents.write(fit, Fit)}
-        self.add_rows([_row("fits", _at(fit.place) | columns, fit)])
+        columns = {"fitted_at": date_text(fitted_at), "document": self._documents.write(fit, Fit)}
+        self.add_rows([row_of("fits", at_place(fit.place) | columns, fit)])
 
     def fits(self) -> list[Fit]:
         """The newest fit of each place."""
         sql = f"""SELECT operation, document FROM fits WHERE fit_id IN
-                  (SELECT max(fit_id) FROM fits GROUP BY {_PLACE}) ORDER BY {_PLACE}"""
+                  (SELECT max(fit_id) FROM fits GROUP BY {PLACE_COLUMNS}) ORDER BY {PLACE_COLUMNS}"""
         newest = {fit.place: fit for fit in self._stored(Fit, sql)}
         newest.update({fit.place: fit for fit in self._waiting(Fit)})
         return list(newest.values())
 
     def add_recommendation(self, recommendation: Recommendation[Any]) -> None:
         """Remember what was advised."""
-        columns = _on(recommendation.context) | {
-            "demand": _plain(recommendation.demand),
-            "issued_at": _date(recommendation.issued_at),
+        columns = on_context(recommendation.context) | {
+            "demand": plain_document(recommendation.demand),
+            "issued_at": date_text(recommendation.issued_at),
             "document": self._documents.write(recommendation, Recommendation),
         }
-        self.add_rows([_row("recommendations", columns, recommendation)])
+        self.add_rows([row_of("recommendations", columns, recommendation)])
 
     def recommendations(self) -> list[Recommendation[Any]]:
         """The newest advice for each context and demand."""
-        question = f"{_PLACE}, payload_size_bytes, demand"
+        question = f"{PLACE_COLUMNS}, payload_size_bytes, demand"
         sql = f"""SELECT operation, document FROM recommendations WHERE recommendation_id IN
                   (SELECT max(recommendation_id) FROM recommendations GROUP BY {question})
                   ORDER BY {question}"""
@@ -296,7 +297,7 @@ class Store:
         """The newest advice for one context, oldest first."""
         sql = f"""SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?
                   ORDER BY recommendation_id DESC LIMIT ?"""
-        parameters = (*_place(context.place), context.payload_size_bytes, count_max)
+        parameters = (*place_values(context.place), context.payload_size_bytes, count_max)
         stored = self._stored(Recommendation, sql, parameters)
         waiting = [value for value in self._waiting(Recommendation) if value.context == context]
         return [*reversed(stored), *waiting][-count_max:]
@@ -304,27 +305,32 @@ class Store:
     def fit_before(self, place: Place, at: datetime) -> Fit | None:
         """The last fit of a place that was made before this moment."""
         sql = f"SELECT operation, document FROM fits WHERE {_IS_PLACE} AND fitted_at < ? ORDER BY fit_id DESC LIMIT 1"
-        return next(iter(self._stored(Fit, sql, (*_place(place), _date(at)))), None)
+        return next(iter(self._stored(Fit, sql, (*place_values(place), date_text(at)))), None)
 
     def advice_before(self, context: Context, demand: Demand, at: datetime) -> Recommendation[Any] | None:
         """What stood before this moment."""
         sql = f"""SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?
                   AND demand = ? AND issued_at < ? ORDER BY recommendation_id DESC LIMIT 1"""
-        parameters = (*_place(context.place), context.payload_size_bytes, _plain(demand), _date(at))
+        parameters = (
+            *place_values(context.place),
+            context.payload_size_bytes,
+            plain_document(demand),
+            date_text(at),
+        )
         return next(iter(self._stored(Recommendation, sql, parameters)), None)
 
     def put_change(self, change: Change[Any]) -> None:
         """Remember a change of a place, in place of what was known of it before."""
-        columns = _at(change.place) | {
-            "changed_at": _date(change.changed_at),
-            "noticed_at": _date(change.noticed_at),
+        columns = at_place(change.place) | {
+            "changed_at": date_text(change.changed_at),
+            "noticed_at": date_text(change.noticed_at),
             "document": self._documents.write(change, Change),
         }
-        self.add_rows([_row("changes", columns, change)])
+        self.add_rows([row_of("changes", columns, change)])
 
     def changes(self, *, place: Place | None = None, count_max: int) -> list[Change[Any]]:
         """The newest changes that were noticed, of one place or of all, newest first."""
-        condition, parameters = (f"WHERE {_IS_PLACE}", _place(place)) if place else ("", ())
+        condition, parameters = (f"WHERE {_IS_PLACE}", place_values(place)) if place else ("", ())
         sql = f"SELECT operation, document FROM changes {condition} ORDER BY noticed_at DESC LIMIT ?"
         stored = self._stored(Change, sql, (*parameters, count_max))
         waiting = {(c.place, c.noticed_at): c for c in self._waiting(Change) if place in {None, c.place}}
@@ -334,10 +340,10 @@ class Store:
     def add_backlog(self, spell: BacklogSpell) -> None:
         """Remember what a watched queue held."""
         columns = {
-            name: _date(value) if isinstance(value, datetime) else value
+            name: date_text(value) if isinstance(value, datetime) else value
             for name, value in dataclasses.asdict(spell).items()
         }
-        self.add_rows([_row("backlogs", columns, spell)])
+        self.add_rows([row_of("backlogs", columns, spell)])
 
     def backlogs(self, *, since: datetime | None = None) -> list[BacklogSpell]:
         """What watched queues held, oldest first."""
@@ -346,7 +352,7 @@ class Store:
         return self._understood(
             "backlogs",
             sql,
-            (_from(since),),
+            (since_text(since),),
             lambda row: msgspec.convert(dict(zip(names, row, strict=True)), type=BacklogSpell),
         )
 
@@ -354,37 +360,41 @@ class Store:
 
     def put_client_hours(self, hours: Iterable[ClientHour]) -> None:
         """Remember, in place of what was known of the same hours before."""
-        self.add_rows([_row("client_hours", _client_hour_columns(hour), hour) for hour in hours])
+        self.add_rows([row_of("client_hours", client_hour_columns(hour), hour) for hour in hours])
 
     def client_hours(self, *, count_max: int, since: datetime | None = None) -> list[ClientHour]:
         """The newest, oldest first."""
         sql = "SELECT document FROM client_hours WHERE began_at >= ? ORDER BY client_hour_id DESC LIMIT ?"
-        return self._understood("client_hours", sql, (_from(since), count_max), _reader_of(ClientHour))[::-1]
+        return self._understood("client_hours", sql, (since_text(since), count_max), reader_of(ClientHour))[
+            ::-1
+        ]
 
     def add_harm(self, harm: ProbeHarm) -> None:
         """Remember what a probe cost the applications beside it."""
-        columns = {"started_at": _date(harm.started_at), "document": _plain(harm)}
-        self.add_rows([_row("harms", columns, harm)])
+        columns = {"started_at": date_text(harm.started_at), "document": plain_document(harm)}
+        self.add_rows([row_of("harms", columns, harm)])
 
     def harms(self, *, count_max: int, since: datetime | None = None) -> list[ProbeHarm]:
         """Of the newest probes, oldest first."""
         sql = "SELECT document FROM harms WHERE started_at >= ? ORDER BY harm_id DESC LIMIT ?"
-        return self._understood("harms", sql, (_from(since), count_max), _reader_of(ProbeHarm))[::-1]
+        return self._understood("harms", sql, (since_text(since), count_max), reader_of(ProbeHarm))[::-1]
 
     # What comes before an act: on the disk on return, or DiskTrouble
 
     def record_leftover(self, leftover: Leftover, *, now: datetime) -> None:
         """Write down what is about to be created outside."""
-        row = _row("leftovers", {"document": _plain(leftover), "recorded_at": _date(now)}, leftover)
+        row = row_of(
+            "leftovers", {"document": plain_document(leftover), "recorded_at": date_text(now)}, leftover
+        )
         self._commit(row.sql, row.parameters)
 
     def strike_leftover(self, leftover: Leftover) -> None:
         """Strike out what is gone."""
-        self._commit("DELETE FROM leftovers WHERE document = ?", (_plain(leftover),))
+        self._commit("DELETE FROM leftovers WHERE document = ?", (plain_document(leftover),))
 
     def date_leftover(self, leftover: Leftover, *, now: datetime) -> None:
         """Count its age from now, if it was not struck out."""
-        parameters = (_date(now), _plain(leftover))
+        parameters = (date_text(now), plain_document(leftover))
         self._commit("UPDATE leftovers SET recorded_at = ? WHERE document = ?", parameters)
 
     def dated_leftovers(self) -> dict[Leftover, datetime]:
@@ -395,7 +405,7 @@ class Store:
                 "leftovers",
                 sql,
                 (),
-                lambda row: (msgspec.json.decode(row[0], type=Leftover), _moment(row[1])),
+                lambda row: (msgspec.json.decode(row[0], type=Leftover), moment_of(row[1])),
             )
         )
 
@@ -405,12 +415,12 @@ class Store:
 
     def add_spend(self, spend: Spend) -> None:
         """Add to what was spent in an hour, before the act that costs it."""
-        row = _spend_row(spend)
+        row = spend_row(spend)
         self._commit(row.sql, row.parameters)
 
     def correct_spend(self, correction: Spend) -> None:
         """Add what is mostly less than nothing, after the act: it may wait, since the disk then holds too much."""
-        self.add_rows([_spend_row(correction)])
+        self.add_rows([spend_row(correction)])
 
     def redate_spend(self, now: datetime) -> None:
         """Count what was spent at hours that have not come yet in this hour, as `Ledger.believing` does.
@@ -421,35 +431,35 @@ class Store:
             raise DiskTrouble(self.trouble or "")
         hour_at = now.replace(minute=0, second=0, microsecond=0)
         ahead = [spend for spend in self.spend(since=now) if spend.hour_at > now]
-        rows = [_spend_row(dataclasses.replace(spend, hour_at=hour_at)) for spend in ahead]
+        rows = [spend_row(dataclasses.replace(spend, hour_at=hour_at)) for spend in ahead]
 
         def redate(connection: sqlite3.Connection) -> None:
             for row in rows:
                 connection.execute(row.sql, row.parameters)
-            connection.execute("DELETE FROM spend WHERE hour_at > ?", (_date(now),))
+            connection.execute("DELETE FROM spend WHERE hour_at > ?", (date_text(now),))
 
         self._database.write(redate)
 
     def spend(self, *, since: datetime | None = None) -> list[Spend]:
         """What was spent, by hour and operation, oldest first."""
         sql = "SELECT * FROM spend WHERE hour_at >= ? ORDER BY hour_at, operation"
-        return self._understood("spend", sql, (_from(since),), _spend_of)
+        return self._understood("spend", sql, (since_text(since),), spend_of)
 
     def add_attempt(self, context: Context, *, at: datetime) -> None:
         """Count a probe before it is made, so that one that kills the daemon is not made again at once."""
-        sql = f"""INSERT INTO attempts VALUES (?, ?, ?, ?, ?, 1, ?) ON CONFLICT ({_PLACE}, payload_size_bytes)
+        sql = f"""INSERT INTO attempts VALUES (?, ?, ?, ?, ?, 1, ?) ON CONFLICT ({PLACE_COLUMNS}, payload_size_bytes)
                   DO UPDATE SET attempt_count = attempt_count + 1, last_at = excluded.last_at"""
-        self._commit(sql, (*_place(context.place), context.payload_size_bytes, _date(at)))
+        self._commit(sql, (*place_values(context.place), context.payload_size_bytes, date_text(at)))
 
     def attempts(self) -> list[Attempts]:
         """How often each context was probed."""
-        sql = f"SELECT * FROM attempts ORDER BY {_PLACE}, payload_size_bytes"
+        sql = f"SELECT * FROM attempts ORDER BY {PLACE_COLUMNS}, payload_size_bytes"
         return self._understood(
             "attempts",
             sql,
             (),
             lambda row: Attempts(
-                context=_context(row), attempt_count=_count(row[5]), last_at=_moment(row[6])
+                context=context_of(row), attempt_count=count_of(row[5]), last_at=moment_of(row[6])
             ),
         )
 
@@ -460,10 +470,10 @@ class Store:
 
         The newest fit and advice of each question stay whatever their age: a restart advises from them.
         """
-        old = _date(now - timedelta(seconds=retention_seconds))
-        fits = f"fit_id NOT IN (SELECT max(fit_id) FROM fits GROUP BY {_PLACE})"
+        old = date_text(now - timedelta(seconds=retention_seconds))
+        fits = f"fit_id NOT IN (SELECT max(fit_id) FROM fits GROUP BY {PLACE_COLUMNS})"
         advice = f"""recommendation_id NOT IN (SELECT max(recommendation_id) FROM recommendations
-                     GROUP BY {_PLACE}, payload_size_bytes, demand)"""
+                     GROUP BY {PLACE_COLUMNS}, payload_size_bytes, demand)"""
         bounds = {
             ("observation", "started_at"): OBSERVATION_COUNT_MAX,
             ("report", "started_at"): REPORT_COUNT_MAX,
@@ -483,7 +493,7 @@ class Store:
                 for (noun, date), most in bounds.items()
             ),
             ("changes", _beyond("change"), (CHANGE_COUNT_MAX,)),
-            ("spend", "hour_at < ?", (_date(now - SPEND_RETENTION),)),
+            ("spend", "hour_at < ?", (date_text(now - SPEND_RETENTION),)),
         ]
         return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
 
@@ -541,7 +551,7 @@ class Store:
         for row in self._database.rows(sql, parameters):
             try:
                 values.append(read(row))
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 self._documents.unreadable_count += 1
                 if table not in self._damaged_tables:
                     self._damaged_tables.add(table)
@@ -563,88 +573,6 @@ class Store:
 
     def _waiting(self, kind: type[T]) -> Iterator[T]:
         return (row.value for row in self._pending if isinstance(row.value, kind))
-
-
-class AsyncStore:
-    """The store for a daemon: every call runs on the one thread that writes, and is a journal for probes.
-
-    Observations that arrive while a transaction is under way share the next one.
-    """
-
-    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
-        self._store = store
-        self._now = now
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._batch: deque[Row[Any]] = deque()
-        self._in_use: set[Leftover] = set()
-
-    @property
-    def trouble(self) -> str | None:
-        """One sentence while values wait in memory."""
-        return self._store.trouble
-
-    async def run(self, action: Callable[[Store], T]) -> T:
-        """Anything that the store can do, on its thread: ``await store.run(lambda s: s.fits())``."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, action, self._store)
-
-    async def add_observation(self, observation: Observation[Any]) -> None:
-        """Remember; on return it is on the disk, or waits for a disk in trouble. Raises ValueError."""
-        self._batch.append(self._store.observation_row(observation))
-        await self.run(self._write_batch)
-
-    async def record(self, leftover: Leftover) -> None:
-        """Return only when the entry would survive `kill -9`. Raises DiskTrouble."""
-        await self.run(lambda store: store.record_leftover(leftover, now=self._now()))
-        self._in_use.add(leftover)
-
-    async def strike(self, leftover: Leftover) -> None:
-        """The thing is gone. What cannot be struck out now is looked for once more by the next sweep."""
-        self._in_use.discard(leftover)
-        try:
-            await self.run(lambda store: store.strike_leftover(leftover))
-        except DiskTrouble as trouble:
-            _log.warning("%s is gone and stays in the journal: %s", leftover.name, trouble)
-
-    async def abandon(self, leftover: Leftover) -> None:
-        """If it was not struck by now, it is left behind, and its age counts from now."""
-        if leftover in self._in_use:
-            self._in_use.discard(leftover)
-            with suppress(DiskTrouble):  # then it is older than it might be
-                await self.run(lambda store: store.date_leftover(leftover, now=self._now()))
-
-    async def left_behind(self) -> dict[Leftover, datetime]:
-        """What may still be outside and is used by nobody, and since when, oldest first. Raises DiskTrouble."""
-        entries = await self.run(Store.dated_leftovers)
-        return {leftover: at for leftover, at in entries.items() if leftover not in self._in_use}
-
-    async def open_entries(self) -> list[Leftover]:
-        """What may still be there."""
-        return await self.run(Store.open_leftovers)
-
-    async def close(self) -> None:
-        """Write what waits and give up the file. Raises Lost, with a line in the log."""
-        try:
-            await self.run(Store.close)
-        except Lost as loss:
-            _log.error("%s", loss)
-            raise
-        finally:
-            self._writer.shutdown()
-
-    async def why_no_room(self, report_count: int) -> str | None:
-        """Why so many reports more cannot be kept now; None when they can."""
-        if self.trouble is None or not await self.run(Store.flush):
-            waiting_count = self._store.waiting_report_count + len(self._batch)
-            if self.trouble is not None and waiting_count + report_count > WAITING_REPORT_COUNT_MAX:
-                return self.trouble
-        return None
-
-    def _write_batch(self, store: Store) -> None:
-        rows = []
-        while self._batch:
-            rows.append(self._batch.popleft())
-        if rows:
-            store.add_rows(rows)
 
 
 class _ReadOnly:
@@ -672,98 +600,6 @@ class _ReadOnly:
         self._connection.close()
 
 
-class _Documents:
-    """Values as JSON and back, each operation with its own type of setting."""
-
-    def __init__(self, setting_types: Mapping[str, type]) -> None:
-        self._setting_types = setting_types
-        self._decoders: dict[tuple[type, str], msgspec.json.Decoder[Any] | None] = {}
-        self.unreadable_count = 0
-
-    def write(self, value: Any, kind: type) -> str:
-        """The document. Raises ValueError for a value that could not be read back."""
-        document = msgspec.json.encode(value)
-        operation = (value if isinstance(value, (Fit, Change)) else value.context).place.operation
-        decoder = self._decoder(kind, operation)
-        if decoder is None:
-            raise ValueError(f"{operation!r} is not an operation of this penstock")
-        try:
-            decoder.decode(document)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"this {kind.__name__.lower()} cannot be stored: {error}") from error
-        return document.decode()
-
-    def read(self, document: str | bytes, kind: type[T], operation: str) -> T | None:
-        """The value, or None when this program does not understand it."""
-        decoder = self._decoder(kind, operation)
-        with suppress(*_UNREADABLE):
-            if decoder is not None:
-                value: T = decoder.decode(document)
-                return value
-        self.unreadable_count += 1
-        return None
-
-    def read_all(self, rows: Iterable[tuple[Any, ...]], kind: type[T]) -> list[T]:
-        """The values of rows (operation, document) that this program understands."""
-        values = (self.read(document, kind, operation) for operation, document in rows)
-        return [value for value in values if value is not None]
-
-    def _decoder(self, kind: Any, operation: str) -> msgspec.json.Decoder[Any] | None:
-        key = (kind, operation)
-        if key not in self._decoders:
-            setting_type = self._setting_types.get(operation)
-            concrete = kind if kind is Fit else (kind[setting_type] if setting_type else None)
-            self._decoders[key] = msgspec.json.Decoder(concrete) if concrete else None
-        return self._decoders[key]
-
-
-def _rescue_leftovers(broken: Path) -> Callable[[sqlite3.Connection], str]:
-    """The journal out of a broken file: by asking it, and where it does not answer, by the look of its bytes.
-
-    Bytes also show entries that were struck out long ago. To remove a thing that is gone does no harm.
-    """
-    carved = _carve(broken) | _carve(Path(f"{broken}-wal"))  # before SQLite folds the log into the file
-    documents, is_complete = _ask(broken)
-    if not is_complete:
-        documents |= carved
-    known = sorted(filter(_is_leftover, documents))[:RESCUED_COUNT_MAX]
-
-    def restore(connection: sqlite3.Connection) -> str:
-        rows = [(document, _date(datetime.now(UTC))) for document in known]  # when they were made is lost
-        connection.executemany("INSERT OR IGNORE INTO leftovers (document, recorded_at) VALUES (?, ?)", rows)
-        return f"{len(known)} entries of the journal were saved, the observations in it were not"
-
-    return restore
-
-
-def _ask(broken: Path) -> tuple[set[str], bool]:
-    documents: set[str] = set()
-    try:
-        with speaking_of_damage(), closing(sqlite3.connect(broken)) as connection:
-            for (document,) in connection.execute("SELECT document FROM leftovers"):
-                documents.add(str(document))
-    except sqlite3.DatabaseError:
-        return documents, False
-    return documents, True
-
-
-def _carve(path: Path) -> set[str]:
-    with (
-        suppress(OSError, ValueError),  # ValueError: an empty file cannot be mapped
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
-        return {match.group().decode("utf-8", "replace") for match in _LEFTOVER.finditer(data)}
-    return set()
-
-
-def _is_leftover(document: str) -> bool:
-    with suppress(msgspec.DecodeError):
-        msgspec.json.decode(document, type=Leftover)
-        return True
-    return False
-
-
 def _newest(outcomes: Iterable[OutcomeT], count_max: int) -> list[OutcomeT]:
     """Oldest first."""
     return sorted(outcomes, key=lambda outcome: outcome.started_at)[-count_max:]
@@ -777,23 +613,6 @@ def _is_report(value: object) -> bool:
     return isinstance(value, Observation) and value.origin is Origin.APPLICATION
 
 
-def _row(table: str, columns: Mapping[str, Any], value: T) -> Row[T]:
-    """In place of what was there under the same key, if anything was."""
-    places = ", ".join("?" * len(columns))
-    sql = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})"
-    return Row(sql, tuple(columns.values()), value)
-
-
-def _spend_row(spend: Spend) -> Row[Spend]:
-    sql = """INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour_at, operation) DO UPDATE SET
-             transferred_bytes = transferred_bytes + excluded.transferred_bytes,
-             request_count = request_count + excluded.request_count, usd = usd + excluded.usd,
-             credit_bytes = credit_bytes + excluded.credit_bytes,
-             duration_seconds = duration_seconds + excluded.duration_seconds"""
-    numbers = (getattr(spend.cost, name) for name in _SPENT)
-    return Row(sql, (_date(spend.hour_at), spend.operation, *numbers), spend)
-
-
 def _beyond(noun: str) -> str:
     """The condition on rows that so many newer ones have followed: rows, for numbers are left out and given anew."""
     excess = f"max(0, (SELECT count(*) FROM {noun}s) - ?)"
@@ -804,74 +623,3 @@ def _beyond_of_user(noun: str, user: str) -> str:
     """The condition on rows that so many newer ones of the same user have followed."""
     number = f"row_number() OVER (PARTITION BY {user} ORDER BY {noun}_id DESC)"
     return f"{noun}_id IN (SELECT {noun}_id FROM (SELECT {noun}_id, {number} AS number FROM {noun}s) WHERE number > ?)"
-
-
-def _client_hour_columns(hour: ClientHour) -> dict[str, Any]:
-    sender = (hour.name, hour.product, hour.version, hour.service, hour.api, hour.region)
-    return {
-        "began_at": _date(hour.began_at),
-        "user_id": _uid(hour.user_id),
-        "sender": " ".join(sender),
-        "document": _plain(hour),
-    }
-
-
-def _uid(known: int | None) -> int:
-    return _UNKNOWN_UID if known is None else known
-
-
-def _plain(value: Any) -> str:
-    """The document of a value that is of no operation."""
-    return msgspec.json.encode(value).decode()
-
-
-def _reader_of(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """Its way back, out of the first column."""
-    return lambda row: msgspec.json.decode(row[0], type=kind)
-
-
-def _place(place: Place) -> tuple[str, str, str, str]:
-    return place.operation, place.region, place.instance_type, place.service_class
-
-
-def _at(place: Place) -> dict[str, Any]:
-    return dict(zip(_PLACE.split(", "), _place(place), strict=True))
-
-
-def _on(context: Context) -> dict[str, Any]:
-    return _at(context.place) | {"payload_size_bytes": context.payload_size_bytes}
-
-
-def _place_of(row: tuple[Any, ...]) -> Place:
-    """As `_place` writes it. Raises one of `_UNREADABLE`, as the next three do."""
-    return msgspec.convert(dict(zip(_PLACE.split(", "), row, strict=False)), type=Place)
-
-
-def _context(row: tuple[Any, ...]) -> Context:
-    return Context(place=_place_of(row), payload_size_bytes=_count(row[4]))
-
-
-def _count(value: Any) -> int:
-    return msgspec.convert(value, type=int)
-
-
-def _spend_of(row: tuple[Any, ...]) -> Spend:
-    cost = msgspec.convert(dict(zip(_SPENT, row[2:], strict=True)), type=Cost)
-    return Spend(hour_at=_moment(row[0]), operation=msgspec.convert(row[1], type=str), cost=cost)
-
-
-def _moment(text: Any) -> datetime:
-    """As `_date` writes it."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment.astimezone(UTC)
-
-
-def _from(since: datetime | None) -> str:
-    return _date(since) if since else ""
-
-
-def _date(moment: datetime) -> str:
-    assert moment.tzinfo is not None, "dates are aware"
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")

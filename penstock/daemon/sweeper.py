@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.config import Configuration
 from penstock.daemon.database import DiskTrouble
-from penstock.daemon.store import AsyncStore
 from penstock.daemon.tariffs import Tariffs
 from penstock.operations.operation import Outside
 from penstock.operations.sections.section import OrphanPlace, Section

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.board import Board
 from penstock.daemon.budget import ALLOWED, Ledger
 from penstock.daemon.conductor import Conductor, Watch
 from penstock.daemon.config import Configuration
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.store import Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.troubles import Troubles

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from penstock.daemon import store as store_module
+from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.client_hours import HOUR_SECONDS, keep_client_hours
 from penstock.daemon.hearing import Hearing
-from penstock.daemon.store import AsyncStore, Store
+from penstock.daemon.store import Store
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.table import setting_types
 from penstock.vocabulary import ClientHour, Estimate, Histogram, ProbeHarm

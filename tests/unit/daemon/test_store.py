@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from penstock.daemon import database
+from penstock.daemon.async_store import WAITING_REPORT_COUNT_MAX, AsyncStore
 from penstock.daemon.budget import Spend
 from penstock.daemon.database import (
     DiskTrouble,
@@ -27,7 +28,8 @@ from penstock.daemon.database import (
     StoreMissing,
     StoreTooNew,
 )
-from penstock.daemon.store import WAITING_REPORT_COUNT_MAX, AsyncStore, Row, Store
+from penstock.daemon.rows import Row
+from penstock.daemon.store import Store
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.vocabulary import (
     Context,

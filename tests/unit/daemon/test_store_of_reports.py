@@ -10,6 +10,7 @@ import pytest
 
 from penstock.daemon import database
 from penstock.daemon import store as stored
+from penstock.daemon.rows import row_of
 from penstock.daemon.store import Store
 from penstock.vocabulary import Observation, Origin
 from tests.factories import NOON, PLACE, SETTING_TYPES, an_observation
@@ -76,7 +77,7 @@ def test_reports_of_an_older_file_are_told_from_measurements(
     monkeypatch.setattr(database, "migrations", lambda: steps[:1])
     older = Store(path, SETTING_TYPES)
     in_one_table = [an_observation(), an_observation(origin=Origin.APPLICATION, client="boto3")]
-    older.add_rows([stored._row("observations", older._columns_of(o, Observation), o) for o in in_one_table])
+    older.add_rows([row_of("observations", older._columns_of(o, Observation), o) for o in in_one_table])
     older.close()
     monkeypatch.setattr(database, "migrations", lambda: steps)
     newer = Store(path, SETTING_TYPES)

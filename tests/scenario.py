@@ -27,13 +27,7 @@ import msgspec
 from penstock.daemon import budget
 from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.conductor import Cycle
-from penstock.daemon.config import (
-    AdviceSection,
-    BudgetSection,
-    Configuration,
-    DaemonSection,
-    ProbesSection,
-)
+from penstock.daemon.config import AdviceSection, BudgetSection, Configuration, DaemonSection, ProbesSection
 from penstock.daemon.host import HostIdentity, HostSample
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.store import Store

@@ -13,7 +13,7 @@ from penstock.cli.costs import costs_of, print_costs
 from penstock.cli.examples import examples
 from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import TroubleError
-from penstock.daemon.config import DEFAULT_ORIGIN, ConfigError, LoadedConfiguration, load
+from penstock.daemon.config_files import DEFAULT_ORIGIN, ConfigError, LoadedConfiguration, load
 
 file_option = click.option(
     "--config",

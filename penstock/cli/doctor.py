@@ -14,7 +14,7 @@ from penstock.cli.daemon import call, socket_of, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import NoDaemonError, TroubleError
-from penstock.daemon.config import LoadedConfiguration
+from penstock.daemon.config_files import LoadedConfiguration
 from penstock.probes.finding import Finding, Health
 from penstock.units import counted
 

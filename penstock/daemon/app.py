@@ -23,7 +23,8 @@ from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import watch_queue
 from penstock.daemon.client_hours import keep_client_hours
-from penstock.daemon.config import ConfigError, Configuration, WatchedQueueSection
+from penstock.daemon.config import Configuration, WatchedQueueSection
+from penstock.daemon.config_files import ConfigError
 from penstock.daemon.entrance import Entrance, keep_files
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing

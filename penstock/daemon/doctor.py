@@ -20,7 +20,7 @@ from typing import Any
 
 from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import host
-from penstock.daemon.config import LoadedConfiguration
+from penstock.daemon.config_files import LoadedConfiguration
 from penstock.daemon.database import holder
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.tariffs import Tariffs, is_aws

@@ -34,7 +34,8 @@ def _run(config_file: Path | None) -> int:
         from penstock.daemon import log
         from penstock.daemon.app import serve
         from penstock.daemon.conductor import ConductorError
-        from penstock.daemon.config import ConfigError, Configuration, load
+        from penstock.daemon.config import Configuration
+        from penstock.daemon.config_files import ConfigError, load
         from penstock.daemon.database import Lost, StoreError
 
     def read() -> Configuration:

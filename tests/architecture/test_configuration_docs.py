@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from penstock.cli.costs import costs_of
 from penstock.cli.main import cli
-from penstock.daemon import config
+from penstock.daemon import config_files
+from penstock.daemon.config import Configuration
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
@@ -29,22 +30,22 @@ def _rows() -> dict[str, tuple[str, str]]:
 
 def test_every_key_is_documented_and_every_documented_key_exists() -> None:
     """A key without a row, or a row without a key, fails."""
-    assert list(_rows()) == [path for path, _, _ in config.all_keys()]
+    assert list(_rows()) == [path for path, _, _ in config_files.all_keys()]
 
 
 def test_documented_defaults_are_the_defaults() -> None:
     """What the page shows as default is valid TOML and means the default."""
     rows = _rows()
-    for path, default, hint in config.all_keys():
+    for path, default, hint in config_files.all_keys():
         shown: Any = tomllib.loads(f"value = {rows[path][0]}")["value"]
-        assert config._read_value(shown, hint) == default, path
+        assert config_files._read_value(shown, hint) == default, path
 
 
 def test_documented_expectations_are_those_of_the_messages() -> None:
     """The page and the error message describe a key in the same words."""
     rows = _rows()
     assert {path: rows[path][1] for path in rows} == {
-        path: config.expectation(hint) for path, _, hint in config.all_keys()
+        path: config_files.expectation(hint) for path, _, hint in config_files.all_keys()
     }
 
 
@@ -57,10 +58,10 @@ def test_examples_are_valid(tmp_path: Path) -> None:
         (ROOT / "penstock/cli/systemd/penstock.toml").read_text("utf-8"), encoding="utf-8"
     )
     assert (
-        config.load(tmp_path / "page.toml", root=tmp_path).configuration.probes.s3_upload.bucket
+        config_files.load(tmp_path / "page.toml", root=tmp_path).configuration.probes.s3_upload.bucket
         == "my-bucket"
     )
-    assert config.load(tmp_path / "shipped.toml", root=tmp_path).configuration == config.Configuration()
+    assert config_files.load(tmp_path / "shipped.toml", root=tmp_path).configuration == Configuration()
 
 
 def test_the_costs_that_the_page_shows_are_those_of_its_configuration(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_what_the_readme_configures_is_measured_before_its_advice_expires(tmp_pa
     )
     assert example is not None
     (tmp_path / "penstock.toml").write_text(example.group(1), encoding="utf-8")
-    loaded = config.load(tmp_path / "penstock.toml", root=tmp_path).configuration
+    loaded = config_files.load(tmp_path / "penstock.toml", root=tmp_path).configuration
     days_valid = loaded.advice.validity_seconds / 86400
     for forecast in costs_of(loaded):
         sizes = getattr(loaded.probes, forecast.operation).payload_size_bytes

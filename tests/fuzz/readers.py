@@ -22,7 +22,7 @@ from penstock.client.advice import Advice, Adviser
 from penstock.client.connection import Connections, NoDaemonError, Stream
 from penstock.clock import SystemClock
 from penstock.daemon.audit import Audit
-from penstock.daemon.config import ConfigError, all_keys, load
+from penstock.daemon.config_files import ConfigError, all_keys, load
 from penstock.daemon.database import StoreError
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.refusal_watch import RefusalWatch

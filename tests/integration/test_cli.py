@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from penstock.cli import status
 from penstock.cli.main import cli, run
-from penstock.daemon.config import load
+from penstock.daemon.config_files import load
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import (

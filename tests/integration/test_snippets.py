@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from penstock.cli.main import cli
 from penstock.client.advice import Advice
-from penstock.daemon import config
+from penstock.daemon import config_files
 from penstock.lab.worlds import NEAR
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import GiB, MiB
@@ -151,7 +151,7 @@ def test_a_configuration_is_read(page: str, tmp_path: Path) -> None:
     """Without a mistake."""
     for block in blocks(page, "toml"):
         (tmp_path / "penstock.toml").write_text(block)
-        config.load(tmp_path / "penstock.toml", root=tmp_path)
+        config_files.load(tmp_path / "penstock.toml", root=tmp_path)
 
 
 def test_there_are_snippets() -> None:

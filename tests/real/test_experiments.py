@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import cli
-from penstock.daemon.config import load
+from penstock.daemon.config_files import load
 from penstock.experiments.experiment import Form
 from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from penstock.client.targets.stores import STORES_BY_NAME
-from penstock.daemon import config
-from penstock.daemon.config import AdviceSection
+from penstock.daemon import config_files
+from penstock.daemon.config import AdviceSection, Configuration
 from penstock.lab import worlds
 from penstock.operations.operation import Service
 from penstock.operations.s3.upload import UPLOAD
@@ -21,21 +21,21 @@ from tests.scenario import Scenario, hourly, play
 def _problems(folder: Path, text: str) -> list[str]:
     file = folder / "penstock.toml"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(config.ConfigError) as caught:
-        config.load(file, root=folder)
+    with pytest.raises(config_files.ConfigError) as caught:
+        config_files.load(file, root=folder)
     return [str(problem).removeprefix(f"{file}: ") for problem in caught.value.problems]
 
 
-def _load(folder: Path, text: str) -> config.Configuration:
+def _load(folder: Path, text: str) -> Configuration:
     file = folder / "penstock.toml"
     file.write_text(text, encoding="utf-8")
-    return config.load(file, root=folder).configuration
+    return config_files.load(file, root=folder).configuration
 
 
 def test_no_file_means_the_defaults(tmp_path: Path) -> None:
     """A daemon without any configuration starts, and probes nothing."""
-    loaded = config.load(root=tmp_path)
-    assert loaded.configuration == config.Configuration()
+    loaded = config_files.load(root=tmp_path)
+    assert loaded.configuration == Configuration()
     assert not loaded.configuration.probes.s3_upload.is_enabled
     assert loaded.files == ()
 
@@ -66,7 +66,7 @@ def test_endpoints_of_the_environment_are_those_of_the_sdk(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "penstock.toml").write_text(f"[aws]\n{text}\n", encoding="utf-8")
-    loaded = config.load(tmp_path / "penstock.toml", root=tmp_path)
+    loaded = config_files.load(tmp_path / "penstock.toml", root=tmp_path)
     aws = loaded.configuration.aws
     assert (aws.s3_endpoint_url, aws.sqs_endpoint_url) == urls
     for service, url in aws.endpoint_urls.items():
@@ -79,8 +79,8 @@ def test_endpoints_of_the_environment_are_those_of_the_sdk(
 
 def test_an_endpoint_of_the_environment_is_checked_like_one_of_a_file(tmp_path: Path) -> None:
     """A user name in it is not repeated."""
-    with pytest.raises(config.ConfigError) as caught:
-        config.load(root=tmp_path, environment={"AWS_ENDPOINT_URL_S3": "http://me:word@127.0.0.1"})
+    with pytest.raises(config_files.ConfigError) as caught:
+        config_files.load(root=tmp_path, environment={"AWS_ENDPOINT_URL_S3": "http://me:word@127.0.0.1"})
     (problem,) = caught.value.problems
     assert (problem.file, problem.key) == ("AWS_ENDPOINT_URL_S3 of the environment", "aws.s3_endpoint_url")
     assert "word" not in problem.sentence
@@ -192,8 +192,8 @@ def test_a_daemon_lives_with_the_longest_durations() -> None:
 def test_syntax_errors_have_line_and_column(tmp_path: Path) -> None:
     """What is not TOML is found where it stands."""
     (tmp_path / "penstock.toml").write_text("[daemon]\nseed = = 1\n", encoding="utf-8")
-    with pytest.raises(config.ConfigError, match=r"penstock\.toml:2:8: not TOML: Invalid value"):
-        config.load(tmp_path / "penstock.toml", root=tmp_path)
+    with pytest.raises(config_files.ConfigError, match=r"penstock\.toml:2:8: not TOML: Invalid value"):
+        config_files.load(tmp_path / "penstock.toml", root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_syntax_errors_have_line_and_column(tmp_path: Path) -> None:
 def test_what_has_no_end_is_a_mistake(value: str, sentence: str, tmp_path: Path) -> None:
     """And no traceback."""
     (tmp_path / "penstock.toml").write_text(f"a = {value}", encoding="utf-8")
-    with pytest.raises(config.ConfigError, match=sentence):
-        config.load(tmp_path / "penstock.toml", root=tmp_path)
+    with pytest.raises(config_files.ConfigError, match=sentence):
+        config_files.load(tmp_path / "penstock.toml", root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ def test_all_files_are_checked(tmp_path: Path) -> None:
 
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     """A typing mistake in --config does not start a daemon on the defaults."""
-    with pytest.raises(config.ConfigError, match="there is no such file"):
-        config.load(tmp_path / "typo.toml", root=tmp_path)
+    with pytest.raises(config_files.ConfigError, match="there is no such file"):
+        config_files.load(tmp_path / "typo.toml", root=tmp_path)
 
 
 def test_later_files_win_key_by_key(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_later_files_win_key_by_key(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    loaded = config.load(root=tmp_path)
+    loaded = config_files.load(root=tmp_path)
     assert (loaded.configuration.daemon.seed, loaded.configuration.aws.profile) == (2, "b")
     effective = loaded.effective()
     assert effective["aws"]["profile"]["origin"].endswith("20-b.toml")
@@ -275,7 +275,7 @@ def test_a_named_file_brings_its_own_drop_ins(tmp_path: Path) -> None:
     (tmp_path / "mine.d").mkdir()
     (tmp_path / "mine.toml").write_text("[daemon]\nseed = 1", encoding="utf-8")
     (tmp_path / "mine.d/a.toml").write_text("[daemon]\nseed = 2", encoding="utf-8")
-    assert config.load(tmp_path / "mine.toml", root=tmp_path).configuration.daemon.seed == 2
+    assert config_files.load(tmp_path / "mine.toml", root=tmp_path).configuration.daemon.seed == 2
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_the_store_is_stated_or_found(tmp_path: Path, text: str, name: str | Non
     """Each row of the table can be stated."""
     file = tmp_path / "penstock.toml"
     file.write_text(f"[aws]\n{text}", encoding="utf-8")
-    store = config.load(file, root=tmp_path).configuration.aws.store
+    store = config_files.load(file, root=tmp_path).configuration.aws.store
     assert (store and store.name) == name
 
 
@@ -381,14 +381,14 @@ def test_other_endpoints_and_partitions_have_regions_of_their_own(tmp_path: Path
     """Nothing is said of them."""
     file = tmp_path / "penstock.toml"
     file.write_text(text, encoding="utf-8")
-    assert config.load(file, root=tmp_path).warnings() == []
+    assert config_files.load(file, root=tmp_path).warnings() == []
 
 
 def test_a_region_that_the_sdk_does_not_know_is_a_warning(tmp_path: Path) -> None:
     """It may be newer than the SDK, or a slip: the nearest is named."""
     file = tmp_path / "penstock.toml"
     file.write_text(f'{PROBED}regions = ["eu-central-1", "eu-centrl-1"]', encoding="utf-8")
-    (warning,) = config.load(file, root=tmp_path).warnings()
+    (warning,) = config_files.load(file, root=tmp_path).warnings()
     assert str(warning) == (
         f'{file}: probes.s3_upload.regions: found "eu-centrl-1", which is no region that the SDK knows; '
         "did you mean eu-central-1?"

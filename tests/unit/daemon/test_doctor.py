@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.daemon import doctor, host
-from penstock.daemon.config import LoadedConfiguration, load
+from penstock.daemon.config_files import LoadedConfiguration, load
 from penstock.daemon.doctor import CHECKS, Patient
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.store import Store

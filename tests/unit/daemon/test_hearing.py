@@ -19,7 +19,8 @@ from penstock.clock import SystemClock
 from penstock.daemon import hearing as hearing_module
 from penstock.daemon.audit import COMPARED_COUNT_MAX, Audit
 from penstock.daemon.backlog_watch import BacklogWatch
-from penstock.daemon.config import ConfigError, ListenSection, WatchedQueueSection, load
+from penstock.daemon.config import ListenSection, WatchedQueueSection
+from penstock.daemon.config_files import ConfigError, load
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.senders import Senders
 from penstock.daemon.troubles import Troubles

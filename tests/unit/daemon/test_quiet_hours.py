@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from penstock.daemon.config import ConfigError, load
+from penstock.daemon.config_files import ConfigError, load
 from penstock.daemon.quiet_hours import fill_the_day, parse, quiet_fraction, quiet_until
 from penstock.lab import worlds
 from tests.scenario import Scenario, play

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.daemon.config import Configuration, load
+from penstock.daemon.config import Configuration
+from penstock.daemon.config_files import load
 from tests.programs import ran
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -1,0 +1,130 @@
+"""Knows which values of the configuration are fine alone and wrong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.client.targets.stores import store_at
+from penstock.daemon import quiet_hours, regions
+from penstock.daemon.config import AUTO, Configuration
+from penstock.fleet import limit as fleet_limit
+from penstock.operations.operation import Service
+from penstock.operations.sections.section import Contradiction
+from penstock.operations.sqs.delivery import DELIVERY
+from penstock.operations.table import OPERATIONS
+from penstock.vocabulary import FREE
+
+
+def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
+    """Values that are fine alone and wrong together."""
+    for name, row in OPERATIONS.items():
+        yield from configuration.section_of(row).contradictions(f"probes.{name}")
+    yield from _misplaced(configuration)
+    if quiet_hours.fill_the_day(map(quiet_hours.parse, configuration.probes.quiet_hours)):
+        yield Contradiction("probes.quiet_hours", "they fill the day, so that nothing would ever be probed")
+    for key, name in aws_regions(configuration):
+        if not regions.looks_like_a_region(name):
+            expected = 'expected the name of a region, such as "eu-central-1"'
+            yield Contradiction(key, f'found "{name}"; {expected}{regions.hint(name)}')
+    yield from _starved(configuration)
+    yield from _of_fleet(configuration)
+    watched = configuration.watched_queue
+    for key, most in (
+        ("budget.usd_per_day", configuration.budget.usd_per_day),
+        (f"probes.{DELIVERY.name}.usd_per_day", configuration.section_of(DELIVERY).usd_per_day),
+    ):
+        if watched.usd_per_day_min > most:
+            need, limit = f"${watched.usd_per_day_min:.3g}", f"${most:.3g}"
+            sentence = f"watching takes {need} a day, and {key} allows {limit}: ask less often"
+            yield Contradiction("watched_queue.interval_seconds", sentence, ("watched_queue.name", key))
+
+
+def _misplaced(configuration: Configuration) -> Iterator[Contradiction]:
+    """A store that is stated where something else is, and what it does not have."""
+    key, endpoint = "aws.s3_store", "aws.s3_endpoint_url"
+    aws, store = configuration.aws, configuration.aws.store
+    if store is None:
+        return
+    seen = store_at(aws.s3_endpoint_url)
+    if not aws.s3_endpoint_url:
+        sentence = f'found "{store.name}"; expected {endpoint} as well: without it S3 is that of AWS'
+        yield Contradiction(key, sentence)
+    elif seen not in {None, store}:
+        sentence = f'found "{store.name}"; {endpoint} is that of {seen.title if seen else ""}'
+        yield Contradiction(key, sentence, (endpoint,))
+    for row, section in configuration.sections():
+        if row.service is Service.S3 and section.service_class == "express":
+            sentence = f'found "express"; {store.title} has no directory buckets'
+            yield Contradiction(f"probes.{row.name}.service_class", sentence, (key, endpoint))
+
+
+def _of_fleet(configuration: Configuration) -> Iterator[Contradiction]:
+    fleet = configuration.fleet
+    if "{" in fleet.bucket:
+        yield Contradiction(
+            "fleet.bucket", f'found "{fleet.bucket}"; expected one bucket for all regions, without braces'
+        )
+    if fleet.may_write and not fleet.bucket:
+        yield Contradiction(
+            "fleet.bucket", "missing; expected the name of a bucket, because fleet.may_write is true"
+        )
+    if fleet.shared_limits and not fleet.bucket:
+        yield Contradiction(
+            "fleet.bucket", "missing; hosts that share fleet.shared_limits see each other in a bucket"
+        )
+    shared = [fleet_limit.parse(text) for text in fleet.shared_limits]
+    if len({limit.name for limit in shared}) < len(shared) or len(shared) > fleet_limit.LIMIT_COUNT_MAX:
+        most = fleet_limit.LIMIT_COUNT_MAX
+        yield Contradiction("fleet.shared_limits", f"expected no name twice, and no more than {most} of them")
+    for limit in shared:
+        if unknown := sorted(set(limit.operations) - OPERATIONS.keys()):
+            known = ", ".join(OPERATIONS)
+            yield Contradiction(
+                "fleet.shared_limits", f'found "{unknown[0]}" in {limit.name}; expected some of {known}'
+            )
+        if not limit.requests_per_second:
+            yield Contradiction("fleet.shared_limits", f"{limit.name} bears 0/s; expected more")
+    for row, section in configuration.sections():
+        theirs = getattr(section, "key_prefix", "")
+        if fleet.bucket and theirs and fleet.key_prefix.startswith(theirs):
+            sentence = f'found "{fleet.key_prefix}", below which probes.{row.name}.key_prefix is swept'
+            yield Contradiction("fleet.key_prefix", sentence)
+
+
+def aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """The regions of AWS that are named, with their keys; where an endpoint is named, its regions are its own."""
+    aws = configuration.aws
+    endpoints = aws.endpoint_urls
+    for row, section in configuration.sections():
+        if not endpoints[row.service]:
+            yield from ((f"probes.{row.name}.regions", name) for name in section.regions)
+    at_home = [row.service for row, section in configuration.enabled() if not section.regions]
+    if not all(endpoints[service] for service in at_home or endpoints):
+        yield from (("host.region", name) for name in (configuration.host.region,) if name != AUTO)
+    watched = configuration.watched_queue
+    if watched.name and watched.region != AUTO and not aws.sqs_endpoint_url:
+        yield "watched_queue.region", watched.region
+    if configuration.fleet.bucket and configuration.fleet.region != AUTO and not aws.s3_endpoint_url:
+        yield "fleet.region", configuration.fleet.region
+
+
+_NEEDED = {
+    "transferred_bytes": "transferred_bytes_per_day",
+    "request_count": "request_count_per_day",
+    "usd": "usd_per_day",
+    "duration_seconds": "duty_cycle_fraction",
+}
+
+
+def _starved(configuration: Configuration) -> Iterator[Contradiction]:
+    """Budgets of nothing that a probe which is enabled needs something of: it would never run."""
+    for row, section in configuration.enabled():
+        path, because = f"probes.{row.name}", (f"probes.{row.name}.is_enabled",)
+        for name, key in _NEEDED.items():
+            needs = name != "transferred_bytes" or section.cost_max(FREE).transferred_bytes > 0
+            if needs and not getattr(configuration.budget, key):
+                sentence = f"found 0; a probe needs some of it, and {path}.is_enabled is true"
+                yield Contradiction(f"budget.{key}", sentence, because)
+        if section.usd_per_day == 0:
+            sentence = "found 0; a probe costs something, and is_enabled is true"
+            yield Contradiction(f"{path}.usd_per_day", sentence, because)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import exp
 
 import numpy as np
@@ -51,6 +52,7 @@ _LOUDER = 2.4  # of the sums, until the alarm has half died down: less than one 
 # Measurements with which a change may have begun: a dip just before it looks like a part of it.
 _BEGINNINGS = 2
 _PLACED_AMONG = 20  # measurements: what came before a change may have surprised, too, and be confirmed by it
+_PLACES_APART = 2  # measurements: every second is tried, and then those beside the best
 _STRIKING_AMONG = 3  # measurements, of which two that surprise are looked at again
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
 
@@ -79,10 +81,11 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
         known = evidence.upto(step.observation)
         support, first = max((_support_of_change(known, each, prior, step.peak), each) for each in firsts)
         if 0 < support <= _CHANGE_EVIDENCE:  # what was measured since may confirm it
-            support = max(support, _support_of_change(evidence, first, prior, step.peak))
+            around = evidence.upto(first + _PLACED_AMONG)
+            support = max(support, _support_of_change(around, first, prior, step.peak))
         if support > _CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior):
-            borne_out, placed = _placed(evidence, first, prior, step.peak)
-            if borne_out > _CHANGE_EVIDENCE_LEAST:  # two dips in a row look like a change, until the next
+            placed = _placed(evidence, first, prior, step.peak)
+            if placed is not None:
                 return Change(placed, Suspicion())
         state = drift.Cusum() if is_loud and support < 0 else state
     if not steps:
@@ -93,14 +96,24 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
     return Change(None, suspicion)
 
 
-def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> tuple[float, int]:
-    """Where a change that is found near this observation explains best what was measured around it, and how well."""
+def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> int | None:
+    """Where a change that is found near this observation explains best what was measured around it.
+
+    None where that does not bear it out: two dips in a row look like a change, until the next measurement.
+    """
     around = evidence.upto(first + _PLACED_AMONG)
+
+    @cache
+    def support(observation: int) -> float:
+        return _support_of_change(around, observation, prior, peak)
+
     numbers = [int(number) for number in np.unique(around.column("observation")[around.is_sight()])]
     possible = [number for number in numbers[_WATCH_AFTER:-1] if number > first - _BEGINNINGS]
-    support = {each: _support_of_change(around, each, prior, peak) for each in sorted({first, *possible})}
-    best = max(support, key=lambda each: support[each])
-    return support[best], best
+    possible = sorted({first, *possible})
+    best = max((first, *possible[::_PLACES_APART]), key=support)
+    at = possible.index(best)
+    best = max(possible[max(0, at - _PLACES_APART + 1) : at + _PLACES_APART], key=support)
+    return best if support(best) > _CHANGE_EVIDENCE_LEAST else None
 
 
 def _striking(steps: Sequence[_Step]) -> set[int]:

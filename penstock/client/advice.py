@@ -61,17 +61,6 @@ class Advice:
     prediction and its interval; ignore keys that you do not know.
     """
 
-    __slots__ = (
-        "basis",
-        "derived",
-        "document",
-        "expires_at",
-        "explanation",
-        "operation",
-        "payload_size_bytes",
-        "setting",
-    )
-
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
         self.operation: str = document["operation"]

@@ -73,23 +73,18 @@ def rclone_variable(flag: str) -> str:
 
 def _rclone_remote(translation: Translation) -> list[str]:
     """What a remote in rclone.conf can hold; the rest is left to flags, and said so."""
-    lines = []
-    for option in translation.options:
-        name = option.name.removeprefix("--s3-").replace("-", "_")
-        is_of_remote = option.name.startswith("--s3-")
-        lines.append(
-            f"{name} = {option.value}" if is_of_remote else f"# only as a flag: {option.name} {option.value}"
-        )
-    return lines
+    return [
+        f"{option.name.removeprefix('--s3-').replace('-', '_')} = {option.value}"
+        if option.name.startswith("--s3-")
+        else f"# only as a flag: {option.name} {option.value}"
+        for option in translation.options
+    ]
 
 
 def _aws_cli(advised: Transfer) -> Iterator[Option]:
     yield Option("s3", "max_concurrent_requests", advised.thread_count, ("thread_count",))
-    sizes = {
-        "multipart_chunksize": "request_size_bytes",
-        "multipart_threshold": "multipart_threshold_bytes",
-    }
-    yield from carried(advised, "s3", sizes)
+    yield from carried(advised, "s3", {"multipart_chunksize": "request_size_bytes"})
+    yield from carried(advised, "s3", {"multipart_threshold": "multipart_threshold_bytes"})
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{max(1, advised.rate_limit_bytes_per_second // 1024)}KB/s"  # its KB has 1,024 bytes
         yield Option("s3", "max_bandwidth", limit, ("rate_limit_bytes_per_second",))

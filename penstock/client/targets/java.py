@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.targets.target import Option, assignments, both_ways, carried, flags
+from penstock.client.targets.target import Option, assignments, both_ways, carried, flags, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,11 +86,8 @@ def _in_spark(say: Callable[[Transfer], Iterator[Option]]) -> Callable[[Transfer
     return lambda advised: (o._replace(name=f"spark.hadoop.{o.name}") for o in say(advised))
 
 
-def _site_xml(translation: Translation) -> list[str]:
-    return [
-        f"<property><name>{option.name}</name><value>{option.value}</value></property>"
-        for option in translation.options
-    ]
+def _site_xml(option: Option) -> str:
+    return f"<property><name>{option.name}</name><value>{option.value}</value></property>"
 
 
 def _java_sdk(advised: Transfer) -> Iterator[Option]:
@@ -119,14 +116,14 @@ def _java_sdk_download(advised: Transfer) -> Iterator[Option]:
 
 def _java(translation: Translation) -> list[str]:
     """Calls of each builder; a long literal has an L."""
-    lines = []
+    written = []
     for group, options in translation.groups().items():
         calls = "".join(
             f".{name}({value}{'L' if name.endswith('InBytes') else ''})" for name, value in options.items()
         )
         is_crt = group == "S3CrtAsyncClientBuilder"
-        lines.append(f"{'S3AsyncClient.crtBuilder' if is_crt else f'{group}.builder'}(){calls}")
-    return lines
+        written.append(f"{'S3AsyncClient.crtBuilder' if is_crt else f'{group}.builder'}(){calls}")
+    return written
 
 
 _S3A_REASONS = {"rate_limit_bytes_per_second": "it limits operations per second, not bytes"}
@@ -145,7 +142,7 @@ TARGETS = (
         ),
         reasons=_S3A_REASONS,
         download_reasons=_S3A_DOWNLOAD_REASONS,
-        writers={"config": _site_xml, "flags": flags("=", prefix="-D")},
+        writers={"config": lines(_site_xml), "flags": flags("=", prefix="-D")},
         comment="<!--",
     ),
     *both_ways(

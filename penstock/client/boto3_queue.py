@@ -144,7 +144,6 @@ class QueueConsumer:
             self._stops.put(None)
 
     def _waits_for_stop(self, seconds: float) -> bool:
-        """Whether it was stopped within this time."""
         try:
             self._stops.get(timeout=seconds)
         except Empty:
@@ -272,9 +271,8 @@ class QueueConsumer:
         except Exception as trouble:  # noqa: BLE001 - whatever botocore raises: the consumer goes on
             with self._lock:
                 self._figures.note_trouble(trouble)
-            if (
-                name not in self._complained
-            ):  # else a role that may not receive would be a queue that is empty
+            # Once until there is an answer again: else a role that may not receive would be a queue that is empty.
+            if name not in self._complained:
                 complain("%s does not answer as it should: %s", self._url, trouble)
                 self._complained.add(name)
             # Also when it was stopped: what is left to delete is tried no more often.

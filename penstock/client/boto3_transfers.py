@@ -310,7 +310,6 @@ class _Sink:
         return utilities
 
     def note(self, size_bytes: int, seconds: float) -> None:
-        """So much was written in so long."""
         self._written_bytes += size_bytes
         self._seconds += seconds
 
@@ -322,7 +321,6 @@ class _TimedFile:
         self._file, self._sink = file, sink
 
     def write(self, content: bytes) -> None:
-        """As the file's."""
         began = perf_counter()
         self._file.write(content)
         self._sink.note(len(content), perf_counter() - began)
@@ -374,7 +372,6 @@ class _Ending(_Known):
         self._ended = ended
 
     def on_done(self, future: Any, **_: object) -> None:
-        """One way or the other."""
         self._ended.put((self._file, future.result))
 
 

@@ -192,7 +192,6 @@ class _Site:
         return replace(step.cost_of_all, usd=usd)
 
     def bucket(self, operation: str) -> str:
-        """Where objects are put."""
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
         if not section.bucket:
             raise NotAllowedError(f"it needs probes.{operation}.bucket in the configuration")

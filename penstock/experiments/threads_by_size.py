@@ -200,7 +200,6 @@ def _grid_summaries(records: Records) -> list[Plot]:
 
 
 def _best_by_size(records: Records) -> list[str]:
-    """The best of the thread counts that were tried, for each size."""
     sentences = []
     for world in (*_GRID_WORLDS, *_ENDS):
         best = [(best_threads(curve), kib) for kib, curve in _by_size(records, world).items()]

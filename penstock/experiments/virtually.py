@@ -70,7 +70,6 @@ class _WeightlessStore(SimulatedObjectStore):
         self._answered_by = answered_by
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
-        """See the seam."""
         stored = await self._lab.put_object(bucket, key, len(body))
         self._note_address()
         return stored.body.etag
@@ -78,7 +77,6 @@ class _WeightlessStore(SimulatedObjectStore):
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
-        """See the seam."""
         reading = await super().read_range(bucket, key, start, stop, object_size_bytes=object_size_bytes)
         self._note_address()
         return reading

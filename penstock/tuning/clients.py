@@ -123,16 +123,10 @@ def boto3(transfer: Transfer) -> Measured:
 
     It runs in a process of its own, because an upload by it can be ended only with its process.
     """
-    wanted = asdict(transfer.target) | {
-        "folder": str(transfer.folder),
-        "prefix": transfer.prefix,
-        "thread_count": transfer.thread_count,
-        "request_size_bytes": transfer.request_size_bytes,
-        **({"into": str(transfer.into)} if transfer.into else {}),
-    }
+    wanted = json.dumps(asdict(transfer.target) | asdict(transfer), default=str)
     command = [sys.executable, "-m", "penstock.tuning.boto3_transfers"]
     with _started(command, os.environ, stdin=subprocess.PIPE) as running:
-        said, _ = running.communicate(json.dumps(wanted) + "\n")
+        said, _ = running.communicate(f"{wanted}\n")
     if running.returncode != 0:
         raise ClientError(f"boto3 ended with status {running.returncode}")
     told = json.loads(said)

@@ -58,21 +58,17 @@ def _blast_steps(form: Form) -> Sequence[Step]:
         drive = drive_of("blast", visibility_timeout_seconds=_SHORT_TIMEOUT_SECONDS, **slow)
         rescue = replace(drive, policy=Policy.RESCUED, label="rescued")
         seconds, east_seconds, rescue_seconds = _SHORT_SECONDS, _SHORT_SECONDS, 2.5 * _SHORT_SECONDS
+        rescue_rate = _RATE
     else:
         east = drive = drive_of("blast", visibility_timeout_seconds=TIMEOUT_SECONDS)
         # Slow, so that the collapse does not take half an hour.
         rescue = replace(drive, policy=Policy.RESCUED, label="rescued", delete_delay_seconds=0.003)
         seconds, east_seconds, rescue_seconds = 100 * MINUTE, 10 * MINUTE, 6 * MINUTE
+        rescue_rate = 2 * _RATE
     return [
         queue_step("blast", "queue", drive, seconds=seconds, rate=_RATE),
         queue_step("blast-east", "queue-east", east, seconds=east_seconds, rate=_RATE),
-        queue_step(
-            "rescued",
-            "queue",
-            rescue,
-            seconds=rescue_seconds,
-            rate=_RATE if form is Form.SHORT else 2 * _RATE,
-        ),
+        queue_step("rescued", "queue", rescue, seconds=rescue_seconds, rate=rescue_rate),
     ]
 
 
@@ -124,20 +120,13 @@ def _course_plots(record: Record, name: str, seeds: Sequence[Series], rates: Seq
         for title, key in counts.items()
     ]
     return [
-        Plot(
-            title=f"Latency, {name}",
-            x_title="minutes",
-            y_title="ms",
-            series=[*latencies, *seeds],
-            is_log_y=True,
-        ),
-        Plot(
-            title=f"Throughput, {name}",
-            x_title="minutes",
-            y_title="messages/s",
-            series=[*throughputs, *rates],
-        ),
+        _by_minutes(f"Latency, {name}", "ms", [*latencies, *seeds], is_log_y=True),
+        _by_minutes(f"Throughput, {name}", "messages/s", [*throughputs, *rates]),
     ]
+
+
+def _by_minutes(title: str, unit: str, series: Sequence[Series], *, is_log_y: bool = False) -> Plot:
+    return Plot(title=title, x_title="minutes", y_title=unit, series=series, is_log_y=is_log_y)
 
 
 def _running_ms(record: Record) -> list[float]:
@@ -331,9 +320,7 @@ def _zones_plots(records: Records) -> Sequence[Plot]:
     ]
     minutes = max((x for one in series for x in one.x), default=0.0)
     series += [level(zone, value, minutes) for zone, value in (("east", 100.0), ("west", 300.0))]
-    return [
-        Plot(title="Latency by region, mean of ten seconds", x_title="minutes", y_title="ms", series=series)
-    ]
+    return [_by_minutes("Latency by region, mean of ten seconds", "ms", series)]
 
 
 def _zones_answer(records: Records) -> Sequence[str]:

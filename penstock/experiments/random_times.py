@@ -321,7 +321,7 @@ def _poisson_answer(records: Records) -> Sequence[str]:
     sentences = []
     pairs = [pair_of(record) for record in records.below("read/1B/")]
     if len(pairs) >= _TAIL_PAIR_COUNT_MIN:
-        sentences += _hedge_sentences(pairs)
+        sentences.append(_hedge_sentence(pairs))
     elif records.is_here:
         sentences.append(
             f"{len(pairs)} pairs of single bytes are too few to say what a second request is worth."
@@ -416,7 +416,7 @@ def _trouble_sentences(records: Records) -> list[str]:
     ]
 
 
-def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
+def _hedge_sentence(pairs: Sequence[tuple[float, float]]) -> str:
     """What a second request is worth, from pairs that were measured one right after the other."""
     single = [seconds for pair in pairs for seconds in pair]
     first_of_two = [min(pair) for pair in pairs]
@@ -431,15 +431,12 @@ def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
     tail, hedged_tail = quantile(single, 0.99), quantile(hedged, 0.99)
     worth = "that is the one worth sending" if hedged_tail < tail else "which is worth nothing here"
     usd = S3_TARIFF.usd(read_request_count=1_000_000)
-    return [
-        (
-            "Two requests at once, and the first answer taken: the 99th percentile falls from "
-            f"{1e3 * tail:.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A "
-            f"second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
-            f"{1e3 * hedged_tail:.0f} ms for {100 * share:.0f} % more requests, ${share * usd:.2f} more "
-            f"for a million reads where the other way takes ${usd:.2f} more: {worth}."
-        ),
-    ]
+    return (
+        f"Two requests at once, and the first answer taken: the 99th percentile falls from {1e3 * tail:.0f} to "
+        f"{1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A second one after {1e3 * after:.0f} ms, "
+        f"when 95 % have answered, brings {1e3 * hedged_tail:.0f} ms for {100 * share:.0f} % more requests, "
+        f"${share * usd:.2f} more for a million reads where the other way takes ${usd:.2f} more: {worth}."
+    )
 
 
 # The surge

@@ -61,17 +61,6 @@ class Advice:
     prediction and its interval; ignore keys that you do not know.
     """
 
-    __slots__ = (
-        "basis",
-        "derived",
-        "document",
-        "expires_at",
-        "explanation",
-        "operation",
-        "payload_size_bytes",
-        "setting",
-    )
-
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
         self.operation: str = document["operation"]
@@ -185,9 +174,8 @@ class Adviser:
         if not self._is_current():
             if self._process_id != os.getpid():  # another thread may have held the lock when this one forked
                 self._lock, self._process_id = allocate_lock(), os.getpid()
-            if self._lock.acquire(
-                timeout=_SOCKET_TIMEOUT_SECONDS
-            ):  # a signal handler may have interrupted its holder
+            # In time: a signal handler may have interrupted its holder.
+            if self._lock.acquire(timeout=_SOCKET_TIMEOUT_SECONDS):
                 try:
                     if not self._is_current():
                         self._reopen()

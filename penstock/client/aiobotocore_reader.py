@@ -15,7 +15,7 @@ import asyncio
 from functools import partial
 
 from penstock.client.asyncio_client import in_thread
-from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, cut, whole
+from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -76,16 +76,11 @@ class AsyncObjectReader(Reading):
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
-        wanted, pieces, fetched = self._asked_for_all(ranges)
-        try:
+        with self._asked_for_all(ranges) as (fetched, cut):
             contents = list[bytes]()  # a loop: Python 3.9 has no asynchronous comprehension within another
             for parts in fetched:
                 contents.append(b"".join([await asked.content for asked in parts]))
-            return cut(wanted, pieces, contents)
-        finally:
-            for parts in fetched:
-                for asked in parts:
-                    asked.give_up()
+            return cut(contents)
 
     async def aclose(self) -> None:
         """Let go of what was fetched ahead."""

@@ -20,7 +20,7 @@ from functools import partial
 
 from penstock.client.aiobotocore_reader import whole_body
 from penstock.client.answers import must_fit
-from penstock.client.asyncio_client import begun_in_thread, in_thread
+from penstock.client.asyncio_client import in_thread
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
@@ -200,10 +200,10 @@ class _Downloads(_Transfers):
         """Into a file beside its place, which it takes at the end. What is no regular file is written to as it is."""
         new = beside(file.path)
         try:
-            path = await _to_its_end(begun_in_thread(partial(_begun, file.path, new)))
+            path = await _to_its_end(in_thread(partial(_begun, file.path, new)))
             await self._read_ranges(file, path)
             if path == new:
-                await _to_its_end(begun_in_thread(partial(os.replace, new, file.path)))
+                await _to_its_end(in_thread(partial(os.replace, new, file.path)))
         except BaseException:
             with suppress(OSError):
                 os.unlink(new)  # noqa: PTH108 - pathlib costs the application an import

@@ -51,7 +51,7 @@ class AsyncLease(Share):
     async def __aenter__(self) -> AsyncLease:
         """Take it: the share is there when this returns, if a daemon is."""
         self._has_changed()
-        taking = begun_in_thread(self._lease.__enter__)
+        taking = in_thread(self._lease.__enter__)
         try:
             await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -86,13 +86,11 @@ class AsyncLease(Share):
             pass  # the loop was closed, and nobody waits there
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """What it returns; worked here where there are no more threads, or the loop or the interpreter is at its end."""
-    return await begun_in_thread(work)
+def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """What it returns; worked here where there are no more threads, or the loop or the interpreter is at its end.
 
-
-def begun_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """The same as a future, which may be shielded: then it is worked to its end whoever is cancelled."""
+    It has begun when this returns, and may be shielded: then it is worked to its end whoever is cancelled.
+    """
     result: Future[T] = Future()
     first, context = Lock(), copy_context()
 

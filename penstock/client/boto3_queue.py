@@ -75,7 +75,9 @@ class QueueConsumer:
         **demand: Unpack[DeliveryDemand],
     ) -> None:
         self._place = _place_of(sqs_client, queue_url, demand)
-        self.advice = advice or _advise(self._place, message_size_bytes, demand)
+        # In its region, which the snapshot may answer where it is the daemon's own.
+        asked = {**demand, **{name: value for name, value in self._place.items() if name != "region"}}
+        self.advice = advice or advise_in(self._place["region"], SQS_DELIVERY, message_size_bytes, asked)
         setting = self.advice.setting
         self._client, self._url, self._handle = sqs_client, queue_url, handle
         self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds
@@ -142,7 +144,6 @@ class QueueConsumer:
             self._stops.put(None)
 
     def _waits_for_stop(self, seconds: float) -> bool:
-        """Whether it was stopped within this time."""
         try:
             self._stops.get(timeout=seconds)
         except Empty:
@@ -156,7 +157,10 @@ class QueueConsumer:
             self._messages.wait_until_idle()
         finally:
             self._messages.end(_END_SECONDS_MAX)
-        _join(deleters, _END_SECONDS_MAX)
+        end_seconds = time.monotonic() + _END_SECONDS_MAX
+        for thread in deleters:
+            if thread.ident is not None:  # it was started
+                thread.join(max(0.0, end_seconds - time.monotonic()))
 
     # --- Receiving
 
@@ -166,8 +170,7 @@ class QueueConsumer:
             if room:
                 self._work_off_all(self._receive(room))
         self._give_back()
-        late = self._messages.handled_now(self._batch)  # copies, when nobody else deletes any more
-        if late:
+        if late := self._messages.pop_handled(self._batch):  # copies, when nobody else deletes any more
             self._delete(late)
 
     def _give_back(self) -> None:
@@ -268,7 +271,10 @@ class QueueConsumer:
         except Exception as trouble:  # noqa: BLE001 - whatever botocore raises: the consumer goes on
             with self._lock:
                 self._figures.note_trouble(trouble)
-            self._complain(name, trouble)
+            # Once until there is an answer again: else a role that may not receive would be a queue that is empty.
+            if name not in self._complained:
+                complain("%s does not answer as it should: %s", self._url, trouble)
+                self._complained.add(name)
             # Also when it was stopped: what is left to delete is tried no more often.
             time.sleep(_PAUSE_SECONDS)
             return None, 0.0
@@ -280,25 +286,17 @@ class QueueConsumer:
             )
         return answer, time.perf_counter() - began
 
-    def _complain(self, name: str, trouble: Exception) -> None:
-        """Once until there is an answer again: a role that may not receive would else be a queue that is empty."""
-        if name not in self._complained:
-            complain("%s does not answer as it should: %s", self._url, trouble)
-            self._complained.add(name)
-
     def _report(self) -> None:
         with self._lock:
             figures, self._figures = self._figures, _Figures()
         if figures.received_count and figures.deleted_count:
-            self._reporter.report(SQS_DELIVERY, **self._place, **figures.report(self._setting()))
-
-    def _setting(self) -> dict[str, float]:
-        return {
-            **self.advice.setting,
-            "receiver_thread_count": self._receiver_count,
-            "deleter_thread_count": self._deleter_count,
-            "batch_message_count": self._batch,
-        }
+            setting = {
+                **self.advice.setting,
+                "receiver_thread_count": self._receiver_count,
+                "deleter_thread_count": self._deleter_count,
+                "batch_message_count": self._batch,
+            }
+            self._reporter.report(SQS_DELIVERY, **self._place, **figures.report(setting))
 
 
 def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> dict[str, Any]:
@@ -310,23 +308,9 @@ def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> 
     return place
 
 
-def _advise(place: Mapping[str, Any], message_size_bytes: int, demand: Mapping[str, Any]) -> Advice:
-    """For the class of the queue, and for its region; which the snapshot may answer where it is the daemon's own."""
-    asked = {**demand, **{name: value for name, value in place.items() if name != "region"}}
-    return advise_in(place["region"], SQS_DELIVERY, message_size_bytes, asked)
-
-
 def _threads(work: Callable[[], None], count: int) -> list[threading.Thread]:
     """Threads that hold up no process that ends."""
     return [threading.Thread(target=work, name="penstock-queue", daemon=True) for _ in range(count)]
-
-
-def _join(threads: Iterable[threading.Thread], seconds_max: float) -> None:
-    """Wait for those that were started, for so long in all."""
-    end_seconds = time.monotonic() + seconds_max
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join(max(0.0, end_seconds - time.monotonic()))
 
 
 class _Messages:
@@ -339,7 +323,7 @@ class _Messages:
     def __init__(self, *, window: int, pause_at_seconds: float) -> None:
         self._window = window
         self._pause_at_seconds = pause_at_seconds
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # which who holds it may enter again
         self._expected_count = 0  # that requests under way may bring
         self._handles: dict[str, str] = {}  # by message, undeleted, oldest first
         self._received_seconds: dict[str, float] = {}  # on the monotonic clock
@@ -358,7 +342,8 @@ class _Messages:
 
     def oldest_seconds(self) -> float:
         with self._changed:
-            return self._oldest_seconds()
+            oldest = next(iter(self._received_seconds.values()), None)  # in the order of their coming
+            return 0.0 if oldest is None else time.monotonic() - oldest
 
     def take_room(self, count: int, *, poll_seconds: float) -> int:
         """Room for a poll of so many messages or fewer; 0 when there is none just now."""
@@ -463,12 +448,14 @@ class _Messages:
             if not self._handled:
                 return None if self._is_over() else []
             self._changed.wait_for(lambda: len(self._handled) >= count, _LINGER_SECONDS)
-            return None if time.monotonic() >= self._end_seconds else self._pop_handled(count)
+            return None if time.monotonic() >= self._end_seconds else self.pop_handled(count)
 
-    def handled_now(self, count: int) -> list[tuple[str, str]]:
+    def pop_handled(self, count: int) -> list[tuple[str, str]]:
         """The same without waiting, and also after the end."""
         with self._changed:
-            return self._pop_handled(count)
+            taken = [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
+            handles = self._handles
+            return [(number, handles[number]) for number in dict.fromkeys(taken) if number in handles]
 
     def note_deleted(self, number: str, handle: str) -> bool:
         """It was deleted by this handle; False when a copy came meanwhile, which is deleted next, or was already."""
@@ -493,10 +480,6 @@ class _Messages:
             self._end_seconds = time.monotonic() + seconds_max
             self._changed.notify_all()
 
-    def _pop_handled(self, count: int) -> list[tuple[str, str]]:
-        taken = [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
-        return [(number, self._handles[number]) for number in dict.fromkeys(taken) if number in self._handles]
-
     def _is_to_give_back(self) -> bool:
         return self._is_stopped and bool(self._unbegun)
 
@@ -509,13 +492,9 @@ class _Messages:
         self._changed.notify_all()
 
     def _room(self) -> int:
-        if self._oldest_seconds() >= self._pause_at_seconds:
+        if self.oldest_seconds() >= self._pause_at_seconds:
             return 0
         return self._window - len(self._handles) - self._expected_count
-
-    def _oldest_seconds(self) -> float:
-        oldest = next(iter(self._received_seconds.values()), None)  # in the order of their coming
-        return 0.0 if oldest is None else time.monotonic() - oldest
 
     def _is_over(self) -> bool:
         is_ending = self._end_seconds < float("inf")

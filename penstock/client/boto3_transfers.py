@@ -116,7 +116,9 @@ def download_file(
     No other version is read than was there at the beginning: one that is written meanwhile is an error. `demand` is
     that of `penstock.client.advice.advise`.
     """
-    from boto3.s3.transfer import S3Transfer, create_transfer_manager
+    from boto3.exceptions import RetriesExceededError
+    from boto3.s3.transfer import create_transfer_manager
+    from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
 
     arguments = dict(extra_args or {})
     found = _looked_at(s3_client, bucket, File(os.fspath(path), key), arguments)
@@ -133,9 +135,11 @@ def download_file(
         else:
             client, files = _Checking(s3_client, [found]), _Sink().files()
             with create_transfer_manager(client, config, files) as manager, client:
-                S3Transfer(manager=_OfOneVersion(manager, found)).download_file(
-                    bucket, key, found.path, extra_args=arguments, callback=callback
-                )
+                subscribers = [*_progress(callback), _Known(found)]
+                try:
+                    manager.download(bucket, key, found.path, arguments, subscribers).result()
+                except TriedTooOftenError as trouble:  # boto3's callers catch boto3's
+                    raise RetriesExceededError(trouble.last_exception) from trouble
     if size_bytes:
         setting = _setting(config, "range_size_bytes", size_bytes)
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
@@ -203,10 +207,10 @@ def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferCo
     """All files of it through one manager, whose threads they share."""
     from queue import SimpleQueue
 
-    from boto3.s3.transfer import ProgressCallbackInvoker, create_transfer_manager
+    from boto3.s3.transfer import create_transfer_manager
 
     ended: SimpleQueue[tuple[File, Callable[[], object]]] = SimpleQueue()
-    progress = [] if errand.callback is None else [ProgressCallbackInvoker(errand.callback)]
+    progress = _progress(errand.callback)
     under_way_count, summary = 0, errand.summary
     files = sink.files() if errand.operation == S3_DOWNLOAD else None
     client = _Checking(s3_client, batch.files)
@@ -306,7 +310,6 @@ class _Sink:
         return utilities
 
     def note(self, size_bytes: int, seconds: float) -> None:
-        """So much was written in so long."""
         self._written_bytes += size_bytes
         self._seconds += seconds
 
@@ -318,7 +321,6 @@ class _TimedFile:
         self._file, self._sink = file, sink
 
     def write(self, content: bytes) -> None:
-        """As the file's."""
         began = perf_counter()
         self._file.write(content)
         self._sink.note(len(content), perf_counter() - began)
@@ -336,22 +338,15 @@ def _has_folder(file: File) -> bool:
     return file.error is None
 
 
-class _OfOneVersion:
-    """A transfer manager that downloads no other version of an object than was looked at."""
+def _progress(callback: Callable[[int], None] | None) -> list[Any]:
+    """What calls it with the bytes of each part, as a subscriber of boto3's transfer manager."""
+    from boto3.s3.transfer import ProgressCallbackInvoker
 
-    def __init__(self, manager: Any, file: File) -> None:
-        self._manager = manager
-        self._known = _Known(file)
-
-    def download(
-        self, bucket: str, key: str, path: str, arguments: dict[str, Any], subscribers: list[Any] | None
-    ) -> Any:  # Any: of boto3
-        """As boto3's own does."""
-        return self._manager.download(bucket, key, path, arguments, [*(subscribers or ()), self._known])
+    return [] if callback is None else [ProgressCallbackInvoker(callback)]
 
 
 class _Known:
-    """A subscriber of boto3's transfer manager, which knows of one object."""
+    """A subscriber of boto3's transfer manager, by which no other version is downloaded than was looked at."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -377,7 +372,6 @@ class _Ending(_Known):
         self._ended = ended
 
     def on_done(self, future: Any, **_: object) -> None:
-        """One way or the other."""
         self._ended.put((self._file, future.result))
 
 

@@ -77,16 +77,13 @@ class Connections:
         """
         request, end_seconds = _request(method, target, body), _end_seconds(self._timeout_seconds)
         kept = self._take() if method == "GET" else None
-        if kept is not None:
-            try:
-                return self._exchange(kept, request, end_seconds)
-            except ConnectionError:
-                pass  # it had been closed before the question arrived
-            except (OSError, ValueError) as trouble:
-                raise _no_answer(self._path, trouble) from trouble
-        connection = _connect(self._path, end_seconds)
         try:
-            return self._exchange(connection, request, end_seconds)
+            if kept is not None:
+                try:
+                    return self._exchange(kept, request, end_seconds)
+                except ConnectionError:
+                    pass  # it had been closed before the question arrived
+            return self._exchange(_connect(self._path, end_seconds), request, end_seconds)
         except (OSError, ValueError) as trouble:
             raise _no_answer(self._path, trouble) from trouble
 

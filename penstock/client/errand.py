@@ -73,22 +73,8 @@ class Errand:
         made = made.merge(config(max_pool_connections=connection_count))
         return {**self._client_arguments, "config": made}
 
-    def report(
-        self,
-        observed: Observed,
-        batch: Batch,
-        thread_count: int,
-        *,
-        client: str,
-        sink_bytes_per_second: float | None = None,
-    ) -> None:
-        """Tell the daemon how a batch went where that is evidence."""
+    def report(self, observed: Observed, batch: Batch, thread_count: int, **seen: Any) -> None:
+        """Tell the daemon how a batch went where that is evidence, with what else was `seen` of it."""
         if batch.is_evidence():
-            observed.report(
-                self._reporter,
-                batch.mean_bytes,
-                batch.setting(thread_count),
-                transferred_bytes=batch.size_bytes,
-                client=client,
-                sink_bytes_per_second=sink_bytes_per_second,
-            )
+            mean_bytes, setting = batch.mean_bytes, batch.setting(thread_count)
+            observed.report(self._reporter, mean_bytes, setting, transferred_bytes=batch.size_bytes, **seen)

@@ -110,16 +110,6 @@ class Summary:
 class Batch:
     """Files that move together, the largest first, and how."""
 
-    __slots__ = (
-        "advice",
-        "files",
-        "multipart_threshold_bytes",
-        "part_size_bytes",
-        "rate_limit_bytes_per_second",
-        "size_knob",
-        "thread_count",
-    )
-
     def __init__(self, files: list[File], advice: Advice) -> None:
         from penstock.client.targets.advised import download_of, upload_of
 
@@ -144,13 +134,11 @@ class Batch:
 
     def setting(self, thread_count: int) -> dict[str, float]:
         """What is in force for a file of the mean size where no more threads can be had; as a report states it."""
-        is_split = self.mean_bytes >= self.multipart_threshold_bytes
-        return {
-            "thread_count": min(thread_count, self.thread_count, self.request_count),
-            self.size_knob: self.part_size_bytes
-            if is_split
-            else whole_size_bytes(self.size_knob, self.mean_bytes),
-        }
+        size_bytes = self.part_size_bytes
+        if self.mean_bytes < self.multipart_threshold_bytes:
+            size_bytes = whole_size_bytes(self.size_knob, self.mean_bytes)
+        threads = min(thread_count, self.thread_count, self.request_count)
+        return {"thread_count": threads, self.size_knob: size_bytes}
 
     @property
     def request_count(self) -> int:
@@ -159,12 +147,9 @@ class Batch:
 
     def is_evidence(self) -> bool:
         """Whether what it took is that of files of one size, more or less, and all were moved."""
-        sizes = self.files[0].size_bytes, self.files[-1].size_bytes
-        return (
-            self.mean_bytes > 0
-            and sizes[0] <= _EVIDENCE_RATIO_MAX * max(1, sizes[1])
-            and all(file.error is None for file in self.files)
-        )
+        largest, smallest = self.files[0].size_bytes, self.files[-1].size_bytes
+        is_one_size = self.mean_bytes > 0 and largest <= _EVIDENCE_RATIO_MAX * max(1, smallest)
+        return is_one_size and all(file.error is None for file in self.files)
 
     def part_count(self, file: File) -> int:
         """How many parts a file is sent in; one is the whole."""

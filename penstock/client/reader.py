@@ -20,7 +20,7 @@ from threading import RLock
 from time import monotonic
 
 from penstock.client.answers import stop
-from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, cut, whole
+from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -114,13 +114,8 @@ class ObjectReader(Reading, io.RawIOBase):
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
-        wanted, pieces, fetched = self._asked_for_all(ranges)
-        try:
-            return cut(wanted, pieces, [b"".join(map(self._content, parts)) for parts in fetched])
-        finally:
-            for parts in fetched:
-                for asked in parts:
-                    asked.give_up()
+        with self._asked_for_all(ranges) as (fetched, cut):
+            return cut([b"".join(map(self._content, parts)) for parts in fetched])
 
     def close(self) -> None:
         """Let go of what was fetched ahead, and of the threads."""

@@ -12,6 +12,9 @@ import io
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from operator import index
 
 from penstock.client.answers import must_fit, stop
@@ -21,14 +24,14 @@ from penstock.client.sdk_client import advise_in, pool_count_of, region_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, TypeVar
 
     from penstock.client.advice import Advice
     from penstock.client.targets.advised import Transfer
 
     Content = TypeVar("Content", bytes, bytearray)
-    Pairs = list[tuple[int, int]]
+    _Cut = Callable[[list[bytes]], list[bytes]]
 
 _FIRST_BYTES = 64 << 10  # of a reader of whom nothing is known yet
 _GROWTH = 2  # of the ranges, and of what is ahead, while he reads on
@@ -199,8 +202,9 @@ class Reading(ABC):
         self.hedged_count += 1
         return True
 
-    def _asked_for_all(self, ranges: Iterable[tuple[int, int]]) -> tuple[Pairs, Pairs, list[list[Range]]]:
-        """What is wanted of (offset, size), in which pieces it comes, and the ranges of each, on their way."""
+    @contextmanager
+    def _asked_for_all(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[list[list[Range]], _Cut]]:
+        """The ranges of each piece in which it comes, on their way; and what cuts (offset, size) out of the pieces."""
         self._check()
         wanted = [(max(0, start), min(start + size, self.size_bytes)) for start, size in ranges]
         pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
@@ -208,7 +212,11 @@ class Reading(ABC):
             [self._asked_for(*part) for part in divided(start, end, self.range_size_bytes)]
             for start, end in pieces
         ]
-        return wanted, pieces, fetched
+        try:
+            yield fetched, partial(cut, wanted, pieces)
+        finally:
+            for asked in chain.from_iterable(fetched):
+                asked.give_up()
 
     def _check(self) -> None:
         if self.closed:

@@ -35,6 +35,8 @@ _LINGER_SECONDS = 0.2  # reports come in bursts: they share a post
 _PAUSE_SECONDS = 30.0  # after nobody answered
 _TIMEOUT_SECONDS = 2.0
 _EXIT_SECONDS_MAX = 0.5
+# Of what is stated, or answered, and is not what it must be.
+_NO_VALUES = (TypeError, ValueError, AttributeError, RecursionError)
 
 
 class Reporter:
@@ -86,15 +88,7 @@ class Reporter:
                 **{name: value for name, value in more.items() if value is not None},
             }
             text = json.dumps(document, allow_nan=False)
-        except (
-            TypeError,
-            ValueError,
-            OverflowError,
-            AttributeError,
-            RecursionError,
-            OSError,
-            ImportError,
-        ) as trouble:
+        except (*_NO_VALUES, OverflowError, OSError, ImportError) as trouble:
             self._complain(f"one cannot be written: {trouble}")
             self.refused_count += 1
             return False
@@ -221,12 +215,7 @@ class Reporter:
         except (NoDaemonError, OSError, ImportError) as trouble:
             self._complain(str(trouble))
             return False
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ) as trouble:  # what is answered is no answer
+        except _NO_VALUES as trouble:  # what is answered is no answer
             accepted, document = 0, {"detail": str(trouble)}
         self.posted_count += accepted
         self.refused_count += len(batch) - accepted

@@ -42,7 +42,7 @@ def filesystem_arguments(
     Where the daemon knows of a store that refuses the checksums of AWS, none are sent, unless the environment says so.
     """
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    told: FilesystemArguments = _arguments("S3FileSystem", object_size_bytes, advice, demand)
+    told: FilesystemArguments = _arguments("S3FileSystem", object_size_bytes, advice)
     if checksums := checksum_arguments(advice):
         told["config_kwargs"] = {**told.get("config_kwargs", {}), **checksums}
     return told
@@ -52,14 +52,10 @@ def put_arguments(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> PutArguments:
     """What to pass to `put_file` and `pipe_file`, which take their part size with the call."""
-    told: PutArguments = _arguments("put_file", object_size_bytes, advice, demand)
+    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
+    told: PutArguments = _arguments("put_file", object_size_bytes, advice)
     return told
 
 
-def _arguments(
-    group: str, object_size_bytes: int | str, advice: Advice | None, demand: TransferDemand
-) -> Any:
-    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    if advice.basis == "default":
-        return {}
-    return arguments_of("s3fs", group, advice, object_size_bytes)
+def _arguments(group: str, object_size_bytes: int | str, advice: Advice) -> Any:
+    return {} if advice.basis == "default" else arguments_of("s3fs", group, advice, object_size_bytes)

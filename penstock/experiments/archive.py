@@ -53,7 +53,7 @@ class Archive:
         except OSError as trouble:
             raise ArchiveError(f"{self.path} cannot be read: {trouble.strerror}") from trouble
         documents = [document for line in lines if (document := _document(line)) is not None]
-        return [_record(d["record"]) for d in documents if d.get("steps") == self._digest and "record" in d]
+        return [Record(**d["record"]) for d in documents if d.get("steps") == self._digest and "record" in d]
 
     def records(self) -> Records:
         """By label."""
@@ -62,23 +62,22 @@ class Archive:
     def write(self, records: Sequence[Record]) -> None:
         """These, in place of what is there."""
         self.path.unlink(missing_ok=True)
-        for record in records:
-            self._append(record, is_synced=False)
+        if records:
+            self.append(*records)
 
-    def append(self, record: Record) -> None:
-        """Returns when it would survive `kill -9`."""
-        self._append(record, is_synced=True)
-
-    def _append(self, record: Record, *, is_synced: bool) -> None:
-        line = json.dumps({"steps": self._digest, "record": asdict(record)}, separators=(",", ":"))
+    def append(self, *records: Record) -> None:
+        """Returns when they would survive `kill -9`."""
+        lines = [
+            json.dumps({"steps": self._digest, "record": asdict(record)}, separators=(",", ":")) + "\n"
+            for record in records
+        ]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            is_torn = is_synced and self.path.exists() and not self.path.read_bytes().endswith(b"\n")
+            is_torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
             with self.path.open("a", encoding="utf-8") as file:
-                file.write("\n" * is_torn + line + "\n")
-                if is_synced:
-                    file.flush()
-                    os.fsync(file.fileno())
+                file.write("\n" * is_torn + "".join(lines))
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as trouble:
             raise ArchiveError(
                 f"{self.path} cannot be written: {trouble.strerror}; name another --directory"
@@ -88,8 +87,7 @@ class Archive:
 def newest_measured(directory: Path, experiment: Experiment) -> Records:
     """What was measured last on real services, the full form or the short one."""
     paths = [
-        *directory.glob(f"{experiment.name}.*.full.jsonl"),
-        *directory.glob(f"{experiment.name}.*.short.jsonl"),
+        path for form in ("full", "short") for path in directory.glob(f"{experiment.name}.*.{form}.jsonl")
     ]
     if not paths:
         return Records([])
@@ -109,7 +107,3 @@ def _document(line: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _record(document: dict[str, Any]) -> Record:
-    return Record(**document)

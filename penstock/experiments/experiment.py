@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -99,6 +99,15 @@ class Record:
         return self.label.rsplit("/", 1)[-1]
 
     @property
+    def minutes(self) -> list[float]:
+        """When each sample was taken."""
+        return [seconds / 60.0 for seconds in self.column("at_seconds")]
+
+    def column(self, name: str) -> list[float]:
+        """One number of each sample."""
+        return [sample[name] for sample in self.samples]
+
+    @property
     def messages_per_second(self) -> float:
         """Received, without copies."""
         return self.values["received_count"] / self.values["duration_seconds"]
@@ -171,7 +180,10 @@ class Series:
     is_published: bool = False  # as the text of the study gives it: its drawings are not at hand
 
 
-def curve_series(name: str, curve: Mapping[float, float]) -> Series:
+Curve = Mapping[int, float] | Mapping[float, float]
+
+
+def curve_series(name: str, curve: Curve) -> Series:
     """A line through what was measured."""
     return Series(name=name, x=list(curve), y=list(curve.values()))
 
@@ -186,9 +198,9 @@ def published(name: str, x: Sequence[float], y: Sequence[float], *, is_line: boo
     return Series(name=f"published, {name}", x=x, y=y, is_line=is_line, is_published=True)
 
 
-def published_points(name: str, points: Mapping[float, float]) -> Series:
+def published_points(name: str, points: Curve, *, is_line: bool = False) -> Series:
     """The same, from a table."""
-    return published(name, list(points), list(points.values()))
+    return published(name, list(points), list(points.values()), is_line=is_line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +253,8 @@ class Experiment:
         """The most that it takes on real services, at both ends or at this one."""
         total = Cost()
         for step in self.steps(form):
-            if step.is_far and not with_far:
-                continue
-            total += step.cost_of_all
-            total += Cost(duration_seconds=step.wait_seconds)
+            if with_far or not step.is_far:
+                total = total + step.cost_of_all + Cost(duration_seconds=step.wait_seconds)
         return total
 
 
@@ -263,7 +273,8 @@ def upload_step(
         thread_count=threads,
         part_size_bytes=part_size_bytes or min(max(size, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX),
     )
-    count = count if count is not None else math.ceil(size / setting.part_size_bytes)
+    if count is None:
+        count = math.ceil(size / setting.part_size_bytes)
     return Step(
         label=label,
         operation=UPLOAD,
@@ -276,19 +287,26 @@ def upload_step(
     )
 
 
-def download_step(label: str, world: str, size: int, threads: int, *, count: int, **rest: Any) -> Step:
+def download_step(
+    label: str,
+    world: str,
+    size: int,
+    threads: int,
+    *,
+    count: int,
+    duration_seconds: float | None = None,
+    **rest: Any,
+) -> Step:
     """`count` whole objects, each one request."""
-    setting = S3DownloadSetting(
-        thread_count=threads, range_size_bytes=min(max(size, RANGE_SIZE_BYTES_MIN), RANGE_SIZE_BYTES_MAX)
-    )
-    seconds = rest.pop("duration_seconds", None)
+    range_size_bytes = min(max(size, RANGE_SIZE_BYTES_MIN), RANGE_SIZE_BYTES_MAX)
     return Step(
         label=label,
         operation=DOWNLOAD,
         world=world,
         payload_size_bytes=size,
-        setting=setting,
-        cost_max=_cost(size, count + 1, threads, seconds=seconds),  # one more is put to be read
+        setting=S3DownloadSetting(thread_count=threads, range_size_bytes=range_size_bytes),
+        # One more is put to be read.
+        cost_max=_cost(size, count + 1, threads, seconds=duration_seconds),
         body_count=count,
         **rest,
     )
@@ -317,14 +335,13 @@ def queue_step(
 def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = None) -> Cost:
     """Bodies once and a little more, for the requests around them and for a few that fail."""
     spare = 2 + threads // 8
-    requests = 2 * (count + spare) + 2 * threads + 8
     moved = body_bytes * (count + spare)
+    if seconds is None:
+        seconds = 120.0 + count / threads + moved / threads / CONNECTION_RATE_MIN
     return Cost(
         transferred_bytes=moved,
-        request_count=requests,
-        duration_seconds=seconds
-        if seconds is not None
-        else 120.0 + count / threads + moved / threads / CONNECTION_RATE_MIN,
+        request_count=2 * (count + spare) + 2 * threads + 8,
+        duration_seconds=seconds,
     )
 
 
@@ -340,3 +357,8 @@ def curve_plot(
     """MB/s over threads, a curve for each name that was run, beside the study's."""
     series = [curve_series(name, curve) for name in names if (curve := records.curve(f"{prefix}/{name}/"))]
     return Plot(title=title, x_title="threads", y_title="MB/s", series=[*series, *seeds])
+
+
+def each_of(series: Sequence[Series]) -> list[Series]:
+    """The same divided by the number at which each value is: what each thread or stream has."""
+    return [replace(one, y=[rate / n for n, rate in zip(one.x, one.y, strict=True)]) for one in series]

@@ -12,7 +12,7 @@ from penstock.experiments.archive import newest_measured
 from penstock.experiments.experiment import Experiment, Plot, Records
 from penstock.experiments.facts import Fact, Kind, Relation, Verdict, counts, facts_of
 from penstock.experiments.table import EXPERIMENTS, STUDIES
-from penstock.report.chart import Axis, Layer, Line, Point, draw, linear_axis, log_axis
+from penstock.report.chart import Layer, Line, Point, draw, linear_axis, log_axis
 from penstock.units import number
 
 _COLOUR_COUNT = 5
@@ -39,7 +39,7 @@ class Comparison:
     def cells(self) -> tuple[str, ...]:
         """As a row of text."""
         fact = self.fact
-        sign = {Relation.EQUAL: "", Relation.BELOW: "below ", Relation.WITHIN: ""}[fact.relation]
+        sign = "below " if fact.relation is Relation.BELOW else ""
         return (
             fact.name,
             f"{fact.operation}, {fact.condition}: {fact.metric}",
@@ -90,7 +90,8 @@ def svg_of(plot: Plot, like: Sequence[Plot] = ()) -> str:
     """The plot, drawn; with axes that hold those beside it, too."""
     every = [series for one in (plot, *like) for series in one.series]
     xs, ys = [x for series in every for x in series.x], [y for series in every for y in series.y]
-    x, y = _axis(plot.x_title, xs, is_log=plot.is_log_x), _axis(plot.y_title, ys, is_log=plot.is_log_y)
+    x = (log_axis if plot.is_log_x else linear_axis)(plot.x_title, xs)
+    y = (log_axis if plot.is_log_y else linear_axis)(plot.y_title, ys)
     layers: list[Layer] = []
     for index, series in enumerate(plot.series):
         colour = f"c{index % _COLOUR_COUNT}"
@@ -105,31 +106,26 @@ def svg_of(plot: Plot, like: Sequence[Plot] = ()) -> str:
     return draw(plot.title, f"{plot.y_title} by {plot.x_title}: {names}", x, y, layers)
 
 
-def _axis(title: str, values: Sequence[float], *, is_log: bool) -> Axis:
-    return log_axis(title, values) if is_log else linear_axis(title, values)
-
-
 def measured_html(directory: Path) -> str:
     """Every experiment that was run on real services, as sections of a page; nothing where none was."""
-    here = {name: newest_measured(directory, row) for name, row in EXPERIMENTS.items()}
     return "".join(
-        section_html(EXPERIMENTS[name], Records([]), records)
-        for name, records in here.items()
-        if len(records)
+        section_html(row, Records([]), here)
+        for row in EXPERIMENTS.values()
+        if len(here := newest_measured(directory, row))
     )
 
 
 def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
     """One experiment as a part of a page."""
+    rows = [row.cells() for row in compare(experiment, lab, here)]
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
         f"<p>{escape(experiment.summary)} {escape(_source(experiment))}</p>",
-        _table_html(compare(experiment, lab, here)),
+        _grid_html(HEADINGS, rows) if rows else "",
         *_figures_html(experiment, {"lab": lab, "here": here}),
+        _addresses_html(here),
     ]
-    parts.append(_addresses_html(here))
-    answers = experiment.answers(here if len(here) else lab)
-    if answers:
+    if answers := experiment.answers(here if len(here) else lab):
         parts.append(f"<h3>{'What was measured here says' if len(here) else 'What the models say'}</h3><ul>")
         parts += [f"<li>{escape(sentence)}</li>" for sentence in answers]
         parts.append("</ul>")
@@ -168,10 +164,6 @@ def _figure_html(plot: Plot, name: str, like: Sequence[Plot]) -> str:
     )
     caption = f'<figcaption><ul class="keys">{keys}</ul></figcaption>'
     return f"<figure><h4>{escape(plot.title)} ({name})</h4>{svg_of(plot, like)}{caption}</figure>"
-
-
-def _table_html(rows: Sequence[Comparison]) -> str:
-    return _grid_html(HEADINGS, [row.cells() for row in rows]) if rows else ""
 
 
 def _addresses_html(here: Records) -> str:
@@ -224,14 +216,9 @@ def page_markdown(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> s
 
 def section_markdown(experiment: Experiment, lab: Records) -> str:
     """One experiment for the manual: what the lab makes of it."""
-    lines = [
-        f"## {experiment.name}",
-        "",
-        f"{experiment.title}. {experiment.summary} *{_source(experiment)}*",
-        "",
-    ]
-    rows = compare(experiment, lab, Records([]))
-    if rows:
+    about = f"{experiment.title}. {experiment.summary} *{_source(experiment)}*"
+    lines = [f"## {experiment.name}", "", about, ""]
+    if rows := compare(experiment, lab, Records([])):
         lines += [
             "| figure | published | lab | difference | kind | in the lab | remark |",
             "| --- " * 7 + "|",
@@ -243,5 +230,4 @@ def section_markdown(experiment: Experiment, lab: Records) -> str:
                 f"| `{name}` | {published} | {value} | {difference} | {kind} | {verdict} | {remark} |"
             )
         lines.append("")
-    answers = experiment.answers(lab)
-    return "\n".join([*lines, *(f"- {sentence}" for sentence in answers), ""])
+    return "\n".join([*lines, *(f"- {sentence}" for sentence in experiment.answers(lab)), ""])

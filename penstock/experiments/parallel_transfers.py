@@ -14,16 +14,13 @@ from penstock.experiments.experiment import (
     Plot,
     Quantities,
     Records,
-    Series,
     Step,
     curve_plot,
     download_step,
+    each_of,
     published_points,
     upload_step,
 )
-
-# Parallel transfers of a gigabyte
-
 
 _DOWNLOADS = {
     "ssl": {1: 12.6, 2: 21.0, 3: 31.3, 4: 37.5, 6: 46.6, 8: 49.8},
@@ -33,28 +30,20 @@ _UPLOADS = {1: 6.9, 2: 14.2, 4: 23.6, 6: 37.6, 8: 48.0, 12: 53.8}
 
 
 def _curl_steps(form: Form) -> Sequence[Step]:
-    size = 4 * MB if form is Form.SHORT else GB
-
-    def counts(table: dict[int, float]) -> list[int]:
-        return [1, 2] if form is Form.SHORT else list(table)
-
-    steps = [
-        download_step(f"down/{scheme}/{n}", "m1.large", size, n, count=n, is_plain=scheme == "plain")
-        for scheme, table in _DOWNLOADS.items()
-        for n in counts(table)
+    """Also twelve down, and uploads without TLS: the study did not publish these."""
+    size, most = (4 * MB, 2) if form is Form.SHORT else (GB, 12)
+    ways = [
+        ("down", download_step, _DOWNLOADS["ssl"]),
+        ("up", upload_step, _UPLOADS),
+        ("down", download_step, (12,)),
     ]
-    steps += [
-        upload_step(f"up/{scheme}/{n}", "m1.large", size, n, count=n, is_plain=scheme == "plain")
+    return [
+        step(f"{way}/{scheme}/{n}", "m1.large", size, n, count=n, is_plain=scheme == "plain")
+        for way, step, counts in ways
         for scheme in _DOWNLOADS
-        for n in counts(_UPLOADS)
+        for n in counts
+        if n <= most
     ]
-    if form is Form.SHORT:
-        return steps
-    more = [
-        download_step(f"down/{scheme}/12", "m1.large", size, 12, count=12, is_plain=scheme == "plain")
-        for scheme in _DOWNLOADS
-    ]
-    return [*steps, *more]  # twelve, and uploads without TLS: the study did not publish these
 
 
 def _curl_quantities(records: Records) -> Quantities:
@@ -67,27 +56,12 @@ def _curl_quantities(records: Records) -> Quantities:
 
 def _curl_plots(records: Records) -> Sequence[Plot]:
     plots = []
-    uploads = {"ssl": _UPLOADS}
-    for title, prefix, tables in (("Downloads", "down", _DOWNLOADS), ("Uploads", "up", uploads)):
-        all_of_it = curve_plot(records, f"{title} of 1 GB", prefix, ("ssl", "plain"))
-        seeds = [
-            published_points(name, {float(n): v for n, v in table.items()}) for name, table in tables.items()
-        ]
-        plots += [_with(all_of_it, seeds), _each_stream(all_of_it, seeds)]
+    published = {"Downloads": ("down", _DOWNLOADS), "Uploads": ("up", {"ssl": _UPLOADS})}
+    for title, (prefix, tables) in published.items():
+        seeds = [published_points(name, table) for name, table in tables.items()]
+        plot = curve_plot(records, f"{title} of 1 GB", prefix, ("ssl", "plain"), seeds)
+        plots += [plot, replace(plot, title=f"{plot.title}, each stream", series=each_of(plot.series))]
     return plots
-
-
-def _with(plot: Plot, seeds: Sequence[Series]) -> Plot:
-    return replace(plot, series=[*plot.series, *seeds])
-
-
-def _each_stream(plot: Plot, seeds: Sequence[Series]) -> Plot:
-    """The same divided by the streams."""
-    series = [
-        replace(one, y=[rate / n for n, rate in zip(one.x, one.y, strict=True)])
-        for one in (*plot.series, *seeds)
-    ]
-    return replace(plot, title=f"{plot.title}, each stream", series=series)
 
 
 def _curl_answer(records: Records) -> Sequence[str]:

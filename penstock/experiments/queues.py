@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+
+import msgspec
 
 from penstock.experiments.experiment import (
     CONDITION,
@@ -51,28 +52,24 @@ _SHORT_MESSAGE_COUNT = 60
 
 
 def _blast_steps(form: Form) -> Sequence[Step]:
-    seconds = _SHORT_SECONDS if form is Form.SHORT else 100 * MINUTE
-    timeout = _SHORT_TIMEOUT_SECONDS if form is Form.SHORT else TIMEOUT_SECONDS
-    east = queue_step(
-        "blast-east",
-        "queue-east",
-        drive_of("blast", visibility_timeout_seconds=timeout),
-        seconds=seconds if form is Form.SHORT else 10 * MINUTE,
-        rate=_RATE,
-    )
-    drive = drive_of(
-        "blast",
-        visibility_timeout_seconds=timeout,
-        **(
-            {"delete_requests_per_second_max": 20.0, "offered_per_second": 40.0} if form is Form.SHORT else {}
-        ),
-    )
-    rescue = replace(drive, policy=Policy.RESCUED, label="rescued")
-    found = [queue_step("blast", "queue", drive, seconds=seconds, rate=_RATE), east]
     if form is Form.SHORT:
-        return [*found, queue_step("rescued", "queue", rescue, seconds=2.5 * seconds, rate=_RATE)]
-    slow = replace(rescue, delete_delay_seconds=0.003)  # so that the collapse does not take half an hour
-    return [*found, queue_step("rescued", "queue", slow, seconds=6 * MINUTE, rate=2 * _RATE)]
+        east = drive_of("blast", visibility_timeout_seconds=_SHORT_TIMEOUT_SECONDS)
+        slow = {"delete_requests_per_second_max": 20.0, "offered_per_second": 40.0}
+        drive = drive_of("blast", visibility_timeout_seconds=_SHORT_TIMEOUT_SECONDS, **slow)
+        rescue = replace(drive, policy=Policy.RESCUED, label="rescued")
+        seconds, east_seconds, rescue_seconds = _SHORT_SECONDS, _SHORT_SECONDS, 2.5 * _SHORT_SECONDS
+        rescue_rate = _RATE
+    else:
+        east = drive = drive_of("blast", visibility_timeout_seconds=TIMEOUT_SECONDS)
+        # Slow, so that the collapse does not take half an hour.
+        rescue = replace(drive, policy=Policy.RESCUED, label="rescued", delete_delay_seconds=0.003)
+        seconds, east_seconds, rescue_seconds = 100 * MINUTE, 10 * MINUTE, 6 * MINUTE
+        rescue_rate = 2 * _RATE
+    return [
+        queue_step("blast", "queue", drive, seconds=seconds, rate=_RATE),
+        queue_step("blast-east", "queue-east", east, seconds=east_seconds, rate=_RATE),
+        queue_step("rescued", "queue", rescue, seconds=rescue_seconds, rate=rescue_rate),
+    ]
 
 
 def _blast_quantities(records: Records) -> Quantities:
@@ -110,38 +107,30 @@ def running_means(samples: Sequence[Mapping[str, float]]) -> list[float]:
 
 def _course_plots(record: Record, name: str, seeds: Sequence[Series], rates: Sequence[Series]) -> list[Plot]:
     """`seeds` and `rates`: what the study says of latencies in ms and of messages a second."""
-    samples = record.samples
-    step = max(1, len(samples) // _POINT_COUNT_MAX)
-    minutes = [s["at_seconds"] / MINUTE for s in samples]
-    running = [1e3 * seconds for seconds in running_means(samples)]
-    latency = Plot(
-        title=f"Latency, {name}",
-        x_title="minutes",
-        y_title="ms",
-        series=[
-            Series(
-                name="each second",
-                x=minutes[::step],
-                y=[1e3 * s["latency_seconds_mean"] for s in samples][::step],
-                is_line=False,
-            ),
-            Series(name="mean of ten seconds", x=minutes[RUNNING_SECONDS - 1 :: step], y=running[::step]),
-            *seeds,
-        ],
-        is_log_y=True,
-    )
+    step = max(1, len(record.samples) // _POINT_COUNT_MAX)
+    minutes, running = record.minutes, _running_ms(record)
+    each = [1e3 * seconds for seconds in record.column("latency_seconds_mean")]
+    latencies = [
+        Series(name="each second", x=minutes[::step], y=each[::step], is_line=False),
+        Series(name="mean of ten seconds", x=minutes[RUNNING_SECONDS - 1 :: step], y=running[::step]),
+    ]
     counts = {"received first": "received_count", "copies": "duplicate_count", "deleted": "deleted_count"}
-    throughput = Plot(
-        title=f"Throughput, {name}",
-        x_title="minutes",
-        y_title="messages/s",
-        series=[
-            Series(name=title, x=minutes[step - 1 :: step], y=_thinned([s[key] for s in samples], step))
-            for title, key in counts.items()
-        ]
-        + list(rates),
-    )
-    return [latency, throughput]
+    throughputs = [
+        Series(name=title, x=minutes[step - 1 :: step], y=_thinned(record.column(key), step))
+        for title, key in counts.items()
+    ]
+    return [
+        _by_minutes(f"Latency, {name}", "ms", [*latencies, *seeds], is_log_y=True),
+        _by_minutes(f"Throughput, {name}", "messages/s", [*throughputs, *rates]),
+    ]
+
+
+def _by_minutes(title: str, unit: str, series: Sequence[Series], *, is_log_y: bool = False) -> Plot:
+    return Plot(title=title, x_title="minutes", y_title=unit, series=series, is_log_y=is_log_y)
+
+
+def _running_ms(record: Record) -> list[float]:
+    return [1e3 * seconds for seconds in running_means(record.samples)]
 
 
 def _thinned(values: Sequence[float], step: int) -> list[float]:
@@ -210,10 +199,6 @@ def _blast_answer(records: Records) -> Sequence[str]:
 def _rules_steps(form: Form) -> Sequence[Step]:
     seconds = {Form.SHORT: _SHORT_SECONDS, Form.LAB: 10 * MINUTE, Form.FULL: 8 * HOUR}[form]
     advised_seconds = {Form.SHORT: _SHORT_SECONDS, Form.LAB: 3 * MINUTE, Form.FULL: HOUR}[form]
-    return _rules(seconds, advised_seconds=advised_seconds)
-
-
-def _rules(seconds: float, *, advised_seconds: float) -> Sequence[Step]:
     rules = drive_of("rate-controlled", visibility_timeout_seconds=TIMEOUT_SECONDS)
     advised = drive_of("advised", visibility_timeout_seconds=TIMEOUT_SECONDS, offered_per_second=50.0)
     return [
@@ -238,8 +223,7 @@ def _rules_plots(records: Records) -> Sequence[Plot]:
     plots: list[Plot] = []
     for label in ("rules", "advised"):
         if (record := records.get(label)) and record.samples:
-            minutes = record.samples[-1]["at_seconds"] / MINUTE
-            seeds = [level("by the rules", 153.0, minutes)], [level("by the rules", 45.0, minutes)]
+            seeds = ([level("by the rules", value, record.minutes[-1])] for value in (153.0, 45.0))
             plots += _course_plots(record, label, *seeds)
     return plots
 
@@ -293,11 +277,8 @@ def _conditions_here(record: Record) -> Conditions | None:
     names = {name.removeprefix(CONDITION) for name in record.values if name.startswith(CONDITION)}
     if "send_seconds" not in names:
         return None
-    known: dict[str, Any] = {name: record.values[CONDITION + name] for name in names}  # Any: of several types
-    for name in ("deleter_count_max", "payload_size_bytes", "message_group_count"):
-        if name in known:
-            known[name] = round(known[name])
-    return Conditions(**known)
+    known = {name: record.values[CONDITION + name] for name in names}
+    return msgspec.convert(known, Conditions, strict=False)  # a number of deleters is a float there, too
 
 
 def _planned_sentence(conditions: Conditions, words: str) -> str:
@@ -334,24 +315,18 @@ def _zones_quantities(records: Records) -> Quantities:
 
 def _zones_plots(records: Records) -> Sequence[Plot]:
     series = [
-        Series(
-            name=record.last_word,
-            x=[s["at_seconds"] / MINUTE for s in record.samples][RUNNING_SECONDS - 1 :],
-            y=[1e3 * seconds for seconds in running_means(record.samples)],
-        )
+        Series(name=record.last_word, x=record.minutes[RUNNING_SECONDS - 1 :], y=_running_ms(record))
         for record in records.below("zone/")
     ]
     minutes = max((x for one in series for x in one.x), default=0.0)
     series += [level(zone, value, minutes) for zone, value in (("east", 100.0), ("west", 300.0))]
-    return [
-        Plot(title="Latency by region, mean of ten seconds", x_title="minutes", y_title="ms", series=series)
-    ]
+    return [_by_minutes("Latency by region, mean of ten seconds", "ms", series)]
 
 
 def _zones_answer(records: Records) -> Sequence[str]:
     found = [
-        f"{record.values['received_count'] / record.values['duration_seconds']:.0f} messages a second "
-        f"({record.label.removeprefix('zone/')}, {1e3 * record.values['latency_seconds_mean']:.0f} ms)"
+        f"{record.messages_per_second:.0f} messages a second "
+        f"({record.last_word}, {1e3 * record.values['latency_seconds_mean']:.0f} ms)"
         for record in records.below("zone/")
     ]
     if len(found) > 1:
@@ -369,19 +344,12 @@ def _zones_answer(records: Records) -> Sequence[str]:
 def _window_steps(form: Form) -> Sequence[Step]:
     seconds = {Form.SHORT: 5.0, Form.LAB: MINUTE, Form.FULL: 5 * MINUTE}[form]
     windows = (2, 10, 40) if form is Form.SHORT else (2, 5, 10, 15, 20, 40)
+    drives = {
+        w: QueueDrive(label=f"window-{w}", conduct=replace(RATE_CONTROLLED, send_window=w)) for w in windows
+    }
     return [
-        queue_step(
-            f"window/{window}",
-            "queue",
-            QueueDrive(
-                label=f"window-{window}",
-                conduct=replace(RATE_CONTROLLED, send_window=window),
-                visibility_timeout_seconds=TIMEOUT_SECONDS,
-            ),
-            seconds=seconds,
-            rate=_RATE,
-        )
-        for window in windows
+        queue_step(f"window/{window}", "queue", drive, seconds=seconds, rate=_RATE)
+        for window, drive in drives.items()
     ]
 
 
@@ -409,12 +377,10 @@ def _window_rates(records: Records) -> tuple[dict[float, float], float, float]:
     """Messages a second by window; and what the widest one carries, with its latency in seconds."""
     found = {float(record.last_word): record for record in records.below("window/")}
     rates = {w: r.messages_per_second for w, r in found.items()}
-    widest = found[max(found)] if found else None
-    return (
-        rates,
-        rates[max(rates)] if rates else 0.0,
-        widest.values["latency_seconds_mean"] if widest else 0.0,
-    )
+    if not found:
+        return rates, 0.0, 0.0
+    widest = found[max(found)]
+    return rates, widest.messages_per_second, widest.values["latency_seconds_mean"]
 
 
 def erlang_b(server_count: int, load: float) -> float:
@@ -444,14 +410,8 @@ def _window_answer(records: Records) -> Sequence[str]:
 
 
 def _ten_thousand_steps(form: Form) -> Sequence[Step]:
-    if form is Form.LAB:  # batches as the service of 2007 allowed
-        return _ten_thousand(_MESSAGE_COUNT, 3 * HOUR, batch=256)
-    count = _SHORT_MESSAGE_COUNT if form is Form.SHORT else _MESSAGE_COUNT
-    seconds = 60.0 if form is Form.SHORT else 3 * HOUR
-    return _ten_thousand(count, seconds, batch=RECEIVE_MESSAGE_COUNT_MAX)
-
-
-def _ten_thousand(count: int, seconds: float, *, batch: int) -> Sequence[Step]:
+    count, seconds = (_SHORT_MESSAGE_COUNT, MINUTE) if form is Form.SHORT else (_MESSAGE_COUNT, 3 * HOUR)
+    batch = 256 if form is Form.LAB else RECEIVE_MESSAGE_COUNT_MAX  # 256: as the service of 2007 allowed
     return [
         queue_step(
             f"received/{name}",
@@ -484,13 +444,9 @@ def _ten_thousand_quantities(records: Records) -> Quantities:
 
 def _ten_thousand_plots(records: Records) -> Sequence[Plot]:
     series = [
-        Series(
-            name=record.last_word,
-            x=[float(n) for n in range(len(record.arrivals[:200]))],
-            y=[float(n) for n in record.arrivals[:200]],
-            is_line=False,
-        )
+        Series(name=record.last_word, x=range(len(first)), y=first, is_line=False)
         for record in records.below("received/")
+        for first in [record.arrivals[:200]]
     ]
     return [Plot(title="The order of arrival", x_title="received as", y_title="sent as", series=series)]
 
@@ -523,37 +479,23 @@ def _ten_thousand_answer(records: Records) -> Sequence[str]:
 
 def _guide_steps(form: Form) -> Sequence[Step]:
     seconds = {Form.SHORT: 6.0, Form.LAB: 8.7, Form.FULL: 20 * MINUTE}[form]
-    return _guide(seconds, one_thread_seconds=min(2 * seconds, MINUTE))
-
-
-def _guide(seconds: float, *, one_thread_seconds: float) -> Sequence[Step]:
-    def scaled(hosts: int) -> Conduct:
-        return replace(
-            _GUIDE_HOST,
-            sender_count=hosts * _GUIDE_HOST.sender_count,
-            receiver_count=hosts * _GUIDE_HOST.receiver_count,
-            deleter_count=hosts * _GUIDE_HOST.deleter_count,
-            receive_batch=1,
-        )
-
+    one = replace(_GUIDE_HOST, receive_batch=1)
+    two = replace(one, sender_count=28, receiver_count=32, deleter_count=32)
     batch = replace(_GUIDE_HOST, send_batch=10, receive_batch=10, delete_batch=10)
-    conducts = {"one-host": scaled(1), "two-hosts": scaled(2), "batch": batch}
     steps = [
         queue_step(
             f"guide/{name}",
             "queue-guide",
-            QueueDrive(label=name, conduct=conduct, visibility_timeout_seconds=TIMEOUT_SECONDS),
+            QueueDrive(label=name, conduct=conduct),
             seconds=seconds,
             rate=3000.0,
-            process_count=2 if name == "two-hosts" else 1,
+            process_count=2 if conduct is two else 1,
         )
-        for name, conduct in conducts.items()
+        for name, conduct in {"one-host": one, "two-hosts": two, "batch": batch}.items()
     ]
-    alone = QueueDrive(label="one-thread", visibility_timeout_seconds=TIMEOUT_SECONDS)
-    return [
-        *steps,
-        queue_step("guide/one-thread", "queue-guide", alone, seconds=one_thread_seconds, rate=_RATE),
-    ]
+    alone = QueueDrive(label="one-thread")
+    alone_seconds = min(2 * seconds, MINUTE)
+    return [*steps, queue_step("guide/one-thread", "queue-guide", alone, seconds=alone_seconds, rate=_RATE)]
 
 
 _GUIDE_FACTS = {"one-host": "single.one", "two-hosts": "single.two", "batch": "batch.one"}
@@ -562,10 +504,8 @@ _GUIDE_FACTS = {"one-host": "single.one", "two-hosts": "single.two", "batch": "b
 def _guide_quantities(records: Records) -> Quantities:
     values = {} if records.is_here else {"request.latency": 20.0}
     for name, fact in _GUIDE_FACTS.items():
-        if record := records.get(f"guide/{name}"):
-            settled = list(record.samples)[2:]
-            if settled:
-                values[fact] = fmean([s["deleted_count"] for s in settled])
+        if (record := records.get(f"guide/{name}")) and (settled := record.column("deleted_count")[2:]):
+            values[fact] = fmean(settled)
     if alone := records.get("guide/one-thread"):
         values["one-thread.operations"] = alone.values["sent_count"] / alone.values["duration_seconds"]
         if records.is_here and alone.values["sent_count"]:
@@ -575,18 +515,12 @@ def _guide_quantities(records: Records) -> Quantities:
 
 def _guide_plots(records: Records) -> Sequence[Plot]:
     series = [
-        Series(
-            name=record.last_word,
-            x=[s["at_seconds"] for s in record.samples],
-            y=[s["deleted_count"] for s in record.samples],
-        )
+        Series(name=record.last_word, x=record.column("at_seconds"), y=record.column("deleted_count"))
         for record in records.below("guide/")
     ]
     seconds = max((x for one in series for x in one.x), default=0.0)
-    series += [
-        level(name, value, seconds)
-        for name, value in (("one host", 700.0), ("two hosts", 1450.0), ("batch", 2500.0))
-    ]
+    tallies = {"one host": 700.0, "two hosts": 1450.0, "batch": 2500.0}
+    series += [level(name, value, seconds) for name, value in tallies.items()]
     return [Plot(title="The tally of each second", x_title="s", y_title="messages/s", series=series)]
 
 

@@ -22,7 +22,9 @@ from penstock.experiments.experiment import (
     Series,
     Step,
     curve_plot,
+    curve_series,
     download_step,
+    each_of,
     published,
     published_points,
     quantile,
@@ -84,7 +86,7 @@ def _speeds(records: Records, kind: str, size: str) -> list[tuple[float, float]]
 
 def correlation(pairs: Sequence[tuple[float, float]]) -> float:
     """Of pairs whose order does not matter: each counts both ways."""
-    both = [*pairs, *((b, a) for a, b in pairs)]
+    both = [*pairs, *(pair[::-1] for pair in pairs)]
     middle = fmean([a for a, _ in both])
     variance = fmean([(a - middle) ** 2 for a, _ in both])
     return fmean([(a - middle) * (b - middle) for a, b in both]) / variance if variance > 0 else 0.0
@@ -99,11 +101,8 @@ def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, fl
 
 def _poisson_intervals(records: Records) -> Intervals:
     """Medians and means by drawing the pairs again; what is rare by how rare events are counted."""
-    groups: dict[str, list[Record]] = {}
-    for kind in ("read", "write"):
-        for size in _SIZES:
-            if (group := records.below(f"{kind}/{size}/")) and len(group) >= _PAIR_COUNT_MIN:
-                groups[f"{kind}/{size}"] = group
+    names = [f"{kind}/{size}" for kind in ("read", "write") for size in _SIZES]
+    groups = {name: group for name in names if len(group := records.below(f"{name}/")) >= _PAIR_COUNT_MIN}
     chance = random.Random("intervals")
     drawn: dict[str, list[float]] = {}
     for _ in range(_DRAW_COUNT):
@@ -144,14 +143,13 @@ def _trouble_intervals(records: Records) -> dict[str, tuple[float, float]]:
     """None in a few tests is not none in a hundred thousand."""
     from scipy import stats
 
-    scaled = _troubles(records)
     scale = _STUDY_TEST_COUNT / max(len(records.below("write/")) + len(records.below("read/")), 1)
     return {
         name: (
             scale * float(stats.gamma.ppf(0.05, value / scale)) if value else 0.0,
             scale * float(stats.gamma.ppf(0.95, value / scale + 1)),
         )
-        for name, value in scaled.items()
+        for name, value in _troubles(records).items()
     }
 
 
@@ -199,9 +197,8 @@ def _retry_count(records: Sequence[Record]) -> float:
 def _poisson_plots(records: Records) -> Sequence[Plot]:
     plots = [_cdf_plot(records, kind) for kind in ("read", "write")]
     for size, unit, r in (("1B", "transactions/s", 0.22), ("100MB", "objects/s", 0.85)):
-        if speeds := _all(records, "read", size):
-            most = [(10.0, 50.0)] if size == "1B" else []
-            plots += [_histogram(speeds, f"Reads of {size}", unit, most), _pairs_plot(records, size, unit, r)]
+        if _all(records, "read", size):
+            plots += [_histogram(records, size, unit), _pairs_plot(records, size, unit, r)]
     return [*plots, *_hourly_plots(records), *_daily_plots(records)]
 
 
@@ -209,27 +206,21 @@ def _pairs_plot(records: Records, size: str, unit: str, r: float) -> Plot:
     """Of the study there is a coefficient: the line on which a second read is to be expected after a first one."""
     pairs = _speeds(records, "read", size)
     both = [pair if index % 2 else pair[::-1] for index, pair in enumerate(pairs)]
-    middle, ends = fmean(_all(records, "read", size)), [min(a for a, _ in both), max(a for a, _ in both)]
+    firsts, seconds = [a for a, _ in both], [b for _, b in both]
+    middle, ends = fmean(_all(records, "read", size)), [min(firsts), max(firsts)]
     return Plot(
         title=f"Two successive reads of {size}",
         x_title=f"first, {unit}",
         y_title=f"second, {unit}",
         series=[
-            Series(
-                name=f"pairs, r = {correlation(pairs):.2f}",
-                x=[a for a, _ in both],
-                y=[b for _, b in both],
-                is_line=False,
-            ),
+            Series(name=f"pairs, r = {correlation(pairs):.2f}", x=firsts, y=seconds, is_line=False),
             published(f"r = {r}", ends, [middle + r * (end - middle) for end in ends], is_line=True),
         ],
     )
 
 
-_PUBLISHED_SHARES = {  # of single bytes slower than 10 a second, and the median of a megabyte
-    "read": [published_points("shares", {10.0: 0.05, 1e6: 0.5})],
-    "write": [published_points("shares", {10.0: 0.40, 5e6: 0.5})],
-}
+# Of single bytes slower than 10 a second, and the median of a megabyte.
+_PUBLISHED_SHARES = {"read": {10.0: 0.05, 1e6: 0.5}, "write": {10.0: 0.40, 5e6: 0.5}}
 
 
 def _cdf_plot(records: Records, kind: str) -> Plot:
@@ -240,7 +231,7 @@ def _cdf_plot(records: Records, kind: str) -> Plot:
             step = max(1, len(speeds) // 200)
             shares = [(index + 1) / len(speeds) for index in range(len(speeds))]
             series.append(Series(name=size, x=speeds[::step], y=shares[::step]))
-    series += _PUBLISHED_SHARES[kind]
+    series.append(published_points("shares", _PUBLISHED_SHARES[kind]))
     return Plot(
         title=f"How fast a {kind} is", x_title="bytes/s", y_title="share", series=series, is_log_x=True
     )
@@ -259,23 +250,13 @@ def _counted(values: Sequence[float]) -> tuple[list[float], list[float]]:
     return [low + (index + 0.5) * width for index in range(_BIN_COUNT + 1)], counts
 
 
-def _histogram(values: Sequence[float], title: str, unit: str, most: Sequence[tuple[float, float]]) -> Plot:
-    middles, counts = _counted(values)
-    seeds = [
-        published(
-            f"most from {low:g} to {high:g}",
-            [low, low, high, high],
-            [0.0, *[max(counts)] * 2, 0.0],
-            is_line=True,
-        )
-        for low, high in most
-    ]
-    return Plot(
-        title=title,
-        x_title=unit,
-        y_title="requests",
-        series=[Series(name="all", x=middles, y=counts), *seeds],
-    )
+def _histogram(records: Records, size: str, unit: str) -> Plot:
+    middles, counts = _counted(_all(records, "read", size))
+    series = [Series(name="all", x=middles, y=counts)]
+    if size == "1B":
+        ends, top = [10.0, 10.0, 50.0, 50.0], max(counts)
+        series.append(published("most from 10 to 50", ends, [0.0, top, top, 0.0], is_line=True))
+    return Plot(title=f"Reads of {size}", x_title=unit, y_title="requests", series=series)
 
 
 def peak_count(values: Sequence[float]) -> int:
@@ -308,7 +289,7 @@ def _hourly_plots(records: Records) -> list[Plot]:
         hours = {hour: scale * fmean(speeds) for hour, speeds in _hours(records, size).items()}
         if len(hours) < 2:
             continue
-        series = [Series(name="mean", x=[float(hour) for hour in hours], y=list(hours.values()))]
+        series = [curve_series("mean", hours)]
         if size == "1B":  # the study names the two hours that differ, and no means
             top = max(hours.values())
             series += [
@@ -340,7 +321,7 @@ def _poisson_answer(records: Records) -> Sequence[str]:
     sentences = []
     pairs = [pair_of(record) for record in records.below("read/1B/")]
     if len(pairs) >= _TAIL_PAIR_COUNT_MIN:
-        sentences += _hedge_sentences(pairs)
+        sentences.append(_hedge_sentence(pairs))
     elif records.is_here:
         sentences.append(
             f"{len(pairs)} pairs of single bytes are too few to say what a second request is worth."
@@ -435,7 +416,7 @@ def _trouble_sentences(records: Records) -> list[str]:
     ]
 
 
-def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
+def _hedge_sentence(pairs: Sequence[tuple[float, float]]) -> str:
     """What a second request is worth, from pairs that were measured one right after the other."""
     single = [seconds for pair in pairs for seconds in pair]
     first_of_two = [min(pair) for pair in pairs]
@@ -450,15 +431,12 @@ def _hedge_sentences(pairs: Sequence[tuple[float, float]]) -> list[str]:
     tail, hedged_tail = quantile(single, 0.99), quantile(hedged, 0.99)
     worth = "that is the one worth sending" if hedged_tail < tail else "which is worth nothing here"
     usd = S3_TARIFF.usd(read_request_count=1_000_000)
-    return [
-        (
-            "Two requests at once, and the first answer taken: the 99th percentile falls from "
-            f"{1e3 * tail:.0f} to {1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A "
-            f"second one after {1e3 * after:.0f} ms, when 95 % have answered, brings "
-            f"{1e3 * hedged_tail:.0f} ms for {100 * share:.0f} % more requests, ${share * usd:.2f} more "
-            f"for a million reads where the other way takes ${usd:.2f} more: {worth}."
-        ),
-    ]
+    return (
+        f"Two requests at once, and the first answer taken: the 99th percentile falls from {1e3 * tail:.0f} to "
+        f"{1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A second one after {1e3 * after:.0f} ms, "
+        f"when 95 % have answered, brings {1e3 * hedged_tail:.0f} ms for {100 * share:.0f} % more requests, "
+        f"${share * usd:.2f} more for a million reads where the other way takes ${usd:.2f} more: {worth}."
+    )
 
 
 # The surge
@@ -467,8 +445,8 @@ _MORE_BY_A_PROCESS = 1.5
 
 
 def _surge_steps(form: Form) -> Sequence[Step]:
-    seconds, size = (1.0, MB) if form is Form.SHORT else (600.0, 100 * MB)
-    count = 6 if form is Form.SHORT else math.ceil(600 * 32 * MB / size)
+    is_short = form is Form.SHORT
+    size, count, threads = (MB, 6, 2) if is_short else (100 * MB, 600 * 32 // 100, 6)
     return [
         download_step(
             f"surge/{copies}/{n}",
@@ -478,10 +456,10 @@ def _surge_steps(form: Form) -> Sequence[Step]:
             count=count,
             copy_count=copies,
             process_count=1,
-            **({} if form is Form.SHORT else {"duration_seconds": seconds}),
+            duration_seconds=None if is_short else 600.0,
         )
         for copies in (1, 2)
-        for n in ((1, 2) if form is Form.SHORT else range(1, 7))
+        for n in range(1, threads + 1)
     ]
 
 
@@ -497,25 +475,11 @@ def _surge_quantities(records: Records) -> Quantities:
 
 
 def _surge_plots(records: Records) -> Sequence[Plot]:
-    each = [
-        replace(one, y=[rate / n / int(one.name) for n, rate in zip(one.x, one.y, strict=True)])
-        for one in curve_plot(records, "", "surge", ("1", "2")).series
-    ]
-    return [
-        Plot(
-            title="Reads of 100 MB, each thread",
-            x_title="threads",
-            y_title="MB/s",
-            series=[*each, published_points("one host", {1: 10.0, 6: 5.0})],
-        ),
-        curve_plot(
-            records,
-            "Reads of 100 MB, one host and two",
-            "surge",
-            ("1", "2"),
-            [published_points("one host", {1: 10.0, 6: 30.0})],
-        ),
-    ]
+    title = "Reads of 100 MB, one host and two"
+    plot = curve_plot(records, title, "surge", ("1", "2"), [published_points("one host", {1: 10.0, 6: 30.0})])
+    hosts = {"2": 2}
+    each = [replace(one, y=[rate / hosts.get(one.name, 1) for rate in one.y]) for one in each_of(plot.series)]
+    return [replace(plot, title="Reads of 100 MB, each thread", series=each), plot]
 
 
 def _surge_answer(records: Records) -> Sequence[str]:

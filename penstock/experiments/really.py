@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -66,15 +66,14 @@ def steps_here(
     steps: Sequence[Step], configuration: Configuration, far: Configuration | None = None
 ) -> list[Step]:
     """Those that can be run: at an end that is named, in a way that an endpoint of one's own is spoken to."""
+    return [step for step in steps if _is_possible(step, far if step.is_far else configuration)]
 
-    def is_possible(step: Step) -> bool:
-        end = far if step.is_far else configuration
-        if end is None:
-            return False
-        url = end.aws.s3_endpoint_url
-        return not url or step.is_plain is None or step.is_plain is (urlsplit(url).scheme == "http")
 
-    return [step for step in steps if is_possible(step)]
+def _is_possible(step: Step, end: Configuration | None) -> bool:
+    if end is None:
+        return False
+    url = end.aws.s3_endpoint_url
+    return not url or step.is_plain is None or step.is_plain is (urlsplit(url).scheme == "http")
 
 
 def place_of(experiment: Experiment, configuration: Configuration, far: Configuration | None = None) -> str:
@@ -181,9 +180,8 @@ class _Site:
     def __init__(self, bench: Workbench, configuration: Configuration, regions: dict[str, str]) -> None:
         self.queues: MessageQueues | None = None
         self.queue_access: Access | None = None
-        self.stores: dict[
-            tuple[str, bool], AwsObjectStore
-        ] = {}  # by operation, and whether it is without TLS
+        # By operation, and whether it is without TLS.
+        self.stores: dict[tuple[str, bool], AwsObjectStore] = {}
         self.bench = bench
         self._configuration = configuration
         self._regions = regions
@@ -194,7 +192,6 @@ class _Site:
         return replace(step.cost_of_all, usd=usd)
 
     def bucket(self, operation: str) -> str:
-        """Where objects are put."""
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
         if not section.bucket:
             raise NotAllowedError(f"it needs probes.{operation}.bucket in the configuration")
@@ -233,11 +230,7 @@ class _Site:
             region=self._regions[row.name],
         )
         setting: Any = step.setting  # Any: that of an upload
-        wanted = {
-            "object_size_bytes": step.payload_size_bytes,
-            "thread_count": setting.thread_count,
-            "part_size_bytes": setting.part_size_bytes,
-        }
+        wanted = {"object_size_bytes": step.payload_size_bytes, **asdict(setting)}
         command = f"{command_line(step.client, target)} {noting(notes)}"
         report = await _followed(command, wanted, step.cost_max.duration_seconds)
         if isinstance(report, Failure):

@@ -17,18 +17,15 @@ from penstock.experiments.experiment import (
     Series,
     Step,
     curve_series,
-    published,
     published_points,
     quantile,
     upload_step,
 )
 from penstock.units import KiB, MiB
 
-# Threads by object size
-
-
 _GRID_THREADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SIZES_KIB = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+_ALL_KIB = (*_SIZES_KIB, 4096)
 _GRID_WORLDS = ("colo-https", "colo-http", "m1.xlarge", "cc1.4xlarge")
 _ENDS = {  # of real services, and what is like them in the lab
     "near-tls": "m1.xlarge",
@@ -41,24 +38,18 @@ _SMALL_KIB_MAX = 128
 
 def _grid_steps(form: Form) -> Sequence[Step]:
     if form is Form.LAB:
-        return _grid_in_lab()
+        return [
+            *_grid(_GRID_THREADS, _SIZES_KIB, worlds=_GRID_WORLDS, count=512),
+            *_grid((128, 256, 512), (4096,), worlds=("cc1.4xlarge",), count=512),
+        ]
     if form is Form.SHORT:
         return _grid((1, 4), (1, 64), worlds=_ENDS, count=8)
     steps: list[Step] = []
     for end in _ENDS:
         steps += _grid((1,), (1,), worlds=(end,), count=1, prefix="warm-up")
         for repetition in range(1, 5):
-            steps += _grid(
-                _GRID_THREADS, (*_SIZES_KIB, 4096), worlds=(end,), count=512, prefix=f"grid-{repetition}"
-            )
+            steps += _grid(_GRID_THREADS, _ALL_KIB, worlds=(end,), count=512, prefix=f"grid-{repetition}")
     return steps
-
-
-def _grid_in_lab() -> Sequence[Step]:
-    return [
-        *_grid(_GRID_THREADS, _SIZES_KIB, worlds=_GRID_WORLDS, count=512),
-        *_grid((128, 256, 512), (4096,), worlds=("cc1.4xlarge",), count=512),
-    ]
 
 
 def _grid(
@@ -94,6 +85,11 @@ def grid_curve(records: Records, world: str, kib: int) -> dict[float, float]:
     return {n: fmean(rates) for n, rates in sums.items()}
 
 
+def _by_size(records: Records, world: str) -> dict[int, dict[float, float]]:
+    """The curve of each size that was measured."""
+    return {kib: curve for kib in _ALL_KIB if (curve := grid_curve(records, world, kib))}
+
+
 def _like(records: Records, world: str, kib: int) -> dict[float, float]:
     """The curve of a world of the lab; of real services that of the end in its place, without TLS as published."""
     if not records.is_here:
@@ -105,6 +101,10 @@ def _like(records: Records, world: str, kib: int) -> dict[float, float]:
 def best_threads(curve: dict[float, float]) -> float:
     """Those with the highest throughput."""
     return max(curve, key=lambda n: curve[n])
+
+
+def _most(curve: dict[float, float]) -> float:
+    return max(curve.values())
 
 
 def _grid_quantities(records: Records) -> Quantities:
@@ -165,17 +165,12 @@ _PUBLISHED_BEST = {  # threads by KB
 
 def _grid_summaries(records: Records) -> list[Plot]:
     """Over all sizes: the smallest objects, the most of each size, its best thread count, and what TLS costs."""
-    curves = {
-        world: {kib: curve for kib in (*_SIZES_KIB, 4096) if (curve := grid_curve(records, world, kib))}
-        for world in (*_GRID_WORLDS, *_ENDS)
-    }
-    smallest = [curve_series(world, by_size[1]) for world, by_size in curves.items() if 1 in by_size]
-    most = {
-        world: {kib: max(curve.values()) for kib, curve in found.items()} for world, found in curves.items()
-    }
-    best = {
-        world: {kib: best_threads(curve) for kib, curve in found.items()} for world, found in curves.items()
-    }
+    curves = {world: _by_size(records, world) for world in (*_GRID_WORLDS, *_ENDS)}
+    smallest = [curve_series(world, found[1]) for world, found in curves.items() if 1 in found]
+    most, best = (
+        {world: {kib: of(curve) for kib, curve in found.items()} for world, found in curves.items()}
+        for of in (_most, best_threads)
+    )
     gains: dict[str, dict[int, float]] = {}
     for plain, tls in (("colo-http", "colo-https"), ("near-plain", "near-tls"), ("far-plain", "far-tls")):
         for kib in curves[plain].keys() & curves[tls].keys():
@@ -186,47 +181,28 @@ def _grid_summaries(records: Records) -> list[Plot]:
         title: str, unit: str, found: Mapping[str, Mapping[int, float]], seeds: Sequence[Series]
     ) -> Plot:
         series = [
-            Series(
-                name=world,
-                x=[float(kib) for kib in sorted(values)],
-                y=[values[kib] for kib in sorted(values)],
-            )
-            for world, values in found.items()
-            if values
+            curve_series(world, dict(sorted(values.items()))) for world, values in found.items() if values
         ]
         return Plot(
             title=title, x_title="KB", y_title=unit, series=[*series, *seeds], is_log_x=True, is_log_y=True
         )
 
-    seeds = [
-        published_points(name, {float(kib): rate for kib, rate in found.items()})
-        for name, found in _PUBLISHED_MOST.items()
-    ]
-    counts = [
-        published(name, list(found), list(found.values()), is_line=True)
-        for name, found in _PUBLISHED_BEST.items()
-    ]
+    up_to = published_points("TLS up to, plain up to", {64: 0.5, 128: 1.0})
+    seeds = [published_points(name, found) for name, found in _PUBLISHED_MOST.items()]
+    counts = [published_points(name, found, is_line=True) for name, found in _PUBLISHED_BEST.items()]
+    gained = [published_points("colo", {1: 200.0})]
     return [
-        _by_threads(
-            "Objects of 1 KB", [*smallest, published("TLS up to, plain up to", [64, 128], [0.5, 1.0])]
-        ),
+        _by_threads("Objects of 1 KB", [*smallest, up_to]),
         by_size("The most of each size", "MiB/s", most, seeds),
         by_size("Best thread count", "threads", best, counts),
-        by_size(
-            "Without TLS over with it, mean of the thread counts",
-            "%",
-            gains,
-            [published_points("colo", {1: 200.0})],
-        ),
+        by_size("Without TLS over with it, mean of the thread counts", "%", gains, gained),
     ]
 
 
 def _best_by_size(records: Records) -> list[str]:
-    """The best of the thread counts that were tried, for each size."""
     sentences = []
     for world in (*_GRID_WORLDS, *_ENDS):
-        curves = {kib: grid_curve(records, world, kib) for kib in (*_SIZES_KIB, 4096)}
-        best = [(best_threads(curve), kib) for kib, curve in curves.items() if curve]
+        best = [(best_threads(curve), kib) for kib, curve in _by_size(records, world).items()]
         if best:
             alike = [(n, [kib for _, kib in group]) for n, group in groupby(best, key=lambda pair: pair[0])]
             counts = ", ".join(f"{n:.0f} up to {sizes[-1]} KB" for n, sizes in alike)
@@ -266,9 +242,8 @@ def _law_here(records: Records) -> list[str]:
     for scheme in ("tls", "plain"):
         by_end = {}
         for end in ("near", "far"):
-            curves = {kib: grid_curve(records, f"{end}-{scheme}", kib) for kib in (*_SIZES_KIB, 4096)}
-            curves = {kib: curve for kib, curve in curves.items() if 1.0 in curve}
-            if curves:
+            found_here = _by_size(records, f"{end}-{scheme}")
+            if curves := {kib: curve for kib, curve in found_here.items() if 1.0 in curve}:
                 by_end[end] = curves
         for end, curves in by_end.items():
             small, large = min(curves), max(curves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.experiments.calibrations import RAM_DISK, WORLDS
 from penstock.experiments.experiment import (
@@ -34,19 +35,14 @@ _SHORT_OBJECT = 12 * MiB
 
 
 _CLIENT_CONNECTIONS = {"one-connection": 1, "cyberduck": 5, "transfer-manager": 10}
-
-
 _REAL_CLIENTS = ("boto3", "s5cmd", "rclone", "aws")  # as `penstock tune --client` runs them
 _SDK_THREADS, _SDK_PART = 10, 8 * MiB  # the transfer manager's own
 
 
 def _client_steps(form: Form) -> Sequence[Step]:
-    sizes = (1 * MB, 16 * MB) if form is Form.SHORT else (1 * MB, 4 * MB, 16 * MB, 64 * MB, 128 * MB)
-    steps = [
-        _client_step(client, threads, size)
-        for client, threads in _CLIENT_CONNECTIONS.items()
-        for size in sizes
-    ]
+    megabytes = (1, 16) if form is Form.SHORT else (1, 4, 16, 64, 128)
+    sizes = [n * MB for n in megabytes]
+    steps = [_client_step(*client, size) for client in _CLIENT_CONNECTIONS.items() for size in sizes]
     if form is Form.LAB:  # they need sockets
         return steps
     real_sizes = sizes[1:] if form is Form.SHORT else sizes
@@ -76,20 +72,10 @@ def _client_step(client: str, threads: int, size: int) -> Step:
 
 
 def _client_plots(records: Records) -> Sequence[Plot]:
-    series = [
-        curve_series(client, curve)
-        for client in (*_CLIENT_CONNECTIONS, *_REAL_CLIENTS)
-        if (curve := records.curve(f"client/{client}/"))
-    ]
-    return [
-        Plot(
-            title="Upload by client and file",
-            x_title="MB",
-            y_title="MB/s",
-            series=[*series, published_points("transfer-manager", {512.0: 5.20})],
-            is_log_x=True,
-        )
-    ]
+    seeds = [published_points("transfer-manager", {512.0: 5.20})]
+    clients = (*_CLIENT_CONNECTIONS, *_REAL_CLIENTS)
+    plot = curve_plot(records, "Upload by client and file", "client", clients, seeds)
+    return [replace(plot, x_title="MB", is_log_x=True)]
 
 
 def _client_answer(records: Records) -> Sequence[str]:
@@ -98,9 +84,10 @@ def _client_answer(records: Records) -> Sequence[str]:
         return []
     largest = max(curves["one-connection"])
     ratio = curves["transfer-manager"][largest] / curves["one-connection"][largest]
-    real = {client: curve for client in _REAL_CLIENTS if (curve := records.curve(f"client/{client}/"))}
     measured = [
-        f"{client} {curve[max(curve)]:.1f} MB/s at {max(curve):.0f} MB" for client, curve in real.items()
+        f"{client} {curve[max(curve)]:.1f} MB/s at {max(curve):.0f} MB"
+        for client in _REAL_CLIENTS
+        if (curve := records.curve(f"client/{client}/"))
     ]
     return [
         (
@@ -159,12 +146,12 @@ def _thread_plots(records: Records) -> Sequence[Plot]:
 
 
 def _thread_answer(records: Records) -> Sequence[str]:
-    best = {}
+    best = []
     for world in _CLIENT_WORLDS:
         if curve := records.curve(f"threads/{world}/"):
             n = max(curve, key=lambda at: curve[at])
-            best[world] = f"{n:.0f} threads from {world} ({curve[n]:.1f} MB/s)"
-    return [f"Best of those that were tried: {', '.join(best.values())}."] if best else []
+            best.append(f"{n:.0f} threads from {world} ({curve[n]:.1f} MB/s)")
+    return [f"Best of those that were tried: {', '.join(best)}."] if best else []
 
 
 # Bottlenecks
@@ -174,50 +161,39 @@ _FULL_PROCESSOR = 0.9  # of the time
 _STILL_GROWING = 0.8  # of what as many threads more would bring if they did not share anything
 _PART_COUNT_MAX = 10_000  # of S3
 _COUNTS_THAT_TELL = 3  # of threads, or of parts: one run of each of two says nothing of what lies beyond
-_PART_SIZES_MIB = (5, 8, 16, 32, 64, 128)
+_PART_SIZES = tuple(mib * MiB for mib in (5, 8, 16, 32, 64, 128))
 
 
 def _bottleneck_steps(form: Form) -> Sequence[Step]:
-    size = _SHORT_OBJECT if form is Form.SHORT else 512 * MB
-    worlds = _client_worlds(form)
-    sizes = _PART_SIZES_MIB[:2] if form is Form.SHORT else _PART_SIZES_MIB
-    steps = [
+    is_short = form is Form.SHORT
+    size, merging_threads = (_SHORT_OBJECT, 4) if is_short else (512 * MB, 20)
+    without = [
         upload_step(f"without/{world}/{n}", world, size, n, part_size_bytes=PART)
-        for world in worlds
-        for n in ((2, 4) if form is Form.SHORT else (10, 20, 30))
+        for world in _client_worlds(form)
+        for n in ((2, 4) if is_short else (10, 20, 30))
     ]
-    return [
-        *steps,
-        *(
-            upload_step(
-                f"merge/{math.ceil(size / (mib * MiB))}",
-                "faster",
-                size,
-                4 if form is Form.SHORT else 20,
-                part_size_bytes=mib * MiB,
-            )
-            for mib in sizes
-        ),
+    merges = [
+        upload_step(f"merge/{math.ceil(size / part)}", "faster", size, merging_threads, part_size_bytes=part)
+        for part in (_PART_SIZES[:2] if is_short else _PART_SIZES)
     ]
+    return [*without, *merges]
 
 
 def _bottleneck_quantities(records: Records) -> Quantities:
     values: dict[str, float] = {}
     if not records.is_here:
         values["network.120"] = RAM_DISK.host_rate_bytes_per_second * 8 / 1e9
-    merges = records.below("merge/")
-    if merges:
-        values["merge.seconds"] = max(record.values["complete_seconds"] for record in merges)
-        values["merge.share"] = 100 * max(
-            record.values["complete_seconds"] / record.values["duration_seconds"] for record in merges
-        )
+    if merges := _merges(records).values():
+        values["merge.seconds"] = max(seconds for seconds, _ in merges)
+        values["merge.share"] = 100 * max(seconds / of_all for seconds, of_all in merges)
     return values
 
 
 def _bottleneck_plots(records: Records) -> Sequence[Plot]:
     merges = _merges(records)
-    parts = list(merges)
-    until = max(parts, default=0.0)
+    seconds = {parts: a for parts, (a, _) in merges.items()}
+    shares = {parts: 100 * a / b for parts, (a, b) in merges.items()}
+    until = max(merges, default=0.0)
     return [
         curve_plot(records, "With the disk, from memory, and on a faster client", "without", _CLIENT_WORLDS),
         Plot(
@@ -234,33 +210,23 @@ def _bottleneck_plots(records: Records) -> Sequence[Plot]:
             title="Time to merge the parts",
             x_title="parts",
             y_title="s",
-            series=[
-                Series(name="complete", x=parts, y=[seconds for seconds, _ in merges.values()]),
-                level("below", 1.0, until),
-            ],
+            series=[curve_series("complete", seconds), level("below", 1.0, until)],
         ),
         Plot(
             title="Share of merging",
             x_title="parts",
             y_title="% of the upload",
-            series=[
-                Series(name="complete", x=parts, y=[100 * a / b for a, b in merges.values()]),
-                level("below", 3.0, until),
-            ],
+            series=[curve_series("complete", shares), level("below", 3.0, until)],
         ),
     ]
 
 
 def _merges(records: Records) -> dict[float, tuple[float, float]]:
     """Seconds of merging and of all of the upload, by the number of parts."""
-    found = {
-        float(record.last_word): (
-            record.values["complete_seconds"],
-            record.values["duration_seconds"],
-        )
-        for record in records.below("merge/")
+    return {
+        float(record.last_word): (record.values["complete_seconds"], record.values["duration_seconds"])
+        for record in sorted(records.below("merge/"), key=lambda record: float(record.last_word))
     }
-    return dict(sorted(found.items()))
 
 
 def _processor_series(records: Records) -> list[Series]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import Any
 
 from penstock.experiments.calibrations import ADDRESS_COUNT, WORLDS
@@ -70,7 +70,6 @@ class _WeightlessStore(SimulatedObjectStore):
         self._answered_by = answered_by
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
-        """See the seam."""
         stored = await self._lab.put_object(bucket, key, len(body))
         self._note_address()
         return stored.body.etag
@@ -78,7 +77,6 @@ class _WeightlessStore(SimulatedObjectStore):
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
-        """See the seam."""
         reading = await super().read_range(bucket, key, start, stop, object_size_bytes=object_size_bytes)
         self._note_address()
         return reading
@@ -169,34 +167,29 @@ def record_of(
         if isinstance(outcome, Inconclusive):
             return Record(label=step.label, started_at=started_at, reason=outcome.reason)
     names = set.intersection(*(set(outcome.measures) for outcome in measured))
-    values = {name: math.fsum(o.measures[name] for o in measured) / len(measured) for name in sorted(names)}
-    values |= {
-        "duration_seconds": max(o.duration_seconds for o in measured),
-        "transferred_bytes": sum(o.transferred_bytes for o in measured),
-        "throughput_bytes_per_second": math.fsum(o.throughput_bytes_per_second for o in measured),
-        "request_count": sum(o.request_count for o in measured),
-        "throttled_count": sum(o.throttled_count for o in measured),
-        "failed_count": sum(o.failed_count for o in measured),
-        "latency_seconds_mean": math.fsum(o.latency_seconds_mean for o in measured) / len(measured),
-        "latency_seconds_p50": math.fsum(o.latency_seconds_p50 for o in measured) / len(measured),
-        "latency_seconds_p99": math.fsum(o.latency_seconds_p99 for o in measured) / len(measured),
-    }
+    values = {name: fmean([outcome.measures[name] for outcome in measured]) for name in sorted(names)}
+    values["duration_seconds"] = max(outcome.duration_seconds for outcome in measured)
+    values |= {name: sum(getattr(outcome, name) for outcome in measured) for name in _ADDED}
+    values |= {name: fmean([getattr(outcome, name) for outcome in measured]) for name in _AVERAGED}
+    record = Record(label=step.label, started_at=started_at, values=values, addresses=dict(addresses))
     course = probes[0].course if isinstance(probes[0], QueueApplicationProbe) else None
     if course is None:
-        return Record(label=step.label, started_at=started_at, values=values, addresses=dict(addresses))
+        return record
     document = course.document()
     conditions = document["conditions"] or {}  # that a plan was made for
     values |= {f"{CONDITION}{k}": float(v) for k, v in conditions.items() if isinstance(v, (int, float))}
-    return Record(
-        label=step.label,
-        started_at=started_at,
-        values=values,
-        samples=[{k: v for k, v in sample.items() if k in _KEPT} for sample in document["samples"]],
-        arrivals=document["first_arrivals"],
-        addresses=dict(addresses),
-    )
+    samples = [{k: v for k, v in sample.items() if k in _KEPT} for sample in document["samples"]]
+    return replace(record, samples=samples, arrivals=document["first_arrivals"])
 
 
+_ADDED = (
+    "transferred_bytes",
+    "throughput_bytes_per_second",
+    "request_count",
+    "throttled_count",
+    "failed_count",
+)
+_AVERAGED = ("latency_seconds_mean", "latency_seconds_p50", "latency_seconds_p99")
 _KEPT = frozenset(
     {"at_seconds", "sent_count", "received_count", "duplicate_count", "deleted_count", "latency_seconds_mean"}
 )

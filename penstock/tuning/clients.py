@@ -123,16 +123,10 @@ def boto3(transfer: Transfer) -> Measured:
 
     It runs in a process of its own, because an upload by it can be ended only with its process.
     """
-    wanted = asdict(transfer.target) | {
-        "folder": str(transfer.folder),
-        "prefix": transfer.prefix,
-        "thread_count": transfer.thread_count,
-        "request_size_bytes": transfer.request_size_bytes,
-        **({"into": str(transfer.into)} if transfer.into else {}),
-    }
+    wanted = json.dumps(asdict(transfer.target) | asdict(transfer), default=str)
     command = [sys.executable, "-m", "penstock.tuning.boto3_transfers"]
     with _started(command, os.environ, stdin=subprocess.PIPE) as running:
-        said, _ = running.communicate(json.dumps(wanted) + "\n")
+        said, _ = running.communicate(f"{wanted}\n")
     if running.returncode != 0:
         raise ClientError(f"boto3 ended with status {running.returncode}")
     told = json.loads(said)
@@ -143,11 +137,10 @@ def boto3(transfer: Transfer) -> Measured:
 
 def s5cmd(transfer: Transfer) -> Measured:
     """It tells of a retry on the level "debug" alone."""
-    target, into = transfer.target, transfer.into
-    where = ["--endpoint-url", target.endpoint_url] if target.endpoint_url else []
+    into = transfer.into
     ways = [f"{transfer.url}*", f"{into}/"] if into else [f"{transfer.folder}/*", transfer.url]
-    told = _told(["s5cmd", "--log", "debug", *where, "cp", *ways], transfer)
-    return _timed(told.command, _region(target))
+    told = _told(["s5cmd", "--log", "debug", *_endpoint(transfer.target), "cp", *ways], transfer)
+    return _timed(told.command, _region(transfer.target))
 
 
 def rclone(transfer: Transfer) -> Measured:
@@ -171,11 +164,10 @@ def rclone(transfer: Transfer) -> Measured:
 
 def aws(transfer: Transfer) -> Measured:
     """`aws s3 cp`, with a copy of your own configuration in which the transfer settings are set."""
-    url, into = transfer.target.endpoint_url, transfer.into
-    where = ["--endpoint-url", url] if url else []
+    into, where = transfer.into, _endpoint(transfer.target)
     ways = [transfer.url, str(into)] if into else [str(transfer.folder), transfer.url]
     copy = ["aws", "s3", "cp", "--recursive", "--only-show-errors", *ways, *where]
-    settings = {**_told(copy, transfer).aws_settings, **({"addressing_style": "path"} if url else {})}
+    settings = {**_told(copy, transfer).aws_settings, **({"addressing_style": "path"} if where else {})}
     own = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
     text = own.read_text(encoding="utf-8") if own.exists() else ""
     with tempfile.NamedTemporaryFile("w", prefix="penstock-aws-", encoding="utf-8") as file:
@@ -213,12 +205,8 @@ CLIENTS: Mapping[str, Callable[[Transfer], Measured]] = {
 
 def command_line(client: str, target: Target) -> str:
     """What runs this file for a client, as a line for the shell, to which `noting` may be added."""
-    options = {
-        "--bucket": target.bucket,
-        "--endpoint-url": target.endpoint_url,
-        "--region": target.region,
-    }
-    words = [word for name, value in options.items() if value is not None for word in (name, value)]
+    region = ["--region", target.region] if target.region else []
+    words = ["--bucket", target.bucket, *_endpoint(target), *region]
     return shlex.join([sys.executable, "-m", "penstock.tuning.clients", client, *words])
 
 
@@ -291,7 +279,11 @@ def carry_out(
             folder=folder,
             prefix=f"{_PREFIX}{unique}/",
             thread_count=_PUTTING_THREAD_COUNT if reads else threads,
-            request_size_bytes=_putting_part_bytes(size) if reads else proposal["part_size_bytes"],
+            request_size_bytes=(
+                max(_PUTTING_PART_BYTES, ceil(size / _PART_COUNT_MAX))
+                if reads
+                else proposal["part_size_bytes"]
+            ),
             file_size_bytes=size,
             file_count=count,
         )
@@ -307,10 +299,6 @@ def carry_out(
     if rate is not None and len(measured.file_seconds) == count:
         report["steady_throughput_bytes_per_second"] = rate * size
     return report
-
-
-def _putting_part_bytes(size_bytes: int) -> int:
-    return max(_PUTTING_PART_BYTES, ceil(size_bytes / _PART_COUNT_MAX))
 
 
 def _put_and_read(client: str, proposal: Mapping[str, int], upload: Transfer) -> Measured:
@@ -378,11 +366,8 @@ def _timed(copy: Sequence[str], environment: Mapping[str, str]) -> Measured:
     """Time the client's own command, as its user would wait for it."""
     started = perf_counter()
     throttled_count, file_seconds = _run(copy, {**os.environ, **environment})
-    return Measured(
-        duration_seconds=perf_counter() - started,
-        throttled_count=throttled_count,
-        file_seconds=file_seconds,
-    )
+    seconds = perf_counter() - started
+    return Measured(duration_seconds=seconds, throttled_count=throttled_count, file_seconds=file_seconds)
 
 
 _RETRY = re.compile(r"retryable error|pacer: low level retry")  # in the words of s5cmd and of rclone
@@ -437,6 +422,10 @@ def _started(
         if running:
             with running:  # closes what is open, and waits
                 pass
+
+
+def _endpoint(target: Target) -> list[str]:
+    return ["--endpoint-url", target.endpoint_url] if target.endpoint_url else []
 
 
 def _region(target: Target) -> dict[str, str]:

@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -235,23 +236,20 @@ class _Watched:
 
 
 def _judge(watched: _Watched, timeout_seconds: float, *, has_ended: bool) -> Report | Failure:
-    tail = watched.stderr_tail
+    failed = partial(Failure, stderr_tail=watched.stderr_tail)
     if not has_ended:
-        return Failure(reason=f"it took longer than {timeout_seconds:g} s", stderr_tail=tail, is_timeout=True)
+        return failed(reason=f"it took longer than {timeout_seconds:g} s", is_timeout=True)
     if watched.status != 0:
-        is_no_command = watched.status in _NO_COMMAND
-        return Failure(reason=_describe_status(watched.status), stderr_tail=tail, is_no_command=is_no_command)
+        return failed(reason=_describe_status(watched.status), is_no_command=watched.status in _NO_COMMAND)
     if not watched.last_line:
-        return Failure(reason="it printed nothing", stderr_tail=tail)
+        return failed(reason="it printed nothing")
     try:
         return msgspec.json.decode(watched.last_line, type=Report)
     except (msgspec.DecodeError, RecursionError) as trouble:
         said = _shown(repr(watched.last_line.decode(errors="replace")), _LINE_SHOWN_LENGTH)
         why = _shown(str(trouble), _TROUBLE_SHOWN_LENGTH)
         expected = "one line of JSON is expected as the last line"
-        return Failure(
-            reason=f"its last line is not a report ({expected}): {why}; it is {said}", stderr_tail=tail
-        )
+        return failed(reason=f"its last line is not a report ({expected}): {why}; it is {said}")
 
 
 def _describe_status(status: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
 from typing import Literal
 
@@ -42,17 +43,14 @@ def suspected_limit(
     worked, failed = _worked(trials), [trial.setting for trial in _unexplained(trials, object_size_bytes)]
     if not failed:
         return None
+    limit = partial(Limit, failed_probe_count=len(failed))
     if any(x.thread_count > thread_count_min for x in failed):
         most, least = max((x.thread_count for x in worked), default=1), min(x.thread_count for x in failed)
         if least > most:
-            return Limit(
-                name="thread_count", worked_max=most, failed_min=least, failed_probe_count=len(failed)
-            )
+            return limit(name="thread_count", worked_max=most, failed_min=least)
     most = max((x.memory_bytes(object_size_bytes) for x in worked), default=1)
     least = min(x.memory_bytes(object_size_bytes) for x in failed)
-    if least <= most:
-        return None
-    return Limit(name="memory_bytes", worked_max=most, failed_min=least, failed_probe_count=len(failed))
+    return limit(name="memory_bytes", worked_max=most, failed_min=least) if least > most else None
 
 
 def most_to_try(limit: Limit, trials: Sequence[Trial], object_size_bytes: int) -> int | None:

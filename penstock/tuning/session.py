@@ -130,14 +130,10 @@ def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bo
         "probe_count": len(trials),
         "failed_probe_count": sum(trial.failure is not None for trial in trials),
         "was_interrupted": was_interrupted,
-        "warning": _warning(task, trials),
+        # The first doubt about what was reported.
+        "warning": next((found for trial in trials if (found := doubt_about(task, trial))), None),
         "trials": [_trial_document(trial) for trial in trials],
     }
-
-
-def _warning(task: Task, trials: Sequence[Trial]) -> str | None:
-    """The first doubt about what was reported."""
-    return next((found for trial in trials if (found := doubt_about(task, trial))), None)
 
 
 def doubt_about(task: Task, trial: Trial) -> str | None:
@@ -208,21 +204,21 @@ def tune(
 
 def propose(task: Task, trials: Sequence[Trial]) -> ProbePlan[TransferSetting]:
     """What to try next; the same trials and seed always lead to the same proposal."""
-    possible = _possible(task, trials, is_advice=False)
-    conclusion = deliberate(possible.model, _case(task, possible.demand, trials, task.context))
-    plan: ProbePlan[TransferSetting] | None = conclusion.plan
+    model, demand = _possible(task, trials, is_advice=False)
+    plan: ProbePlan[TransferSetting] | None
+    plan = deliberate(model, _case(task, demand, trials, task.context)).plan
     assert plan is not None, "nothing is unaffordable here"
     return plan
 
 
 def advise(task: Task, trials: Sequence[Trial], clock: Clock) -> Recommendation[TransferSetting]:
     """The advice after these trials, of which one worked at least."""
-    possible = _possible(task, trials, is_advice=True)
+    model, demand = _possible(task, trials, is_advice=True)
     return recommend(
-        possible.model,
-        deliberate(possible.model, _case(task, possible.demand, trials, None)).fit,
+        model,
+        deliberate(model, _case(task, demand, trials, None)).fit,
         task.context,
-        possible.demand,
+        demand,
         previous=None,
         now=clock.now(),
         validity_seconds=_VALIDITY_SECONDS,
@@ -232,20 +228,15 @@ def advise(task: Task, trials: Sequence[Trial], clock: Clock) -> Recommendation[
 def _case(
     task: Task, demand: Demand, trials: Sequence[Trial], next_context: Context | None
 ) -> Case[TransferSetting]:
+    shortest_seconds = min((trial.report.duration_seconds for trial in trials if trial.report), default=0.0)
     return Case(
         place=task.context.place,
         observations=tuple(_observations(task, trials)),
         next_context=next_context,
-        cost_max=Cost(
-            duration_seconds=_shortest_seconds(trials)
-        ),  # a price, not a bound: a slow trial must tell more
+        cost_max=Cost(duration_seconds=shortest_seconds),  # a price, not a bound: a slow trial must tell more
         demand=demand,
         seed=task.seed + len(trials),  # also a failed trial moves chance on
     )
-
-
-def _shortest_seconds(trials: Sequence[Trial]) -> float:
-    return min((trial.report.duration_seconds for trial in trials if trial.report), default=0.0)
 
 
 def _observations(task: Task, trials: Sequence[Trial]) -> Iterator[Observation[TransferSetting]]:
@@ -280,13 +271,8 @@ def _observation(
 
 def _carry_out(plan: ProbePlan[TransferSetting], probe_index: int, run: Run, clock: Clock) -> Trial:
     started_at, began_seconds = clock.now(), clock.monotonic_seconds()
-    outcome = run(
-        {
-            **asdict(plan.setting),
-            "object_size_bytes": plan.context.payload_size_bytes,
-            "probe_index": probe_index,
-        }
-    )
+    where = {"object_size_bytes": plan.context.payload_size_bytes, "probe_index": probe_index}
+    outcome = run({**asdict(plan.setting), **where})
     return Trial(
         probe_index=probe_index,
         setting=plan.setting,
@@ -337,16 +323,10 @@ def _said(failure: Failure) -> str:
     return f"\nIts standard error ends:\n{failure.stderr_tail}" if failure.stderr_tail else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Possible:
-    """What the client seems able to do."""
-
-    model: PerformanceModel[Any]  # of uploads, or of downloads
-    demand: Demand
-
-
-def _possible(task: Task, trials: Sequence[Trial], *, is_advice: bool) -> _Possible:
-    """The task, narrowed by what failures suggest.
+def _possible(
+    task: Task, trials: Sequence[Trial], *, is_advice: bool
+) -> tuple[PerformanceModel[Any], Demand]:  # Any: of uploads, or of downloads
+    """What the client seems able to do: the task, narrowed by what failures suggest.
 
     After one failure a setting gets a rest and another chance; it is not advised until it has worked. A time-out says
     no more than that. Other failures may suggest a limit; what is advised keeps to what worked below it.
@@ -355,7 +335,7 @@ def _possible(task: Task, trials: Sequence[Trial], *, is_advice: bool) -> _Possi
     if (limit := _limit(task, trials)) is not None:
         most = limit.worked_max if is_advice else most_to_try(limit, trials, task.object_size_bytes)
         ranges, demand = _within(task, limit, most)
-    return _Possible(model=ranged_model(ranges, _avoided(trials, is_advice=is_advice)), demand=demand)
+    return ranged_model(ranges, _avoided(trials, is_advice=is_advice)), demand
 
 
 def _avoided(trials: Sequence[Trial], *, is_advice: bool) -> frozenset[TransferSetting]:

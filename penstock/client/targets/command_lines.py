@@ -19,6 +19,7 @@ from penstock.client.targets.target import (
     carried,
     environment,
     flags,
+    lines,
 )
 
 if TYPE_CHECKING:
@@ -71,37 +72,22 @@ def rclone_variable(flag: str) -> str:
     return "RCLONE_" + flag.lstrip("-").upper().replace("-", "_")
 
 
-def _rclone_remote(translation: Translation) -> list[str]:
+def _rclone_remote(option: Option) -> str:
     """What a remote in rclone.conf can hold; the rest is left to flags, and said so."""
-    lines = []
-    for option in translation.options:
-        name = option.name.removeprefix("--s3-").replace("-", "_")
-        is_of_remote = option.name.startswith("--s3-")
-        lines.append(
-            f"{name} = {option.value}" if is_of_remote else f"# only as a flag: {option.name} {option.value}"
-        )
-    return lines
+    if option.name.startswith("--s3-"):
+        return f"{option.name.removeprefix('--s3-').replace('-', '_')} = {option.value}"
+    return f"# only as a flag: {option.name} {option.value}"
 
 
 def _aws_cli(advised: Transfer) -> Iterator[Option]:
     yield Option("s3", "max_concurrent_requests", advised.thread_count, ("thread_count",))
-    sizes = {
-        "multipart_chunksize": "request_size_bytes",
-        "multipart_threshold": "multipart_threshold_bytes",
-    }
-    yield from carried(advised, "s3", sizes)
+    yield from carried(advised, "s3", {"multipart_chunksize": "request_size_bytes"})
+    yield from carried(advised, "s3", {"multipart_threshold": "multipart_threshold_bytes"})
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{max(1, advised.rate_limit_bytes_per_second // 1024)}KB/s"  # its KB has 1,024 bytes
         yield Option("s3", "max_bandwidth", limit, ("rate_limit_bytes_per_second",))
     # Version 2 may choose the CRT by itself, which ignores the number of requests; version 1 passes over this.
     yield Option("s3", "preferred_transfer_client", "classic", ("thread_count",))
-
-
-def _aws_commands(translation: Translation) -> list[str]:
-    """Commands that change the profile in force: AWS_PROFILE, else the default."""
-    return [
-        f"aws configure set {option.group}.{option.name} {option.value}" for option in translation.options
-    ]
 
 
 def _aws_section(translation: Translation) -> list[str]:
@@ -136,7 +122,11 @@ TARGETS = (
         download=("the same for downloads", _aws_cli),
         reasons={"connection_pool_count": "it has no key for it; version 1 keeps 10 connections"},
         download_reasons=WHOLE_OBJECTS,
-        writers={"commands": _aws_commands, "config": _aws_section},
+        # Commands change the profile in force: AWS_PROFILE, else the default.
+        writers={
+            "commands": lines(lambda o: f"aws configure set {o.group}.{o.name} {o.value}"),
+            "config": _aws_section,
+        },
     ),
     *both_ways(
         "s5cmd",
@@ -158,7 +148,7 @@ TARGETS = (
             "connection_pool_count": "it keeps 2 x (checkers + transfers + 1) connections, and has no flag for it"
         },
         download_reasons=WHOLE_OBJECTS,
-        writers={"flags": flags(" "), "env": environment(rclone_variable), "config": _rclone_remote},
+        writers={"flags": flags(" "), "env": environment(rclone_variable), "config": lines(_rclone_remote)},
         download_writers={"flags": flags(" "), "env": environment(rclone_variable)},
     ),
     *both_ways(

@@ -46,14 +46,7 @@ def _duckdb_download(advised: Transfer) -> Iterator[Option]:
 
 
 def _sql(translation: Translation) -> list[str]:
-    return [
-        "LOAD httpfs;",
-        *(f"SET {option.name} = {_literal(option.value)};" for option in translation.options),
-    ]
-
-
-def _literal(value: object) -> str:
-    return f"'{value}'" if isinstance(value, str) else str(value)
+    return ["LOAD httpfs;", *(f"SET {option.name} = {option.value!r};" for option in translation.options)]
 
 
 def _pyarrow(advised: Transfer) -> Iterator[Option]:

@@ -66,42 +66,26 @@ def _rust_download(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, "coalesce_ranges", {"coalesce": "coalesced_gap_bytes"})
 
 
-def _rust_download_source(translation: Translation) -> list[str]:
-    """What is passed to each, on a line of its own; the last are Python's."""
-    groups = translation.groups()
-    (most,), (size,), (idle,) = (
-        groups[name].values() for name in ("LimitStore", "get_range", "ClientOptions")
-    )
-    lines = [
-        f"LimitStore::new(store, {most})  // ranges of {size} bytes for get_range",
-        f"ClientOptions::new().with_pool_max_idle_per_host({idle})",
-    ]
-    for block in groups.get("BufReader", {}).values():
-        lines += [
-            f"BufReader::with_capacity(store, &meta, {block})",
-            f"// Python: obstore.open_reader(store, path, buffer_size={block})",
-        ]
-    for gap in groups.get("coalesce_ranges", {}).values():
-        lines += [
-            f"coalesce_ranges(&ranges, fetch, {gap})",
-            f"// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={gap})",
-        ]
-    return lines
+_RUST_LINES = {  # by what is passed the options; those of obstore are for Python
+    "LimitStore": "LimitStore::new(store, {max_requests})  // ranges of {range_size_bytes} bytes for get_range",
+    "BufWriter": "BufWriter::with_capacity(store, path, {with_capacity}).with_max_concurrency({with_max_concurrency})",
+    "WriteMultipart": "WriteMultipart::new_with_chunk_size(upload, {new_with_chunk_size})"
+    "  // wait_for_capacity({wait_for_capacity}) before each write",
+    "ClientOptions": "ClientOptions::new().with_pool_max_idle_per_host({with_pool_max_idle_per_host})",
+    "BufReader": "BufReader::with_capacity(store, &meta, {with_capacity})\n"
+    "// Python: obstore.open_reader(store, path, buffer_size={with_capacity})",
+    "coalesce_ranges": "coalesce_ranges(&ranges, fetch, {coalesce})\n"
+    "// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={coalesce})",
+    "obstore.put": "// Python: obstore.put(store, path, file, "
+    "max_concurrency={max_concurrency}, chunk_size={chunk_size})",
+}
 
 
 def _rust_source(translation: Translation) -> list[str]:
-    """What is passed to each, on a line of its own; the last is Python's."""
-    groups = translation.groups()
-    capacity, busy = groups["BufWriter"].values()
-    wait, chunk = groups["WriteMultipart"].values()
-    (idle,) = groups["ClientOptions"].values()
-    python = ", ".join(f"{name}={value}" for name, value in groups["obstore.put"].items())
-    return [
-        f"BufWriter::with_capacity(store, path, {capacity}).with_max_concurrency({busy})",
-        f"WriteMultipart::new_with_chunk_size(upload, {chunk})  // wait_for_capacity({wait}) before each write",
-        f"ClientOptions::new().with_pool_max_idle_per_host({idle})",
-        f"// Python: obstore.put(store, path, file, {python})",
-    ]
+    """What is passed to each, on lines of its own."""
+    values = {option.name: option.value for option in translation.options}
+    told = [text for group, text in _RUST_LINES.items() if group in translation.groups()]
+    return "\n".join(told).format(**values).split("\n")
 
 
 TARGETS = (
@@ -141,7 +125,6 @@ TARGETS = (
             "read_ahead_bytes": "BufReader reads one buffer, and nothing ahead",
         },
         writers={"config": _rust_source},
-        download_writers={"config": _rust_download_source},
         comment="//",
     ),
 )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client.targets.target import Option, assignments, both_ways, carried
+from penstock.client.targets.target import Option, assignments, both_ways, carried, flags, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
@@ -64,11 +64,6 @@ def _s3a_blocks(advised: Transfer) -> Iterator[Option]:
     yield Option("", "fs.s3a.prefetch.block.count", count, ("thread_count", "read_ahead_bytes"))
 
 
-def _spark_download(advised: Transfer) -> Iterator[Option]:
-    for option in _s3a_download(advised):
-        yield option._replace(name=f"spark.hadoop.{option.name}")
-
-
 def _flink(advised: Transfer) -> Iterator[Option]:
     yield Option("", "s3.upload.max.concurrent.uploads", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, "", {"s3.upload.min.part.size": "request_size_bytes"})
@@ -86,24 +81,13 @@ def _flink_connections(advised: Transfer) -> Iterator[Option]:
     yield Option("", "s3.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
 
 
-def _spark(advised: Transfer) -> Iterator[Option]:
-    for option in _s3a(advised):
-        yield option._replace(name=f"spark.hadoop.{option.name}")
+def _in_spark(say: Callable[[Transfer], Iterator[Option]]) -> Callable[[Transfer], Iterator[Option]]:
+    """The same properties of s3a, by the names that Spark has for them."""
+    return lambda advised: (o._replace(name=f"spark.hadoop.{o.name}") for o in say(advised))
 
 
-def _hadoop_flags(translation: Translation) -> list[str]:
-    return [" ".join(f"-D{option.name}={option.value}" for option in translation.options)]
-
-
-def _spark_flags(translation: Translation) -> list[str]:
-    return [" ".join(f"--conf {option.name}={option.value}" for option in translation.options)]
-
-
-def _site_xml(translation: Translation) -> list[str]:
-    return [
-        f"<property><name>{option.name}</name><value>{option.value}</value></property>"
-        for option in translation.options
-    ]
+def _site_xml(option: Option) -> str:
+    return f"<property><name>{option.name}</name><value>{option.value}</value></property>"
 
 
 def _java_sdk(advised: Transfer) -> Iterator[Option]:
@@ -132,17 +116,14 @@ def _java_sdk_download(advised: Transfer) -> Iterator[Option]:
 
 def _java(translation: Translation) -> list[str]:
     """Calls of each builder; a long literal has an L."""
-    lines = []
+    written = []
     for group, options in translation.groups().items():
         calls = "".join(
             f".{name}({value}{'L' if name.endswith('InBytes') else ''})" for name, value in options.items()
         )
-        lines.append(f"{group}.builder(){calls}" if group != "S3CrtAsyncClientBuilder" else _crt(calls))
-    return lines
-
-
-def _crt(calls: str) -> str:
-    return f"S3AsyncClient.crtBuilder(){calls}"
+        is_crt = group == "S3CrtAsyncClientBuilder"
+        written.append(f"{'S3AsyncClient.crtBuilder' if is_crt else f'{group}.builder'}(){calls}")
+    return written
 
 
 _S3A_REASONS = {"rate_limit_bytes_per_second": "it limits operations per second, not bytes"}
@@ -161,19 +142,19 @@ TARGETS = (
         ),
         reasons=_S3A_REASONS,
         download_reasons=_S3A_DOWNLOAD_REASONS,
-        writers={"config": _site_xml, "flags": _hadoop_flags},
+        writers={"config": lines(_site_xml), "flags": flags("=", prefix="-D")},
         comment="<!--",
     ),
     *both_ways(
         "spark",
-        upload=("the same properties for spark-defaults.conf, or as --conf flags", _spark),
+        upload=("the same properties for spark-defaults.conf, or as --conf flags", _in_spark(_s3a)),
         download=(
             "the same properties for spark-defaults.conf; Parquet and ORC want --access random",
-            _spark_download,
+            _in_spark(_s3a_download),
         ),
         reasons=_S3A_REASONS,
         download_reasons=_S3A_DOWNLOAD_REASONS,
-        writers={"config": assignments(" "), "flags": _spark_flags},
+        writers={"config": assignments(" "), "flags": flags("=", prefix="--conf ")},
     ),
     *both_ways(
         "flink",

@@ -190,22 +190,22 @@ def _mountpoint(command: Sequence[str], _: int, __: Mapping[str, str], translati
 
 
 def _spark(command: Sequence[str], _: int, __: Mapping[str, str], translation: Translation) -> Launch:
-    words = [
-        word
-        for option in translation.options
-        if not any(f"{option.name}=" in given for given in command)
-        for word in ("--conf", f"{option.name}={option.value}")
-    ]
+    words = [word for stated in _unstated(translation, command) for word in ("--conf", stated)]
     return Launch((command[0], *words, *command[1:]))
 
 
 def _hadoop(command: Sequence[str], verb: int, _: Mapping[str, str], translation: Translation) -> Launch:
-    words = [
-        f"-D{option.name}={option.value}"
+    words = [f"-D{stated}" for stated in _unstated(translation, command)]
+    return Launch((*command[: verb + 1], *words, *command[verb + 1 :]))
+
+
+def _unstated(translation: Translation, command: Sequence[str]) -> list[str]:
+    """The properties that the user has not set himself, each with its value."""
+    return [
+        f"{option.name}={option.value}"
         for option in translation.options
         if not any(f"{option.name}=" in given for given in command)
     ]
-    return Launch((*command[: verb + 1], *words, *command[verb + 1 :]))
 
 
 _AWS_SWITCHES = """

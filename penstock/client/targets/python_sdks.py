@@ -38,17 +38,12 @@ _NO_LIMIT = "it has no limit on bandwidth: pace the calls in the application"
 
 _OWN_READS = {
     "range_size_bytes": "request_size_bytes",
-    **{
-        name: name
-        for name in (
-            "multipart_threshold_bytes",
-            "read_ahead_bytes",
-            "block_size_bytes",
-            "coalesced_gap_bytes",
-            "io_chunk_bytes",
-            "hedge_timeout_seconds",
-        )
-    },
+    "multipart_threshold_bytes": "multipart_threshold_bytes",
+    "read_ahead_bytes": "read_ahead_bytes",
+    "block_size_bytes": "block_size_bytes",
+    "coalesced_gap_bytes": "coalesced_gap_bytes",
+    "io_chunk_bytes": "io_chunk_bytes",
+    "hedge_timeout_seconds": "hedge_timeout_seconds",
 }
 """What an application that reads ranges by itself does itself."""
 
@@ -73,11 +68,8 @@ def _aiobotocore(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, "AioConfig", {"max_pool_connections": "connection_pool_count"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
     yield Option(APPLICATION, "part_concurrency", advised.request_concurrency, ("thread_count",))
-    sizes = {
-        "part_size_bytes": "request_size_bytes",
-        "multipart_threshold_bytes": "multipart_threshold_bytes",
-    }
-    yield from carried(advised, APPLICATION, sizes)
+    yield from carried(advised, APPLICATION, {"part_size_bytes": "request_size_bytes"})
+    yield from carried(advised, APPLICATION, {"multipart_threshold_bytes": "multipart_threshold_bytes"})
 
 
 def _aiobotocore_download(advised: Transfer) -> Iterator[Option]:
@@ -108,12 +100,7 @@ def _awscrt_download(advised: Transfer) -> Iterator[Option]:
 def _s3fs(advised: Transfer) -> Iterator[Option]:
     yield Option("S3FileSystem", "max_concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, "S3FileSystem", {"default_block_size": "request_size_bytes"})
-    yield Option(
-        "S3FileSystem",
-        "config_kwargs",
-        {"max_pool_connections": advised.connection_pool_count},
-        ("connection_pool_count",),
-    )
+    yield _s3fs_pool(advised)
     # What is put as a whole file takes 50 MiB and not the block size unless it is told with the call.
     yield from carried(advised, "put_file", {"chunksize": "request_size_bytes"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
@@ -124,16 +111,16 @@ def _s3fs_download(advised: Transfer) -> Iterator[Option]:
     # What reads here and there wants no block around each of its ranges.
     yield Option("S3FileSystem", "default_cache_type", "none" if advised.is_random else "readahead", ())
     yield from carried(advised, "S3FileSystem", {"default_block_size": "block_size_bytes"})
-    yield Option(
-        "S3FileSystem",
-        "config_kwargs",
-        {"max_pool_connections": advised.connection_pool_count},
-        ("connection_pool_count",),
-    )
+    yield _s3fs_pool(advised)
     # What is got as a whole file would be cut into blocks.
     yield from carried(advised, "get_file", {"chunksize": "request_size_bytes"})
     yield from _fsspec_ranges(advised)
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
+
+
+def _s3fs_pool(advised: Transfer) -> Option:
+    pool = {"max_pool_connections": advised.connection_pool_count}
+    return Option("S3FileSystem", "config_kwargs", pool, ("connection_pool_count",))
 
 
 def _fsspec(advised: Transfer) -> Iterator[Option]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from penstock.client.targets.advised import Transfer
 
+    Writer = Callable[["Translation"], list[str]]
+
 APPLICATION = "application"
 """The group of what no option of a library carries, because the application's own code is where it happens."""
 
@@ -74,7 +76,7 @@ class Target(NamedTuple):
     purpose: str  # one line for the list
     say: Callable[[Any], Iterable[Option]]  # Any: what the operation advises, of `advised`
     reasons: Mapping[str, str]  # for each field that it may be unable to express
-    writers: Mapping[str, Callable[[Translation], list[str]]]
+    writers: Mapping[str, Writer]
     comment: str = "#"
 
 
@@ -85,8 +87,8 @@ def both_ways(
     download: tuple[str, Callable[[Transfer], Iterable[Option]]],
     reasons: Mapping[str, str],
     download_reasons: Mapping[str, str] | None = None,
-    writers: Mapping[str, Callable[[Translation], list[str]]],
-    download_writers: Mapping[str, Callable[[Translation], list[str]]] | None = None,
+    writers: Mapping[str, Writer],
+    download_writers: Mapping[str, Writer] | None = None,
     comment: str = "#",
 ) -> tuple[Target, Target]:
     """The two rows of a client: purpose and words of each way; `download_reasons` and `_writers` where they differ.
@@ -112,48 +114,34 @@ def translate(
     return Translation(options, {field: target.reasons[field] for field in missing})
 
 
-def flags(joint: str, *, prefix: str = "") -> Callable[[Translation], list[str]]:
+def flags(joint: str, *, prefix: str = "") -> Writer:
     """A writer of command line flags: `prefix` comes before a name, `joint` between it and its value."""
-
-    def write(translation: Translation) -> list[str]:
-        return [
-            " ".join(
-                f"{prefix}{option.name}{joint}{shlex.quote(str(option.value))}"
-                for option in translation.options
-            )
-        ]
-
-    return write
+    words = lines(lambda option: f"{prefix}{option.name}{joint}{shlex.quote(str(option.value))}")
+    return lambda translation: [" ".join(words(translation))]
 
 
-def environment(name_of: Callable[[str], str]) -> Callable[[Translation], list[str]]:
+def environment(name_of: Callable[[str], str]) -> Writer:
     """A writer of lines that a shell evaluates; `name_of` gives the variable of an option."""
-
-    def write(translation: Translation) -> list[str]:
-        return [
-            f"export {name_of(option.name)}={shlex.quote(str(option.value))}"
-            for option in translation.options
-        ]
-
-    return write
+    return lines(lambda option: f"export {name_of(option.name)}={shlex.quote(str(option.value))}")
 
 
-def assignments(joint: str, *, prefix: str = "") -> Callable[[Translation], list[str]]:
+def assignments(joint: str, *, prefix: str = "") -> Writer:
     """A writer of a file with one option a line."""
+    return lines(lambda option: f"{prefix}{option.name}{joint}{option.value}")
 
-    def write(translation: Translation) -> list[str]:
-        return [f"{prefix}{option.name}{joint}{option.value}" for option in translation.options]
 
-    return write
+def lines(line_of: Callable[[Option], str]) -> Writer:
+    """A writer of a line for each option."""
+    return lambda translation: [line_of(option) for option in translation.options]
 
 
 def python_calls(translation: Translation) -> list[str]:
     """A writer of Python: each group is a call, and what is the application's own are variables."""
-    lines = []
+    written = []
     for group, options in translation.groups().items():
         if group in {"", APPLICATION}:
-            lines += [f"{name} = {value!r}" for name, value in options.items()]
+            written += [f"{name} = {value!r}" for name, value in options.items()]
         else:
             arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
-            lines.append(f"{group}({arguments})")
-    return lines
+            written.append(f"{group}({arguments})")
+    return written

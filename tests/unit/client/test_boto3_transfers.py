@@ -8,12 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import boto3
+import boto3.exceptions
 import pytest
 
 from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3_transfers import download_file, upload_file
 from penstock.client.reporting import Reporter
 from penstock.units import MiB
+from tests.integration.uploading import credentials
 from tests.unit.client.test_observed import Collected
 
 
@@ -73,6 +76,25 @@ def test_for_an_empty_file_nobody_is_asked(
         upload_file(client, path, "bucket", "key")
     assert client.uploaded == [(str(path), "bucket", "key")]
     assert caplog.messages == []
+
+
+def test_a_download_that_breaks_too_often_raises_what_boto3_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what its transfer manager raises: callers of boto3 catch boto3's, and find why in it."""
+
+    def breaks(**_: object) -> None:
+        raise ConnectionResetError
+
+    client = boto3.Session(region_name="eu-west-1", **credentials()).client("s3")
+    monkeypatch.setattr(client, "head_object", lambda **_: {"ContentLength": 1, "ETag": '"one"'})
+    monkeypatch.setattr(client, "get_object", breaks)
+    advice = default_advice("s3_download", 1, "")
+    with pytest.raises(boto3.exceptions.RetriesExceededError) as caught:
+        download_file(client, "bucket", "key", tmp_path / "file", advice=advice)
+    client.close()
+    assert isinstance(caught.value.last_exception, ConnectionResetError)
+    assert not list(tmp_path.iterdir())
 
 
 class Lookalike:

@@ -91,5 +91,7 @@ async def test_an_application_is_heard_as_it_was() -> None:
     assert heard.call_count == heard.attempt_count == service.request_count == CALL_COUNT
     # Counted in classes, which are within 7 % of what was told.
     assert 0.93 * median(answer_seconds) < quantile(heard.latencies, 0.5) < 1.07 * median(call_seconds)
-    assert 1.0 < heard.in_flight_count_mean <= heard.in_flight_count_max <= THREAD_COUNT
+    assert 1.0 < heard.in_flight_count_mean <= heard.in_flight_count_max
+    # Latencies are told in whole milliseconds, and end when their datagram has come: later on a busy host.
+    assert heard.in_flight_count_max < THREAD_COUNT + 0.5
     assert "CANARY7SECRETS" not in repr(heard)

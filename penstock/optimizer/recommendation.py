@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from penstock.models.model import Appraisal, Fit, PerformanceModel, is_current
+from penstock.models.model import Appraisal, Cell, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.optimizer.comparison import comparison_words, gain, sdks_own
 from penstock.units import counted, quantity, rounded
@@ -248,6 +249,8 @@ def _choose(
 ) -> Any:
     own = sdks_own(model, fit, context, demand)
     may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
+    if may_stand and _measured_since_change(fit, context) < _STEADY_SINCE_CHANGE:
+        near = _a_step_from(model, standing, near) or near
     others = [own] * (own in candidates) + [standing] * may_stand
     settings = list(dict.fromkeys([*near, *others]))  # what the SDK does by itself needs no daring
     appraisal = model.appraise(fit, context, settings, demand)
@@ -284,6 +287,7 @@ def _undared_words(
 
 
 _SINCE_CHANGE_MIN = 3  # measurements
+_STEADY_SINCE_CHANGE = 6  # measurements: up to here each of them moves the advice by a step at the most
 _TELLING_RATIO = 1.4  # of threads: what differs by so much tells a slower connection from a lower ceiling
 
 
@@ -294,10 +298,27 @@ def _is_new_since_change(model: PerformanceModel[Any], fit: Fit, context: Contex
     """
     if fit.changed_at is None or fit.is_from_reports:
         return False
-    current = [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
+    current = _since_change(fit, context)
     threads = evidence.thread_counts(model, current)
     is_little = 0 < sum(cell.count for cell in current) < _SINCE_CHANGE_MIN
     return is_little or bool(len(threads) and threads.max() < _TELLING_RATIO * threads.min())
+
+
+def _since_change(fit: Fit, context: Context) -> list[Cell]:
+    return [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
+
+
+def _measured_since_change(fit: Fit, context: Context) -> float:
+    """How many; none of them counts as few where there was no change."""
+    if fit.changed_at is None or fit.is_from_reports:
+        return inf
+    return sum(cell.count for cell in _since_change(fit, context))
+
+
+def _a_step_from(model: PerformanceModel[Any], standing: Any, settings: list[Any]) -> list[Any]:
+    """Those with at most twice its threads, and at least half of them."""
+    old, counts = (objective.thread_counts(model.setting_type, some) for some in ([standing], settings))
+    return [x for x, n in zip(settings, counts, strict=True) if 0.5 * old[0] <= n <= _STEP_RATIO_MAX * old[0]]
 
 
 def _is_as_thrifty(fit: Fit, appraisal: Appraisal, demand: Demand, own: int, chosen: int) -> bool:

@@ -113,6 +113,17 @@ def test_advice_stands_until_a_change_was_seen_with_more_threads_than_one() -> N
         assert (found.setting == standing.setting) is stands
 
 
+def test_advice_goes_by_steps_while_little_was_measured_since_a_change() -> None:
+    """Two dips after it must not lead to a single thread; six measurements are worth going all the way."""
+    standing = replace(advice(), setting=a_setting(8, 8))
+    assert advice().setting.thread_count > 16
+    since = [WORLD.observe(a_setting(n, 8), 20 + i) for i, n in enumerate((8, 40, 32, 48, 40, 40))]
+    fit = replace(FIT, changed_at=since[0].started_at)
+    few, enough = (evidence.attach(fit, MODEL, [*PROBES, *some]) for some in (since[:3], since))
+    assert 8 < advice(fit=few, previous=standing).setting.thread_count <= 16
+    assert advice(fit=enough, previous=standing).setting.thread_count > 16
+
+
 def test_advice_for_another_question_does_not_stand() -> None:
     """Hysteresis belongs to one context and demand."""
     other = advice(Demand(thread_count_max=4))

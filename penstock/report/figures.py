@@ -31,7 +31,7 @@ from penstock.report.remarks import cost_words
 from penstock.report.retries import DayOfRetries, Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
 from penstock.units import counted, format_bytes, label, number, quantity
-from penstock.vocabulary import Cost, Demand, Estimate, Knob, Origin, Scale, Setting, knobs
+from penstock.vocabulary import Cost, Estimate, Knob, Origin, Scale, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own
 _TABLE_ROW_COUNT_MAX = 12
@@ -72,11 +72,8 @@ def spend_figures(report: Report) -> list[Figure]:
 
 
 def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
-    advised = next(
-        a.recommendation.setting
-        for a in place.advice
-        if a.recommendation.context == curve.context and a.recommendation.demand == Demand()
-    )
+    made = (advice.recommendation for advice in place.ordinary_advice)
+    advised = next(each.setting for each in made if each.context == curve.context)
     measured = [m for m in place.measured if m.context == curve.context]
     metric, size = place.value_metric, format_bytes(curve.context.payload_size_bytes)
     density = curve.density if curve.density and curve.density.count > len(measured) else None

@@ -27,6 +27,7 @@ from penstock.report.verdicts import PlaceVerdict
 from penstock.vocabulary import (
     Context,
     Cost,
+    Demand,
     Estimate,
     Inconclusive,
     Place,
@@ -50,6 +51,11 @@ class Advice:
     default_expected: Estimate | None
     doubled_knob: str
     doubled_gain_fraction: float | None  # of the value, with twice the threads of every kind
+
+    @property
+    def payload_size_bytes(self) -> int:
+        """Of what it is for."""
+        return self.recommendation.context.payload_size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +178,11 @@ class PlaceFindings:
     course_density: Density | None = None  # all of it
     verdict: PlaceVerdict | None = None
     remarks: tuple[Remark, ...] = ()
+
+    @property
+    def ordinary_advice(self) -> list[Advice]:
+        """For the question that states nothing but the size."""
+        return [advice for advice in self.advice if advice.recommendation.demand == Demand()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

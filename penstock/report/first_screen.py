@@ -16,7 +16,7 @@ from penstock.report.rhythm import rhythm_sentence
 from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN, PlaceVerdict
 from penstock.report.wording import age_words, date_words, gain_span, interval, percent, place_words
 from penstock.units import counted, format_bytes, format_seconds, label, number
-from penstock.vocabulary import Basis, Demand, Estimate
+from penstock.vocabulary import Basis, Estimate
 
 STRIP_DAY_COUNT_MAX = 60
 HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
@@ -124,12 +124,7 @@ def _told(place: PlaceFindings) -> list[str]:
 
 
 def _advice(place: PlaceFindings, verdict: PlaceVerdict) -> Advice:
-    return next(
-        advice
-        for advice in place.advice
-        if advice.recommendation.demand == Demand()
-        and advice.recommendation.context.payload_size_bytes == verdict.payload_size_bytes
-    )
+    return next(a for a in place.ordinary_advice if a.payload_size_bytes == verdict.payload_size_bytes)
 
 
 def _facts(

@@ -383,7 +383,7 @@ class _Studied:
     # --- The curve of each knob that matters. ---
 
     def _curves(self, findings: PlaceFindings) -> tuple[Curve, ...]:
-        ordinary = {a.recommendation.context: a for a in reversed(_ordinary(findings))}
+        ordinary = {a.recommendation.context: a for a in reversed(findings.ordinary_advice)}
         return tuple(
             dataclasses.replace(curve, density=self._over(curve, advice))
             for context in figured_contexts(findings)
@@ -422,7 +422,7 @@ class _Studied:
     def _surface(self, findings: PlaceFindings) -> Surface | None:
         """Asked all at once; None for an operation whose first two knobs are no quantities."""
         contexts = figured_contexts(findings)
-        advice = next((a for a in _ordinary(findings) if a.recommendation.context in contexts), None)
+        advice = next((a for a in findings.ordinary_advice if a.recommendation.context in contexts), None)
         if advice is None or findings.fit is None:
             return None
         setting, context = advice.recommendation.setting, advice.recommendation.context
@@ -459,7 +459,7 @@ class _Studied:
             size = made.context.payload_size_bytes
             return counts[size], learned[size]
 
-        return max((a.recommendation for a in _ordinary(findings)), key=measured, default=None)
+        return max((a.recommendation for a in findings.ordinary_advice), key=measured, default=None)
 
     def _regrets(self, findings: PlaceFindings) -> tuple[Regret, ...]:
         advice = self._most_measured(findings)
@@ -491,10 +491,6 @@ class _Studied:
             return tuple(model.studies(findings.fit, advice.context, advice.setting, self._observations))
         except _UNREADABLE:
             return ()
-
-
-def _ordinary(findings: PlaceFindings) -> list[Advice]:
-    return [a for a in findings.advice if a.recommendation.demand == Demand()]
 
 
 def _swept(setting: Any) -> list[str]:  # of the operation's own type

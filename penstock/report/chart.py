@@ -15,6 +15,7 @@ from html import escape
 from itertools import groupby, pairwise
 
 from penstock.units import number, quantity
+from penstock.vocabulary import Estimate
 
 WIDTH, HEIGHT = 480, 300
 SHADE_COUNT = 8
@@ -22,20 +23,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46
 _TICK_COUNT_MAX = 6
 _LARGEST = 1e300  # beyond which a margin would overflow
 _HOUR, _DAY = 3600.0, 86400.0
-_TIME_STEPS = (
-    _HOUR,
-    3 * _HOUR,
-    6 * _HOUR,
-    12 * _HOUR,
-    _DAY,
-    2 * _DAY,
-    7 * _DAY,
-    14 * _DAY,
-    30 * _DAY,
-    90 * _DAY,
-    365 * _DAY,
-)
-
+_TIME_STEPS = [*(n * _HOUR for n in (1, 3, 6, 12)), *(n * _DAY for n in (1, 2, 7, 14, 30, 90, 365))]
 _CALENDAR_END = 6e10  # seconds: what lies farther from 1970 has no date
 
 
@@ -136,6 +124,11 @@ class Band:
     low: Sequence[float]
     high: Sequence[float]
     css: str
+
+
+def estimated(x: Sequence[float], estimates: Sequence[Estimate]) -> Band:
+    """The 90 % intervals of a curve."""
+    return Band(x=x, low=[e.low for e in estimates], high=[e.high for e in estimates], css="band")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,15 +198,6 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
     rhythm = next((r for r in place.rhythms if r.question == "hour of the day"), None)
     if rhythm is None:
         return None
-    bars = [
-        (
-            int(name[:2]),
-            ratio,
-            count,
-            f"from {name} UTC: {group_words(ratio)}, {counted(count, 'measurement')}",
-        )
-        for name, ratio, count in rhythm.groups
-    ]
     x = chart.Axis(
         title="hour of the day, UTC",
         low=0.0,
@@ -214,17 +205,24 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
         ticks=(0.0, 6.0, 12.0, 18.0, 24.0),
         show=lambda hour: f"{hour:02.0f}:00",
     )
-    y = chart.linear_axis("beside the middle of its day", [ratio for _, ratio, _, _ in bars], show=_times)
+    y = chart.linear_axis(
+        "beside the middle of its day", [ratio for _, ratio, _ in rhythm.groups], show=_times
+    )
     layers: list[chart.Layer] = [
-        chart.Bar(x_low=hour + 0.15, x_high=hour + 2.85, y=ratio, css="b0", title=title)
-        for hour, ratio, _, title in bars
+        chart.Bar(
+            x_low=int(name[:2]) + 0.15,
+            x_high=int(name[:2]) + 2.85,
+            y=ratio,
+            css="b0",
+            title=f"from {name} UTC: {group_words(ratio)}, {counted(count, 'measurement')}",
+        )
+        for name, ratio, count in rhythm.groups
     ]
     layers.append(chart.Line(x=[0.0, 24.0], y=[1.0, 1.0], css="diagonal"))
-    title = "By the hour of the day"
     return drawn(
         (x, y, layers),
         anchor=anchors.HOURS,
-        title=title,
+        title="By the hour of the day",
         description=_rhythm_words(place.rhythms),
         keys=(Key("b0", "measured"), Key("diagonal", "the middle")),
         table=Table(
@@ -258,11 +256,7 @@ def study_figure(study: Study) -> Figure:
     keys = []
     for n, trace in enumerate(study.traces):
         if any(e.low < e.high for e in trace.y):
-            layers.append(
-                chart.Band(
-                    x=trace.x, low=[e.low for e in trace.y], high=[e.high for e in trace.y], css="band"
-                )
-            )
+            layers.append(chart.estimated(trace.x, trace.y))
         layers.append(chart.Line(x=trace.x, y=[e.expected for e in trace.y], css=f"cdf d{n}"))
         keys.append(Key(f"cdf d{n}", trace.name))
     if any(isinstance(layer, chart.Band) for layer in layers):

@@ -10,8 +10,9 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -22,7 +23,14 @@ from penstock.units import has_unit, label, quantity
 NARROW = 80
 """Columns of the narrowest terminal that is thought of."""
 
+Command: TypeAlias = Callable[..., None]
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def options(*given: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator; help shows them in this order."""
+    return lambda command: reduce(lambda inner, option: option(inner), reversed(given), command)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
@@ -12,9 +12,11 @@ from penstock.cli.daemon import advice_in_force, call, socket_option, why_expire
 from penstock.cli.examples import examples
 from penstock.cli.output import (
     NARROW,
+    Command,
     any_of,
     filled,
     json_option,
+    options,
     print_json,
     print_mapping,
     print_table,
@@ -30,57 +32,22 @@ from penstock.report.anchors import figures_of, place_anchor
 from penstock.units import counted, label, number, parse_bytes
 from penstock.vocabulary import Access, Basis, Estimate, Objective, Regime, Sink
 
-Command: TypeAlias = Callable[..., None]
-
-
-DEMAND_OPTIONS: Mapping[str, Callable[[Command], Command]] = {
-    "object_count": click.option(
-        "--objects", "object_count", type=click.IntRange(1), help="How many move at a time."
-    ),
-    "access": click.option(
+_DEMAND_OPTIONS: Mapping[str, tuple[str, click.ParamType[Any], str]] = {
+    "object_count": ("--objects", click.IntRange(1), "How many move at a time."),
+    "access": (
         "--access",
-        type=click.Choice([access.value for access in Access]),
-        help="Whole objects, or ranges of a large one here and there.",
+        click.Choice([access.value for access in Access]),
+        "Whole objects, or ranges of a large one here and there.",
     ),
-    "range_size_bytes": click.option(
-        "--range-size", "range_size_bytes", type=BYTES, help="Of a random reader, such as 256KiB."
-    ),
-    "sink": click.option(
-        "--sink", type=click.Choice([sink.value for sink in Sink]), help="Where it is written to."
-    ),
-    "memory_bytes_max": click.option(
-        "--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB."
-    ),
-    "bandwidth_bytes_per_second_max": click.option(
-        "--bandwidth-max", "bandwidth_bytes_per_second_max", type=RATE, help="Such as 50MB/s or 1Gbps."
-    ),
-    "message_rate_per_second": click.option(
-        "--rate",
-        "message_rate_per_second",
-        type=click.FloatRange(0, min_open=True),
-        help="Messages per second.",
-    ),
-    "message_group_count": click.option(
-        "--message-groups",
-        "message_group_count",
-        type=click.IntRange(1),
-        help="Of a FIFO queue: how many are in use.",
-    ),
-    "work_seconds": click.option(
-        "--work-seconds", "work_seconds", type=SECONDS, help="The consumer's own time, such as 20ms."
-    ),
-    "latency_objective_seconds": click.option(
-        "--latency-objective",
-        "latency_objective_seconds",
-        type=SECONDS,
-        help="Send to receive, such as 250ms.",
-    ),
-    "visibility_timeout_seconds": click.option(
-        "--visibility-timeout",
-        "visibility_timeout_seconds",
-        type=SECONDS,
-        help="Of the queue, such as 30s.",
-    ),
+    "range_size_bytes": ("--range-size", BYTES, "Of a random reader, such as 256KiB."),
+    "sink": ("--sink", click.Choice([sink.value for sink in Sink]), "Where it is written to."),
+    "memory_bytes_max": ("--memory-max", BYTES, "For buffers, such as 256MiB."),
+    "bandwidth_bytes_per_second_max": ("--bandwidth-max", RATE, "Such as 50MB/s or 1Gbps."),
+    "message_rate_per_second": ("--rate", click.FloatRange(0, min_open=True), "Messages per second."),
+    "message_group_count": ("--message-groups", click.IntRange(1), "Of a FIFO queue: how many are in use."),
+    "work_seconds": ("--work-seconds", SECONDS, "The consumer's own time, such as 20ms."),
+    "latency_objective_seconds": ("--latency-objective", SECONDS, "Send to receive, such as 250ms."),
+    "visibility_timeout_seconds": ("--visibility-timeout", SECONDS, "Of the queue, such as 30s."),
 }
 """By the field of `Demand` that each states; an operation's row names those that mean something there."""
 
@@ -129,13 +96,8 @@ def optional_size_option(words: Words, name: str = "payload_size_bytes") -> Call
 
 def demand_options(names: Iterable[str]) -> Callable[[Command], Command]:
     """Give a command the options that state these fields of a demand."""
-
-    def add(command: Command) -> Command:
-        for name in reversed(tuple(names)):
-            command = DEMAND_OPTIONS[name](command)
-        return command
-
-    return add
+    stated = ((name, *_DEMAND_OPTIONS[name]) for name in names)
+    return options(*(click.option(flag, name, type=kind, help=words) for name, flag, kind, words in stated))
 
 
 def _service_classes() -> str:
@@ -146,32 +108,25 @@ def _service_classes() -> str:
     return "; ".join(f"{any_of(tuple(words))} ({service})" for service, words in classes.items()) + "."
 
 
-def common_options(command: Command) -> Command:
-    """Give a command the options that every question has."""
-    for option in reversed(
-        [
-            click.option(
-                "--threads-max", "thread_count_max", type=click.IntRange(1), help="Use no more threads."
-            ),
-            click.option(
-                "--objective",
-                type=click.Choice([objective.value for objective in Objective]),
-                help="The most throughput, the least latency, or frugal: 80 % for much less.",
-            ),
-            click.option(
-                "--regime",
-                type=click.Choice([regime.value for regime in Regime]),
-                help="For what the host sustains, or for while it bursts; auto: as long as its credits last.",
-            ),
-            click.option("--region", help="Another region than the daemon's."),
-            click.option("--instance-type", help="Another instance type than this host's."),
-            click.option("--service-class", help=_service_classes()),
-            json_option,
-            socket_option,
-        ]
-    ):
-        command = option(command)
-    return command
+common_options = options(
+    click.option("--threads-max", "thread_count_max", type=click.IntRange(1), help="Use no more threads."),
+    click.option(
+        "--objective",
+        type=click.Choice([objective.value for objective in Objective]),
+        help="The most throughput, the least latency, or frugal: 80 % for much less.",
+    ),
+    click.option(
+        "--regime",
+        type=click.Choice([regime.value for regime in Regime]),
+        help="For what the host sustains, or for while it bursts; auto: as long as its credits last.",
+    ),
+    click.option("--region", help="Another region than the daemon's."),
+    click.option("--instance-type", help="Another instance type than this host's."),
+    click.option("--service-class", help=_service_classes()),
+    json_option,
+    socket_option,
+)
+"""Of every question."""
 
 
 store_option = click.option(

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
-from penstock.cli.output import json_option, print_json, print_table, text
+from penstock.cli.output import json_option, options, print_json, print_table, text
 from penstock.cli.quantities import BYTES, PERIOD
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
@@ -107,19 +107,9 @@ class _Kind(NamedTuple):
         """What the client can be told."""
         from penstock.models.s3.ranges import DownloadRanges, UploadRanges
 
-        if self.row is DOWNLOAD:
-            return DownloadRanges(
-                thread_count_min=threads[0],
-                thread_count_max=threads[1],
-                range_size_bytes_min=sizes[0],
-                range_size_bytes_max=sizes[1],
-            )
-        return UploadRanges(
-            thread_count_min=threads[0],
-            thread_count_max=threads[1],
-            part_size_bytes_min=sizes[0],
-            part_size_bytes_max=sizes[1],
-        )
+        kind = DownloadRanges if self.row is DOWNLOAD else UploadRanges
+        ends = {f"{self.knob}_min": sizes[0], f"{self.knob}_max": sizes[1]}
+        return kind(thread_count_min=threads[0], thread_count_max=threads[1], **ends)
 
 
 _EXPLAINED = """\
@@ -239,8 +229,7 @@ def _add(kind: _Kind) -> None:
     def command(*, as_json: bool, **given: Any) -> None:
         _run(kind, given, as_json=as_json)
 
-    for option in reversed([*_what(kind), *_HOW]):
-        command = option(command)
+    command = options(*_what(kind), *_HOW)(command)
     tune.command(kind.row.command, help=inspect.cleandoc(explained))(command)
 
 

@@ -18,7 +18,7 @@ from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES
-from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
+from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError, ended_by
 from penstock.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -235,12 +235,12 @@ def _run_for_real(
 
     end_tidily()
     is_whole = False
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(until_signalled(run_for_real(archive, configuration, allowance, _tell, far=far)))
-            is_whole = True
-    except (NotAllowedError, ArchiveError, StoreError, RequestError) as trouble:
-        raise TroubleError(str(trouble)) from trouble
+    with (
+        ended_by(NotAllowedError, ArchiveError, StoreError, RequestError),
+        contextlib.suppress(asyncio.CancelledError),
+    ):
+        asyncio.run(until_signalled(run_for_real(archive, configuration, allowance, _tell, far=far)))
+        is_whole = True
     if not is_whole:
         click.echo(f"Interrupted; the same command goes on from {archive.path}.", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
@@ -271,10 +271,8 @@ def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
     end_tidily()
     found = run_in_lab(experiment.steps(form), _tell)
     archive = Archive(directory, experiment, form)
-    try:
+    with ended_by(ArchiveError):
         archive.write(found)
-    except ArchiveError as trouble:
-        raise TroubleError(str(trouble)) from trouble
     _refuse_troubles(found)
     return Records(found, is_short=form is Form.SHORT)
 
@@ -357,11 +355,9 @@ def report_experiment(
     chosen = list(_table().values()) if is_all else [_experiment(name or "")]
     place = _directory(directory)
     kept = directory or beside(load_configuration(main_file).configuration.daemon.database_path)
-    try:
+    with ended_by(ArchiveError):
         lab = {row.name: _lab_records(row, place) for row in chosen}
         here = {row.name: newest_measured(kept, row) for row in chosen}
-    except ArchiveError as trouble:
-        raise TroubleError(str(trouble)) from trouble
     if output is not None:
         _write_page(output, chosen, lab, here)
     if is_all:

@@ -15,7 +15,7 @@ import click
 from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import filled, json_option, print_json
-from penstock.cli.trouble import TroubleError, cannot_run
+from penstock.cli.trouble import TroubleError, cannot_run, ended_by
 from penstock.lab.worlds import DEMO, WORLDS, World
 from penstock.trial.laboratory import FOREIGN, Laboratory, laboratory
 from penstock.trial.stage import StageError
@@ -58,16 +58,13 @@ def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool
         _list(as_json=as_json)
         return
     end_tidily()
-    try:
-        with laboratory(WORLDS[world_name]) as found:
-            if command:
-                sys.exit(_run(command, _environment(found)))
-            with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
-                _tell(found, as_json=as_json)
-                while True:
-                    signal.pause()
-    except StageError as trouble:
-        raise TroubleError(str(trouble)) from trouble
+    with ended_by(StageError), laboratory(WORLDS[world_name]) as found:
+        if command:
+            sys.exit(_run(command, _environment(found)))
+        with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
+            _tell(found, as_json=as_json)
+            while True:
+                signal.pause()
 
 
 def _list(*, as_json: bool) -> None:

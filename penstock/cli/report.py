@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from penstock.cli.config import file_option, load_configuration
+from penstock.cli.config import database_of, file_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option
 from penstock.cli.quantities import AGE, read_age
-from penstock.cli.trouble import TroubleError, WrongUsageError
+from penstock.cli.trouble import TroubleError, WrongUsageError, ended_by
 from penstock.clock import SystemClock
 from penstock.units import UnitError
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.report.findings import Report
     from penstock.report.material import Copy, Material
     from penstock.report.tally import Tally
-    from penstock.vocabulary import Change, Context, Cost, Demand, Observation, Place, Recommendation
+    from penstock.vocabulary import Context, Cost, Demand, Observation, Place, Recommendation
 
     _Read: TypeAlias = tuple[list[Observation[Any]], Tally | None]
 
@@ -119,10 +119,7 @@ def report(
             raise WrongUsageError("--from is of many hosts: it goes with --output and --format alone")
         _write(_fleet_page(fleet_source, form), output or Path(_OUTPUTS[form]))
         return
-    # A database that was named may come from another host; this host's budget says nothing about it.
-    is_named_alone = database_path is not None and main_file is None
-    configuration = None if is_named_alone else load_configuration(main_file).configuration
-    path = database_path or (configuration.daemon.database_path if configuration else Path())
+    path, configuration = database_of(database_path, main_file)
     now = _dated()
     try:
         since = now - timedelta(seconds=since_seconds) if since_seconds is not None else None
@@ -157,10 +154,8 @@ def _fleet_page(source: str, form: str) -> str:
         raise TroubleError(f"{source} cannot be read: {NOT_INSTALLED} ({trouble})") from trouble
     from penstock.analysis.page import page, rendered
 
-    try:
+    with ended_by(FilesError):
         return rendered(page(with_duckdb.answers(source), source), form)
-    except FilesError as trouble:
-        raise TroubleError(str(trouble)) from trouble
 
 
 def _compared(report: Report, what: str, now: datetime) -> Comparison:
@@ -281,7 +276,9 @@ def _read(
         ],
         daily_limit=_daily_limit(configuration, instance_types) if configuration else None,
         within_limits=_bounds(fits, configuration),
-        changes=[change for change in store.changes(count_max=CHANGE_COUNT_MAX) if _is_since(change, since)],
+        changes=[
+            c for c in store.changes(count_max=CHANGE_COUNT_MAX) if since is None or c.changed_at >= since
+        ],
         setting_words={name: row.words.setting_in_full for name, row in OPERATIONS.items()},
         unadvised=lambda context: unadvised_settings(context.operation, context.payload_size_bytes),
         copies=copies_of,
@@ -313,10 +310,6 @@ def _today(advice: Recommendation[Any]) -> Recommendation[Any]:
 
     is_ordinary = advice.demand == Demand(regime=Regime.SUSTAINED)
     return replace(advice, demand=Demand()) if is_ordinary else advice
-
-
-def _is_since(change: Change[Any], since: datetime | None) -> bool:
-    return since is None or change.changed_at >= since
 
 
 def copies_of(advice: Recommendation[Any]) -> list[Copy]:

@@ -62,12 +62,9 @@ def list_experiments(*, as_json: bool) -> None:
     from penstock.experiments.experiment import Form
     from penstock.experiments.facts import facts_of
 
-    rows: list[dict[str, Any]] = [  # Any: the values of JSON
+    rows = [
         {
-            "name": row.name,
-            "study": row.study,
-            "section": row.section,
-            "title": row.title,
+            **_values(row, "name", "study", "section", "title"),
             "figure_count": len(facts_of(row.name)),
             **_cost_document(row.cost(Form.FULL)),
         }
@@ -93,12 +90,11 @@ def list_experiments(*, as_json: bool) -> None:
 
 
 def _cost_document(cost: Cost) -> dict[str, float]:
-    return {
-        "duration_seconds": cost.duration_seconds,
-        "transferred_bytes": cost.transferred_bytes,
-        "request_count": cost.request_count,
-        "usd": cost.usd,
-    }
+    return _values(cost, "duration_seconds", "transferred_bytes", "request_count", "usd")
+
+
+def _values(value: object, *names: str) -> dict[str, Any]:  # of JSON
+    return {name: getattr(value, name) for name in names}
 
 
 @click.command("show", epilog=examples("penstock measure show parallel-curls"))
@@ -112,11 +108,7 @@ def show_experiment(*, name: str, as_json: bool) -> None:
     experiment = _experiment(name)
     steps = experiment.steps(Form.FULL)
     document = {
-        "name": experiment.name,
-        "title": experiment.title,
-        "study": experiment.study,
-        "section": experiment.section,
-        "summary": experiment.summary,
+        **_values(experiment, "name", "title", "study", "section", "summary"),
         **_cost_document(experiment.cost(Form.FULL)),
         "facts": [asdict(fact) for fact in facts_of(name)],
         "steps": [_step_document(step) for step in steps],
@@ -133,13 +125,9 @@ def show_experiment(*, name: str, as_json: bool) -> None:
 
 def _step_document(step: Any) -> dict[str, Any]:
     return {
-        "label": step.label,
-        "operation": step.operation,
-        "payload_size_bytes": step.payload_size_bytes,
+        **_values(step, "label", "operation", "payload_size_bytes"),
         "setting": asdict(step.setting),
-        "body_count": step.body_count,
-        "copy_count": step.copy_count,
-        "wait_seconds": step.wait_seconds,
+        **_values(step, "body_count", "copy_count", "wait_seconds"),
         "cost_max": asdict(step.cost_max),
     }
 
@@ -206,11 +194,10 @@ def run_experiment(
             click.echo(f"{name}: {_cost_sentence(cost)}")
         return
     if is_lab:
-        records = _run_in_lab(experiment, form, _directory(directory))
-        _show(experiment, lab=records, here=None, as_json=as_json)
-        return
-    records = _run_for_real(experiment, form, directory, given)
-    _show(experiment, lab=Records([]), here=records, as_json=as_json)
+        lab, here = _run_in_lab(experiment, form, _directory(directory)), None
+    else:
+        lab, here = Records([]), _run_for_real(experiment, form, directory, given)
+    _show(experiment, lab=lab, here=here, as_json=as_json)
 
 
 def _run_for_real(
@@ -222,7 +209,7 @@ def _run_for_real(
     from penstock.probes.outside import RequestError
 
     if not experiment.steps(form):
-        raise TroubleError(f"{experiment.summary}")
+        raise TroubleError(experiment.summary)
     configuration = load_configuration(given["main_file"]).configuration
     kept = directory or beside(configuration.daemon.database_path)
     far = None
@@ -290,8 +277,8 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
     from penstock.experiments.page import HEADINGS, compare
 
     real = here or Records([])
-    rows = compare(experiment, lab, real)
-    answers = experiment.answers(real if len(real) else lab)
+    told = real if len(real) else lab
+    rows, answers = compare(experiment, lab, real), experiment.answers(told)
     if as_json:
         print_json(
             {
@@ -308,7 +295,7 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
                     for row in rows
                 ],
                 "answers": list(answers),
-                "addresses": [asdict(row) for row in (real if len(real) else lab).addresses()],
+                "addresses": [asdict(row) for row in told.addresses()],
             }
         )
         return
@@ -364,8 +351,7 @@ def report_experiment(
         _show_counts(verdicts(chosen, lab), as_json=as_json)
         return
     (row,) = chosen
-    real = here[row.name]
-    _show(row, lab=lab[row.name], here=real if len(real) else None, as_json=as_json)
+    _show(row, lab=lab[row.name], here=here[row.name] or None, as_json=as_json)
 
 
 def _lab_records(experiment: Experiment, directory: Path) -> Records:
@@ -384,14 +370,9 @@ def _show_counts(verdicts: Mapping[str, Verdict], *, as_json: bool) -> None:
 
     rows = counts(verdicts)
     if as_json:
-        print_json(
-            {
-                "counts": [
-                    {"kind": kind, "verdict": verdict, "count": count} for kind, verdict, count in rows
-                ],
-                "verdicts": {name: verdict.value for name, verdict in verdicts.items()},
-            }
-        )
+        listed = [{"kind": kind, "verdict": verdict, "count": count} for kind, verdict, count in rows]
+        named = {name: verdict.value for name, verdict in verdicts.items()}
+        print_json({"counts": listed, "verdicts": named})
         return
     print_table(
         ("kind", "verdict", "figures"), [(k, v, str(n)) for k, v, n in rows], title="84 published figures"

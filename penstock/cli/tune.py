@@ -49,8 +49,9 @@ class _InterruptedError(TroubleError):
 class Range(click.ParamType[tuple[int, int]]):
     """One value, or two ends with dots between: ``16``, ``1..256``, ``5MiB..512MiB``."""
 
-    def __init__(self, name: str, read: Callable[[str], int]) -> None:
-        self.name = name
+    name = "range"
+
+    def __init__(self, read: Callable[[str], int]) -> None:
         self._read = read
 
     def convert(
@@ -155,22 +156,12 @@ def _what(kind: _Kind) -> list[Callable[[Any], Any]]:
         click.option("--bucket", help=f"With --client: {kind.bucket_help}"),
         click.option("--endpoint-url", help="With --client: of an S3 that is not AWS's."),
         click.option("--object-size", "object_size_bytes", type=BYTES, required=True, help="Such as 512MiB."),
-        click.option(
-            "--threads",
-            type=Range("range", _count),
-            default="1..256",
-            show_default=True,
-            help="A range, or one value.",
-        ),
-        click.option(
-            kind.option,
-            "sizes",
-            type=Range("range", parse_bytes),
-            default=kind.sizes,
-            show_default=True,
-            help="A range, or one value.",
-        ),
+        _range_option("--threads", type=Range(_count), default="1..256"),
+        _range_option(kind.option, "sizes", type=Range(parse_bytes), default=kind.sizes),
     ]
+
+
+_range_option = functools.partial(click.option, show_default=True, help="A range, or one value.")
 
 
 _HOW: list[Callable[[Any], Any]] = [

@@ -5,6 +5,7 @@ No operation is named here: what differs between them is in their models.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections import Counter, defaultdict
@@ -41,7 +42,7 @@ from penstock.report.material import Material
 from penstock.report.retries import retries
 from penstock.report.rhythm import Sample, corrected, rhythms
 from penstock.report.tally import beats, detail_begins_at, middles, tally_of
-from penstock.report.verdicts import PlaceVerdict, client_gains, days_of, sentence_of
+from penstock.report.verdicts import UNREADABLE, PlaceVerdict, client_gains, days_of, sentence_of
 from penstock.report.wording import setting_words
 from penstock.units import format_bytes
 from penstock.vocabulary import (
@@ -63,8 +64,6 @@ CURVE_POINT_COUNT = 25
 JUDGED_COUNT_MAX = 100
 _HOUR_SECONDS = 3600.0  # expenses are booked by the hour
 _FLAT = 1.05  # a knob that changes the value by less than this is not drawn
-# A fit that an older penstock left.
-_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
 def study(material: Material) -> Report:
@@ -126,21 +125,18 @@ class Expectations:
 
     def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
         """The expected values of many settings, asked all at once."""
-        if self.fit is None:
-            return [None] * len(settings)
-        context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
-        try:
-            values = self._model.appraise(self.fit, context, settings, Demand()).value
-        except _UNREADABLE:
-            return [None] * len(settings)
-        return [float(value) for value in values]
+        if self.fit is not None:
+            context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
+            with contextlib.suppress(*UNREADABLE):
+                return [float(v) for v in self._model.appraise(self.fit, context, settings, Demand()).value]
+        return [None] * len(settings)
 
     def _ask(self, context: Context, setting: Any, demand: Demand) -> Estimate | None:
         if self.fit is None or not self.is_readable:
             return None
         try:
             prediction = self._model.predict(self.fit, context, setting, demand)
-        except _UNREADABLE:
+        except UNREADABLE:
             self.is_readable = False
             return None
         return prediction.get(self._model.value_metric)
@@ -434,7 +430,7 @@ class _Studied:
         try:
             legal = [self._model.legal(context, each) for each in grid]
             appraisal = self._model.appraise(findings.fit, context, legal, Demand())
-        except _UNREADABLE:
+        except UNREADABLE:
             return None
         rows = appraisal.value.reshape(len(second), len(first))
         return Surface(
@@ -478,19 +474,17 @@ class _Studied:
     def _hearsay(self, findings: PlaceFindings) -> tuple[Hearsay, ...]:
         if findings.fit is None:
             return ()
-        try:
+        with contextlib.suppress(*UNREADABLE):
             return hearsay(self._model, findings.fit, self._observations)
-        except _UNREADABLE:
-            return ()
+        return ()
 
     def _studies(self, findings: PlaceFindings) -> tuple[Study, ...]:
         advice, model = self._most_measured(findings), self._model
         if findings.fit is None or advice is None or not isinstance(model, HasStudies):
             return ()
-        try:
+        with contextlib.suppress(*UNREADABLE):
             return tuple(model.studies(findings.fit, advice.context, advice.setting, self._observations))
-        except _UNREADABLE:
-            return ()
+        return ()
 
 
 def _swept(setting: Any) -> list[str]:  # of the operation's own type

@@ -1,7 +1,7 @@
 """Knows all that was measured of a place as counts: bounded, whatever their number, and two of them add up.
 
 A report keeps the newest measurements as they are and everything else so. Where measurements are read one by one (the
-database of a host), `Tallying` counts them; where an engine reads columns (the files of a fleet), it groups by the same
+database of a host), `tally_of` counts them; where an engine reads columns (the files of a fleet), it groups by the same
 classes itself, and both come to the same `Tally`. Values and times fall into the classes of `Histogram`, moments into
 the hours since 1970.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from penstock.models.inference.histogram import CLASSES_PER_OCTAVE, added, merge
 from penstock.vocabulary import Histogram, Observation, Pairs, is_stray
 
 HOUR_SECONDS = 3600
-_WAITING_COUNT_MAX = 2000  # to be counted together
+_COUNTED_TOGETHER_MAX = 2000
 _CODES = 1 << 20  # more than there are classes
 _LEAST = 1e-9  # as in `class_of`
 
@@ -108,19 +109,18 @@ def tally_of(
     observations: Iterable[Observation[Any]], value: Callable[[Observation[Any]], float], expected: Expected
 ) -> Tally:
     """These, counted. They may be more than memory holds."""
-    tallying = Tallying(value, expected)
-    for one in observations:
-        tallying.add(one)
+    tallying, remaining = _Tallying(value, expected), iter(observations)
+    while seen := list(islice(remaining, _COUNTED_TOGETHER_MAX)):
+        tallying.count(seen)
     return tallying.tally()
 
 
-class Tallying:
+class _Tallying:
     """Counts measurements of one place, as they come, some thousands at a time."""
 
     def __init__(self, value: Callable[[Observation[Any]], float], expected: Expected) -> None:
         self._value = value
         self._expected = expected
-        self._waiting: list[Observation[Any]] = []
         self._numbers: dict[tuple[int, Any], int] = {}  # of each size and setting
         self._expectations = np.empty(0)  # by number; not a number where nothing is expected
         self._beats: dict[tuple[int, bool], Beat] = {}
@@ -129,15 +129,8 @@ class Tallying:
         self._times: dict[tuple[int, str], Histogram] = {}
         self._pairs: dict[int, Pairs] = {}
 
-    def add(self, observation: Observation[Any]) -> None:
-        """One more."""
-        self._waiting.append(observation)
-        if len(self._waiting) >= _WAITING_COUNT_MAX:
-            self._count()
-
     def tally(self) -> Tally:
         """All so far."""
-        self._count()
         return Tally(
             beats=dict(self._beats),
             levels={key: packed(self._levels[n]) for key, n in self._numbers.items() if n in self._levels},
@@ -146,10 +139,8 @@ class Tallying:
             pairs=dict(self._pairs),
         )
 
-    def _count(self) -> None:
-        seen, self._waiting = self._waiting, []
-        if not seen:
-            return
+    def count(self, seen: Sequence[Observation[Any]]) -> None:
+        """Some more."""
         at = np.array([one.started_at.timestamp() for one in seen])
         hours = (at // HOUR_SECONDS).astype(np.int64)
         self._count_beats(seen, hours)

@@ -21,7 +21,7 @@ from penstock.vocabulary import Basis, Estimate, Recommendation
 
 RHYTHMIC_CHANGE_COUNT_MIN = 3  # changes of a place with a rhythm: its turns, and not news
 # A fit that an older penstock left.
-_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
+UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def client_gains(
         legal = model.legal(advice.context, setting)
         try:
             over = gain(model, fit, advice.context, advice.demand, setting=advice.setting, reference=legal)
-        except _UNREADABLE:
+        except UNREADABLE:
             return ()
         found.append(ClientGain(client=client, setting=legal, setting_words=words(legal), gain=over))
     return tuple(found)

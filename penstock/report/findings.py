@@ -21,9 +21,9 @@ from penstock.report.difference import Comparison
 from penstock.report.distributions import Spread
 from penstock.report.episodes import Episode
 from penstock.report.judgement import Hearsay, Regret
+from penstock.report.material import Copy
 from penstock.report.retries import Retries
 from penstock.report.rhythm import Rhythm, Sample
-from penstock.report.verdicts import PlaceVerdict
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -142,6 +142,37 @@ class Remark:
     title: str
     reason: str
     is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientGain:
+    """What the advice brings over what one client does by itself."""
+
+    client: str
+    setting: Any  # of the operation's own type, as the service accepts it
+    setting_words: str
+    gain: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceVerdict:
+    """The first screen of one place."""
+
+    sentence: str
+    payload_size_bytes: int
+    setting_words: str
+    copies: tuple[Copy, ...]
+    gains: tuple[ClientGain, ...]  # the SDK's own first
+    usd: float | None  # of the operation, in the time that the report covers
+    usd_period_seconds: float | None
+    usd_place_count: int  # of the operation, which share that cost
+    days: tuple[tuple[date, int], ...]  # how often it was measured, by day
+    is_expired: bool
+
+    @property
+    def gained(self) -> float:
+        """Over the SDK's defaults; what places are sorted by."""
+        return self.gains[0].gain.expected if self.gains else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

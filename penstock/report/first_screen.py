@@ -9,11 +9,11 @@ from datetime import date, datetime, timedelta
 from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
-from penstock.report.findings import Advice, PlaceFindings, Report
+from penstock.report.findings import Advice, PlaceFindings, PlaceVerdict, Report
 from penstock.report.material import Copy
 from penstock.report.remarks import cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
-from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN, PlaceVerdict
+from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN
 from penstock.report.wording import age_words, date_words, gain_span, interval, percent, place_words
 from penstock.units import counted, format_bytes, format_seconds, label, number
 from penstock.vocabulary import Basis, Estimate

@@ -42,7 +42,7 @@ from penstock.report.material import Material
 from penstock.report.retries import retries
 from penstock.report.rhythm import Sample, corrected, rhythms
 from penstock.report.tally import beats, detail_begins_at, middles, tally_of
-from penstock.report.verdicts import UNREADABLE, PlaceVerdict, client_gains, days_of, sentence_of
+from penstock.report.verdicts import UNREADABLE, verdict_on
 from penstock.report.wording import setting_words
 from penstock.units import format_bytes
 from penstock.vocabulary import (
@@ -62,7 +62,6 @@ from penstock.vocabulary import (
 
 CURVE_POINT_COUNT = 25
 JUDGED_COUNT_MAX = 100
-_HOUR_SECONDS = 3600.0  # expenses are booked by the hour
 _FLAT = 1.05  # a knob that changes the value by less than this is not drawn
 
 
@@ -200,51 +199,17 @@ class _Studied:
 
     def with_verdict(self, findings: PlaceFindings) -> PlaceFindings:
         """The same with what is to be said first: of the ordinary advice for the size that was measured most."""
-        material, model, operation = self._material, self._model, self._place.operation
         advice = self._most_measured(findings)
         if advice is None:
             return findings
+        known = [change for change in self._material.changes if change.place == self._place]
         size = advice.context.payload_size_bytes
-        known = [change for change in material.changes if change.place == self._place]
-        changes = change_findings(model, known, self._observations, size)
-        unadvised = {
-            client: model.setting_type(**values)
-            for client, values in material.unadvised(advice.context).items()
-        }
-        words = material.setting_words[operation]
-        in_words = words(setting_values(advice.setting))
-        gains = client_gains(
-            model, findings.fit, advice, unadvised, lambda setting: words(setting_values(setting))
+        changed = dataclasses.replace(
+            findings, changes=change_findings(self._model, known, self._observations, size)
         )
-        expenses = [e for e in material.expenses if e.operation == operation]
-        usd = sum(e.cost.usd for e in expenses) if expenses else None
-        hours = [e.hour_at for e in expenses]
-        seconds = (max(hours) - min(hours)).total_seconds() + _HOUR_SECONDS if expenses else None
-        sharing_count = sum(place.operation == operation for place in _places(material))
-        verdict = PlaceVerdict(
-            sentence=sentence_of(
-                advice,
-                setting_words=in_words,
-                gains=gains,
-                changes=changes,
-                episodes=findings.episodes,
-                rhythm=next((r for r in findings.rhythms if r.is_significant), None),
-                unmeasured_count=0 if findings.observation_count else len(findings.inconclusives),
-                usd=usd if sharing_count == 1 else None,
-                usd_period_seconds=seconds,
-                now=material.generated_at,
-            ),
-            payload_size_bytes=size,
-            setting_words=in_words,
-            copies=tuple(material.copies(advice)),
-            gains=gains,
-            usd=usd,
-            usd_period_seconds=seconds,
-            usd_place_count=sharing_count,
-            days=days_of(self._moments),
-            is_expired=advice.has_expired(material.generated_at),
-        )
-        return dataclasses.replace(findings, changes=changes, verdict=verdict)
+        place_count = sum(place.operation == self._place.operation for place in _places(self._material))
+        verdict = verdict_on(self._material, changed, advice, place_count=place_count, moments=self._moments)
+        return dataclasses.replace(changed, verdict=verdict)
 
     @property
     def _size_counts(self) -> Counter[int]:

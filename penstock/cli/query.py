@@ -158,7 +158,8 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
         document = call(socket_path, "GET", "/v1/explain", parameters=parameters_of(row.name, stated))
         if why := why_expired(document["recommendation"]):
             click.echo(f"no longer used: {why}", err=True)
-        document = {**document, "figures": _figures(document["recommendation"])}
+        advice = document["recommendation"]
+        document = {**document, "figures": figures_of(_anchor(advice), advice["setting"])}
         if as_json:
             print_json(document)
         elif is_full:
@@ -202,7 +203,7 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
         lines += _lines(_learned_words(fit["parameters"], words), 1)
     count = 0 if fit is None else fit["observation_count"]
     origin = f"From {counted(count, 'observation')}" if count else "From tables alone"
-    lines += _lines(f"In the report: {_section(advice)}", 1)
+    lines += _lines(f"In the report: #{_anchor(advice)}", 1)
     return [*lines, f"{origin}. More with --full; words are in docs/glossary.md."]
 
 
@@ -225,18 +226,11 @@ def _why(explanation: str) -> list[str]:
     return [*_lines(f"{before}. {last}", _WHY_LINE_COUNT_MAX - len(gained)), *gained]
 
 
-def _figures(advice: Mapping[str, Any]) -> Mapping[str, str]:
-    """Where the page of the report shows what each number rests on."""
-    return figures_of(_section(advice).removeprefix("#"), advice["setting"])
-
-
-def _section(advice: Mapping[str, Any]) -> str:
-    return "#" + place_anchor(
-        operation=advice["operation"],
-        region=advice["region"],
-        instance_type=advice["instance_type"],
-        service_class=advice.get("service_class", "standard"),
-    )
+def _anchor(advice: Mapping[str, Any]) -> str:
+    """Of the section of the report that shows what each number rests on."""
+    names = ("operation", "region", "instance_type")
+    where = {name: advice[name] for name in names}
+    return place_anchor(**where, service_class=advice.get("service_class", "standard"))
 
 
 def _lines(sentence: str, count_max: int) -> list[str]:

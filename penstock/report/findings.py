@@ -5,7 +5,6 @@ HTML, Markdown and JSON are three ways to write these plain values down; `study.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -38,7 +37,6 @@ from penstock.vocabulary import (
 )
 
 SCHEMA = 2  # of the JSON
-FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
 _NEAR = 1.1  # knobs within this ratio count as alike
 
 
@@ -245,16 +243,6 @@ class Report:
     harms: tuple[ProbeHarm, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     remarks: tuple[Remark, ...] = ()
-
-
-def figured_contexts(findings: PlaceFindings) -> list[Context]:
-    """The contexts that get figures: those that were measured most, or the first that has advice."""
-    counts: dict[Context, int] = defaultdict(int)
-    for record in findings.records:
-        counts[record.context] += record.count
-    most = sorted(counts, key=lambda c: (-counts[c], c.payload_size_bytes))[:FIGURED_CONTEXT_COUNT_MAX]
-    contexts = most or [a.recommendation.context for a in findings.advice if findings.fit][:1]
-    return sorted(contexts, key=lambda c: c.payload_size_bytes)
 
 
 def is_since_change(measured: Measured, fit: Fit | None) -> bool:

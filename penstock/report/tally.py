@@ -105,6 +105,18 @@ def together(beats: Iterable[Beat]) -> Beat:
     )
 
 
+def answers_of(expected: Expected, asked: Iterable[tuple[int, Any]]) -> dict[tuple[int, Any], float | None]:
+    """What is expected of sizes and settings: of each size asked all at once."""
+    by_size: dict[int, list[Any]] = defaultdict(list)
+    for size, setting in dict.fromkeys(asked):
+        by_size[size].append(setting)
+    return {
+        (size, setting): answer
+        for size, settings in by_size.items()
+        for setting, answer in zip(settings, expected(size, settings), strict=True)
+    }
+
+
 def tally_of(
     observations: Iterable[Observation[Any]], value: Callable[[Observation[Any]], float], expected: Expected
 ) -> Tally:
@@ -190,16 +202,8 @@ class _Tallying:
 
     def _expect(self) -> None:
         """What is expected of settings that came for the first time."""
-        known = len(self._expectations)
-        by_size: dict[int, list[Any]] = defaultdict(list)
-        new = list(self._numbers)[known:]
-        for size, setting in new:
-            by_size[size].append(setting)
-        answers = {
-            (size, setting): answer
-            for size, settings in by_size.items()
-            for setting, answer in zip(settings, self._expected(size, settings), strict=True)
-        }
+        new = list(self._numbers)[len(self._expectations) :]
+        answers = answers_of(self._expected, new)
         found = [np.nan if (answer := answers[key]) is None else answer for key in new]
         self._expectations = np.append(self._expectations, found)
 

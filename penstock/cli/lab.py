@@ -16,7 +16,7 @@ from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import TroubleError, cannot_run, ended_by
-from penstock.lab.worlds import DEMO, WORLDS, World
+from penstock.lab.worlds import DEMO, WORLDS
 from penstock.trial.laboratory import FOREIGN, Laboratory, laboratory
 from penstock.trial.stage import StageError
 
@@ -86,14 +86,11 @@ def _tell(found: Laboratory, *, as_json: bool) -> None:
     if as_json:
         print_json({"world": found.world.name, "environment": environment, "unset": FOREIGN})
         return
-    click.echo(f"{_about(found.world)} It is there until Ctrl-C.", err=True)
+    about = f"The lab's world {found.world.name}. {found.world.story}"
+    click.echo(f"{about} It is there until Ctrl-C.", err=True)
     click.echo(f"unset {' '.join(FOREIGN)}")
     for name, value in environment.items():
         click.echo(f"export {name}={shlex.quote(value)}")
-
-
-def _about(world: World) -> str:
-    return f"The lab's world {world.name}. {world.story}"
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:

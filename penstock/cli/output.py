@@ -83,6 +83,18 @@ def text(name: str, value: Any) -> str:
     return quantity(name, value) if isinstance(value, (int, float)) else str(value)
 
 
+def limit_text(name: str, value: Any) -> str:
+    """The same of a setting, where a window or a rate limit of 0 is none."""
+    is_limit = "_limit_" in name or "_window_" in name
+    return "none" if is_limit and value == 0 else text(name, value)
+
+
+def estimate_rows(estimates: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...]]:
+    """Name, lower end, expected value and upper end of each."""
+    ends = ("low", "expected", "high")
+    return [(label(name), *(text(name, one[end]) for end in ends)) for name, one in estimates.items()]
+
+
 def any_of(words: Sequence[str]) -> str:
     """A choice as it is written: "a, b or c"."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

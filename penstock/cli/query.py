@@ -14,8 +14,10 @@ from penstock.cli.output import (
     NARROW,
     Command,
     any_of,
+    estimate_rows,
     filled,
     json_option,
+    limit_text,
     options,
     print_json,
     print_mapping,
@@ -263,12 +265,9 @@ def show_advice(document: Mapping[str, Any]) -> None:
     click.echo(filled(_verdict(document)) + "\n")
     size = text("_bytes", document["payload_size_bytes"])
     bundle = {**document["setting"], **document["derived"]}
-    rows = [(label(name), _advised(name, value)) for name, value in bundle.items()]
+    rows = [(label(name), limit_text(name, value)) for name, value in bundle.items()]
     print_table(("use", ""), rows, title=f"{document['operation']} of {size} ({place})")
-    expected = [
-        (label(name), *(text(name, estimate[bound]) for bound in ("low", "expected", "high")))
-        for name, estimate in document["prediction"].items()
-    ]
+    expected = estimate_rows(document["prediction"])
     gain = document.get("gain_over_default")
     if gain is not None:
         expected.append(
@@ -294,12 +293,6 @@ def _verdict(document: Mapping[str, Any]) -> str:
             gains={"boto3": Estimate(**gain)} if gain else {},
         )
     )
-
-
-def _advised(name: str, value: float) -> str:
-    """The value; a window or a rate limit of 0 is none."""
-    is_limit = "_limit_" in name or "_window_" in name
-    return "none" if is_limit and value == 0 else text(name, value)
 
 
 def _evidence(document: Mapping[str, Any]) -> str:

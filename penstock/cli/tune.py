@@ -358,7 +358,11 @@ class _Teller:
 
     def starting(self, plan: ProbePlan[TransferSetting], probe_index: int) -> None:
         """A trial begins."""
-        _tell(f"{probe_index + 1:3} of {self._task.probe_count}  {_described(plan.setting)} ... ", nl=False)
+        setting = plan.setting
+        setting_words = (
+            f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.request_size_bytes)}"
+        )
+        _tell(f"{probe_index + 1:3} of {self._task.probe_count}  {setting_words} ... ", nl=False)
         self._is_line_open = True
 
     def ended(self, trial: Trial) -> None:
@@ -378,10 +382,6 @@ class _Teller:
         """No more trials: one that was begun did not end."""
         if self._is_line_open:
             _tell("not finished")
-
-
-def _described(setting: TransferSetting) -> str:
-    return f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.request_size_bytes)}"
 
 
 def _outcome(trial: Trial) -> str:

@@ -161,6 +161,15 @@ class Point:
     is_cross: bool = False
 
 
+def steps(
+    times: Sequence[float], values: Sequence[float], titles: Sequence[str], *, until: float
+) -> list[Layer]:
+    """What stood from each moment on, the last of them until another, with a point where it changed."""
+    line = Line(x=[*times, until], y=[*values, values[-1]], css="line", is_stepped=True)
+    named = zip(times, values, titles, strict=True)
+    return [line, *(Point(x=at, y=value, css="c0", title=title) for at, value, title in named)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """A value of x that has a name, written above the plot in one of two rows."""

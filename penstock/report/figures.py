@@ -136,7 +136,6 @@ def _curve_points(
     colours: Mapping[str, Key],
 ) -> list[chart.Point]:
     """Those that belong on the curve last, so that they lie on top; what was before a change does not."""
-    metric = place.value_metric
     changed_at = max((change.changed_at for change in place.changes if change.is_certain), default=None)
 
     def belongs(m: Measured) -> bool:
@@ -144,13 +143,12 @@ def _curve_points(
         return is_on_curve(curve, m, advised) and not is_old
 
     return [
-        chart.Point(
+        _point(
+            m,
+            colours,
             x=float(getattr(m.setting, curve.knob)),
-            y=m.value,
-            css=f"{colours[_who(m)].css}{'' if belongs(m) else ' aside'}",
-            title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)} with "
-            f"{setting_words(m.setting)}{_trouble(m)}",
-            is_cross=_has_trouble(m),
+            words=f"{quantity(place.value_metric, m.value)} with {setting_words(m.setting)}",
+            is_aside=not belongs(m),
         )
         for m in sorted(measured, key=belongs)
     ]
@@ -225,13 +223,12 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         )
     )
     layers += [
-        chart.Point(
+        _point(
+            m,
+            colours,
             x=fitted.expected,
-            y=m.value,
-            css=colours[_who(m)].css + ("" if is_since_change(m, place.fit) else " aside"),
-            title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)}, predicted "
-            f"{interval(metric, fitted)} for {setting_words(m.setting)}{_trouble(m)}",
-            is_cross=_has_trouble(m),
+            words=f"{quantity(metric, m.value)}, predicted {interval(metric, fitted)} for {setting_words(m.setting)}",
+            is_aside=not is_since_change(m, place.fit),
         )
         for m, fitted in pairs
     ]
@@ -339,38 +336,31 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
     end = max(times[-1], *(m.started_at.timestamp() for m in place.measured), times[-1])
     x = chart.time_axis("date, UTC", [*times, end])
     y = chart.log_axis(label(name), values, is_binary=True, name=name)
-    layers: list[chart.Layer] = [
-        chart.Line(x=[*times, end], y=[*values, values[-1]], css="line", is_stepped=True),
-        *(
-            chart.Point(
-                x=at,
-                y=value,
-                css="c0",
-                title=f"{date_words(r.issued_at)}: {setting_words(r.setting)}; {r.basis.value}, {r.bottleneck}",
-            )
-            for at, value, r in zip(times, values, steps, strict=True)
-        ),
+    titles = [
+        f"{date_words(r.issued_at)}: {setting_words(r.setting)}; {r.basis.value}, {r.bottleneck}"
+        for r in steps
     ]
     size = format_bytes(history.context.payload_size_bytes)
     count = counted(len(steps) - 1, "change")
     return drawn(
-        (x, y, layers),
+        (x, y, chart.steps(times, values, titles, until=end)),
         title=f"How the advised {label(name)} changed, {place.payload_noun}s of {size}",
         description=f"{count} of setting, basis or bottleneck since {date_words(steps[0].issued_at)}.",
         keys=(Key("line", f"advised {label(name)}"), Key("c0", "a change of the advice")),
-        table=history_table(place, history),
+        table=_history_table(place, history),
     )
 
 
-def history_table(place: PlaceFindings, history: History) -> Table:
+def _history_table(place: PlaceFindings, history: History) -> Table:
     """The newest changes, newest first."""
+    metric = place.value_metric
     return Table(
         ("from", "advice", "expected", "basis", "bottleneck"),
         tuple(
             (
                 date_words(r.issued_at),
                 setting_words(r.setting),
-                _expected(place.value_metric, r.prediction.get(place.value_metric)),
+                interval(metric, expected) if (expected := r.prediction.get(metric)) else "-",
                 r.basis.value,
                 r.bottleneck,
             )
@@ -458,6 +448,19 @@ def _who(measured: Measured) -> str:
     return "probe" if measured.origin == Origin.PROBE.value else f"application ({measured.client})"
 
 
+def _point(
+    measured: Measured, colours: Mapping[str, Key], *, x: float, words: str, is_aside: bool
+) -> chart.Point:
+    who = _who(measured)
+    return chart.Point(
+        x=x,
+        y=measured.value,
+        css=f"{colours[who].css}{' aside' if is_aside else ''}",
+        title=f"{who}, {date_words(measured.started_at)}: {words}{_trouble(measured)}",
+        is_cross=_has_trouble(measured),
+    )
+
+
 def _colours(place: PlaceFindings) -> dict[str, Key]:
     """A colour for each origin, the same in all figures of a place; what is beyond the fourth shares the last."""
     names = sorted({_who(m) for m in place.measured}, key=lambda name: (name != "probe", name))
@@ -486,7 +489,3 @@ def _trouble(measured: Measured) -> str:
 
 def _parts(metric: str, estimate: Estimate) -> tuple[str, str]:
     return quantity(metric, estimate.expected), span(metric, estimate)
-
-
-def _expected(metric: str, estimate: Estimate | None) -> str:
-    return "-" if estimate is None else interval(metric, estimate)

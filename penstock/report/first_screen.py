@@ -14,7 +14,7 @@ from penstock.report.material import Copy
 from penstock.report.remarks import cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
 from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN
-from penstock.report.wording import age_words, date_words, gain_span, interval, percent, place_words
+from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
 from penstock.units import counted, format_bytes, format_seconds, label, number
 from penstock.vocabulary import Basis, Estimate
 
@@ -76,14 +76,15 @@ def first_screens(report: Report) -> list[FirstScreen]:
 
 
 def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, report: Report) -> FirstScreen:
-    advice = _advice(place, verdict)
+    size_bytes = verdict.payload_size_bytes
+    advice = next(a for a in place.ordinary_advice if a.payload_size_bytes == size_bytes)
     made, now = advice.recommendation, report.generated_at
     highest = max((each.gain.high for each in verdict.gains), default=1.0)
     lowest = min((each.gain.low for each in verdict.gains), default=1.0)
     return FirstScreen(
         number=section,
         name=place_words(place.place),
-        size=f"{place.payload_noun}s of {format_bytes(verdict.payload_size_bytes)}",
+        size=f"{place.payload_noun}s of {format_bytes(size_bytes)}",
         sentence=verdict.sentence,
         setting=verdict.setting_words,
         gain=_gain(verdict.gains[0].gain) if verdict.gains else "-",
@@ -123,10 +124,6 @@ def _told(place: PlaceFindings) -> list[str]:
     return [*failures, *rhythmic, *[episode_sentence(e) for e in reversed(place.episodes)][:2], *changes[:2]]
 
 
-def _advice(place: PlaceFindings, verdict: PlaceVerdict) -> Advice:
-    return next(a for a in place.ordinary_advice if a.payload_size_bytes == verdict.payload_size_bytes)
-
-
 def _facts(
     place: PlaceFindings, advice: Advice, verdict: PlaceVerdict, now: datetime
 ) -> list[tuple[str, str]]:
@@ -163,11 +160,7 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
         words, helping = f"{words}, and there is little work here for more of them", None
     if more is not None:
         words += f"; twice the threads bring {f'{percent(more)} more' if more >= 0.01 else 'no more'}"
-    return [("What limits", _capital(words)), *([("What would help", _capital(helping))] if helping else [])]
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    return [("What limits", capital(words)), *([("What would help", capital(helping))] if helping else [])]
 
 
 def _gain(gain: Estimate) -> str:
@@ -199,7 +192,7 @@ def _bar(gain: Estimate, low: float, high: float) -> str:
 
 
 def _strip(days: tuple[tuple[date, int], ...]) -> str:
-    """A cell for each day up to the last that was measured on, darker where more was."""
+    """A cell for each day up to the last that was measured on, darker where more was: 0 for none, else 1 to 4."""
     if not days:
         return ""
     counts, last = dict(days), days[-1][0]
@@ -207,7 +200,7 @@ def _strip(days: tuple[tuple[date, int], ...]) -> str:
     shown = [last - timedelta(days=span - 1 - n) for n in range(span)]
     most = max(counts.values())
     cells = "".join(
-        f'<rect x="{n}" y="0" width="0.85" height="1" class="h{_shade(counts.get(day, 0), most)}">'
+        f'<rect x="{n}" y="0" width="0.85" height="1" class="h{math.ceil(4 * counts.get(day, 0) / most)}">'
         f"<title>{day}: {counted(counts.get(day, 0), 'measurement')}</title></rect>"
         for n, day in enumerate(shown)
     )
@@ -217,8 +210,3 @@ def _strip(days: tuple[tuple[date, int], ...]) -> str:
         f'<svg class="strip" viewBox="0 0 {span} 1" preserveAspectRatio="none" role="img" aria-label="{words}">'
         f"{cells}</svg>"
     )
-
-
-def _shade(count: int, most: int) -> int:
-    """0 for none, else 1 to 4."""
-    return 0 if not count else math.ceil(4 * count / most)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from penstock.report.findings import Advice, PlaceFindings, Remark, Report
-from penstock.report.wording import age_words, date_words, interval, knob_value, percent
+from penstock.report.wording import age_words, capital, date_words, interval, knob_value, percent
 from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
 from penstock.vocabulary import WIDE_FACTOR, Basis, Cost
 
@@ -103,7 +103,7 @@ def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
             yield Remark(
                 code=f"limit-{bottleneck}",
                 title=f"{_LIMITS[bottleneck]} at {len(group)} of {total} {place.payload_noun} sizes",
-                reason=_sentence("; ".join(_limit_reason(place, advice) for advice in ends)),
+                reason=capital("; ".join(_limit_reason(place, advice) for advice in ends)) + ".",
             )
 
 
@@ -277,7 +277,3 @@ def cost_words(name: str, amount: float) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."

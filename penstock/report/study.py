@@ -503,11 +503,10 @@ def _records(measured: Sequence[Measured]) -> tuple[SettingRecord, ...]:
         )
         for (context, setting), group in groups.items()
     ]
-    return tuple(sorted(records, key=_size_and_knobs))
-
-
-def _size_and_knobs(record: SettingRecord) -> tuple[float, ...]:
-    return (record.context.payload_size_bytes, *setting_values(record.setting).values())
+    by_size_and_knobs = sorted(
+        records, key=lambda r: (r.context.payload_size_bytes, *setting_values(r.setting).values())
+    )
+    return tuple(by_size_and_knobs)
 
 
 def _knob_values(records: Sequence[SettingRecord], advice: Advice, name: str) -> list[Any]:

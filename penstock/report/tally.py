@@ -65,11 +65,11 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         """Of the same place, as another host or another file has it."""
         return Tally(
-            beats=_joined(self.beats, other.beats, lambda *both: together(both)),
-            levels=_joined(self.levels, other.levels, lambda *both: merged(both)),
-            course=_joined(self.course, other.course, lambda *both: merged(both)),
-            times=_joined(self.times, other.times, lambda *both: merged(both)),
-            pairs=_joined(self.pairs, other.pairs, lambda *both: added(both)),
+            beats=_joined(self.beats, other.beats, together),
+            levels=_joined(self.levels, other.levels, merged),
+            course=_joined(self.course, other.course, merged),
+            times=_joined(self.times, other.times, merged),
+            pairs=_joined(self.pairs, other.pairs, added),
         )
 
 
@@ -188,7 +188,8 @@ class _Tallying:
 
     def _count_values(self, seen: Sequence[Observation[Any]], hours: IntArray) -> None:
         values = np.array([self._value(one) for one in seen])
-        numbers = np.array([self._number(one) for one in seen])
+        keys = ((one.context.payload_size_bytes, one.setting) for one in seen)
+        numbers = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys])
         self._expect()
         went_well = np.array([one.went_well for one in seen])
         is_there = values > 0
@@ -196,9 +197,6 @@ class _Tallying:
         expected = self._expectations[numbers]
         is_told = is_there & went_well & (expected > 0)
         _counted(self._course, hours[is_told], values[is_told] / expected[is_told])
-
-    def _number(self, one: Observation[Any]) -> int:
-        return self._numbers.setdefault((one.context.payload_size_bytes, one.setting), len(self._numbers))
 
     def _expect(self) -> None:
         """What is expected of settings that came for the first time."""
@@ -252,9 +250,9 @@ def _median(histogram: Histogram) -> float:
 
 
 def _joined(
-    one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Any, Any], Any]
+    one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Iterable[Any]], Any]
 ) -> dict[Any, Any]:
     both = dict(one)
     for key, value in other.items():
-        both[key] = join(both[key], value) if key in both else value
+        both[key] = join((both[key], value)) if key in both else value
     return both

@@ -131,12 +131,8 @@ def _show(document: Mapping[str, Any], conditions: Conditions) -> None:
     estimates = {
         name: value for name, value in document.items() if isinstance(value, Mapping) and "low" in value
     }
-    plain = [
-        (label(name), limit_text(name, value))
-        for name, value in document.items()
-        if name
-        not in {*estimates, "rescue", "explanation", "collapse_after_seconds", "deleter_outage_seconds_max"}
-    ]
+    told = {*estimates, "rescue", "explanation", "collapse_after_seconds", "deleter_outage_seconds_max"}
+    plain = [(label(n), limit_text(n, value)) for n, value in document.items() if n not in told]
     rate = text("_per_second", conditions.message_rate_per_second)
     print_table(("", ""), plain, title=f"How to drive the queue at {rate}")
     click.echo()

@@ -199,7 +199,7 @@ class Grid:
     x: Sequence[float]  # edges, one more than there are columns
     y: Sequence[float]
     values: Sequence[Sequence[float]]
-    css: str
+    css: str = "c0"
     name: str  # of the values, which tells their unit
     words: str = ""  # behind each: "measurements"
     is_counted: bool = False  # shades by ratios: one is seen beside a thousand

@@ -143,7 +143,7 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
     if failures:
         table = Table(
             ("times", place.payload_noun, "last", "reason"),
-            tuple((str(row.count), row.size, row.newest, row.reason) for row in failures),
+            tuple((times, size, newest, reason) for times, size, newest, _, reason in failures),
         )
         yield from _titled("### What could not be measured", table)
 

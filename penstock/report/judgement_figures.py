@@ -106,9 +106,7 @@ def hearsay_table(place: PlaceFindings) -> Table | None:
         tuple(
             (
                 h.client,
-                number(h.reported_count),
-                number(h.believed_count),
-                number(h.learned_count),
+                *map(number, (h.reported_count, h.believed_count, h.learned_count)),
                 date_words(h.newest_at),
             )
             for h in place.hearsay

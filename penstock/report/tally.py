@@ -171,20 +171,12 @@ class _Tallying:
             self._pairs[size] = added([*([self._pairs[size]] if size in self._pairs else []), *more])
 
     def _count_beats(self, seen: Sequence[Observation[Any]], hours: IntArray) -> None:
-        first, last, is_refused, *counts, paces = map(np.array, zip(*map(beat_of, seen), strict=True))
-        order = np.argsort(2 * hours + is_refused, kind="stable")
-        alike, begins = np.unique((2 * hours + is_refused)[order], return_index=True)
-        least, most = (each.reduceat(paces[order], begins) for each in (np.minimum, np.maximum))
-        columns = (
-            np.minimum.reduceat(first[order], begins),
-            np.maximum.reduceat(last[order], begins),
-            alike % 2 > 0,
-            *(np.add.reduceat(each[order], begins) for each in counts),
-            np.where(alike % 2 > 0, least, most),
-        )
-        for code, row in zip(alike.tolist(), zip(*(c.tolist() for c in columns), strict=True), strict=True):
-            key, some = (code // 2, bool(code % 2)), Beat(*row)
-            self._beats[key] = together([self._beats[key], some]) if key in self._beats else some
+        alike: dict[tuple[int, bool], list[Beat]] = defaultdict(list)
+        for hour, beat in zip(hours.tolist(), map(beat_of, seen), strict=True):
+            alike[hour, beat.is_refused].append(beat)
+        for key, some in alike.items():
+            known = [self._beats[key]] if key in self._beats else []
+            self._beats[key] = together([*known, *some])
 
     def _count_values(self, seen: Sequence[Observation[Any]], hours: IntArray) -> None:
         values = np.array([self._value(one) for one in seen])

@@ -111,7 +111,15 @@ def show_experiment(*, name: str, as_json: bool) -> None:
         **_values(experiment, "name", "title", "study", "section", "summary"),
         **_cost_document(experiment.cost(Form.FULL)),
         "facts": [asdict(fact) for fact in facts_of(name)],
-        "steps": [_step_document(step) for step in steps],
+        "steps": [
+            {
+                **_values(step, "label", "operation", "payload_size_bytes"),
+                "setting": asdict(step.setting),
+                **_values(step, "body_count", "copy_count", "wait_seconds"),
+                "cost_max": asdict(step.cost_max),
+            }
+            for step in steps
+        ],
     }
     if as_json:
         print_json(document)
@@ -121,15 +129,6 @@ def show_experiment(*, name: str, as_json: bool) -> None:
         rows = [(f.name, f.words(f.value), f.kind.value or "-", f.verdict.value) for f in facts_of(name)]
         print_table(("figure", "published", "kind", "in the lab"), rows, title="")
     click.echo(f"\n{len(steps)} steps; {_cost_sentence(experiment.cost(Form.FULL))}")
-
-
-def _step_document(step: Any) -> dict[str, Any]:
-    return {
-        **_values(step, "label", "operation", "payload_size_bytes"),
-        "setting": asdict(step.setting),
-        **_values(step, "body_count", "copy_count", "wait_seconds"),
-        "cost_max": asdict(step.cost_max),
-    }
 
 
 def _cost_sentence(cost: Cost) -> str:

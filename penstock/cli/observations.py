@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,11 +140,8 @@ def _rows(store: Store, places: list[Place], begin: datetime) -> Iterator[dict[s
     from penstock.analysis.schema import observation_row
     from penstock.operations.table import OPERATIONS
 
-    for place in places:
-        if place.operation not in OPERATIONS:
-            continue
+    for place in (place for place in places if place.operation in OPERATIONS):
         model = OPERATIONS[place.operation].model
-        for observation in store.each_observation(place, since=begin):
-            if observation.started_at >= begin + _DAY:
-                break  # they come by date
+        by_date = store.each_observation(place, since=begin)
+        for observation in takewhile(lambda one: one.started_at < begin + _DAY, by_date):
             yield observation_row(observation, model)

@@ -39,6 +39,14 @@ def print_json(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps(document, indent=indent, default=_jsonable))
 
 
+def print_detail(document: Mapping[str, Any], *, as_json: bool) -> None:
+    """An answer of the daemon that is one sentence to people."""
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(document["detail"])
+
+
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", width: int | None = None
 ) -> None:

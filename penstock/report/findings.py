@@ -23,6 +23,7 @@ from penstock.report.judgement import Hearsay, Regret
 from penstock.report.material import Copy
 from penstock.report.retries import Retries
 from penstock.report.rhythm import Rhythm, Sample
+from penstock.units import number
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -150,6 +151,16 @@ class ClientGain:
     setting: Any  # of the operation's own type, as the service accepts it
     setting_words: str
     gain: Estimate
+
+    @property
+    def words(self) -> str:
+        """``2.3 x``."""
+        return f"{number(self.gain.expected)} x"
+
+    @property
+    def span(self) -> str:
+        """``2.1 to 2.5``."""
+        return f"{number(self.gain.low)} to {number(self.gain.high)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from datetime import date, datetime, timedelta
 from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
-from penstock.report.findings import Advice, PlaceFindings, PlaceVerdict, Report
+from penstock.report.findings import Advice, ClientGain, PlaceFindings, PlaceVerdict, Report
 from penstock.report.material import Copy
 from penstock.report.remarks import cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
 from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN
 from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
-from penstock.units import counted, format_bytes, format_seconds, label, number
+from penstock.units import counted, format_bytes, format_seconds, label
 from penstock.vocabulary import Basis, Estimate
 
 STRIP_DAY_COUNT_MAX = 60
@@ -33,17 +33,6 @@ _SURE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GainRow:
-    """One client: what it does by itself, and what the advice brings over that."""
-
-    client: str
-    setting: str
-    gain: str
-    span: str
-    bar: str  # SVG
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FirstScreen:
     """One place."""
 
@@ -58,7 +47,7 @@ class FirstScreen:
     cost: str
     copies: tuple[Copy, ...]  # of the clients that most use
     other_copies: tuple[Copy, ...]
-    gains: tuple[GainRow, ...]
+    gains: tuple[tuple[ClientGain, str], ...]  # each with its drawing, SVG
     facts: tuple[tuple[str, str], ...]
     changes: tuple[str, ...]
     strip: str  # SVG: on which days it was measured
@@ -87,7 +76,7 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
         size=f"{place.payload_noun}s of {format_bytes(size_bytes)}",
         sentence=verdict.sentence,
         setting=verdict.setting_words,
-        gain=_gain(verdict.gains[0].gain) if verdict.gains else "-",
+        gain=f"{verdict.gains[0].words}{gain_span(verdict.gains[0].gain)}" if verdict.gains else "-",
         limit=LIMITS.get(made.bottleneck, "not known")
         .removesuffix(" is the limit")
         .removesuffix(" are the limit"),
@@ -95,16 +84,7 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
         cost=_cost(verdict),
         copies=verdict.copies[:COPY_COUNT_SHOWN],
         other_copies=verdict.copies[COPY_COUNT_SHOWN:],
-        gains=tuple(
-            GainRow(
-                client=each.client,
-                setting=each.setting_words,
-                gain=f"{number(each.gain.expected)} x",
-                span=f"{number(each.gain.low)} to {number(each.gain.high)}",
-                bar=_bar(each.gain, min(lowest, 1.0), max(highest, 1.0)),
-            )
-            for each in verdict.gains
-        ),
+        gains=tuple((each, _bar(each.gain, min(lowest, 1.0), max(highest, 1.0))) for each in verdict.gains),
         facts=tuple(_facts(place, advice, verdict, now)),
         changes=tuple(_told(place)),
         strip=_strip(verdict.days),
@@ -161,10 +141,6 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
     if more is not None:
         words += f"; twice the threads bring {f'{percent(more)} more' if more >= 0.01 else 'no more'}"
     return [("What limits", capital(words)), *([("What would help", capital(helping))] if helping else [])]
-
-
-def _gain(gain: Estimate) -> str:
-    return f"{number(gain.expected)} x{gain_span(gain)}"
 
 
 def _cost(verdict: PlaceVerdict) -> str:

@@ -46,7 +46,7 @@ def _page(report: Report) -> Iterator[str]:
     for screen in screens[:_PLACE_COUNT_MAX]:
         yield from ("", f"**{escape(screen.name)}, {escape(screen.size)}.** {escape(screen.sentence)}")
         yield from (f"- {escape(words)}" for words in screen.changes[:2])
-        gains = ", ".join(f"{row.client} {row.gain} ({row.span})" for row in screen.gains)
+        gains = ", ".join(f"{each.client} {each.words} ({each.span})" for each, _ in screen.gains)
         if gains and len(screens) <= CARD_COUNT_MAX:
             yield f"- Over what each client does by itself: {escape(gains)}."
         for copy in screen.copies[:1] if len(screens) == 1 else ():
@@ -110,7 +110,7 @@ def _verdicts(report: Report) -> Iterator[str]:
         for words in screen.changes:
             yield from ("", escape(words))
         if screen.gains:
-            rows = tuple((row.client, row.setting, row.gain, row.span) for row in screen.gains)
+            rows = tuple((each.client, each.setting_words, each.words, each.span) for each, _ in screen.gains)
             yield from _table(Table(("client", "by itself", "gain", "90 % interval"), rows))
         yield ""
         yield from (f"- {escape(name)}: {escape(words)}" for name, words in screen.facts)

@@ -279,12 +279,9 @@ def _tune(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> tuple[Tuni
         with (
             open_state(path, subject, kind.row.setting_type, restart=given["restart"]) as state,
             _swept(notes, left),
+            contextlib.closing(_Teller(task, state.trials, path, notes)) as teller,
         ):
-            teller = _Teller(task, state.trials, path, notes)
-            with contextlib.closing(teller):
-                tuning = run_trials(
-                    task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended
-                )
+            tuning = run_trials(task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended)
     except TuningStateError as trouble:
         raise TroubleError(str(trouble)) from trouble
     except TuningError as trouble:

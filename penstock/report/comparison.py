@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from datetime import datetime
+from operator import ne
 
 from penstock.report.difference import Comparison, Difference, ratio, welch
 from penstock.report.findings import Advice, PlaceFindings, Report
@@ -63,7 +65,7 @@ def _around(place: PlaceFindings, at: datetime) -> Difference:
 def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterator[Difference]:
     """By size: what each side's advice is expected to do."""
     alike = [c for c in candidates if _class(c) == _class(place)]
-    alike.sort(key=lambda c: sum(one != other for one, other in zip(_where(c), _where(place), strict=True)))
+    alike.sort(key=lambda c: sum(map(ne, astuple(c.place), astuple(place.place))))
     for advice in place.ordinary_advice:
         size = advice.payload_size_bytes
         twin = next((a for c in alike[:1] for a in c.ordinary_advice if a.payload_size_bytes == size), None)
@@ -78,10 +80,6 @@ def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterat
 
 def _class(place: PlaceFindings) -> tuple[str, str]:
     return place.place.operation, place.place.service_class
-
-
-def _where(place: PlaceFindings) -> tuple[str, str]:
-    return place.place.region, place.place.instance_type
 
 
 def _value(place: PlaceFindings, advice: Advice) -> Estimate | None:

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -300,9 +301,8 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
         return
     if rows:
         left_out = {1} if here is not None else {1, 5, 6}
-        keep = [index for index in range(len(HEADINGS)) if index not in left_out]
-        shown = [tuple(row.cells()[index] for index in keep) for row in rows]
-        print_table(tuple(HEADINGS[index] for index in keep), shown, title=experiment.title)
+        kept = itemgetter(*(index for index in range(len(HEADINGS)) if index not in left_out))
+        print_table(kept(HEADINGS), [kept(row.cells()) for row in rows], title=experiment.title)
     for sentence in answers:
         click.echo(f"\n{sentence}")
 

@@ -60,7 +60,8 @@ def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool
     end_tidily()
     with ended_by(StageError), laboratory(WORLDS[world_name]) as found:
         if command:
-            sys.exit(_run(command, _environment(found)))
+            kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+            sys.exit(_run(command, kept | found.environment(os.environ)))
         with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
             _tell(found, as_json=as_json)
             while True:
@@ -74,11 +75,6 @@ def _list(*, as_json: bool) -> None:
         return
     for name, story in stories.items():
         click.echo(filled(f"{name:14}{story}"))
-
-
-def _environment(found: Laboratory) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    return kept | found.environment(os.environ)
 
 
 def _tell(found: Laboratory, *, as_json: bool) -> None:

@@ -230,8 +230,7 @@ def _why(explanation: str) -> list[str]:
 
 def _anchor(advice: Mapping[str, Any]) -> str:
     """Of the section of the report that shows what each number rests on."""
-    names = ("operation", "region", "instance_type")
-    where = {name: advice[name] for name in names}
+    where = {name: advice[name] for name in ("operation", "region", "instance_type")}
     return place_anchor(**where, service_class=advice.get("service_class", "standard"))
 
 

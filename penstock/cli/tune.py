@@ -163,7 +163,6 @@ def _what(kind: _Kind) -> list[Callable[[Any], Any]]:
 
 _range_option = functools.partial(click.option, show_default=True, help="A range, or one value.")
 
-
 _HOW: list[Callable[[Any], Any]] = [
     click.option(
         "--probes",

@@ -102,7 +102,8 @@ def _finding(
     observations: Sequence[Observation[Any]],
     payload_size_bytes: int | None,
 ) -> ChangeFinding:
-    moved = _advice_of(change, payload_size_bytes)
+    of_size = (moved for moved in change.advice if moved.payload_size_bytes == payload_size_bytes)
+    moved = next(of_size, next(iter(change.advice), None))
     measured = _measured_fraction(model, change, moved, observations) if moved else None
     return ChangeFinding(
         changed_at=change.changed_at,
@@ -116,11 +117,6 @@ def _finding(
         advised_after=moved.after if moved else None,
         payload_size_bytes=moved.payload_size_bytes if moved else None,
     )
-
-
-def _advice_of(change: Change[Any], payload_size_bytes: int | None) -> AdviceMoved[Any] | None:
-    wanted = (moved for moved in change.advice if moved.payload_size_bytes == payload_size_bytes)
-    return next(wanted, next(iter(change.advice), None))
 
 
 def _measured_fraction(

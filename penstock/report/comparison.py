@@ -64,7 +64,8 @@ def _around(place: PlaceFindings, at: datetime) -> Difference:
 
 def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterator[Difference]:
     """By size: what each side's advice is expected to do."""
-    alike = [c for c in candidates if _class(c) == _class(place)]
+    kind = place.place.operation, place.place.service_class
+    alike = [c for c in candidates if (c.place.operation, c.place.service_class) == kind]
     alike.sort(key=lambda c: sum(map(ne, astuple(c.place), astuple(place.place))))
     for advice in place.ordinary_advice:
         size = advice.payload_size_bytes
@@ -76,10 +77,6 @@ def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterat
                 other=_expected(place, twin),
                 fraction=ratio(_value(place, advice), _value(place, twin)),
             )
-
-
-def _class(place: PlaceFindings) -> tuple[str, str]:
-    return place.place.operation, place.place.service_class
 
 
 def _value(place: PlaceFindings, advice: Advice) -> Estimate | None:

@@ -264,8 +264,5 @@ def is_since_change(measured: Measured, fit: Fit | None) -> bool:
 def is_on_curve(curve: Curve, measured: Measured, advised: Any) -> bool:
     """Whether all other knobs stood about where they are advised."""
     here, there = setting_values(measured.setting), setting_values(advised)
-    return all(_is_near(here[name], there[name]) for name in here if name != curve.knob)
-
-
-def _is_near(one: float, other: float) -> bool:
-    return max(one, other) <= _NEAR * min(one, other)
+    pairs = [(here[name], there[name]) for name in here if name != curve.knob]
+    return all(max(pair) <= _NEAR * min(pair) for pair in pairs)

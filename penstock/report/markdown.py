@@ -16,8 +16,6 @@ from penstock.report.wording import date_words, place_words
 from penstock.units import counted
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
-
-
 _PLACE_COUNT_MAX, _WARNING_COUNT_MAX, _CLIENT_COUNT_MAX = 12, 6, 3  # on the one page
 
 

@@ -20,7 +20,7 @@ from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
 from penstock.report.changes import change_findings
 from penstock.report.clients import clients
-from penstock.report.density import Density, over_knob, over_time
+from penstock.report.density import over_knob, over_time
 from penstock.report.distributions import spreads
 from penstock.report.episodes import episodes
 from penstock.report.findings import (
@@ -353,7 +353,7 @@ class _Studied:
     def _curves(self) -> tuple[Curve, ...]:
         ordinary = {a.recommendation.context: a for a in reversed(self._ordinary)}
         return tuple(
-            dataclasses.replace(curve, density=self._over(curve, advice))
+            curve
             for context in self._contexts
             if self._fit is not None and (advice := ordinary.get(context)) is not None
             for curve in self._curves_of(advice)
@@ -381,11 +381,8 @@ class _Studied:
             expected=tuple(found[value] for value in values),
             advised=float(getattr(setting, name)),
             default=float(getattr(advice.default_setting, name)),
+            density=over_knob(self._tally, context.payload_size_bytes, name, knobs(setting)[name].scale),
         )
-
-    def _over(self, curve: Curve, advice: Advice) -> Density | None:
-        scale = knobs(advice.recommendation.setting)[curve.knob].scale
-        return over_knob(self._tally, curve.context.payload_size_bytes, curve.knob, scale)
 
     def _surface(self) -> Surface | None:
         """Asked all at once; None for an operation whose first two knobs are no quantities."""

@@ -14,7 +14,7 @@ from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.installation import Action, Layout, Run, Write
 from penstock.cli.output import filled, json_option, print_json, print_table, text
-from penstock.cli.service import do
+from penstock.cli.service import do, dry_run_option, root_option
 from penstock.cli.trouble import WrongUsageError
 
 _DROP_IN = "penstock-clients.conf"
@@ -70,14 +70,8 @@ def clients(context: click.Context, *, as_json: bool, socket_path: str) -> None:
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=31000, show_default=True, help="As in [listen]."
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="/",
-    show_default=True,
-    help="Where / is, while a package is made.",
-)
+@dry_run_option
+@root_option
 @json_option
 def enable(*, unit: str, port: int, dry_run: bool, root: Path, as_json: bool) -> None:
     """Have the SDKs of a unit tell what they do, after its next start; nothing is started here."""

@@ -13,6 +13,7 @@ from penstock.cli.costs import costs_of, print_costs
 from penstock.cli.examples import examples
 from penstock.cli.output import filled, json_option, print_json
 from penstock.cli.trouble import TroubleError
+from penstock.daemon.config import Configuration
 from penstock.daemon.config_files import DEFAULT_ORIGIN, ConfigError, LoadedConfiguration, load
 
 file_option = click.option(
@@ -103,6 +104,14 @@ def load_configuration(main_file: Path | None) -> LoadedConfiguration:
         return load(main_file)
     except ConfigError as trouble:
         raise TroubleError(_complaint(trouble)) from trouble
+
+
+def database_of(database_path: Path | None, main_file: Path | None) -> tuple[Path, Configuration | None]:
+    """The database that is meant, and the configuration of this host, which says nothing about one that was named."""
+    if database_path is not None and main_file is None:
+        return database_path, None
+    configuration = load_configuration(main_file).configuration
+    return database_path or configuration.daemon.database_path, configuration
 
 
 def _complaint(trouble: ConfigError) -> str:

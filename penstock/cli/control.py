@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json
+from penstock.cli.output import json_option, print_detail
 from penstock.cli.query import size_option
 from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
@@ -34,7 +33,7 @@ def _add(row: Operation[Any, Any]) -> None:
     @socket_option
     def command(*, payload_size_bytes: int, as_json: bool, socket_path: str) -> None:
         request = {"operation": row.name, "payload_size_bytes": payload_size_bytes}
-        _tell(call(socket_path, "POST", "/v1/probe", document=request), as_json=as_json)
+        print_detail(call(socket_path, "POST", "/v1/probe", document=request), as_json=as_json)
 
 
 for _row in OPERATIONS.values():
@@ -46,7 +45,7 @@ for _row in OPERATIONS.values():
 @socket_option
 def reload(*, as_json: bool, socket_path: str) -> None:
     """Have the daemon read its configuration again; a mistake in it changes nothing."""
-    _tell(call(socket_path, "POST", "/-/reload", timeout_seconds=60.0), as_json=as_json)
+    print_detail(call(socket_path, "POST", "/-/reload", timeout_seconds=60.0), as_json=as_json)
 
 
 @click.command(epilog=examples("penstock status | grep clock", "sudo penstock believe-clock"))
@@ -58,11 +57,4 @@ def believe_clock(*, as_json: bool, socket_path: str) -> None:
     What was spent at dates that have not come yet counts against the budget until they have. From now on it counts as
     spent now, and no more in 25 hours.
     """
-    _tell(call(socket_path, "POST", "/-/believe-clock"), as_json=as_json)
-
-
-def _tell(document: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(document["detail"])
+    print_detail(call(socket_path, "POST", "/-/believe-clock"), as_json=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from penstock.daemon.forecast import Forecast
     from penstock.models.model import Fit
     from penstock.vocabulary import Context, Setting
+
+_MANNERS: Mapping[str, str] = {"at_most": "at most", "typically": "typically"}
 
 
 def costs_of(configuration: Configuration) -> Sequence[Forecast]:
@@ -46,40 +48,32 @@ def _by_tables(context: Context) -> tuple[Fit, Setting]:
 
 def print_costs(found: Sequence[Forecast], configuration: Configuration) -> None:
     """A table, and a sentence for each operation: its way, and what binds."""
-    rows = list(_rows(found))
+    costs = {forecast.operation: forecast.document() for forecast in found}
     if len(found) > 1:
-        rows += _rows_together(found, configuration)
+        costs["all together"] = _together(found, configuration)
+    rows = [
+        {
+            "operation": operation,
+            "within": f"a {period} {words}",
+            "cost_usd": document[period][manner]["usd"],
+            "moved_bytes": document[period][manner]["transferred_bytes"],
+            "requests": document[period][manner]["request_count"],
+        }
+        for operation, document in costs.items()
+        for period in ("day", "month")
+        for manner, words in _MANNERS.items()
+    ]
     print_mapping({"what probes cost": rows})
     for forecast in found:
         click.echo(filled(forecast.sentence))
 
 
-def _rows(found: Sequence[Forecast]) -> Iterator[Mapping[str, Any]]:
-    for forecast in found:
-        document = forecast.document()
-        for period in ("day", "month"):
-            for manner in _MANNERS:
-                yield _row(forecast.operation, period, manner, document[period][manner])
-
-
-def _rows_together(found: Sequence[Forecast], configuration: Configuration) -> Iterator[Mapping[str, Any]]:
+def _together(found: Sequence[Forecast], configuration: Configuration) -> dict[str, Any]:
     from penstock.daemon.budget import daily_limit
     from penstock.daemon.forecast import MONTH_DAYS, shown_cost, times, together
 
-    costs = together(found, daily_limit(configuration.budget))
-    for period, days in (("day", 1), ("month", MONTH_DAYS)):
-        for manner, cost in zip(_MANNERS, costs, strict=True):
-            yield _row("all together", period, manner, shown_cost(times(cost, days)))
-
-
-_MANNERS: Mapping[str, str] = {"at_most": "at most", "typically": "typically"}
-
-
-def _row(operation: str, period: str, manner: str, cost: Mapping[str, float]) -> Mapping[str, Any]:
+    costs = dict(zip(_MANNERS, together(found, daily_limit(configuration.budget)), strict=True))
     return {
-        "operation": operation,
-        "within": f"a {period} {_MANNERS[manner]}",
-        "cost_usd": cost["usd"],
-        "moved_bytes": cost["transferred_bytes"],
-        "requests": cost["request_count"],
+        period: {manner: shown_cost(times(cost, days)) for manner, cost in costs.items()}
+        for period, days in (("day", 1), ("month", MONTH_DAYS))
     }

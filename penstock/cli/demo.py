@@ -11,7 +11,7 @@ import click
 from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table
-from penstock.cli.trouble import TroubleError
+from penstock.cli.trouble import TroubleError, ended_by
 from penstock.operations.s3.upload import UPLOAD
 from penstock.units import number
 
@@ -50,10 +50,8 @@ def demo(*, seed: int, as_json: bool) -> None:
             "the demo proves its advice with boto3, which is not here: pip install 'penstock[demo]'"
         )
     end_tidily()
-    try:
+    with ended_by(StageError):
         result = play(_Teller(), seed=seed)
-    except StageError as trouble:
-        raise TroubleError(str(trouble)) from trouble
     if as_json:
         print_json(result.document())
     else:

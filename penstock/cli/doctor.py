@@ -46,7 +46,10 @@ def doctor(*, is_local: bool, main_file: Path | None, as_json: bool, socket_path
         print_json({"is_well": not ill, "findings": listed})
         raise click.exceptions.Exit(TroubleError.exit_code if ill else 0)
     for finding in findings:
-        _show(finding)
+        line = f"{finding.health:8}{finding.subject}: {finding.sentence}"
+        click.secho(filled(line), bold=finding.health in {Health.POOR, Health.ILL})
+        if finding.remedy:
+            click.echo(filled(f"        do: {finding.remedy}"))
     if ill:
         raise TroubleError(f"{counted(ill, 'thing')} {'is' if ill == 1 else 'are'} ill")
 
@@ -73,10 +76,3 @@ async def _examined(loaded: LoadedConfiguration, socket_path: str, *, is_local: 
         async with AwsOutside(loaded.configuration) as outside:
             findings += [finding async for finding in permissions(patient, outside)]
     return findings
-
-
-def _show(finding: Finding) -> None:
-    line = f"{finding.health:8}{finding.subject}: {finding.sentence}"
-    click.secho(filled(line), bold=finding.health in {Health.POOR, Health.ILL})
-    if finding.remedy:
-        click.echo(filled(f"        do: {finding.remedy}"))

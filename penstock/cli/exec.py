@@ -49,10 +49,6 @@ _LARGE_RATIO = 4  # a file of a quarter of the size that decides is split as tha
 _TIMEOUT_SECONDS = 1.0  # an answer takes milliseconds, and the client waits for it
 
 
-class NotAdvisedError(TroubleError):
-    """There is no advice for this command, so that it runs as it is; the message says why."""
-
-
 class Material(NamedTuple):
     """What is to be uploaded: how many files, and the size at which half of all bytes are in files as large.
 
@@ -107,10 +103,11 @@ def exec_(
             f"{name} is not a client that is known here; known are {', '.join(PROGRAMS)}. "
             "For others see `penstock export --list`"
         )
-    about: dict[str, Any] = {"target": _target(PROGRAMS[name], command, stated).name}
+    target = _target(PROGRAMS[name], command, stated)
+    about: dict[str, Any] = {"target": target.name}
     document: dict[str, Any] = {}
     try:
-        launch, document = _advised(PROGRAMS[name], command, socket_path, stated)
+        launch, document = _advised(PROGRAMS[name], target, command, socket_path, stated)
         about |= {"basis": document["basis"], "explanation": document["explanation"]}
         trouble = memory_trouble(document)
         if trouble and not as_json:  # its own defaults would hold more
@@ -130,14 +127,13 @@ def exec_(
 
 
 def _advised(
-    program: Program, command: Sequence[str], socket_path: str, stated: Mapping[str, Any]
+    program: Program, target: Target, command: Sequence[str], socket_path: str, stated: Mapping[str, Any]
 ) -> tuple[Launch, dict[str, Any]]:
-    """How to run it, and the answer of the daemon. Raises TroubleError."""
+    """How to run it, and the answer of the daemon. Raises TroubleError where it runs as it is, which says why."""
     verb = program.verb_at(command)
     if verb is None:
-        raise NotAdvisedError("this command transfers nothing")
-    target, asked = _target(program, command, stated), dict(stated)
-    del asked["is_reading"]
+        raise TroubleError("this command transfers nothing")
+    asked = {name: value for name, value in stated.items() if name != "is_reading"}
     material = None
     if target.name == program.target:
         source = source_of(program, command, verb)
@@ -145,7 +141,7 @@ def _advised(
     else:
         asked["sink"] = asked["sink"] or sink_of(program, command)
     if asked["payload_size_bytes"] is None and material is None:
-        raise NotAdvisedError(
+        raise TroubleError(
             "no local file is uploaded whose size could be seen; state --object-size"
             if target.name == program.target
             else "how large the objects are that it reads cannot be seen here; state --object-size"
@@ -157,7 +153,7 @@ def _advised(
         socket_path, parameters_of(target.operation, asked), timeout_seconds=_TIMEOUT_SECONDS
     )
     if document["basis"] == "default":
-        raise NotAdvisedError("nothing is known about this place yet")
+        raise TroubleError("nothing is known about this place yet")
     if material is not None and stated["payload_size_bytes"] is None:
         document["demand"]["split_object_count"] = material.large_count
     translation = translate(target, document)

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +19,7 @@ from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES
-from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
+from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError, ended_by
 from penstock.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -62,12 +63,9 @@ def list_experiments(*, as_json: bool) -> None:
     from penstock.experiments.experiment import Form
     from penstock.experiments.facts import facts_of
 
-    rows: list[dict[str, Any]] = [  # Any: the values of JSON
+    rows = [
         {
-            "name": row.name,
-            "study": row.study,
-            "section": row.section,
-            "title": row.title,
+            **_values(row, "name", "study", "section", "title"),
             "figure_count": len(facts_of(row.name)),
             **_cost_document(row.cost(Form.FULL)),
         }
@@ -93,12 +91,11 @@ def list_experiments(*, as_json: bool) -> None:
 
 
 def _cost_document(cost: Cost) -> dict[str, float]:
-    return {
-        "duration_seconds": cost.duration_seconds,
-        "transferred_bytes": cost.transferred_bytes,
-        "request_count": cost.request_count,
-        "usd": cost.usd,
-    }
+    return _values(cost, "duration_seconds", "transferred_bytes", "request_count", "usd")
+
+
+def _values(value: object, *names: str) -> dict[str, Any]:  # of JSON
+    return {name: getattr(value, name) for name in names}
 
 
 @click.command("show", epilog=examples("penstock measure show parallel-curls"))
@@ -112,14 +109,18 @@ def show_experiment(*, name: str, as_json: bool) -> None:
     experiment = _experiment(name)
     steps = experiment.steps(Form.FULL)
     document = {
-        "name": experiment.name,
-        "title": experiment.title,
-        "study": experiment.study,
-        "section": experiment.section,
-        "summary": experiment.summary,
+        **_values(experiment, "name", "title", "study", "section", "summary"),
         **_cost_document(experiment.cost(Form.FULL)),
         "facts": [asdict(fact) for fact in facts_of(name)],
-        "steps": [_step_document(step) for step in steps],
+        "steps": [
+            {
+                **_values(step, "label", "operation", "payload_size_bytes"),
+                "setting": asdict(step.setting),
+                **_values(step, "body_count", "copy_count", "wait_seconds"),
+                "cost_max": asdict(step.cost_max),
+            }
+            for step in steps
+        ],
     }
     if as_json:
         print_json(document)
@@ -129,19 +130,6 @@ def show_experiment(*, name: str, as_json: bool) -> None:
         rows = [(f.name, f.words(f.value), f.kind.value or "-", f.verdict.value) for f in facts_of(name)]
         print_table(("figure", "published", "kind", "in the lab"), rows, title="")
     click.echo(f"\n{len(steps)} steps; {_cost_sentence(experiment.cost(Form.FULL))}")
-
-
-def _step_document(step: Any) -> dict[str, Any]:
-    return {
-        "label": step.label,
-        "operation": step.operation,
-        "payload_size_bytes": step.payload_size_bytes,
-        "setting": asdict(step.setting),
-        "body_count": step.body_count,
-        "copy_count": step.copy_count,
-        "wait_seconds": step.wait_seconds,
-        "cost_max": asdict(step.cost_max),
-    }
 
 
 def _cost_sentence(cost: Cost) -> str:
@@ -206,11 +194,10 @@ def run_experiment(
             click.echo(f"{name}: {_cost_sentence(cost)}")
         return
     if is_lab:
-        records = _run_in_lab(experiment, form, _directory(directory))
-        _show(experiment, lab=records, here=None, as_json=as_json)
-        return
-    records = _run_for_real(experiment, form, directory, given)
-    _show(experiment, lab=Records([]), here=records, as_json=as_json)
+        lab, here = _run_in_lab(experiment, form, _directory(directory)), None
+    else:
+        lab, here = Records([]), _run_for_real(experiment, form, directory, given)
+    _show(experiment, lab=lab, here=here, as_json=as_json)
 
 
 def _run_for_real(
@@ -222,7 +209,7 @@ def _run_for_real(
     from penstock.probes.outside import RequestError
 
     if not experiment.steps(form):
-        raise TroubleError(f"{experiment.summary}")
+        raise TroubleError(experiment.summary)
     configuration = load_configuration(given["main_file"]).configuration
     kept = directory or beside(configuration.daemon.database_path)
     far = None
@@ -235,12 +222,12 @@ def _run_for_real(
 
     end_tidily()
     is_whole = False
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(until_signalled(run_for_real(archive, configuration, allowance, _tell, far=far)))
-            is_whole = True
-    except (NotAllowedError, ArchiveError, StoreError, RequestError) as trouble:
-        raise TroubleError(str(trouble)) from trouble
+    with (
+        ended_by(NotAllowedError, ArchiveError, StoreError, RequestError),
+        contextlib.suppress(asyncio.CancelledError),
+    ):
+        asyncio.run(until_signalled(run_for_real(archive, configuration, allowance, _tell, far=far)))
+        is_whole = True
     if not is_whole:
         click.echo(f"Interrupted; the same command goes on from {archive.path}.", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
@@ -271,10 +258,8 @@ def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
     end_tidily()
     found = run_in_lab(experiment.steps(form), _tell)
     archive = Archive(directory, experiment, form)
-    try:
+    with ended_by(ArchiveError):
         archive.write(found)
-    except ArchiveError as trouble:
-        raise TroubleError(str(trouble)) from trouble
     _refuse_troubles(found)
     return Records(found, is_short=form is Form.SHORT)
 
@@ -292,8 +277,8 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
     from penstock.experiments.page import HEADINGS, compare
 
     real = here or Records([])
-    rows = compare(experiment, lab, real)
-    answers = experiment.answers(real if len(real) else lab)
+    told = real if len(real) else lab
+    rows, answers = compare(experiment, lab, real), experiment.answers(told)
     if as_json:
         print_json(
             {
@@ -310,15 +295,14 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
                     for row in rows
                 ],
                 "answers": list(answers),
-                "addresses": [asdict(row) for row in (real if len(real) else lab).addresses()],
+                "addresses": [asdict(row) for row in told.addresses()],
             }
         )
         return
     if rows:
         left_out = {1} if here is not None else {1, 5, 6}
-        keep = [index for index in range(len(HEADINGS)) if index not in left_out]
-        shown = [tuple(row.cells()[index] for index in keep) for row in rows]
-        print_table(tuple(HEADINGS[index] for index in keep), shown, title=experiment.title)
+        kept = itemgetter(*(index for index in range(len(HEADINGS)) if index not in left_out))
+        print_table(kept(HEADINGS), [kept(row.cells()) for row in rows], title=experiment.title)
     for sentence in answers:
         click.echo(f"\n{sentence}")
 
@@ -357,19 +341,16 @@ def report_experiment(
     chosen = list(_table().values()) if is_all else [_experiment(name or "")]
     place = _directory(directory)
     kept = directory or beside(load_configuration(main_file).configuration.daemon.database_path)
-    try:
+    with ended_by(ArchiveError):
         lab = {row.name: _lab_records(row, place) for row in chosen}
         here = {row.name: newest_measured(kept, row) for row in chosen}
-    except ArchiveError as trouble:
-        raise TroubleError(str(trouble)) from trouble
     if output is not None:
         _write_page(output, chosen, lab, here)
     if is_all:
         _show_counts(verdicts(chosen, lab), as_json=as_json)
         return
     (row,) = chosen
-    real = here[row.name]
-    _show(row, lab=lab[row.name], here=real if len(real) else None, as_json=as_json)
+    _show(row, lab=lab[row.name], here=here[row.name] or None, as_json=as_json)
 
 
 def _lab_records(experiment: Experiment, directory: Path) -> Records:
@@ -388,14 +369,9 @@ def _show_counts(verdicts: Mapping[str, Verdict], *, as_json: bool) -> None:
 
     rows = counts(verdicts)
     if as_json:
-        print_json(
-            {
-                "counts": [
-                    {"kind": kind, "verdict": verdict, "count": count} for kind, verdict, count in rows
-                ],
-                "verdicts": {name: verdict.value for name, verdict in verdicts.items()},
-            }
-        )
+        listed = [{"kind": kind, "verdict": verdict, "count": count} for kind, verdict, count in rows]
+        named = {name: verdict.value for name, verdict in verdicts.items()}
+        print_json({"counts": listed, "verdicts": named})
         return
     print_table(
         ("kind", "verdict", "figures"), [(k, v, str(n)) for k, v, n in rows], title="84 published figures"

@@ -10,9 +10,8 @@ import click
 
 from penstock.cli.daemon import advice_in_force
 from penstock.cli.examples import examples
-from penstock.cli.output import print_json, print_table, text
+from penstock.cli.output import options, print_json, print_table, text
 from penstock.cli.query import (
-    Command,
     common_options,
     demand_options,
     optional_size_option,
@@ -34,12 +33,10 @@ _SIZES = {f"{row.words.payload}_size_bytes": row.words for row in OPERATIONS.val
 _DEMANDS = tuple(dict.fromkeys(name for row in OPERATIONS.values() for name in row.words.demand))
 
 
-def _stating(command: Command) -> Command:
-    """Give a command the options of a question about any operation."""
-    command = demand_options(_DEMANDS)(command)
-    for name, words in reversed(_SIZES.items()):
-        command = optional_size_option(words, name)(command)
-    return command
+_stating = options(
+    *(optional_size_option(words, name) for name, words in _SIZES.items()), demand_options(_DEMANDS)
+)
+"""The options of a question about any operation."""
 
 
 @click.command(
@@ -94,33 +91,24 @@ def export(
 
 
 def _show_list(*, as_json: bool) -> None:
-    rows = [
-        {
-            "target": target.name,
-            "operation": target.operation,
-            "formats": [*target.writers, "json"],
-            "purpose": target.purpose,
-        }
-        for target in TARGETS.values()
-    ]
     if as_json:
+        rows = [
+            {"target": t.name, "operation": t.operation, "formats": _forms(t), "purpose": t.purpose}
+            for t in TARGETS.values()
+        ]
         print_json({"targets": rows})
         return
-    headings = ("target", "moves", "formats", "")
-    lines = [
-        (
-            target.name,
-            _moved(target),
-            ", ".join([*target.writers, "json"]),
-            target.purpose,
-        )
-        for target in TARGETS.values()
-    ]
-    print_table(headings, lines)
+    lines = [(t.name, _moved(t), ", ".join(_forms(t)), t.purpose) for t in TARGETS.values()]
+    print_table(("target", "moves", "formats", ""), lines)
+
+
+def _forms(target: Target) -> list[str]:
+    """The usual one first."""
+    return [*target.writers, "json"]
 
 
 def _form(target: Target, form: str | None) -> str:
-    known = (*target.writers, "json")
+    known = _forms(target)
     if form is None:
         return known[0]
     if form not in known:

@@ -51,7 +51,6 @@ class Write:
     is_marked: bool = False
 
     def __str__(self) -> str:
-        """For people."""
         return f"write {self.path}"
 
 
@@ -63,7 +62,6 @@ class Link:
     target: Path
 
     def __str__(self) -> str:
-        """For people."""
         return f"link {self.path} to {self.target}"
 
 
@@ -74,7 +72,6 @@ class Remove:
     path: Path
 
     def __str__(self) -> str:
-        """For people."""
         return f"remove {self.path}"
 
 
@@ -86,7 +83,6 @@ class Run:
     may_fail: bool = False
 
     def __str__(self) -> str:
-        """For people."""
         return f"run {' '.join(self.command)}"
 
 

@@ -15,8 +15,8 @@ import click
 from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import filled, json_option, print_json
-from penstock.cli.trouble import TroubleError, cannot_run
-from penstock.lab.worlds import DEMO, WORLDS, World
+from penstock.cli.trouble import TroubleError, cannot_run, ended_by
+from penstock.lab.worlds import DEMO, WORLDS
 from penstock.trial.laboratory import FOREIGN, Laboratory, laboratory
 from penstock.trial.stage import StageError
 
@@ -58,16 +58,14 @@ def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool
         _list(as_json=as_json)
         return
     end_tidily()
-    try:
-        with laboratory(WORLDS[world_name]) as found:
-            if command:
-                sys.exit(_run(command, _environment(found)))
-            with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
-                _tell(found, as_json=as_json)
-                while True:
-                    signal.pause()
-    except StageError as trouble:
-        raise TroubleError(str(trouble)) from trouble
+    with ended_by(StageError), laboratory(WORLDS[world_name]) as found:
+        if command:
+            kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+            sys.exit(_run(command, kept | found.environment(os.environ)))
+        with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
+            _tell(found, as_json=as_json)
+            while True:
+                signal.pause()
 
 
 def _list(*, as_json: bool) -> None:
@@ -79,24 +77,16 @@ def _list(*, as_json: bool) -> None:
         click.echo(filled(f"{name:14}{story}"))
 
 
-def _environment(found: Laboratory) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    return kept | found.environment(os.environ)
-
-
 def _tell(found: Laboratory, *, as_json: bool) -> None:
     environment = found.environment(os.environ)
     if as_json:
         print_json({"world": found.world.name, "environment": environment, "unset": FOREIGN})
         return
-    click.echo(f"{_about(found.world)} It is there until Ctrl-C.", err=True)
+    about = f"The lab's world {found.world.name}. {found.world.story}"
+    click.echo(f"{about} It is there until Ctrl-C.", err=True)
     click.echo(f"unset {' '.join(FOREIGN)}")
     for name, value in environment.items():
         click.echo(f"export {name}={shlex.quote(value)}")
-
-
-def _about(world: World) -> str:
-    return f"The lab's world {world.name}. {world.story}"
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from penstock.cli.config import file_option, load_configuration
 from penstock.cli.daemon import call, socket_of, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_table
-from penstock.cli.trouble import NoDaemonError, TroubleError
+from penstock.cli.trouble import NoDaemonError, TroubleError, ended_by
 from penstock.units import counted, format_seconds
 
 _REMOVAL_SECONDS_MAX = 90.0  # the daemon answers within 60 s
@@ -56,24 +55,17 @@ def list_(*, as_json: bool, socket_path: str, main_file: Path | None) -> None:
 @file_option
 def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | None) -> None:
     """Remove all of it now; ends with 1 when something could not be removed."""
-    if dry_run:
-        document = _known(socket_path, main_file)
-        if as_json:
-            print_json(document)
-        else:
-            if document["leftovers"]:
-                click.echo("This would be removed:")
-            _show(document["leftovers"])
-        return
-    document = _removed(socket_path, main_file)
+    document = (_known if dry_run else _removed)(socket_path, main_file)
     if as_json:
         print_json(document)
     else:
+        if dry_run and document["leftovers"]:
+            click.echo("This would be removed:")
         for removed in document["removed"]:
             click.echo(f"removed {_described(removed)}")
         _show(document["leftovers"])
     kept = [left for left in document["leftovers"] if left["reason"]]
-    if kept:
+    if kept and not dry_run:
         raise TroubleError(f"{counted(len(kept), 'thing')} could not be removed: {kept[0]['reason']}")
 
 
@@ -90,12 +82,9 @@ def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
     _must_be_there(path)
     if (process := holder(path)) is not None:  # what is in use would look as if it were left behind
         raise TroubleError(f"penstockd (process {process}) works on {path}: name its socket with --socket")
-    now: datetime = SystemClock().now()
-    try:
-        with contextlib.closing(Store.open_read_only(path, setting_types())) as store:
-            left = [LeftBehind(leftover=x, since=since) for x, since in store.dated_leftovers().items()]
-    except StoreError as trouble:
-        raise TroubleError(str(trouble)) from trouble
+    now = SystemClock().now()
+    with ended_by(StoreError), contextlib.closing(Store.open_read_only(path, setting_types())) as store:
+        left = [LeftBehind(leftover=x, since=since) for x, since in store.dated_leftovers().items()]
     return {"removed": [], "leftovers": [entry.document(now) for entry in left]}
 
 
@@ -108,10 +97,8 @@ def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
 
     configuration = load_configuration(main_file).configuration
     _must_be_there(configuration.daemon.database_path)
-    try:
+    with ended_by(StoreError):  # one whose socket is elsewhere holds it, for instance
         return asyncio.run(remove_leftovers(configuration))
-    except StoreError as trouble:  # one whose socket is elsewhere holds it, for instance
-        raise TroubleError(str(trouble)) from trouble
 
 
 def _socket(socket_path: str, main_file: Path | None) -> str:

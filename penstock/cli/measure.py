@@ -251,7 +251,7 @@ def _show(document: Mapping[str, Any]) -> None:
             text("", result["duplicate_count"]),
             f"{result['last_duplicates_per_second']:.1f}/s",
             text("_seconds", result["oldest_undeleted_seconds_max"]),
-            _collapsed(result["collapsed_after_seconds"]),
+            "never" if (after := result["collapsed_after_seconds"]) is None else format_seconds(after),
         )
         for result in document["results"]
     ]
@@ -277,7 +277,3 @@ def _rescue_sentence(result: Mapping[str, Any]) -> str:
     if result["recovered_after_seconds"] is None:
         return f"{rescued}, and not yet recovered at the end: allow more --seconds, or send less with --rate."
     return f"{rescued}, recovered {format_seconds(result['recovered_after_seconds'])} later."
-
-
-def _collapsed(seconds: float | None) -> str:
-    return "never" if seconds is None else format_seconds(seconds)

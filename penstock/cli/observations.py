@@ -7,16 +7,17 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.config import file_option, load_configuration
+from penstock.cli.config import database_of, file_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json
 from penstock.cli.quantities import AGE
-from penstock.cli.trouble import TroubleError, WrongUsageError
+from penstock.cli.trouble import TroubleError, WrongUsageError, ended_by
 from penstock.clock import SystemClock
 from penstock.units import counted
 
@@ -39,11 +40,11 @@ _DEFAULT_SECONDS = 86400.0
 )
 @file_option
 @click.option("--to", "destination", metavar="PLACE", help="A folder, or s3://bucket/prefix.")
-@click.option("--athena", "athena", metavar="PLACE", help="Print what makes tables of PLACE in Athena.")
+@click.option("--athena", metavar="PLACE", help="Print what makes tables of PLACE in Athena.")
 @click.option(
     "--database", "database_path", type=click.Path(path_type=Path), help="Without it, the daemon's."
 )
-@click.option("--host", "host", help="The word that tells this host apart; by default one that names nobody.")
+@click.option("--host", help="The word that tells this host apart; by default one that names nobody.")
 @click.option(
     "--since",
     "since_seconds",
@@ -91,17 +92,15 @@ def observations(
     from penstock.daemon.store import Store
     from penstock.operations.table import setting_types
 
-    is_named_alone = database_path is not None and main_file is None
-    configuration = None if is_named_alone else load_configuration(main_file).configuration
-    path = database_path or (configuration.daemon.database_path if configuration else Path())
+    path, configuration = database_of(database_path, main_file)
     seed = (configuration.daemon.seed if configuration else 0) or machine_seed()
     host = host or word_for(host_name(), seed)
     since = SystemClock().now() - timedelta(seconds=min(since_seconds, 3650 * _DEFAULT_SECONDS))
-    try:
-        with closing(Store.open_read_only(path, setting_types())) as store:
-            written = write_days(store, destination, host, since)
-    except (StoreError, sqlite3.DatabaseError, FilesError) as trouble:
-        raise TroubleError(str(trouble)) from trouble
+    with (
+        ended_by(StoreError, sqlite3.DatabaseError, FilesError),
+        closing(Store.open_read_only(path, setting_types())) as store,
+    ):
+        written = write_days(store, destination, host, since)
     if as_json:
         print_json({"destination": destination, "host": host, "days": written})
         return
@@ -141,11 +140,8 @@ def _rows(store: Store, places: list[Place], begin: datetime) -> Iterator[dict[s
     from penstock.analysis.schema import observation_row
     from penstock.operations.table import OPERATIONS
 
-    for place in places:
-        if place.operation not in OPERATIONS:
-            continue
+    for place in (place for place in places if place.operation in OPERATIONS):
         model = OPERATIONS[place.operation].model
-        for observation in store.each_observation(place, since=begin):
-            if observation.started_at >= begin + _DAY:
-                break  # they come by date
+        by_date = store.each_observation(place, since=begin)
+        for observation in takewhile(lambda one: one.started_at < begin + _DAY, by_date):
             yield observation_row(observation, model)

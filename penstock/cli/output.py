@@ -10,8 +10,9 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -22,13 +23,28 @@ from penstock.units import has_unit, label, quantity
 NARROW = 80
 """Columns of the narrowest terminal that is thought of."""
 
+Command: TypeAlias = Callable[..., None]
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def options(*given: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator; help shows them in this order."""
+    return lambda command: reduce(lambda inner, option: option(inner), reversed(given), command)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
     """One document, indented on a terminal and on one line elsewhere; dates as text."""
     indent = 2 if sys.stdout.isatty() else None
     click.echo(json.dumps(document, indent=indent, default=_jsonable))
+
+
+def print_detail(document: Mapping[str, Any], *, as_json: bool) -> None:
+    """An answer of the daemon that is one sentence to people."""
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(document["detail"])
 
 
 def print_table(
@@ -73,6 +89,18 @@ def text(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(text("", item) for item in value) or "-"
     return quantity(name, value) if isinstance(value, (int, float)) else str(value)
+
+
+def limit_text(name: str, value: Any) -> str:
+    """The same of a setting, where a window or a rate limit of 0 is none."""
+    is_limit = "_limit_" in name or "_window_" in name
+    return "none" if is_limit and value == 0 else text(name, value)
+
+
+def estimate_rows(estimates: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...]]:
+    """Name, lower end, expected value and upper end of each."""
+    ends = ("low", "expected", "high")
+    return [(label(name), *(text(name, one[end]) for end in ends)) for name, one in estimates.items()]
 
 
 def any_of(words: Sequence[str]) -> str:

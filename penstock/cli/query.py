@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
@@ -12,9 +12,13 @@ from penstock.cli.daemon import advice_in_force, call, socket_option, why_expire
 from penstock.cli.examples import examples
 from penstock.cli.output import (
     NARROW,
+    Command,
     any_of,
+    estimate_rows,
     filled,
     json_option,
+    limit_text,
+    options,
     print_json,
     print_mapping,
     print_table,
@@ -30,57 +34,22 @@ from penstock.report.anchors import figures_of, place_anchor
 from penstock.units import counted, label, number, parse_bytes
 from penstock.vocabulary import Access, Basis, Estimate, Objective, Regime, Sink
 
-Command: TypeAlias = Callable[..., None]
-
-
-DEMAND_OPTIONS: Mapping[str, Callable[[Command], Command]] = {
-    "object_count": click.option(
-        "--objects", "object_count", type=click.IntRange(1), help="How many move at a time."
-    ),
-    "access": click.option(
+_DEMAND_OPTIONS: Mapping[str, tuple[str, click.ParamType[Any], str]] = {
+    "object_count": ("--objects", click.IntRange(1), "How many move at a time."),
+    "access": (
         "--access",
-        type=click.Choice([access.value for access in Access]),
-        help="Whole objects, or ranges of a large one here and there.",
+        click.Choice([access.value for access in Access]),
+        "Whole objects, or ranges of a large one here and there.",
     ),
-    "range_size_bytes": click.option(
-        "--range-size", "range_size_bytes", type=BYTES, help="Of a random reader, such as 256KiB."
-    ),
-    "sink": click.option(
-        "--sink", type=click.Choice([sink.value for sink in Sink]), help="Where it is written to."
-    ),
-    "memory_bytes_max": click.option(
-        "--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB."
-    ),
-    "bandwidth_bytes_per_second_max": click.option(
-        "--bandwidth-max", "bandwidth_bytes_per_second_max", type=RATE, help="Such as 50MB/s or 1Gbps."
-    ),
-    "message_rate_per_second": click.option(
-        "--rate",
-        "message_rate_per_second",
-        type=click.FloatRange(0, min_open=True),
-        help="Messages per second.",
-    ),
-    "message_group_count": click.option(
-        "--message-groups",
-        "message_group_count",
-        type=click.IntRange(1),
-        help="Of a FIFO queue: how many are in use.",
-    ),
-    "work_seconds": click.option(
-        "--work-seconds", "work_seconds", type=SECONDS, help="The consumer's own time, such as 20ms."
-    ),
-    "latency_objective_seconds": click.option(
-        "--latency-objective",
-        "latency_objective_seconds",
-        type=SECONDS,
-        help="Send to receive, such as 250ms.",
-    ),
-    "visibility_timeout_seconds": click.option(
-        "--visibility-timeout",
-        "visibility_timeout_seconds",
-        type=SECONDS,
-        help="Of the queue, such as 30s.",
-    ),
+    "range_size_bytes": ("--range-size", BYTES, "Of a random reader, such as 256KiB."),
+    "sink": ("--sink", click.Choice([sink.value for sink in Sink]), "Where it is written to."),
+    "memory_bytes_max": ("--memory-max", BYTES, "For buffers, such as 256MiB."),
+    "bandwidth_bytes_per_second_max": ("--bandwidth-max", RATE, "Such as 50MB/s or 1Gbps."),
+    "message_rate_per_second": ("--rate", click.FloatRange(0, min_open=True), "Messages per second."),
+    "message_group_count": ("--message-groups", click.IntRange(1), "Of a FIFO queue: how many are in use."),
+    "work_seconds": ("--work-seconds", SECONDS, "The consumer's own time, such as 20ms."),
+    "latency_objective_seconds": ("--latency-objective", SECONDS, "Send to receive, such as 250ms."),
+    "visibility_timeout_seconds": ("--visibility-timeout", SECONDS, "Of the queue, such as 30s."),
 }
 """By the field of `Demand` that each states; an operation's row names those that mean something there."""
 
@@ -129,13 +98,8 @@ def optional_size_option(words: Words, name: str = "payload_size_bytes") -> Call
 
 def demand_options(names: Iterable[str]) -> Callable[[Command], Command]:
     """Give a command the options that state these fields of a demand."""
-
-    def add(command: Command) -> Command:
-        for name in reversed(tuple(names)):
-            command = DEMAND_OPTIONS[name](command)
-        return command
-
-    return add
+    stated = ((name, *_DEMAND_OPTIONS[name]) for name in names)
+    return options(*(click.option(flag, name, type=kind, help=words) for name, flag, kind, words in stated))
 
 
 def _service_classes() -> str:
@@ -146,32 +110,25 @@ def _service_classes() -> str:
     return "; ".join(f"{any_of(tuple(words))} ({service})" for service, words in classes.items()) + "."
 
 
-def common_options(command: Command) -> Command:
-    """Give a command the options that every question has."""
-    for option in reversed(
-        [
-            click.option(
-                "--threads-max", "thread_count_max", type=click.IntRange(1), help="Use no more threads."
-            ),
-            click.option(
-                "--objective",
-                type=click.Choice([objective.value for objective in Objective]),
-                help="The most throughput, the least latency, or frugal: 80 % for much less.",
-            ),
-            click.option(
-                "--regime",
-                type=click.Choice([regime.value for regime in Regime]),
-                help="For what the host sustains, or for while it bursts; auto: as long as its credits last.",
-            ),
-            click.option("--region", help="Another region than the daemon's."),
-            click.option("--instance-type", help="Another instance type than this host's."),
-            click.option("--service-class", help=_service_classes()),
-            json_option,
-            socket_option,
-        ]
-    ):
-        command = option(command)
-    return command
+common_options = options(
+    click.option("--threads-max", "thread_count_max", type=click.IntRange(1), help="Use no more threads."),
+    click.option(
+        "--objective",
+        type=click.Choice([objective.value for objective in Objective]),
+        help="The most throughput, the least latency, or frugal: 80 % for much less.",
+    ),
+    click.option(
+        "--regime",
+        type=click.Choice([regime.value for regime in Regime]),
+        help="For what the host sustains, or for while it bursts; auto: as long as its credits last.",
+    ),
+    click.option("--region", help="Another region than the daemon's."),
+    click.option("--instance-type", help="Another instance type than this host's."),
+    click.option("--service-class", help=_service_classes()),
+    json_option,
+    socket_option,
+)
+"""Of every question."""
 
 
 store_option = click.option(
@@ -203,7 +160,8 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
         document = call(socket_path, "GET", "/v1/explain", parameters=parameters_of(row.name, stated))
         if why := why_expired(document["recommendation"]):
             click.echo(f"no longer used: {why}", err=True)
-        document = {**document, "figures": _figures(document["recommendation"])}
+        advice = document["recommendation"]
+        document = {**document, "figures": figures_of(_anchor(advice), advice["setting"])}
         if as_json:
             print_json(document)
         elif is_full:
@@ -247,7 +205,7 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
         lines += _lines(_learned_words(fit["parameters"], words), 1)
     count = 0 if fit is None else fit["observation_count"]
     origin = f"From {counted(count, 'observation')}" if count else "From tables alone"
-    lines += _lines(f"In the report: {_section(advice)}", 1)
+    lines += _lines(f"In the report: #{_anchor(advice)}", 1)
     return [*lines, f"{origin}. More with --full; words are in docs/glossary.md."]
 
 
@@ -270,18 +228,10 @@ def _why(explanation: str) -> list[str]:
     return [*_lines(f"{before}. {last}", _WHY_LINE_COUNT_MAX - len(gained)), *gained]
 
 
-def _figures(advice: Mapping[str, Any]) -> Mapping[str, str]:
-    """Where the page of the report shows what each number rests on."""
-    return figures_of(_section(advice).removeprefix("#"), advice["setting"])
-
-
-def _section(advice: Mapping[str, Any]) -> str:
-    return "#" + place_anchor(
-        operation=advice["operation"],
-        region=advice["region"],
-        instance_type=advice["instance_type"],
-        service_class=advice.get("service_class", "standard"),
-    )
+def _anchor(advice: Mapping[str, Any]) -> str:
+    """Of the section of the report that shows what each number rests on."""
+    where = {name: advice[name] for name in ("operation", "region", "instance_type")}
+    return place_anchor(**where, service_class=advice.get("service_class", "standard"))
 
 
 def _lines(sentence: str, count_max: int) -> list[str]:
@@ -314,12 +264,9 @@ def show_advice(document: Mapping[str, Any]) -> None:
     click.echo(filled(_verdict(document)) + "\n")
     size = text("_bytes", document["payload_size_bytes"])
     bundle = {**document["setting"], **document["derived"]}
-    rows = [(label(name), _advised(name, value)) for name, value in bundle.items()]
+    rows = [(label(name), limit_text(name, value)) for name, value in bundle.items()]
     print_table(("use", ""), rows, title=f"{document['operation']} of {size} ({place})")
-    expected = [
-        (label(name), *(text(name, estimate[bound]) for bound in ("low", "expected", "high")))
-        for name, estimate in document["prediction"].items()
-    ]
+    expected = estimate_rows(document["prediction"])
     gain = document.get("gain_over_default")
     if gain is not None:
         expected.append(
@@ -345,12 +292,6 @@ def _verdict(document: Mapping[str, Any]) -> str:
             gains={"boto3": Estimate(**gain)} if gain else {},
         )
     )
-
-
-def _advised(name: str, value: float) -> str:
-    """The value; a window or a rate limit of 0 is none."""
-    is_limit = "_limit_" in name or "_window_" in name
-    return "none" if is_limit and value == 0 else text(name, value)
 
 
 def _evidence(document: Mapping[str, Any]) -> str:

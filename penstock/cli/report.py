@@ -19,13 +19,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from penstock.cli.config import file_option, load_configuration
+from penstock.cli.config import database_of, file_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option
 from penstock.cli.quantities import AGE, read_age
-from penstock.cli.trouble import TroubleError, WrongUsageError
+from penstock.cli.trouble import TroubleError, WrongUsageError, ended_by
 from penstock.clock import SystemClock
+from penstock.operations.table import OPERATIONS, setting_types
 from penstock.units import UnitError
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Observation,
+    Place,
+    Recommendation,
+    Regime,
+    setting_values,
+)
 
 if TYPE_CHECKING:
     from penstock.daemon.config import Configuration
@@ -35,7 +46,6 @@ if TYPE_CHECKING:
     from penstock.report.findings import Report
     from penstock.report.material import Copy, Material
     from penstock.report.tally import Tally
-    from penstock.vocabulary import Change, Context, Cost, Demand, Observation, Place, Recommendation
 
     _Read: TypeAlias = tuple[list[Observation[Any]], Tally | None]
 
@@ -119,10 +129,7 @@ def report(
             raise WrongUsageError("--from is of many hosts: it goes with --output and --format alone")
         _write(_fleet_page(fleet_source, form), output or Path(_OUTPUTS[form]))
         return
-    # A database that was named may come from another host; this host's budget says nothing about it.
-    is_named_alone = database_path is not None and main_file is None
-    configuration = None if is_named_alone else load_configuration(main_file).configuration
-    path = database_path or (configuration.daemon.database_path if configuration else Path())
+    path, configuration = database_of(database_path, main_file)
     now = _dated()
     try:
         since = now - timedelta(seconds=since_seconds) if since_seconds is not None else None
@@ -157,10 +164,8 @@ def _fleet_page(source: str, form: str) -> str:
         raise TroubleError(f"{source} cannot be read: {NOT_INSTALLED} ({trouble})") from trouble
     from penstock.analysis.page import page, rendered
 
-    try:
+    with ended_by(FilesError):
         return rendered(page(with_duckdb.answers(source), source), form)
-    except FilesError as trouble:
-        raise TroubleError(str(trouble)) from trouble
 
 
 def _compared(report: Report, what: str, now: datetime) -> Comparison:
@@ -214,7 +219,6 @@ def read_material(
     """All that a report needs out of a database. Raises TroubleError."""
     from penstock.daemon.database import StoreDenied, StoreError, StoreMissing
     from penstock.daemon.store import Store
-    from penstock.operations.table import setting_types
 
     def read(store: Store, damage: Sequence[str] | None = None) -> Material:
         with closing(store):
@@ -247,7 +251,6 @@ def _read(
     from penstock.client.targets.unadvised import unadvised_settings
     from penstock.daemon.limits import usd_limits
     from penstock.models.model import is_current
-    from penstock.operations.table import OPERATIONS
     from penstock.report.material import Expense, Material
 
     recommendations = _recommendations(store)
@@ -281,7 +284,9 @@ def _read(
         ],
         daily_limit=_daily_limit(configuration, instance_types) if configuration else None,
         within_limits=_bounds(fits, configuration),
-        changes=[change for change in store.changes(count_max=CHANGE_COUNT_MAX) if _is_since(change, since)],
+        changes=[
+            c for c in store.changes(count_max=CHANGE_COUNT_MAX) if since is None or c.changed_at >= since
+        ],
         setting_words={name: row.words.setting_in_full for name, row in OPERATIONS.items()},
         unadvised=lambda context: unadvised_settings(context.operation, context.payload_size_bytes),
         copies=copies_of,
@@ -309,14 +314,8 @@ def _question(advice: Recommendation[Any]) -> tuple[Context, Demand]:
 
 def _today(advice: Recommendation[Any]) -> Recommendation[Any]:
     """Advice as it is asked for today: the ordinary question once stated the regime that was its default."""
-    from penstock.vocabulary import Demand, Regime
-
     is_ordinary = advice.demand == Demand(regime=Regime.SUSTAINED)
     return replace(advice, demand=Demand()) if is_ordinary else advice
-
-
-def _is_since(change: Change[Any], since: datetime | None) -> bool:
-    return since is None or change.changed_at >= since
 
 
 def copies_of(advice: Recommendation[Any]) -> list[Copy]:
@@ -325,7 +324,6 @@ def copies_of(advice: Recommendation[Any]) -> list[Copy]:
     from penstock.client.targets.table import TARGETS
     from penstock.client.targets.target import translate
     from penstock.report.material import Copy
-    from penstock.vocabulary import setting_values
 
     document = recommendation_document(advice, generation=0)
     targets = [target for target in TARGETS.values() if target.operation == advice.context.operation]
@@ -379,7 +377,6 @@ def _read_alone(
 ) -> tuple[_Read, int]:
     """One place, in a process of its own; and how many of its rows nobody understood."""
     from penstock.daemon.store import Store
-    from penstock.operations.table import setting_types
 
     with closing(Store.open_read_only(path, setting_types())) as store:
         return _observations(store, place, since, fits), store.unreadable_count
@@ -387,7 +384,6 @@ def _read_alone(
 
 def _observations(store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]) -> _Read:
     """The newest that was measured and was reported, oldest first; and all that was measured, counted as it is read."""
-    from penstock.operations.table import OPERATIONS
     from penstock.report.study import Expectations
     from penstock.report.tally import tally_of
 
@@ -414,7 +410,6 @@ def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callabl
     """How the daemon bounds what is asked of it; what its operator allows is known by the configuration alone."""
     from penstock.daemon.board import within_limits
     from penstock.daemon.limits import thread_count_limits
-    from penstock.operations.table import OPERATIONS
 
     allowed = thread_count_limits(configuration) if configuration else {}
     fit_of = {fit.place: fit for fit in fits}

@@ -14,8 +14,7 @@ from penstock.cli.config import file_option, load_configuration
 from penstock.cli.examples import examples
 from penstock.cli.output import any_of, json_option, print_json
 from penstock.cli.query import show_advice
-from penstock.cli.trouble import TroubleError, WrongUsageError
-from penstock.daemon.config import Configuration
+from penstock.cli.trouble import TroubleError, WrongUsageError, ended_by
 from penstock.operations.table import OPERATIONS
 
 
@@ -40,22 +39,16 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
         raise TroubleError(
             f"no probe is enabled: set is_enabled under {sections}, and name the file with --config"
         )
-    document = asyncio.run(_one_cycle(configuration))
-    if as_json:
-        print_json(document)
-    else:
-        _show(document)
-
-
-async def _one_cycle(configuration: Configuration) -> Mapping[str, Any]:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
     from penstock.daemon.app import run_once
     from penstock.daemon.database import StoreError
 
-    try:
-        return await run_once(configuration)
-    except StoreError as trouble:
-        raise TroubleError(str(trouble)) from trouble
+    with ended_by(StoreError):
+        document = asyncio.run(run_once(configuration))
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from penstock.cli.installation import (
     removal,
     unreachable,
 )
-from penstock.cli.output import json_option, print_json
+from penstock.cli.output import json_option, options, print_json
 from penstock.cli.trouble import TroubleError
 
 
@@ -42,27 +42,26 @@ def service() -> None:
     """
 
 
-_Command = Callable[..., None]
-
-
-def _options(command: _Command) -> _Command:
-    place = click.Path(path_type=Path, file_okay=False)
-    for option in (
-        json_option,
-        click.option("--dry-run", is_flag=True, help="Only say what would be done."),
-        click.option(
-            "--root", type=place, default="/", show_default=True, help="Where / is, while a package is made."
-        ),
-        click.option(
-            "--prefix",
-            type=place,
-            default="/usr/local",
-            show_default=True,
-            help="Where commands and units go.",
-        ),
-    ):
-        command = option(command)
-    return command
+root_option = click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="/",
+    show_default=True,
+    help="Where / is, while a package is made.",
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_options = options(
+    click.option(
+        "--prefix",
+        type=click.Path(path_type=Path, file_okay=False),
+        default="/usr/local",
+        show_default=True,
+        help="Where commands and units go.",
+    ),
+    root_option,
+    dry_run_option,
+    json_option,
+)
 
 
 @service.command()

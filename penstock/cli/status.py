@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.daemon import call, socket_option
 from penstock.cli.examples import examples
-from penstock.cli.output import NARROW, filled, json_option, print_json, print_mapping
+from penstock.cli.output import NARROW, filled, json_option, print_detail, print_json, print_mapping
 from penstock.cli.quantities import SECONDS
 from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError
 from penstock.operations.table import OPERATIONS
@@ -267,10 +267,7 @@ def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool
                 told = trouble.message
                 click.echo(f"waiting: {told}", err=True)
             time.sleep(min(_PAUSE_SECONDS, left_seconds))
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(document["detail"])
+    print_detail(document, as_json=as_json)
 
 
 def _given_up(trouble: TroubleError, told: str, timeout_seconds: float) -> TroubleError:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any, TextIO, cast
 
 from penstock.cli.trouble import TroubleError
@@ -60,38 +59,31 @@ def _opened(flags: int) -> TextIO:
 class _Stream:
     """A stream with something done about its trouble."""
 
-    def __init__(self, stream: TextIO, treated: Callable[[], AbstractContextManager[None]]) -> None:
-        self._stream, self._treated = stream, treated
+    def __init__(self, stream: TextIO, lost: Callable[[OSError], None]) -> None:
+        self._stream, self._lost = stream, lost
 
     def write(self, written: str) -> int:
-        with self._treated():
-            self._stream.write(written)
+        self._tried(lambda: self._stream.write(written))
         return len(written)
 
     def flush(self) -> None:
-        with self._treated():
-            self._stream.flush()
+        self._tried(self._stream.flush)
+
+    def _tried(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except BrokenPipeError:
+            raise
+        except OSError as trouble:
+            self._lost(trouble)
 
     def __getattr__(self, name: str) -> Any:  # Any: whatever else the stream has
         return getattr(self._stream, name)
 
 
-@contextlib.contextmanager
-def _named() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as trouble:
-        raise LostOutputError(f"standard output cannot be written: {trouble.strerror}") from trouble
+def _named(trouble: OSError) -> None:
+    raise LostOutputError(f"standard output cannot be written: {trouble.strerror}") from trouble
 
 
-@contextlib.contextmanager
-def _forgotten() -> Iterator[None]:
+def _forgotten(_trouble: OSError) -> None:
     """A terminal that was closed must not keep a command from its end in order."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError:
-        pass

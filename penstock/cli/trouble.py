@@ -11,6 +11,9 @@ click.ClickException
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import click
 
 INTERRUPTED = 130
@@ -38,6 +41,15 @@ class NotReadyError(TroubleError):
     """The daemon has nothing fresh to say."""
 
     exit_code = 4
+
+
+@contextlib.contextmanager
+def ended_by(*expected: type[Exception]) -> Iterator[None]:
+    """Within, these end the command with the sentence that they come with."""
+    try:
+        yield
+    except expected as trouble:
+        raise TroubleError(str(trouble)) from trouble
 
 
 def cannot_run(trouble: OSError) -> str | None:

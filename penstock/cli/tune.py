@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
-from penstock.cli.output import json_option, print_json, print_table, text
+from penstock.cli.output import json_option, options, print_json, print_table, text
 from penstock.cli.quantities import BYTES, PERIOD
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError
 from penstock.clock import SystemClock
@@ -49,8 +49,9 @@ class _InterruptedError(TroubleError):
 class Range(click.ParamType[tuple[int, int]]):
     """One value, or two ends with dots between: ``16``, ``1..256``, ``5MiB..512MiB``."""
 
-    def __init__(self, name: str, read: Callable[[str], int]) -> None:
-        self.name = name
+    name = "range"
+
+    def __init__(self, read: Callable[[str], int]) -> None:
         self._read = read
 
     def convert(
@@ -107,19 +108,9 @@ class _Kind(NamedTuple):
         """What the client can be told."""
         from penstock.models.s3.ranges import DownloadRanges, UploadRanges
 
-        if self.row is DOWNLOAD:
-            return DownloadRanges(
-                thread_count_min=threads[0],
-                thread_count_max=threads[1],
-                range_size_bytes_min=sizes[0],
-                range_size_bytes_max=sizes[1],
-            )
-        return UploadRanges(
-            thread_count_min=threads[0],
-            thread_count_max=threads[1],
-            part_size_bytes_min=sizes[0],
-            part_size_bytes_max=sizes[1],
-        )
+        kind = DownloadRanges if self.row is DOWNLOAD else UploadRanges
+        ends = {f"{self.knob}_min": sizes[0], f"{self.knob}_max": sizes[1]}
+        return kind(thread_count_min=threads[0], thread_count_max=threads[1], **ends)
 
 
 _EXPLAINED = """\
@@ -165,23 +156,12 @@ def _what(kind: _Kind) -> list[Callable[[Any], Any]]:
         click.option("--bucket", help=f"With --client: {kind.bucket_help}"),
         click.option("--endpoint-url", help="With --client: of an S3 that is not AWS's."),
         click.option("--object-size", "object_size_bytes", type=BYTES, required=True, help="Such as 512MiB."),
-        click.option(
-            "--threads",
-            type=Range("range", _count),
-            default="1..256",
-            show_default=True,
-            help="A range, or one value.",
-        ),
-        click.option(
-            kind.option,
-            "sizes",
-            type=Range("range", parse_bytes),
-            default=kind.sizes,
-            show_default=True,
-            help="A range, or one value.",
-        ),
+        _range_option("--threads", type=Range(_count), default="1..256"),
+        _range_option(kind.option, "sizes", type=Range(parse_bytes), default=kind.sizes),
     ]
 
+
+_range_option = functools.partial(click.option, show_default=True, help="A range, or one value.")
 
 _HOW: list[Callable[[Any], Any]] = [
     click.option(
@@ -239,8 +219,7 @@ def _add(kind: _Kind) -> None:
     def command(*, as_json: bool, **given: Any) -> None:
         _run(kind, given, as_json=as_json)
 
-    for option in reversed([*_what(kind), *_HOW]):
-        command = option(command)
+    command = options(*_what(kind), *_HOW)(command)
     tune.command(kind.row.command, help=inspect.cleandoc(explained))(command)
 
 
@@ -299,12 +278,9 @@ def _tune(kind: _Kind, given: Mapping[str, Any], *, as_json: bool) -> tuple[Tuni
         with (
             open_state(path, subject, kind.row.setting_type, restart=given["restart"]) as state,
             _swept(notes, left),
+            contextlib.closing(_Teller(task, state.trials, path, notes)) as teller,
         ):
-            teller = _Teller(task, state.trials, path, notes)
-            with contextlib.closing(teller):
-                tuning = run_trials(
-                    task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended
-                )
+            tuning = run_trials(task, state, run, SystemClock(), starting=teller.starting, ended=teller.ended)
     except TuningStateError as trouble:
         raise TroubleError(str(trouble)) from trouble
     except TuningError as trouble:
@@ -378,7 +354,11 @@ class _Teller:
 
     def starting(self, plan: ProbePlan[TransferSetting], probe_index: int) -> None:
         """A trial begins."""
-        _tell(f"{probe_index + 1:3} of {self._task.probe_count}  {_described(plan.setting)} ... ", nl=False)
+        setting = plan.setting
+        setting_words = (
+            f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.request_size_bytes)}"
+        )
+        _tell(f"{probe_index + 1:3} of {self._task.probe_count}  {setting_words} ... ", nl=False)
         self._is_line_open = True
 
     def ended(self, trial: Trial) -> None:
@@ -398,10 +378,6 @@ class _Teller:
         """No more trials: one that was begun did not end."""
         if self._is_line_open:
             _tell("not finished")
-
-
-def _described(setting: TransferSetting) -> str:
-    return f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.request_size_bytes)}"
 
 
 def _outcome(trial: Trial) -> str:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from penstock.cli.examples import examples
-from penstock.cli.output import json_option, print_json, print_table, text
+from penstock.cli.output import estimate_rows, json_option, limit_text, print_json, print_table, text
 from penstock.cli.trouble import WrongUsageError
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.units import label
@@ -131,20 +131,13 @@ def _show(document: Mapping[str, Any], conditions: Conditions) -> None:
     estimates = {
         name: value for name, value in document.items() if isinstance(value, Mapping) and "low" in value
     }
-    plain = [
-        (label(name), _bound(name, value))
-        for name, value in document.items()
-        if name
-        not in {*estimates, "rescue", "explanation", "collapse_after_seconds", "deleter_outage_seconds_max"}
-    ]
+    told = {*estimates, "rescue", "explanation", "collapse_after_seconds", "deleter_outage_seconds_max"}
+    plain = [(label(n), limit_text(n, value)) for n, value in document.items() if n not in told]
     rate = text("_per_second", conditions.message_rate_per_second)
     print_table(("", ""), plain, title=f"How to drive the queue at {rate}")
     click.echo()
-    rows = [
-        (label(n), *(text(n, value[end]) for end in ("low", "expected", "high")))
-        for n, value in estimates.items()
-    ]
-    print_table(("", "low", "expected", "high"), rows, title="What to expect, nine times of ten")
+    headings = ("", "low", "expected", "high")
+    print_table(headings, estimate_rows(estimates), title="What to expect, nine times of ten")
     click.echo(f"\nIt {document['explanation']}.")
     if "rescue" in document:
         click.echo()
@@ -161,7 +154,3 @@ def _why_never(rescue: Mapping[str, Any], conditions: Conditions) -> str:
     else:
         slow, more = "deleters", "allow more" if conditions.deleter_count_max else "delete on more hosts"
     return f"It does not recover at this rate with so few {slow}: {more}, or send less."
-
-
-def _bound(name: str, value: Any) -> str:
-    return "none" if value == 0 and ("window" in name or "limit" in name) else text(name, value)

@@ -10,16 +10,15 @@ from typing import Any
 
 from penstock.models.model import PerformanceModel
 from penstock.optimizer.verdict import signed_percent
-from penstock.report.difference import welch
+from penstock.report.difference import log_deviation, ratio, signed_span, welch
 from penstock.report.wording import date_words
 from penstock.units import label, quantity
-from penstock.vocabulary import AdviceMoved, Change, Estimate, Moved, Observation, knobs
+from penstock.vocabulary import AdviceMoved, Change, Estimate, Observation, knobs
 
 # Of about the advised setting, on either side; with fewer the fits tell the size.
 MEASURED_COUNT_MIN = 4
 BEFORE_COUNT_MAX = 24
 _NEAR = 1.6  # knobs within this ratio count as about the same
-_DEVIATIONS = 2 * 1.645  # between the ends of a 90 % interval
 _MOVED_COUNT_MAX = 2
 
 
@@ -92,8 +91,7 @@ def change_sentence(finding: ChangeFinding, metric: str) -> str:
         )
         said = f"{words} {verb} by {much} ({ends[0].removesuffix(' %')} to {ends[1]})"
     else:
-        low, high = signed_percent(finding.fraction.low), signed_percent(finding.fraction.high)
-        said = f"The place changed, {label(metric)} by {signed_percent(finding.fraction.expected)} ({low} to {high})"
+        said = f"The place changed, {label(metric)} by {signed_span(finding.fraction)}"
     moved = f"; {', '.join(finding.moved)}" if finding.moved else ""
     return f"{said} on {date_words(finding.changed_at).replace(' ', ' at ')} UTC{moved}."
 
@@ -104,42 +102,21 @@ def _finding(
     observations: Sequence[Observation[Any]],
     payload_size_bytes: int | None,
 ) -> ChangeFinding:
-    moved = _advice_of(change, payload_size_bytes)
-    measured = None
-    if moved is not None:
-        measured = _measured_fraction(model, change, moved, observations)
+    of_size = (moved for moved in change.advice if moved.payload_size_bytes == payload_size_bytes)
+    moved = next(of_size, next(iter(change.advice), None))
+    measured = _measured_fraction(model, change, moved, observations) if moved else None
     return ChangeFinding(
         changed_at=change.changed_at,
         unchanged_at=change.unchanged_at,
         noticed_at=change.noticed_at,
-        fraction=measured or (_fitted_fraction(moved.value) if moved and moved.value else None),
+        fraction=measured
+        or (ratio(moved.value.after, moved.value.before) if moved and moved.value else None),
         is_measured=measured is not None,
         moved=_moved_words(change),
         advised_before=moved.before if moved else None,
         advised_after=moved.after if moved else None,
         payload_size_bytes=moved.payload_size_bytes if moved else None,
     )
-
-
-def _advice_of(change: Change[Any], payload_size_bytes: int | None) -> AdviceMoved[Any] | None:
-    wanted = (moved for moved in change.advice if moved.payload_size_bytes == payload_size_bytes)
-    return next(wanted, next(iter(change.advice), None))
-
-
-def _fitted_fraction(moved: Moved) -> Estimate | None:
-    """By what the fits before and after expected of one measurement."""
-    ends = (moved.before.low, moved.before.expected, moved.after.low, moved.after.expected)
-    if min(ends) <= 0:
-        return None
-    ratio = math.log(moved.after.expected / moved.before.expected)
-    deviation = math.hypot(_deviation(moved.before), _deviation(moved.after))
-    reach = 1.645 * deviation
-    return Estimate(math.expm1(ratio - reach), math.expm1(ratio), math.expm1(ratio + reach))
-
-
-def _deviation(estimate: Estimate) -> float:
-    """Of the logarithm."""
-    return math.log(estimate.high / estimate.low) / _DEVIATIONS
 
 
 def _measured_fraction(
@@ -175,10 +152,10 @@ def _moved_words(change: Change[Any]) -> tuple[str, ...]:
     for name, one in change.parameters.items():
         if min(one.before.low, one.after.low) <= 0 or "_second" not in name:
             continue
-        ratio = math.log(one.after.expected / one.before.expected)
-        spread = math.hypot(_deviation(one.before), _deviation(one.after))
-        if abs(ratio) > 1.645 * max(spread, 1e-6):
-            moved.append((abs(ratio) / max(spread, 0.05), name, one))
+        distance = abs(math.log(one.after.expected / one.before.expected))
+        spread = math.hypot(log_deviation(one.before), log_deviation(one.after))
+        if distance > 1.645 * max(spread, 1e-6):
+            moved.append((distance / max(spread, 0.05), name, one))
     return tuple(
         f"{label(name)} from {quantity(name, one.before.expected)} to {quantity(name, one.after.expected)}"
         for _, name, one in sorted(moved, key=lambda each: -each[0])[:_MOVED_COUNT_MAX]

@@ -15,6 +15,7 @@ from html import escape
 from itertools import groupby, pairwise
 
 from penstock.units import number, quantity
+from penstock.vocabulary import Estimate
 
 WIDTH, HEIGHT = 480, 300
 SHADE_COUNT = 8
@@ -22,20 +23,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46
 _TICK_COUNT_MAX = 6
 _LARGEST = 1e300  # beyond which a margin would overflow
 _HOUR, _DAY = 3600.0, 86400.0
-_TIME_STEPS = (
-    _HOUR,
-    3 * _HOUR,
-    6 * _HOUR,
-    12 * _HOUR,
-    _DAY,
-    2 * _DAY,
-    7 * _DAY,
-    14 * _DAY,
-    30 * _DAY,
-    90 * _DAY,
-    365 * _DAY,
-)
-
+_TIME_STEPS = [*(n * _HOUR for n in (1, 3, 6, 12)), *(n * _DAY for n in (1, 2, 7, 14, 30, 90, 365))]
 _CALENDAR_END = 6e10  # seconds: what lies farther from 1970 has no date
 
 
@@ -138,6 +126,11 @@ class Band:
     css: str
 
 
+def estimated(x: Sequence[float], estimates: Sequence[Estimate]) -> Band:
+    """The 90 % intervals of a curve."""
+    return Band(x=x, low=[e.low for e in estimates], high=[e.high for e in estimates], css="band")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """Through points, straight or as a staircase."""
@@ -166,6 +159,15 @@ class Point:
     css: str
     title: str
     is_cross: bool = False
+
+
+def steps(
+    times: Sequence[float], values: Sequence[float], titles: Sequence[str], *, until: float
+) -> list[Layer]:
+    """What stood from each moment on, the last of them until another, with a point where it changed."""
+    line = Line(x=[*times, until], y=[*values, values[-1]], css="line", is_stepped=True)
+    named = zip(times, values, titles, strict=True)
+    return [line, *(Point(x=at, y=value, css="c0", title=title) for at, value, title in named)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,7 @@ class Grid:
     x: Sequence[float]  # edges, one more than there are columns
     y: Sequence[float]
     values: Sequence[Sequence[float]]
-    css: str
+    css: str = "c0"
     name: str  # of the values, which tells their unit
     words: str = ""  # behind each: "measurements"
     is_counted: bool = False  # shades by ratios: one is seen beside a thousand

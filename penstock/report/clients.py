@@ -138,20 +138,17 @@ def _client(
 
 def _series(application: Application, user_id: int | None, hours: Sequence[ClientHour]) -> Series:
     one = hours[0]
-    attempt_count = sum(hour.attempt_count for hour in hours)
+    added = ("call_count", "attempt_count", "retry_count", "refused_count", "failed_count")
+    counts = {name: sum(getattr(hour, name) for hour in hours) for name in added}
     in_flight = sum(hour.in_flight_count_mean * hour.attempt_count for hour in hours)
     return Series(
         key=Key(application=application, service=one.service, api=one.api, region=one.region),
         user_id=user_id,
         duration_seconds=sum(max(0.0, (hour.ended_at - hour.began_at).total_seconds()) for hour in hours),
-        call_count=sum(hour.call_count for hour in hours),
-        attempt_count=attempt_count,
-        retry_count=sum(hour.retry_count for hour in hours),
-        refused_count=sum(hour.refused_count for hour in hours),
+        **counts,
         refused_fraction_max=max(hour.refused_fraction_max for hour in hours),
-        failed_count=sum(hour.failed_count for hour in hours),
         latencies=merged(hour.latencies for hour in hours),
-        in_flight_count_mean=in_flight / attempt_count if attempt_count else 0.0,
+        in_flight_count_mean=in_flight / max(counts["attempt_count"], 1),
         in_flight_count_max=max(hour.in_flight_count_max for hour in hours),
     )
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from datetime import datetime
+from operator import ne
 
-from penstock.report.difference import Comparison, Difference, welch
+from penstock.report.difference import Comparison, Difference, ratio, welch
 from penstock.report.findings import Advice, PlaceFindings, Report
 from penstock.report.wording import date_words, interval, place_words, setting_words
 from penstock.units import counted, format_bytes
-from penstock.vocabulary import Demand, Estimate
+from penstock.vocabulary import Estimate
 
 COUNT_MIN = 3  # measurements on either side
-_DEVIATIONS = 2 * 1.645  # between the ends of a 90 % interval
 
 
 def around(report: Report, at: datetime, title: str) -> Comparison:
@@ -64,34 +64,19 @@ def _around(place: PlaceFindings, at: datetime) -> Difference:
 
 def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterator[Difference]:
     """By size: what each side's advice is expected to do."""
-    alike = [c for c in candidates if _class(c) == _class(place)]
-    alike.sort(key=lambda c: sum(one != other for one, other in zip(_where(c), _where(place), strict=True)))
-    for advice in _ordinary(place):
-        size = advice.recommendation.context.payload_size_bytes
-        twin = next((a for c in alike[:1] for a in _ordinary(c) if _size(a) == size), None)
+    kind = place.place.operation, place.place.service_class
+    alike = [c for c in candidates if (c.place.operation, c.place.service_class) == kind]
+    alike.sort(key=lambda c: sum(map(ne, astuple(c.place), astuple(place.place))))
+    for advice in place.ordinary_advice:
+        size = advice.payload_size_bytes
+        twin = next((a for c in alike[:1] for a in c.ordinary_advice if a.payload_size_bytes == size), None)
         if twin is not None:
             yield Difference(
                 what=f"{place_words(place.place)}, {format_bytes(size)}",
                 one=_expected(place, advice),
                 other=_expected(place, twin),
-                fraction=_ratio(_value(place, advice), _value(place, twin)),
+                fraction=ratio(_value(place, advice), _value(place, twin)),
             )
-
-
-def _class(place: PlaceFindings) -> tuple[str, str]:
-    return place.place.operation, place.place.service_class
-
-
-def _where(place: PlaceFindings) -> tuple[str, str]:
-    return place.place.region, place.place.instance_type
-
-
-def _ordinary(place: PlaceFindings) -> list[Advice]:
-    return [advice for advice in place.advice if advice.recommendation.demand == Demand()]
-
-
-def _size(advice: Advice) -> int:
-    return advice.recommendation.context.payload_size_bytes
 
 
 def _value(place: PlaceFindings, advice: Advice) -> Estimate | None:
@@ -102,13 +87,3 @@ def _expected(place: PlaceFindings, advice: Advice) -> str:
     value = _value(place, advice)
     words = setting_words(advice.recommendation.setting)
     return words if value is None else f"{interval(place.value_metric, value)} with {words}"
-
-
-def _ratio(one: Estimate | None, other: Estimate | None) -> Estimate | None:
-    """Of two estimates that have nothing to do with each other, less one."""
-    if one is None or other is None or min(one.low, other.low) <= 0:
-        return None
-    middle = math.log(one.expected / other.expected)
-    deviation = math.hypot(*(math.log(e.high / e.low) / _DEVIATIONS for e in (one, other)))
-    reach = 1.645 * deviation
-    return Estimate(*(math.expm1(v) for v in (middle - reach, middle, middle + reach)))

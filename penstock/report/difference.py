@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from penstock.optimizer.verdict import signed_percent
 from penstock.vocabulary import Estimate
 
+_DEVIATIONS = 2 * 1.645  # between the ends of a 90 % interval
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -28,10 +30,7 @@ class Difference:
     @property
     def words(self) -> str:
         """``-33 % (-40 to -25 %)``."""
-        if self.fraction is None:
-            return "too little was measured"
-        low, high = signed_percent(self.fraction.low), signed_percent(self.fraction.high)
-        return f"{signed_percent(self.fraction.expected)} ({low} to {high})"
+        return "too little was measured" if self.fraction is None else signed_span(self.fraction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +41,26 @@ class Comparison:
     one: str  # what the columns are called
     other: str
     differences: tuple[Difference, ...]
+
+
+def signed_span(fraction: Estimate) -> str:
+    """``-33 % (-40 to -25 %)``."""
+    middle, low, high = map(signed_percent, (fraction.expected, fraction.low, fraction.high))
+    return f"{middle} ({low} to {high})"
+
+
+def ratio(one: Estimate | None, other: Estimate | None) -> Estimate | None:
+    """Of two estimates that have nothing to do with each other, less one; None where one of them is not positive."""
+    if one is None or other is None or min(one.low, one.expected, other.low, other.expected) <= 0:
+        return None
+    middle = math.log(one.expected / other.expected)
+    reach = 1.645 * math.hypot(log_deviation(one), log_deviation(other))
+    return Estimate(*(math.expm1(v) for v in (middle - reach, middle, middle + reach)))
+
+
+def log_deviation(estimate: Estimate) -> float:
+    """The standard deviation of its logarithm."""
+    return math.log(estimate.high / estimate.low) / _DEVIATIONS
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Estimate | None:

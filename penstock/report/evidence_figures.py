@@ -35,11 +35,9 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         return None
     density = place.course_density
     count = max(density.count if density else 0, len(place.course))
-    is_dense = density is not None and count > POINT_COUNT_MAX
-    moments = [one.at.timestamp() for one in place.course]
-    ratios = [_ratio(one) for one in place.course]
-    if density is not None and is_dense:
-        moments, ratios = list(density.x), list(density.y)
+    dense = density if count > POINT_COUNT_MAX else None
+    moments = dense.x if dense else [one.at.timestamp() for one in place.course]
+    ratios = dense.y if dense else [_ratio(one) for one in place.course]
     x = chart.time_axis("date, UTC", moments)
     y = chart.log_axis("measured over expected now", [*ratios, 1.0], show=_times)
     changed_at = max((change.changed_at for change in place.changes), default=None)
@@ -53,7 +51,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         for e in place.episodes
     ]
     layers.append(chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal"))
-    layers += [counted_grid(density)] if density is not None and is_dense else _dots(place, changed_at)
+    layers += [counted_grid(dense)] if dense else _dots(place, changed_at)
     layers += [
         chart.Mark(x=at, text="changed" if is_apart else "", css="advised", row=0)
         for at, is_apart in _apart([c.changed_at.timestamp() for c in place.changes], (x.high - x.low) / 8)
@@ -64,17 +62,18 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     description = f"{counted(count, 'measurement')} of all settings. " + (
         " ".join(words[-4:]) or "Nothing changed, and nothing was refused for long."
     )
-    keys = [Key("b0", "measured, darker where more was") if is_dense else Key("c0", "measured")]
-    keys += [Key("diagonal", "as expected now")]
-    keys += [Key("c0 aside", "before the place changed")] if changed_at and not is_dense else []
-    keys += [Key("advised", "the place changed")] if place.changes else []
-    keys += [Key("band", "requests were refused")] if place.episodes else []
     return drawn(
         (x, y, layers),
         anchor=anchors.COURSE,
         title=f"What was measured over time, {label(place.value_metric)} beside what is expected now",
         description=description,
-        keys=tuple(keys),
+        keys=(
+            Key("b0", "measured, darker where more was") if dense else Key("c0", "measured"),
+            Key("diagonal", "as expected now"),
+            *([Key("c0 aside", "before the place changed")] if changed_at and not dense else []),
+            *([Key("advised", "the place changed")] if place.changes else []),
+            *([Key("band", "requests were refused")] if place.episodes else []),
+        ),
         table=_by_day(place.course),
     )
 
@@ -115,7 +114,6 @@ def counted_grid(density: Density) -> chart.Grid:
         x=density.x,
         y=density.y,
         values=density.counts,
-        css="c0",
         name="measurement_count",
         words="measurements",
         is_counted=True,
@@ -146,9 +144,7 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
     x = chart.log_axis(label(x_name), x_edges, is_binary=True, name=x_name)
     y = chart.log_axis(label(y_name), y_edges, is_binary=True, name=y_name)
     most = max(max(row) for row in surface.values)
-    layers: list[chart.Layer] = [
-        chart.Grid(x=x_edges, y=y_edges, values=surface.values, css="c0", name=metric)
-    ]
+    layers: list[chart.Layer] = [chart.Grid(x=x_edges, y=y_edges, values=surface.values, name=metric)]
     marked = [each for each in _marked(place, surface) if x.holds(each[1][0]) and y.holds(each[1][1])]
     layers += [
         chart.Point(
@@ -198,15 +194,6 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
     rhythm = next((r for r in place.rhythms if r.question == "hour of the day"), None)
     if rhythm is None:
         return None
-    bars = [
-        (
-            int(name[:2]),
-            ratio,
-            count,
-            f"from {name} UTC: {group_words(ratio)}, {counted(count, 'measurement')}",
-        )
-        for name, ratio, count in rhythm.groups
-    ]
     x = chart.Axis(
         title="hour of the day, UTC",
         low=0.0,
@@ -214,17 +201,24 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
         ticks=(0.0, 6.0, 12.0, 18.0, 24.0),
         show=lambda hour: f"{hour:02.0f}:00",
     )
-    y = chart.linear_axis("beside the middle of its day", [ratio for _, ratio, _, _ in bars], show=_times)
+    y = chart.linear_axis(
+        "beside the middle of its day", [ratio for _, ratio, _ in rhythm.groups], show=_times
+    )
     layers: list[chart.Layer] = [
-        chart.Bar(x_low=hour + 0.15, x_high=hour + 2.85, y=ratio, css="b0", title=title)
-        for hour, ratio, _, title in bars
+        chart.Bar(
+            x_low=int(name[:2]) + 0.15,
+            x_high=int(name[:2]) + 2.85,
+            y=ratio,
+            css="b0",
+            title=f"from {name} UTC: {group_words(ratio)}, {counted(count, 'measurement')}",
+        )
+        for name, ratio, count in rhythm.groups
     ]
     layers.append(chart.Line(x=[0.0, 24.0], y=[1.0, 1.0], css="diagonal"))
-    title = "By the hour of the day"
     return drawn(
         (x, y, layers),
         anchor=anchors.HOURS,
-        title=title,
+        title="By the hour of the day",
         description=_rhythm_words(place.rhythms),
         keys=(Key("b0", "measured"), Key("diagonal", "the middle")),
         table=Table(
@@ -255,20 +249,12 @@ def study_figure(study: Study) -> Figure:
     x = _study_axis(study.x_name, seen_x, is_log=study.is_x_log, is_dated=study.is_x_dated)
     y = _study_axis(study.y_name, seen_y, is_log=study.is_y_log, is_dated=False)
     layers: list[chart.Layer] = []
-    keys = []
     for n, trace in enumerate(study.traces):
         if any(e.low < e.high for e in trace.y):
-            layers.append(
-                chart.Band(
-                    x=trace.x, low=[e.low for e in trace.y], high=[e.high for e in trace.y], css="band"
-                )
-            )
+            layers.append(chart.estimated(trace.x, trace.y))
         layers.append(chart.Line(x=trace.x, y=[e.expected for e in trace.y], css=f"cdf d{n}"))
-        keys.append(Key(f"cdf d{n}", trace.name))
-    if any(isinstance(layer, chart.Band) for layer in layers):
-        keys.append(Key("band", "90 % interval"))
+    has_band = any(isinstance(layer, chart.Band) for layer in layers)
     layers += [chart.Point(x=s.x, y=s.y, css="c4", title=s.words) for s in study.sightings]
-    keys += [Key("c4", "measured")] if study.sightings else []
     layers += [
         chart.Mark(x=at, text=name, css="advised", row=n % 2)
         for n, (name, at) in enumerate(study.marks.items())
@@ -277,7 +263,11 @@ def study_figure(study: Study) -> Figure:
         (x, y, layers),
         title=study.title,
         description=study.sentence,
-        keys=tuple(keys),
+        keys=(
+            *(Key(f"cdf d{n}", trace.name) for n, trace in enumerate(study.traces)),
+            *([Key("band", "90 % interval")] if has_band else []),
+            *([Key("c4", "measured")] if study.sightings else []),
+        ),
         table=_study_table(study),
     )
 

@@ -28,10 +28,10 @@ from penstock.report.findings import (
 )
 from penstock.report.judgement_figures import foreseen_figure, regret_figure
 from penstock.report.remarks import cost_words
-from penstock.report.retries import DayOfRetries, Retries, retries_sentence
+from penstock.report.retries import Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
 from penstock.units import counted, format_bytes, label, number, quantity
-from penstock.vocabulary import Cost, Demand, Estimate, Knob, Origin, Scale, Setting, knobs
+from penstock.vocabulary import Cost, Estimate, Knob, Origin, Scale, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own
 _TABLE_ROW_COUNT_MAX = 12
@@ -72,11 +72,8 @@ def spend_figures(report: Report) -> list[Figure]:
 
 
 def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
-    advised = next(
-        a.recommendation.setting
-        for a in place.advice
-        if a.recommendation.context == curve.context and a.recommendation.demand == Demand()
-    )
+    made = (advice.recommendation for advice in place.ordinary_advice)
+    advised = next(each.setting for each in made if each.context == curve.context)
     measured = [m for m in place.measured if m.context == curve.context]
     metric, size = place.value_metric, format_bytes(curve.context.payload_size_bytes)
     density = curve.density if curve.density and curve.density.count > len(measured) else None
@@ -85,18 +82,13 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     y = chart.linear_axis(label(metric), heights, name=metric)
     if density:  # which holds those as well that do not belong on the curve
         measured = [m for m in measured if is_on_curve(curve, m, advised) or _has_trouble(m)]
-    colours = _colours(place)
+    colours, clients = _colours(place), _client_points(place, curve, metric)
     layers: list[chart.Layer] = [
         *([counted_grid(density)] if density else []),
-        chart.Band(
-            x=curve.knob_values,
-            low=[e.low for e in curve.expected],
-            high=[e.high for e in curve.expected],
-            css="band",
-        ),
+        chart.estimated(curve.knob_values, curve.expected),
         chart.Line(x=curve.knob_values, y=[e.expected for e in curve.expected], css="line"),
         *_marks(curve, x.show),
-        *_client_points(place, curve, metric),
+        *clients,
         *_curve_points(place, curve, measured, advised, colours),
     ]
     others = ", ".join(f"{label(n)} {knob_value(advised, n)}" for n in knobs(advised) if n != curve.knob)
@@ -115,12 +107,14 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
         anchor=anchors.curve_anchor(curve.knob),
         title=f"{label(metric).capitalize()} against {label(curve.knob)}, {place.payload_noun}s of {size}",
         description=description,
-        keys=_curve_keys(
-            measured,
-            colours,
-            has_aside=has_aside,
-            has_clients=bool(_client_points(place, curve, metric)),
-            has_density=density is not None,
+        keys=(
+            Key("line", "expected"),
+            Key("band", "90 % interval"),
+            *_shown_colours(measured, colours),
+            *([Key("b0", "all measurements, darker where more are")] if density else []),
+            *([Key("c2", "what a client does by itself")] if clients else []),
+            *([Key("c0 aside", "with other knobs elsewhere, or before a change")] if has_aside else []),
+            *_trouble_key(measured),
         ),
         table=_curve_table(curve, metric),
     )
@@ -142,7 +136,6 @@ def _curve_points(
     colours: Mapping[str, Key],
 ) -> list[chart.Point]:
     """Those that belong on the curve last, so that they lie on top; what was before a change does not."""
-    metric = place.value_metric
     changed_at = max((change.changed_at for change in place.changes if change.is_certain), default=None)
 
     def belongs(m: Measured) -> bool:
@@ -150,13 +143,12 @@ def _curve_points(
         return is_on_curve(curve, m, advised) and not is_old
 
     return [
-        chart.Point(
+        _point(
+            m,
+            colours,
             x=float(getattr(m.setting, curve.knob)),
-            y=m.value,
-            css=f"{colours[_who(m)].css}{'' if belongs(m) else ' aside'}",
-            title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)} with "
-            f"{setting_words(m.setting)}{_trouble(m)}",
-            is_cross=_has_trouble(m),
+            words=f"{quantity(place.value_metric, m.value)} with {setting_words(m.setting)}",
+            is_aside=not belongs(m),
         )
         for m in sorted(measured, key=belongs)
     ]
@@ -201,27 +193,6 @@ def _marks(curve: Curve, show: Callable[[float], str]) -> list[chart.Layer]:
     ]
 
 
-def _curve_keys(
-    measured: Sequence[Measured],
-    colours: Mapping[str, Key],
-    *,
-    has_aside: bool,
-    has_clients: bool,
-    has_density: bool,
-) -> tuple[Key, ...]:
-    keys = [Key("line", "expected"), Key("band", "90 % interval")]
-    keys += _shown_colours(measured, colours)
-    if has_density:
-        keys.append(Key("b0", "all measurements, darker where more are"))
-    if has_clients:
-        keys.append(Key("c2", "what a client does by itself"))
-    if has_aside:
-        keys.append(Key("c0 aside", "with other knobs elsewhere, or before a change"))
-    if any(map(_has_trouble, measured)):
-        keys.append(Key("cross", "throttled or failed requests"))
-    return tuple(keys)
-
-
 def _curve_table(curve: Curve, metric: str) -> Table:
     pairs = list(zip(curve.knob_values, curve.expected, strict=True))
     every = max(1, -(-len(pairs) // _TABLE_ROW_COUNT_MAX))
@@ -252,13 +223,12 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
         )
     )
     layers += [
-        chart.Point(
+        _point(
+            m,
+            colours,
             x=fitted.expected,
-            y=m.value,
-            css=colours[_who(m)].css + ("" if is_since_change(m, place.fit) else " aside"),
-            title=f"{_who(m)}, {date_words(m.started_at)}: {quantity(metric, m.value)}, predicted "
-            f"{interval(metric, fitted)} for {setting_words(m.setting)}{_trouble(m)}",
-            is_cross=_has_trouble(m),
+            words=f"{quantity(metric, m.value)}, predicted {interval(metric, fitted)} for {setting_words(m.setting)}",
+            is_aside=not is_since_change(m, place.fit),
         )
         for m, fitted in pairs
     ]
@@ -274,18 +244,18 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
             f"; {promised.within_count} of {promised.count} lie within what had been foreseen of them "
             f"before ({percent(promised.fraction)}, 90 % is right)"
         )
-    keys = [Key("diagonal", "exact"), Key("whisker", "90 % interval")]
-    keys += _shown_colours(judged, colours)
-    if has_aside:
-        keys.append(Key("c0 aside", "before the place changed"))
-    if any(map(_has_trouble, judged)):
-        keys.append(Key("cross", "throttled or failed requests"))
     return drawn(
         (x, y, layers),
         anchor=anchors.PREDICTED,
         title=f"Measured against predicted {label(metric)}",
         description=description + ".",
-        keys=tuple(keys),
+        keys=(
+            Key("diagonal", "exact"),
+            Key("whisker", "90 % interval"),
+            *_shown_colours(judged, colours),
+            *([Key("c0 aside", "before the place changed")] if has_aside else []),
+            *_trouble_key(judged),
+        ),
         table=_record_table(place),
     )
 
@@ -320,31 +290,22 @@ def _record_table(place: PlaceFindings) -> Table:
 
 
 def _retries_figure(found: Retries) -> Figure:
-    starts = [_midnight(day.day) for day in found.days]
-    x = chart.time_axis("day, UTC", [*starts, starts[-1] + _DAY_SECONDS])
+    x = _day_axis([day.day for day in found.days])
     shares = [(d.refused_count + d.failed_count) / max(d.request_count, 1) for d in found.days]
     y = chart.linear_axis("sent again", shares, show=percent, name="sent_again_fraction")
     layers: list[chart.Layer] = []
-    for day, start in zip(found.days, starts, strict=True):
+    for day in found.days:
+        title = (
+            f"{day.day}: {number(day.refused_count)} refused and {number(day.failed_count)} failed of "
+            f"{counted(day.request_count, 'request')}"
+        )
         refused, failed = (n / max(day.request_count, 1) for n in (day.refused_count, day.failed_count))
-        for low, high, css in ((0.0, refused, "b1"), (refused, refused + failed, "b0")):
-            if high > low:
-                layers.append(
-                    chart.Bar(
-                        x_low=start + 0.1 * _DAY_SECONDS,
-                        x_high=start + 0.9 * _DAY_SECONDS,
-                        y_low=low,
-                        y=high,
-                        css=css,
-                        title=f"{day.day}: {_retries_words(day)}",
-                    )
-                )
-    title, description = "Requests that had to be sent again", retries_sentence(found)
+        layers += _stacked(day.day, [(refused, "b1", title), (failed, "b0", title)])
     return drawn(
         (x, y, layers),
         anchor=anchors.RETRIES,
-        title=title,
-        description=description,
+        title="Requests that had to be sent again",
+        description=retries_sentence(found),
         keys=(Key("b1", "refused by the service"), Key("b0", "failed on the way")),
         table=Table(
             ("day", "measurements", "requests", "refused", "failed"),
@@ -356,13 +317,6 @@ def _retries_figure(found: Retries) -> Figure:
                 for d in reversed(found.days[-_RETRY_DAY_COUNT_MAX:])
             ),
         ),
-    )
-
-
-def _retries_words(day: DayOfRetries) -> str:
-    return (
-        f"{number(day.refused_count)} refused and {number(day.failed_count)} failed of "
-        f"{counted(day.request_count, 'request')}"
     )
 
 
@@ -382,38 +336,31 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
     end = max(times[-1], *(m.started_at.timestamp() for m in place.measured), times[-1])
     x = chart.time_axis("date, UTC", [*times, end])
     y = chart.log_axis(label(name), values, is_binary=True, name=name)
-    layers: list[chart.Layer] = [
-        chart.Line(x=[*times, end], y=[*values, values[-1]], css="line", is_stepped=True),
-        *(
-            chart.Point(
-                x=at,
-                y=value,
-                css="c0",
-                title=f"{date_words(r.issued_at)}: {setting_words(r.setting)}; {r.basis.value}, {r.bottleneck}",
-            )
-            for at, value, r in zip(times, values, steps, strict=True)
-        ),
+    titles = [
+        f"{date_words(r.issued_at)}: {setting_words(r.setting)}; {r.basis.value}, {r.bottleneck}"
+        for r in steps
     ]
     size = format_bytes(history.context.payload_size_bytes)
     count = counted(len(steps) - 1, "change")
     return drawn(
-        (x, y, layers),
+        (x, y, chart.steps(times, values, titles, until=end)),
         title=f"How the advised {label(name)} changed, {place.payload_noun}s of {size}",
         description=f"{count} of setting, basis or bottleneck since {date_words(steps[0].issued_at)}.",
         keys=(Key("line", f"advised {label(name)}"), Key("c0", "a change of the advice")),
-        table=history_table(place, history),
+        table=_history_table(place, history),
     )
 
 
-def history_table(place: PlaceFindings, history: History) -> Table:
+def _history_table(place: PlaceFindings, history: History) -> Table:
     """The newest changes, newest first."""
+    metric = place.value_metric
     return Table(
         ("from", "advice", "expected", "basis", "bottleneck"),
         tuple(
             (
                 date_words(r.issued_at),
                 setting_words(r.setting),
-                _expected(place.value_metric, r.prediction.get(place.value_metric)),
+                interval(metric, expected) if (expected := r.prediction.get(metric)) else "-",
                 r.basis.value,
                 r.bottleneck,
             )
@@ -427,52 +374,35 @@ def history_table(place: PlaceFindings, history: History) -> Table:
 
 def _spend_figure(report: Report, name: str) -> Figure:
     limit = getattr(report.daily_limit, name) if report.daily_limit is not None else None
-    days = sorted({s.day for s in report.spending})
-    operations = sorted({s.operation for s in report.spending})
-    totals = [sum(getattr(s.cost, name) for s in report.spending if s.day == day) for day in days]
+    amounts = {(s.day, s.operation): float(getattr(s.cost, name)) for s in report.spending}
+    days = sorted({day for day, _ in amounts})
+    operations = sorted({operation for _, operation in amounts})
+    totals = [sum(amounts.get((day, operation), 0.0) for operation in operations) for day in days]
     highest = max(totals)
-    starts = [_midnight(day) for day in days]
-    x = chart.time_axis("day, UTC", [*starts, starts[-1] + _DAY_SECONDS])
     is_limit_seen = limit is not None and 0 < limit <= 3 * highest
     heights = [*totals, limit] if limit is not None and is_limit_seen else totals
     unit = chart.round_unit(name, max(heights))
+    x = _day_axis(days)
     y = chart.linear_axis(
         label(name), heights, show=lambda value: cost_words(name, value), unit=unit, name=name
     )
-    layers: list[chart.Layer] = list(_bars(report, name, days, operations))
+    keys = [Key(f"b{n % _CLIENT_COUNT_MAX}", op.replace("_", " ")) for n, op in enumerate(operations)]
+    rows, layers = [], list[chart.Layer]()
+    for day in days:
+        spent = [amounts.get((day, operation), 0.0) for operation in operations]
+        words = [cost_words(name, amount) for amount in spent]
+        rows.append((str(day), *words))
+        titles = [f"{day}, {key.text}: {said}" for key, said in zip(keys, words, strict=True)]
+        layers += _stacked(day, list(zip(spent, (key.css for key in keys), titles, strict=True)))
     if limit is not None and is_limit_seen:
         layers.append(chart.Line(x=[x.low, x.high], y=[limit] * 2, css="limit"))
-    keys = [Key(f"b{n % _CLIENT_COUNT_MAX}", op.replace("_", " ")) for n, op in enumerate(operations)]
     return drawn(
         (x, y, layers),
         title=f"Spent by day: {label(name)}",
         description=_budget_words(name, highest, limit),
         keys=(*keys, Key("limit", "budget of 24 hours")) if is_limit_seen else tuple(keys),
-        table=_spend_table(report, name, days, operations),
+        table=Table(("day", *(key.text for key in keys)), tuple(reversed(rows))),
     )
-
-
-def _bars(report: Report, name: str, days: Sequence[date], operations: Sequence[str]) -> list[chart.Layer]:
-    bars: list[chart.Layer] = []
-    amounts = {(s.day, s.operation): float(getattr(s.cost, name)) for s in report.spending}
-    for day in days:
-        height = 0.0
-        for n, operation in enumerate(operations):
-            amount = max(amounts.get((day, operation), 0.0), 0.0)
-            if amount:
-                start = _midnight(day)
-                bars.append(
-                    chart.Bar(
-                        x_low=start + 0.1 * _DAY_SECONDS,
-                        x_high=start + 0.9 * _DAY_SECONDS,
-                        y_low=height,
-                        y=height + amount,
-                        css=f"b{n % _CLIENT_COUNT_MAX}",
-                        title=f"{day}, {operation.replace('_', ' ')}: {cost_words(name, amount)}",
-                    )
-                )
-                height += amount
-    return bars
 
 
 def _budget_words(name: str, highest: float, limit: float | None) -> str:
@@ -486,15 +416,25 @@ def _budget_words(name: str, highest: float, limit: float | None) -> str:
     )
 
 
-def _spend_table(report: Report, name: str, days: Sequence[date], operations: Sequence[str]) -> Table:
-    amounts = {(s.day, s.operation): getattr(s.cost, name) for s in report.spending}
-    return Table(
-        ("day", *(operation.replace("_", " ") for operation in operations)),
-        tuple(
-            (str(day), *(cost_words(name, amounts.get((day, operation), 0)) for operation in operations))
-            for day in reversed(days)
-        ),
-    )
+# --- Bars of days. ---
+
+
+def _day_axis(days: Sequence[date]) -> chart.Axis:
+    starts = list(map(_midnight, days))
+    return chart.time_axis("day, UTC", [*starts, starts[-1] + _DAY_SECONDS])
+
+
+def _stacked(day: date, parts: Sequence[tuple[float, str, str]]) -> list[chart.Layer]:
+    """One above the other: how high each is, its colour, and what it is called."""
+    bars: list[chart.Layer] = []
+    x_low, x_high = (_midnight(day) + share * _DAY_SECONDS for share in (0.1, 0.9))
+    height = 0.0
+    for amount, css, title in parts:
+        if amount > 0:
+            top = height + amount
+            bars.append(chart.Bar(x_low=x_low, x_high=x_high, y_low=height, y=top, css=css, title=title))
+            height = top
+    return bars
 
 
 def _midnight(day: date) -> float:
@@ -506,6 +446,19 @@ def _midnight(day: date) -> float:
 
 def _who(measured: Measured) -> str:
     return "probe" if measured.origin == Origin.PROBE.value else f"application ({measured.client})"
+
+
+def _point(
+    measured: Measured, colours: Mapping[str, Key], *, x: float, words: str, is_aside: bool
+) -> chart.Point:
+    who = _who(measured)
+    return chart.Point(
+        x=x,
+        y=measured.value,
+        css=f"{colours[who].css}{' aside' if is_aside else ''}",
+        title=f"{who}, {date_words(measured.started_at)}: {words}{_trouble(measured)}",
+        is_cross=_has_trouble(measured),
+    )
 
 
 def _colours(place: PlaceFindings) -> dict[str, Key]:
@@ -521,6 +474,10 @@ def _shown_colours(measured: Sequence[Measured], colours: Mapping[str, Key]) -> 
     return sorted({colours[_who(m)] for m in measured}, key=lambda key: key.css)
 
 
+def _trouble_key(measured: Sequence[Measured]) -> list[Key]:
+    return [Key("cross", "throttled or failed requests")] if any(map(_has_trouble, measured)) else []
+
+
 def _has_trouble(measured: Measured) -> bool:
     return measured.throttled_count + measured.failed_count > 0
 
@@ -532,7 +489,3 @@ def _trouble(measured: Measured) -> str:
 
 def _parts(metric: str, estimate: Estimate) -> tuple[str, str]:
     return quantity(metric, estimate.expected), span(metric, estimate)
-
-
-def _expected(metric: str, estimate: Estimate | None) -> str:
-    return "-" if estimate is None else interval(metric, estimate)

@@ -5,7 +5,6 @@ HTML, Markdown and JSON are three ways to write these plain values down; `study.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -21,12 +20,14 @@ from penstock.report.difference import Comparison
 from penstock.report.distributions import Spread
 from penstock.report.episodes import Episode
 from penstock.report.judgement import Hearsay, Regret
+from penstock.report.material import Copy
 from penstock.report.retries import Retries
 from penstock.report.rhythm import Rhythm, Sample
-from penstock.report.verdicts import PlaceVerdict
+from penstock.units import number
 from penstock.vocabulary import (
     Context,
     Cost,
+    Demand,
     Estimate,
     Inconclusive,
     Place,
@@ -37,7 +38,6 @@ from penstock.vocabulary import (
 )
 
 SCHEMA = 2  # of the JSON
-FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
 _NEAR = 1.1  # knobs within this ratio count as alike
 
 
@@ -50,6 +50,11 @@ class Advice:
     default_expected: Estimate | None
     doubled_knob: str
     doubled_gain_fraction: float | None  # of the value, with twice the threads of every kind
+
+    @property
+    def payload_size_bytes(self) -> int:
+        """Of what it is for."""
+        return self.recommendation.context.payload_size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +144,47 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientGain:
+    """What the advice brings over what one client does by itself."""
+
+    client: str
+    setting: Any  # of the operation's own type, as the service accepts it
+    setting_words: str
+    gain: Estimate
+
+    @property
+    def words(self) -> str:
+        """``2.3 x``."""
+        return f"{number(self.gain.expected)} x"
+
+    @property
+    def span(self) -> str:
+        """``2.1 to 2.5``."""
+        return f"{number(self.gain.low)} to {number(self.gain.high)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceVerdict:
+    """The first screen of one place."""
+
+    sentence: str
+    payload_size_bytes: int
+    setting_words: str
+    copies: tuple[Copy, ...]
+    gains: tuple[ClientGain, ...]  # the SDK's own first
+    usd: float | None  # of the operation, in the time that the report covers
+    usd_period_seconds: float | None
+    usd_place_count: int  # of the operation, which share that cost
+    days: tuple[tuple[date, int], ...]  # how often it was measured, by day
+    is_expired: bool
+
+    @property
+    def gained(self) -> float:
+        """Over the SDK's defaults; what places are sorted by."""
+        return self.gains[0].gain.expected if self.gains else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFindings:
     """All that is known of one place."""
 
@@ -173,6 +219,11 @@ class PlaceFindings:
     verdict: PlaceVerdict | None = None
     remarks: tuple[Remark, ...] = ()
 
+    @property
+    def ordinary_advice(self) -> list[Advice]:
+        """For the question that states nothing but the size."""
+        return [advice for advice in self.advice if advice.recommendation.demand == Demand()]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySpend:
@@ -205,16 +256,6 @@ class Report:
     remarks: tuple[Remark, ...] = ()
 
 
-def figured_contexts(findings: PlaceFindings) -> list[Context]:
-    """The contexts that get figures: those that were measured most, or the first that has advice."""
-    counts: dict[Context, int] = defaultdict(int)
-    for record in findings.records:
-        counts[record.context] += record.count
-    most = sorted(counts, key=lambda c: (-counts[c], c.payload_size_bytes))[:FIGURED_CONTEXT_COUNT_MAX]
-    contexts = most or [a.recommendation.context for a in findings.advice if findings.fit][:1]
-    return sorted(contexts, key=lambda c: c.payload_size_bytes)
-
-
 def is_since_change(measured: Measured, fit: Fit | None) -> bool:
     """Whether the place of the newest fit is the one that was measured then."""
     return fit is None or fit.changed_at is None or measured.started_at >= fit.changed_at
@@ -223,8 +264,5 @@ def is_since_change(measured: Measured, fit: Fit | None) -> bool:
 def is_on_curve(curve: Curve, measured: Measured, advised: Any) -> bool:
     """Whether all other knobs stood about where they are advised."""
     here, there = setting_values(measured.setting), setting_values(advised)
-    return all(_is_near(here[name], there[name]) for name in here if name != curve.knob)
-
-
-def _is_near(one: float, other: float) -> bool:
-    return max(one, other) <= _NEAR * min(one, other)
+    pairs = [(here[name], there[name]) for name in here if name != curve.knob]
+    return all(max(pair) <= _NEAR * min(pair) for pair in pairs)

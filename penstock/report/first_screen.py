@@ -9,14 +9,14 @@ from datetime import date, datetime, timedelta
 from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
-from penstock.report.findings import Advice, PlaceFindings, Report
+from penstock.report.findings import Advice, ClientGain, PlaceFindings, PlaceVerdict, Report
 from penstock.report.material import Copy
 from penstock.report.remarks import cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
-from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN, PlaceVerdict
-from penstock.report.wording import age_words, date_words, gain_span, interval, percent, place_words
-from penstock.units import counted, format_bytes, format_seconds, label, number
-from penstock.vocabulary import Basis, Demand, Estimate
+from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN
+from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
+from penstock.units import counted, format_bytes, format_seconds, label
+from penstock.vocabulary import Basis, Estimate
 
 STRIP_DAY_COUNT_MAX = 60
 HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
@@ -30,17 +30,6 @@ _SURE = {
     Basis.PRIOR: "Tables and neighbouring places; nothing was measured here",
     Basis.DEFAULT: "Nothing is known",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GainRow:
-    """One client: what it does by itself, and what the advice brings over that."""
-
-    client: str
-    setting: str
-    gain: str
-    span: str
-    bar: str  # SVG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +47,7 @@ class FirstScreen:
     cost: str
     copies: tuple[Copy, ...]  # of the clients that most use
     other_copies: tuple[Copy, ...]
-    gains: tuple[GainRow, ...]
+    gains: tuple[tuple[ClientGain, str], ...]  # each with its drawing, SVG
     facts: tuple[tuple[str, str], ...]
     changes: tuple[str, ...]
     strip: str  # SVG: on which days it was measured
@@ -76,17 +65,18 @@ def first_screens(report: Report) -> list[FirstScreen]:
 
 
 def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, report: Report) -> FirstScreen:
-    advice = _advice(place, verdict)
+    size_bytes = verdict.payload_size_bytes
+    advice = next(a for a in place.ordinary_advice if a.payload_size_bytes == size_bytes)
     made, now = advice.recommendation, report.generated_at
     highest = max((each.gain.high for each in verdict.gains), default=1.0)
     lowest = min((each.gain.low for each in verdict.gains), default=1.0)
     return FirstScreen(
         number=section,
         name=place_words(place.place),
-        size=f"{place.payload_noun}s of {format_bytes(verdict.payload_size_bytes)}",
+        size=f"{place.payload_noun}s of {format_bytes(size_bytes)}",
         sentence=verdict.sentence,
         setting=verdict.setting_words,
-        gain=_gain(verdict.gains[0].gain) if verdict.gains else "-",
+        gain=f"{verdict.gains[0].words}{gain_span(verdict.gains[0].gain)}" if verdict.gains else "-",
         limit=LIMITS.get(made.bottleneck, "not known")
         .removesuffix(" is the limit")
         .removesuffix(" are the limit"),
@@ -94,16 +84,7 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
         cost=_cost(verdict),
         copies=verdict.copies[:COPY_COUNT_SHOWN],
         other_copies=verdict.copies[COPY_COUNT_SHOWN:],
-        gains=tuple(
-            GainRow(
-                client=each.client,
-                setting=each.setting_words,
-                gain=f"{number(each.gain.expected)} x",
-                span=f"{number(each.gain.low)} to {number(each.gain.high)}",
-                bar=_bar(each.gain, min(lowest, 1.0), max(highest, 1.0)),
-            )
-            for each in verdict.gains
-        ),
+        gains=tuple((each, _bar(each.gain, min(lowest, 1.0), max(highest, 1.0))) for each in verdict.gains),
         facts=tuple(_facts(place, advice, verdict, now)),
         changes=tuple(_told(place)),
         strip=_strip(verdict.days),
@@ -121,15 +102,6 @@ def _told(place: PlaceFindings) -> list[str]:
     if place.inconclusives and not place.observation_count:
         failures = [f"Probes could not measure, {likeliest_failure(place)}."]
     return [*failures, *rhythmic, *[episode_sentence(e) for e in reversed(place.episodes)][:2], *changes[:2]]
-
-
-def _advice(place: PlaceFindings, verdict: PlaceVerdict) -> Advice:
-    return next(
-        advice
-        for advice in place.advice
-        if advice.recommendation.demand == Demand()
-        and advice.recommendation.context.payload_size_bytes == verdict.payload_size_bytes
-    )
 
 
 def _facts(
@@ -168,15 +140,7 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
         words, helping = f"{words}, and there is little work here for more of them", None
     if more is not None:
         words += f"; twice the threads bring {f'{percent(more)} more' if more >= 0.01 else 'no more'}"
-    return [("What limits", _capital(words)), *([("What would help", _capital(helping))] if helping else [])]
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _gain(gain: Estimate) -> str:
-    return f"{number(gain.expected)} x{gain_span(gain)}"
+    return [("What limits", capital(words)), *([("What would help", capital(helping))] if helping else [])]
 
 
 def _cost(verdict: PlaceVerdict) -> str:
@@ -204,7 +168,7 @@ def _bar(gain: Estimate, low: float, high: float) -> str:
 
 
 def _strip(days: tuple[tuple[date, int], ...]) -> str:
-    """A cell for each day up to the last that was measured on, darker where more was."""
+    """A cell for each day up to the last that was measured on, darker where more was: 0 for none, else 1 to 4."""
     if not days:
         return ""
     counts, last = dict(days), days[-1][0]
@@ -212,7 +176,7 @@ def _strip(days: tuple[tuple[date, int], ...]) -> str:
     shown = [last - timedelta(days=span - 1 - n) for n in range(span)]
     most = max(counts.values())
     cells = "".join(
-        f'<rect x="{n}" y="0" width="0.85" height="1" class="h{_shade(counts.get(day, 0), most)}">'
+        f'<rect x="{n}" y="0" width="0.85" height="1" class="h{math.ceil(4 * counts.get(day, 0) / most)}">'
         f"<title>{day}: {counted(counts.get(day, 0), 'measurement')}</title></rect>"
         for n, day in enumerate(shown)
     )
@@ -222,8 +186,3 @@ def _strip(days: tuple[tuple[date, int], ...]) -> str:
         f'<svg class="strip" viewBox="0 0 {span} 1" preserveAspectRatio="none" role="img" aria-label="{words}">'
         f"{cells}</svg>"
     )
-
-
-def _shade(count: int, most: int) -> int:
-    """0 for none, else 1 to 4."""
-    return 0 if not count else math.ceil(4 * count / most)

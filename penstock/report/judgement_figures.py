@@ -71,26 +71,18 @@ def regret_figure(place: PlaceFindings) -> Figure | None:
     if newest_at is None or len(steps) < 2 or max(s.lost_fraction for s in steps) < _LOST_MIN:
         return None
     end = max(newest_at.timestamp(), steps[-1].at.timestamp())
-    times = [*(s.at.timestamp() for s in steps), end]
-    lost = [*(s.lost_fraction for s in steps), steps[-1].lost_fraction]
-    x = chart.time_axis("date, UTC", times)
+    times, lost = [s.at.timestamp() for s in steps], [s.lost_fraction for s in steps]
+    x = chart.time_axis("date, UTC", [*times, end])
     y = chart.linear_axis("lost", [*lost, 0.05], show=percent, name="lost_fraction")
-    layers: list[chart.Layer] = [chart.Line(x=times, y=lost, css="line", is_stepped=True)]
-    layers += [
-        chart.Point(
-            x=s.at.timestamp(),
-            y=s.lost_fraction,
-            css="c0",
-            title=f"{date_words(s.at)}: {setting_words(s.setting)}, {percent(s.lost_fraction)} lost",
-        )
-        for s in steps
+    titles = [
+        f"{date_words(s.at)}: {setting_words(s.setting)}, {percent(s.lost_fraction)} lost" for s in steps
     ]
     description = (
         f"Beside what is advised today, by the newest fit: {percent(mean_regret(steps, newest_at))} on average over "
-        f"time, {percent(max(s.lost_fraction for s in steps))} at most, {percent(steps[-1].lost_fraction)} at last."
+        f"time, {percent(max(lost))} at most, {percent(lost[-1])} at last."
     )
     return drawn(
-        (x, y, layers),
+        (x, y, chart.steps(times, lost, titles, until=end)),
         anchor=anchors.LOST,
         title="What the advice of its time lost",
         description=description,
@@ -114,9 +106,7 @@ def hearsay_table(place: PlaceFindings) -> Table | None:
         tuple(
             (
                 h.client,
-                number(h.reported_count),
-                number(h.believed_count),
-                number(h.learned_count),
+                *map(number, (h.reported_count, h.believed_count, h.learned_count)),
                 date_words(h.newest_at),
             )
             for h in place.hearsay

@@ -70,9 +70,9 @@ def _layers(layers: Sequence[Layer]) -> list[dict[str, object]]:
                 kind = "stairs" if layer.is_stepped else "line"
                 found.append(_columns(kind, layer.css, x=layer.x, y=layer.y))
             case Whiskers():
-                ends = {"x1": 0, "x2": 1, "y1": 0, "y2": 1}
-                columns = {name: [each[n] for each in getattr(layer, name[0])] for name, n in ends.items()}
-                found.append(_columns("whisker", "whisker", **columns))
+                x1, x2 = zip(*layer.x, strict=True)
+                y1, y2 = zip(*layer.y, strict=True)
+                found.append(_columns("whisker", layer.css, x1=x1, x2=x2, y1=y1, y2=y2))
             case Mark():
                 found.append(
                     _columns("mark", layer.css, x=[layer.x]) | {"text": [layer.text], "row": layer.row}
@@ -82,16 +82,8 @@ def _layers(layers: Sequence[Layer]) -> list[dict[str, object]]:
                 _add(alike, kind, layer.css, x=layer.x, y=layer.y, told=told)
                 told += 1
             case Bar():
-                _add(
-                    alike,
-                    "bar",
-                    layer.css,
-                    x1=layer.x_low,
-                    x2=layer.x_high,
-                    y1=layer.y_low,
-                    y2=layer.y,
-                    told=told,
-                )
+                ends = {"x1": layer.x_low, "x2": layer.x_high, "y1": layer.y_low, "y2": layer.y}
+                _add(alike, "bar", layer.css, **ends, told=told)
                 told += 1
             case Grid():
                 found.append(

@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.report.backlog_figures import backlog_figures
 from penstock.report.clients import clients_table, harms_table
-from penstock.report.figure import Table
+from penstock.report.figure import Figure, Table
 from penstock.report.figures import spend_figures
 from penstock.report.findings import PlaceFindings, Remark, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
+from penstock.report.material import Copy
 from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
 from penstock.report.wording import date_words, place_words
 from penstock.units import counted
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
-
-
 _PLACE_COUNT_MAX, _WARNING_COUNT_MAX, _CLIENT_COUNT_MAX = 12, 6, 3  # on the one page
 
 
@@ -45,28 +44,19 @@ def _page(report: Report) -> Iterator[str]:
     for screen in screens[:_PLACE_COUNT_MAX]:
         yield from ("", f"**{escape(screen.name)}, {escape(screen.size)}.** {escape(screen.sentence)}")
         yield from (f"- {escape(words)}" for words in screen.changes[:2])
-        gains = ", ".join(f"{row.client} {row.gain} ({row.span})" for row in screen.gains)
+        gains = ", ".join(f"{each.client} {each.words} ({each.span})" for each, _ in screen.gains)
         if gains and len(screens) <= CARD_COUNT_MAX:
             yield f"- Over what each client does by itself: {escape(gains)}."
         for copy in screen.copies[:1] if len(screens) == 1 else ():
-            yield from (
-                "",
-                f"For {escape(copy.client)}:",
-                "",
-                *(f"    {line}" for line in copy.text.splitlines()),
-            )
+            yield from _copy(copy)
     if len(screens) > _PLACE_COUNT_MAX:
-        yield from (
-            "",
-            f"And {counted(len(screens) - _PLACE_COUNT_MAX, 'place')} more, with less to be gained.",
-        )
+        more = counted(len(screens) - _PLACE_COUNT_MAX, "place")
+        yield from ("", f"And {more} more, with less to be gained.")
     for client in report.clients[:_CLIENT_COUNT_MAX]:
         yield from (f"- {escape(client.title)}: {escape(sentence)}." for sentence in client.sentences[:2])
     if not screens:
-        yield from (
-            "",
-            "The database holds no observations, fits or advice." if not report.places else "No advice yet.",
-        )
+        yield ""
+        yield "The database holds no observations, fits or advice." if not report.places else "No advice yet."
     remarks = [("", r) for r in report.remarks]
     remarks += [(f"{place_words(p.place)}: ", r) for p in report.places for r in p.remarks]
     warnings = [f"- Warning: {escape(of + r.title)} ({escape(r.code)})." for of, r in remarks if r.is_warning]
@@ -78,69 +68,52 @@ def _page(report: Report) -> Iterator[str]:
 
 def _lines(report: Report) -> Iterator[str]:
     since = f", since {date_words(report.since)} UTC" if report.since else ""
-    yield "# What penstock learned and advises"
-    yield ""
+    yield from ("# What penstock learned and advises", "")
     yield f"From {escape(report.source)}, {date_words(report.generated_at)} UTC{since}. Intervals are of 90 %."
     yield from _verdicts(report)
     for comparison in report.comparisons:
-        yield from ("", f"## {escape(comparison.title)}")
-        yield from _table(comparison_table(comparison))
+        yield from _titled(f"## {escape(comparison.title)}", comparison_table(comparison))
     yield from _remarks(report.remarks)
     if not report.places:
-        yield ""
-        yield "The database holds no observations, fits or advice."
+        yield from ("", "The database holds no observations, fits or advice.")
     for place in report.places:
         yield from _place(place, report)
-    held = backlog_figures(report.backlogs)
-    if held:
-        yield from ("", "## What watched queues held")
-    for figure in held:
-        yield from ("", escape(f"{figure.title}. {figure.description}"))
-        yield from _table(figure.table)
+    yield from _figures("## What watched queues held", backlog_figures(report.backlogs))
     yield from _heard(report)
-    figures = spend_figures(report)
+    yield from _figures("## What was spent", spend_figures(report))
+
+
+def _figures(heading: str, figures: Sequence[Figure]) -> Iterator[str]:
     if figures:
-        yield from ("", "## What was spent")
+        yield from ("", heading)
     for figure in figures:
-        yield from ("", escape(f"{figure.title}. {figure.description}"))
-        yield from _table(figure.table)
+        yield from _titled(escape(f"{figure.title}. {figure.description}"), figure.table)
 
 
 def _heard(report: Report) -> Iterator[str]:
     if report.clients:
-        yield from ("", "## What applications were heard to do")
-        yield from _table(clients_table(report.clients))
+        yield from _titled("## What applications were heard to do", clients_table(report.clients))
         yield ""
         for client in report.clients:
             yield from (f"- {escape(client.title)}: {escape(sentence)}." for sentence in client.sentences)
     if report.harms:
-        yield from ("", "## What probes cost applications")
-        yield from _table(harms_table(report.harms))
+        yield from _titled("## What probes cost applications", harms_table(report.harms))
 
 
 def _verdicts(report: Report) -> Iterator[str]:
     """The first screen: what fits into a chat."""
     for screen in first_screens(report):
-        yield from (
-            "",
-            f"## {escape(screen.name)}, {escape(screen.size)}",
-            "",
-            f"**{escape(screen.sentence)}**",
-        )
+        yield from ("", f"## {escape(screen.name)}, {escape(screen.size)}")
+        yield from ("", f"**{escape(screen.sentence)}**")
         for words in screen.changes:
             yield from ("", escape(words))
         if screen.gains:
-            rows = tuple((row.client, row.setting, row.gain, row.span) for row in screen.gains)
+            rows = tuple((each.client, each.setting_words, each.words, each.span) for each, _ in screen.gains)
             yield from _table(Table(("client", "by itself", "gain", "90 % interval"), rows))
         yield ""
         yield from (f"- {escape(name)}: {escape(words)}" for name, words in screen.facts)
         for copy in screen.copies[:1]:
-            yield from (
-                "",
-                f"For {escape(copy.client)}:",
-                "",
-                *(f"    {line}" for line in copy.text.splitlines()),
-            )
+            yield from _copy(copy)
 
 
 def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
@@ -150,7 +123,6 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
     yield from _remarks(place.remarks)
     advice = advice_rows(place, report.generated_at)
     if advice:
-        yield from ("", "### The advice that stands")
         names = [name for name, _ in advice[0].knobs]
         said = ("expected", "interval", "over the default", "basis", "newest evidence", "limited by")
         rows = tuple(
@@ -160,18 +132,23 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
             )
             for row in advice
         )
-        yield from _table(Table((place.payload_noun, "demand", *names, *said), rows))
+        table = Table((place.payload_noun, "demand", *names, *said), rows)
+        yield from _titled("### The advice that stands", table)
     if place.fit is not None:
-        yield from ("", "### The physics")
-        yield from _table(Table(("parameter", "typical", "interval"), tuple(parameter_rows(place))))
+        table = Table(("parameter", "typical", "interval"), tuple(parameter_rows(place)))
+        yield from _titled("### The physics", table)
     failures = inconclusive_rows(place)
     if failures:
-        yield from ("", "### What could not be measured")
         table = Table(
             ("times", place.payload_noun, "last", "reason"),
-            tuple((str(row.count), row.size, row.newest, row.reason) for row in failures),
+            tuple((times, size, newest, reason) for times, size, newest, _, reason in failures),
         )
-        yield from _table(table)
+        yield from _titled("### What could not be measured", table)
+
+
+def _copy(copy: Copy) -> Iterator[str]:
+    yield from ("", f"For {escape(copy.client)}:", "")
+    yield from (f"    {line}" for line in copy.text.splitlines())
 
 
 def _remarks(remarks: Sequence[Remark]) -> Iterator[str]:
@@ -180,6 +157,11 @@ def _remarks(remarks: Sequence[Remark]) -> Iterator[str]:
     for remark in remarks:
         warning = "Warning: " if remark.is_warning else ""
         yield f"- **{warning}{escape(remark.title)}.** {escape(remark.reason)} ({escape(remark.code)})"
+
+
+def _titled(title: str, table: Table) -> Iterator[str]:
+    yield from ("", title)
+    yield from _table(table)
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -70,13 +71,7 @@ def _environment() -> jinja2.Environment:
 def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
     """What the template shows of one place (Any: each entry has its own type)."""
     drawn = figures.place_figures(place)
-    at = place.place
-    anchor = anchors.place_anchor(
-        operation=at.operation,
-        region=at.region,
-        instance_type=at.instance_type,
-        service_class=at.service_class,
-    )
+    anchor = anchors.place_anchor(**dataclasses.asdict(place.place))
     first = {figure.anchor: n for n, figure in reversed(list(enumerate(drawn))) if figure.anchor}
     return {
         "anchor": anchor,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import date
 
 from penstock.report.findings import Advice, PlaceFindings, Remark, Report
-from penstock.report.wording import age_words, date_words, interval, knob_value, percent
+from penstock.report.wording import age_words, capital, date_words, interval, knob_value, percent
 from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
-from penstock.vocabulary import WIDE_FACTOR, Basis, Cost, Demand
+from penstock.vocabulary import WIDE_FACTOR, Basis, Cost
 
 THROTTLED_FRACTION = 0.01
 FAILED_FRACTION = 0.02
@@ -30,6 +30,10 @@ _LIMITS = {
     "disk": "The disk takes no more",
     "demand": "It carries what was asked for",
 }
+_TROUBLES = (  # by the count of each measurement
+    ("throttled_count", "throttled", "The service throttled requests", THROTTLED_FRACTION),
+    ("failed_count", "failed-requests", "Requests failed", FAILED_FRACTION),
+)
 
 
 def remark(report: Report) -> Report:
@@ -74,7 +78,7 @@ def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
             title="Nothing was measured here yet",
             reason="The advice rests on tables and neighbours; intervals are wide for that reason.",
         )
-    ends = [a.recommendation.expires_at for a in place.advice if a.recommendation.demand == Demand()]
+    ends = [advice.recommendation.expires_at for advice in place.ordinary_advice]
     if ends and max(ends) <= report.generated_at:
         newest = place.fit.newest_observation_at
         yield Remark(
@@ -89,9 +93,8 @@ def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
 def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
     """For the ordinary demand: what limits, and what twice as much would bring. Alike advice shares a remark."""
     groups: dict[str, list[Advice]] = defaultdict(list)
-    for advice in place.advice:
-        is_ordinary = advice.recommendation.demand == Demand()
-        if is_ordinary and advice.recommendation.basis is not Basis.DEFAULT:
+    for advice in place.ordinary_advice:
+        if advice.recommendation.basis is not Basis.DEFAULT:
             groups[advice.recommendation.bottleneck].append(advice)
     total = sum(map(len, groups.values()))
     for bottleneck, group in groups.items():
@@ -100,19 +103,15 @@ def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
             yield Remark(
                 code=f"limit-{bottleneck}",
                 title=f"{_LIMITS[bottleneck]} at {len(group)} of {total} {place.payload_noun} sizes",
-                reason=_sentence("; ".join(_limit_reason(place, advice) for advice in ends)),
+                reason=capital("; ".join(_limit_reason(place, advice) for advice in ends)) + ".",
             )
 
 
 def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
-    made = advice.recommendation
-    expected = made.prediction.get(place.value_metric)
-    words = (
-        f"of {_size(advice)}: {label(advice.doubled_knob)} {knob_value(made.setting, advice.doubled_knob)}"
-    )
-    if expected is not None:
+    made, knob, gain = advice.recommendation, advice.doubled_knob, advice.doubled_gain_fraction
+    words = f"of {format_bytes(advice.payload_size_bytes)}: {label(knob)} {knob_value(made.setting, knob)}"
+    if (expected := made.prediction.get(place.value_metric)) is not None:
         words += f" is expected to reach {interval(place.value_metric, expected)}"
-    gain = advice.doubled_gain_fraction
     if gain is not None:
         much = percent(abs(gain))
         change = "no difference" if much in {"0 %", "0.0 %"} else f"{much} {'more' if gain > 0 else 'less'}"
@@ -131,7 +130,7 @@ def _about_guesses(place: PlaceFindings) -> Iterator[Remark]:
             code="wide-interval",
             title=f"{len(wide)} of {len(known)} predictions are little more than a guess",
             reason=f"Their 90 % intervals span more than a factor of {WIDE_FACTOR:.0f}; the widest, of "
-            f"{_size(advice)}: {interval(place.value_metric, estimate)}. "
+            f"{format_bytes(advice.payload_size_bytes)}: {interval(place.value_metric, estimate)}. "
             + ("What was measured there varies as much." if is_measured else "Nothing near was measured."),
         )
 
@@ -166,26 +165,17 @@ def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
 
 
 def _about_trouble(place: PlaceFindings) -> Iterator[Remark]:
-    count = len(place.measured)
-    throttled = [m for m in place.measured if m.throttled_count]
-    failed = [m for m in place.measured if m.failed_count]
-    if count and len(throttled) / count > THROTTLED_FRACTION:
-        yield Remark(
-            code="throttled",
-            title="The service throttled requests",
-            reason=f"In {len(throttled)} of the last {count} measurements ({percent(len(throttled) / count)}, a "
-            f"warning from {percent(THROTTLED_FRACTION)}), {number(sum(m.throttled_count for m in throttled))} "
-            "requests in all.",
-            is_warning=True,
-        )
-    if count and len(failed) / count > FAILED_FRACTION:
-        yield Remark(
-            code="failed-requests",
-            title="Requests failed",
-            reason=f"In {len(failed)} of the last {count} measurements ({percent(len(failed) / count)}, a warning "
-            f"from {percent(FAILED_FRACTION)}), {number(sum(m.failed_count for m in failed))} requests in all.",
-            is_warning=True,
-        )
+    for name, code, title, threshold in _TROUBLES:
+        counts = [count for one in place.measured if (count := getattr(one, name))]
+        fraction = len(counts) / max(len(place.measured), 1)
+        if fraction > threshold:
+            yield Remark(
+                code=code,
+                title=title,
+                reason=f"In {len(counts)} of the last {len(place.measured)} measurements ({percent(fraction)}, a "
+                f"warning from {percent(threshold)}), {number(sum(counts))} requests in all.",
+                is_warning=True,
+            )
 
 
 def _about_inconclusive(place: PlaceFindings) -> Iterator[Remark]:
@@ -285,13 +275,5 @@ def cost_words(name: str, amount: float) -> str:
     return quantity(name, amount)
 
 
-def _size(advice: Advice) -> str:
-    return format_bytes(advice.recommendation.context.payload_size_bytes)
-
-
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."

@@ -7,7 +7,7 @@ result. (So counted by Garfinkel, An Evaluation of Amazon's Grid Computing Servi
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -42,11 +42,9 @@ def retries(beats: Sequence[Beat], newest: Sequence[Observation[Any]]) -> Retrie
     """Of all, oldest first; None of none. In a row they are known of the newest alone."""
     if not beats:
         return None
-    days: dict[date, Counter[str]] = defaultdict(Counter)
+    days: dict[date, list[Beat]] = defaultdict(list)
     for beat in beats:
-        day = days[datetime.fromtimestamp(beat.first_at, UTC).date()]
-        for name in ("measured_count", "request_count", "refused_count", "failed_count"):
-            day[name] += getattr(beat, name)
+        days[datetime.fromtimestamp(beat.first_at, UTC).date()].append(beat)
     runs = [
         len(list(group))
         for had_some, group in groupby(newest, key=lambda o: o.throttled_count + o.failed_count > 0)
@@ -56,12 +54,12 @@ def retries(beats: Sequence[Beat], newest: Sequence[Observation[Any]]) -> Retrie
         days=tuple(
             DayOfRetries(
                 day=day,
-                measurement_count=counts["measured_count"],
-                request_count=counts["request_count"],
-                refused_count=counts["refused_count"],
-                failed_count=counts["failed_count"],
+                measurement_count=sum(beat.measured_count for beat in some),
+                request_count=sum(beat.request_count for beat in some),
+                refused_count=sum(beat.refused_count for beat in some),
+                failed_count=sum(beat.failed_count for beat in some),
             )
-            for day, counts in sorted(days.items())
+            for day, some in sorted(days.items())
         ),
         in_a_row_count_max=max(runs, default=0),
     )

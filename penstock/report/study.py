@@ -5,12 +5,13 @@ No operation is named here: what differs between them is in their models.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import median
 from typing import Any
 
@@ -19,7 +20,7 @@ from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
 from penstock.report.changes import change_findings
 from penstock.report.clients import clients
-from penstock.report.density import Density, over_knob, over_time
+from penstock.report.density import over_knob, over_time
 from penstock.report.distributions import spreads
 from penstock.report.episodes import episodes
 from penstock.report.findings import (
@@ -33,15 +34,14 @@ from penstock.report.findings import (
     Report,
     SettingRecord,
     Surface,
-    figured_contexts,
     is_since_change,
 )
 from penstock.report.judgement import Hearsay, Regret, hearsay, regrets
 from penstock.report.material import Material
 from penstock.report.retries import retries
 from penstock.report.rhythm import Sample, corrected, rhythms
-from penstock.report.tally import beats, detail_begins_at, middles, tally_of
-from penstock.report.verdicts import PlaceVerdict, client_gains, days_of, sentence_of
+from penstock.report.tally import answers_of, beats, detail_begins_at, middles, tally_of
+from penstock.report.verdicts import UNREADABLE, verdict_on
 from penstock.report.wording import setting_words
 from penstock.units import format_bytes
 from penstock.vocabulary import (
@@ -61,10 +61,8 @@ from penstock.vocabulary import (
 
 CURVE_POINT_COUNT = 25
 JUDGED_COUNT_MAX = 100
-_HOUR_SECONDS = 3600.0  # expenses are booked by the hour
+FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
 _FLAT = 1.05  # a knob that changes the value by less than this is not drawn
-# A fit that an older penstock left.
-_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
 def study(material: Material) -> Report:
@@ -126,21 +124,18 @@ class Expectations:
 
     def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
         """The expected values of many settings, asked all at once."""
-        if self.fit is None:
-            return [None] * len(settings)
-        context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
-        try:
-            values = self._model.appraise(self.fit, context, settings, Demand()).value
-        except _UNREADABLE:
-            return [None] * len(settings)
-        return [float(value) for value in values]
+        if self.fit is not None:
+            context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
+            with contextlib.suppress(*UNREADABLE):
+                return [float(v) for v in self._model.appraise(self.fit, context, settings, Demand()).value]
+        return [None] * len(settings)
 
     def _ask(self, context: Context, setting: Any, demand: Demand) -> Estimate | None:
         if self.fit is None or not self.is_readable:
             return None
         try:
             prediction = self._model.predict(self.fit, context, setting, demand)
-        except _UNREADABLE:
+        except UNREADABLE:
             self.is_readable = False
             return None
         return prediction.get(self._model.value_metric)
@@ -161,94 +156,58 @@ class _Studied:
             self._own, self._model.measured_value, self._expectations.means
         )
         self._beats = beats(self._tally, self._own)
+        self._measured, self._advice = self._judged(), self._standing()
+        self._ordinary = [a for a in self._advice if a.recommendation.demand == Demand()]
+        self._fit = fit if self._expectations.is_readable else None  # as was seen when it was asked
 
     def findings(self) -> PlaceFindings:
         """All but what is to be said first."""
-        material, place, tally, fit = self._material, self._place, self._tally, self._expectations.fit
-        measured, advice = self._measured(), self._advice()
-        findings = PlaceFindings(
+        material, place, tally, measured = self._material, self._place, self._tally, self._measured
+        newest_fit, curves = self._expectations.fit, self._curves()
+        is_readable = self._expectations.is_readable
+        return PlaceFindings(
             place=place,
             payload_noun=material.payload_nouns.get(place.operation, "payload"),
             value_metric=self._model.value_metric,
             observation_count=tally.measured_count + len(self._reported),
             measured_count=tally.measured_count,
             newest_observation_at=self._observations[-1].started_at if self._observations else None,
-            fit=fit if self._expectations.is_readable else None,
-            advice=advice,
-            curves=(),
-            surface=None,
+            fit=self._fit,
+            advice=self._advice,
+            curves=curves,
+            surface=self._surface() if is_readable else None,
             measured=measured,
-            records=_records(measured),
-            histories=self._histories(),
-            fitted_coverage=_coverage((m.value, m.fitted) for m in measured if is_since_change(m, fit)),
+            records=self._records,
+            histories=self._histories,
+            fitted_coverage=_coverage(
+                (m.value, m.fitted) for m in measured if is_since_change(m, newest_fit)
+            ),
             promised_coverage=_coverage((m.value, m.promised) for m in measured),
             inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
-        )
-        findings = dataclasses.replace(
-            findings,
-            curves=self._curves(findings),
-            surface=self._surface(findings) if self._expectations.is_readable else None,
-            studies=self._studies(findings) if self._expectations.is_readable else (),
-        )
-        return dataclasses.replace(
-            findings,
-            course=tuple(self._course()),
-            course_density=over_time(tally),
             episodes=episodes(self._beats),
             rhythms=tuple(rhythms(self._samples())),
             spreads=spreads(tally),
+            studies=self._studies() if is_readable else (),
+            regrets=self._regrets(),
+            hearsay=self._hearsay(),
             retries=retries(self._beats, self._own),
-            regrets=self._regrets(findings),
-            hearsay=self._hearsay(findings),
+            course=tuple(self._course()),
+            course_density=over_time(tally),
         )
 
     def with_verdict(self, findings: PlaceFindings) -> PlaceFindings:
         """The same with what is to be said first: of the ordinary advice for the size that was measured most."""
-        material, model, operation = self._material, self._model, self._place.operation
-        advice = self._most_measured(findings)
+        advice = self._most_measured
         if advice is None:
             return findings
+        known = [change for change in self._material.changes if change.place == self._place]
         size = advice.context.payload_size_bytes
-        known = [change for change in material.changes if change.place == self._place]
-        changes = change_findings(model, known, self._observations, size)
-        unadvised = {
-            client: model.setting_type(**values)
-            for client, values in material.unadvised(advice.context).items()
-        }
-        words = material.setting_words[operation]
-        in_words = words(setting_values(advice.setting))
-        gains = client_gains(
-            model, findings.fit, advice, unadvised, lambda setting: words(setting_values(setting))
+        changed = dataclasses.replace(
+            findings, changes=change_findings(self._model, known, self._observations, size)
         )
-        expenses = [e for e in material.expenses if e.operation == operation]
-        usd = sum(e.cost.usd for e in expenses) if expenses else None
-        hours = [e.hour_at for e in expenses]
-        seconds = (max(hours) - min(hours)).total_seconds() + _HOUR_SECONDS if expenses else None
-        sharing_count = sum(place.operation == operation for place in _places(material))
-        verdict = PlaceVerdict(
-            sentence=sentence_of(
-                advice,
-                setting_words=in_words,
-                gains=gains,
-                changes=changes,
-                episodes=findings.episodes,
-                rhythm=next((r for r in findings.rhythms if r.is_significant), None),
-                unmeasured_count=0 if findings.observation_count else len(findings.inconclusives),
-                usd=usd if sharing_count == 1 else None,
-                usd_period_seconds=seconds,
-                now=material.generated_at,
-            ),
-            payload_size_bytes=size,
-            setting_words=in_words,
-            copies=tuple(material.copies(advice)),
-            gains=gains,
-            usd=usd,
-            usd_period_seconds=seconds,
-            usd_place_count=sharing_count,
-            days=days_of(self._moments),
-            is_expired=advice.has_expired(material.generated_at),
-        )
-        return dataclasses.replace(findings, changes=changes, verdict=verdict)
+        place_count = sum(place.operation == self._place.operation for place in _places(self._material))
+        verdict = verdict_on(self._material, changed, advice, place_count=place_count, moments=self._moments)
+        return dataclasses.replace(changed, verdict=verdict)
 
     @property
     def _size_counts(self) -> Counter[int]:
@@ -282,14 +241,8 @@ class _Studied:
     def _course(self) -> list[Sample]:
         """The same beside what the newest fit expects of each setting; nothing where there is no fit."""
         single = list(self._detailed())
-        asked: dict[int, dict[Any, None]] = defaultdict(dict)
-        for one, _ in single:
-            asked[one.context.payload_size_bytes][one.setting] = None
-        means = {
-            (size, setting): mean
-            for size, settings in asked.items()
-            for setting, mean in zip(settings, self._expectations.means(size, list(settings)), strict=True)
-        }
+        asked = ((one.context.payload_size_bytes, one.setting) for one, _ in single)
+        means = answers_of(self._expectations.means, asked)
         return [
             *self._by_the_hour(),
             *(
@@ -308,7 +261,7 @@ class _Studied:
 
     # --- The advice that stands. ---
 
-    def _advice(self) -> tuple[Advice, ...]:
+    def _standing(self) -> tuple[Advice, ...]:
         stored = [r for r in self._material.recommendations if r.context.place == self._place]
         stored.sort(key=lambda r: (r.demand != Demand(), r.context.payload_size_bytes))
         return tuple(self._advised(self._renewed(previous)) for previous in stored)
@@ -348,7 +301,7 @@ class _Studied:
 
     # --- What was measured, and what had been expected. ---
 
-    def _measured(self) -> tuple[Measured, ...]:
+    def _judged(self) -> tuple[Measured, ...]:
         histories, model = self._material.histories, self._model
         return tuple(
             Measured(
@@ -368,6 +321,11 @@ class _Studied:
             if speaks_of_setting(model, o)
         )
 
+    @cached_property
+    def _records(self) -> tuple[SettingRecord, ...]:
+        return _records(self._measured)
+
+    @cached_property
     def _histories(self) -> tuple[History, ...]:
         stored = self._material.histories
         contexts = [context for context in stored if context.place == self._place]
@@ -382,25 +340,35 @@ class _Studied:
 
     # --- The curve of each knob that matters. ---
 
-    def _curves(self, findings: PlaceFindings) -> tuple[Curve, ...]:
-        ordinary = {a.recommendation.context: a for a in reversed(_ordinary(findings))}
+    @cached_property
+    def _contexts(self) -> list[Context]:
+        """Those that get figures: what was measured most, or the first that has advice."""
+        counts: Counter[Context] = Counter()
+        for record in self._records:
+            counts[record.context] += record.count
+        most = sorted(counts, key=lambda c: (-counts[c], c.payload_size_bytes))[:FIGURED_CONTEXT_COUNT_MAX]
+        contexts = most or [a.recommendation.context for a in self._advice if self._fit][:1]
+        return sorted(contexts, key=lambda c: c.payload_size_bytes)
+
+    def _curves(self) -> tuple[Curve, ...]:
+        ordinary = {a.recommendation.context: a for a in reversed(self._ordinary)}
         return tuple(
-            dataclasses.replace(curve, density=self._over(curve, advice))
-            for context in figured_contexts(findings)
-            if findings.fit is not None and (advice := ordinary.get(context)) is not None
-            for curve in self._curves_of(findings, advice)
+            curve
+            for context in self._contexts
+            if self._fit is not None and (advice := ordinary.get(context)) is not None
+            for curve in self._curves_of(advice)
         )
 
-    def _curves_of(self, findings: PlaceFindings, advice: Advice) -> list[Curve]:
+    def _curves_of(self, advice: Advice) -> list[Curve]:
         """That of the first knob, and that of the other knob with the greatest effect."""
-        curves = [self._curve(findings, advice, name) for name in _swept(advice.recommendation.setting)]
+        curves = [self._curve(advice, name) for name in _swept(advice.recommendation.setting)]
         others = [c for c in curves[1:] if _effect(c) >= _FLAT]
         return [*(c for c in curves[:1] if c.expected), *sorted(others, key=_effect, reverse=True)[:1]]
 
-    def _curve(self, findings: PlaceFindings, advice: Advice, name: str) -> Curve:
+    def _curve(self, advice: Advice, name: str) -> Curve:
         context, setting = advice.recommendation.context, advice.recommendation.setting
         found: dict[float, Estimate] = {}
-        for value in _knob_values(findings, advice, name):
+        for value in _knob_values(self._records, advice, name):
             legal = self._model.legal(context, dataclasses.replace(setting, **{name: value}))
             estimate = self._expectations.of(context, legal)
             if estimate is not None:
@@ -413,28 +381,24 @@ class _Studied:
             expected=tuple(found[value] for value in values),
             advised=float(getattr(setting, name)),
             default=float(getattr(advice.default_setting, name)),
+            density=over_knob(self._tally, context.payload_size_bytes, name, knobs(setting)[name].scale),
         )
 
-    def _over(self, curve: Curve, advice: Advice) -> Density | None:
-        scale = knobs(advice.recommendation.setting)[curve.knob].scale
-        return over_knob(self._tally, curve.context.payload_size_bytes, curve.knob, scale)
-
-    def _surface(self, findings: PlaceFindings) -> Surface | None:
+    def _surface(self) -> Surface | None:
         """Asked all at once; None for an operation whose first two knobs are no quantities."""
-        contexts = figured_contexts(findings)
-        advice = next((a for a in _ordinary(findings) if a.recommendation.context in contexts), None)
-        if advice is None or findings.fit is None:
+        advice = next((a for a in self._ordinary if a.recommendation.context in self._contexts), None)
+        if advice is None or self._fit is None:
             return None
         setting, context = advice.recommendation.setting, advice.recommendation.context
         names = _swept(setting)[:2]
         if len(names) < 2:
             return None
-        first, second = (sorted(set(_knob_values(findings, advice, name)[::2])) for name in names)
+        first, second = (sorted(set(_knob_values(self._records, advice, name)[::2])) for name in names)
         grid = [dataclasses.replace(setting, **{names[0]: a, names[1]: b}) for b in second for a in first]
         try:
             legal = [self._model.legal(context, each) for each in grid]
-            appraisal = self._model.appraise(findings.fit, context, legal, Demand())
-        except _UNREADABLE:
+            appraisal = self._model.appraise(self._fit, context, legal, Demand())
+        except UNREADABLE:
             return None
         rows = appraisal.value.reshape(len(second), len(first))
         return Surface(
@@ -448,7 +412,8 @@ class _Studied:
 
     # --- What follows from the advice for the size that was measured most. ---
 
-    def _most_measured(self, findings: PlaceFindings) -> Recommendation[Any] | None:
+    @cached_property
+    def _most_measured(self) -> Recommendation[Any] | None:
         counts, fit = self._size_counts, self._expectations.fit
         learned: Counter[int] = Counter()
         for cell in fit.cells if fit else ():
@@ -459,42 +424,36 @@ class _Studied:
             size = made.context.payload_size_bytes
             return counts[size], learned[size]
 
-        return max((a.recommendation for a in _ordinary(findings)), key=measured, default=None)
+        return max((a.recommendation for a in self._ordinary), key=measured, default=None)
 
-    def _regrets(self, findings: PlaceFindings) -> tuple[Regret, ...]:
-        advice = self._most_measured(findings)
-        if findings.fit is None or advice is None:
+    def _regrets(self) -> tuple[Regret, ...]:
+        advice = self._most_measured
+        if self._fit is None or advice is None:
             return ()
-        history = next((h for h in findings.histories if h.context == advice.context), None)
+        history = next((h for h in self._histories if h.context == advice.context), None)
         if history is None:
             return ()
         return regrets(
             history.recommendations,
             lambda setting: self._expectations.of(advice.context, setting),
             best=advice.setting,
-            since=findings.fit.changed_at,
+            since=self._fit.changed_at,
         )
 
-    def _hearsay(self, findings: PlaceFindings) -> tuple[Hearsay, ...]:
-        if findings.fit is None:
+    def _hearsay(self) -> tuple[Hearsay, ...]:
+        if self._fit is None:
             return ()
-        try:
-            return hearsay(self._model, findings.fit, self._observations)
-        except _UNREADABLE:
-            return ()
+        with contextlib.suppress(*UNREADABLE):
+            return hearsay(self._model, self._fit, self._observations)
+        return ()
 
-    def _studies(self, findings: PlaceFindings) -> tuple[Study, ...]:
-        advice, model = self._most_measured(findings), self._model
-        if findings.fit is None or advice is None or not isinstance(model, HasStudies):
+    def _studies(self) -> tuple[Study, ...]:
+        advice, model = self._most_measured, self._model
+        if self._fit is None or advice is None or not isinstance(model, HasStudies):
             return ()
-        try:
-            return tuple(model.studies(findings.fit, advice.context, advice.setting, self._observations))
-        except _UNREADABLE:
-            return ()
-
-
-def _ordinary(findings: PlaceFindings) -> list[Advice]:
-    return [a for a in findings.advice if a.recommendation.demand == Demand()]
+        with contextlib.suppress(*UNREADABLE):
+            return tuple(model.studies(self._fit, advice.context, advice.setting, self._observations))
+        return ()
 
 
 def _swept(setting: Any) -> list[str]:  # of the operation's own type
@@ -541,18 +500,17 @@ def _records(measured: Sequence[Measured]) -> tuple[SettingRecord, ...]:
         )
         for (context, setting), group in groups.items()
     ]
-    return tuple(sorted(records, key=_size_and_knobs))
+    by_size_and_knobs = sorted(
+        records, key=lambda r: (r.context.payload_size_bytes, *setting_values(r.setting).values())
+    )
+    return tuple(by_size_and_knobs)
 
 
-def _size_and_knobs(record: SettingRecord) -> tuple[float, ...]:
-    return (record.context.payload_size_bytes, *setting_values(record.setting).values())
-
-
-def _knob_values(findings: PlaceFindings, advice: Advice, name: str) -> list[Any]:
+def _knob_values(records: Sequence[SettingRecord], advice: Advice, name: str) -> list[Any]:
     """Around all that was tried and advised, within the knob's bounds; whole numbers for a whole knob."""
     setting, context = advice.recommendation.setting, advice.recommendation.context
     bounds = knobs(setting)[name]
-    tried = [float(getattr(r.setting, name)) for r in findings.records if r.context == context]
+    tried = [float(getattr(r.setting, name)) for r in records if r.context == context]
     known = [*tried, float(getattr(setting, name)), float(getattr(advice.default_setting, name))]
     low = max(bounds.low, min(known) / 2)
     high = max(min(bounds.high, 2 * max(known)), low)

@@ -78,33 +78,22 @@ def parameter_rows(place: PlaceFindings) -> list[tuple[str, str, str]]:
     return [(name, quantity(name, e.expected), span(name, e)) for name, e in place.fit.parameters.items()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InconclusiveRow:
-    """Probes that failed alike."""
-
-    count: int
-    size: str
-    newest: str
-    setting: str  # of the newest
-    reason: str
-
-
-def inconclusive_rows(place: PlaceFindings) -> list[InconclusiveRow]:
-    """Why probes could not measure, the most frequent reason first."""
+def inconclusive_rows(place: PlaceFindings) -> list[tuple[str, str, str, str, str]]:
+    """Why probes could not measure, the most frequent reason first: times, size, last, setting then, reason."""
     groups: dict[tuple[str, int], list[Inconclusive[Any]]] = defaultdict(list)
     for one in place.inconclusives:
         groups[(one.reason, one.context.payload_size_bytes)].append(one)
-    rows = [
-        InconclusiveRow(
-            count=len(group),
-            size=format_bytes(size),
-            newest=date_words(group[-1].started_at),
-            setting=setting_words(group[-1].setting),
-            reason=reason,
+    most = sorted(groups.items(), key=lambda group: -len(group[1]))[:INCONCLUSIVE_ROW_COUNT_MAX]
+    return [
+        (
+            str(len(alike)),
+            format_bytes(size),
+            date_words(alike[-1].started_at),
+            setting_words(alike[-1].setting),
+            reason,
         )
-        for (reason, size), group in groups.items()
+        for (reason, size), alike in most
     ]
-    return sorted(rows, key=lambda row: -row.count)[:INCONCLUSIVE_ROW_COUNT_MAX]
 
 
 def comparison_table(comparison: Comparison) -> Table:

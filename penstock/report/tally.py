@@ -1,7 +1,7 @@
 """Knows all that was measured of a place as counts: bounded, whatever their number, and two of them add up.
 
 A report keeps the newest measurements as they are and everything else so. Where measurements are read one by one (the
-database of a host), `Tallying` counts them; where an engine reads columns (the files of a fleet), it groups by the same
+database of a host), `tally_of` counts them; where an engine reads columns (the files of a fleet), it groups by the same
 classes itself, and both come to the same `Tally`. Values and times fall into the classes of `Histogram`, moments into
 the hours since 1970.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from penstock.models.inference.histogram import CLASSES_PER_OCTAVE, added, merge
 from penstock.vocabulary import Histogram, Observation, Pairs, is_stray
 
 HOUR_SECONDS = 3600
-_WAITING_COUNT_MAX = 2000  # to be counted together
+_COUNTED_TOGETHER_MAX = 2000
 _CODES = 1 << 20  # more than there are classes
 _LEAST = 1e-9  # as in `class_of`
 
@@ -64,11 +65,11 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         """Of the same place, as another host or another file has it."""
         return Tally(
-            beats=_joined(self.beats, other.beats, lambda *both: together(both)),
-            levels=_joined(self.levels, other.levels, lambda *both: merged(both)),
-            course=_joined(self.course, other.course, lambda *both: merged(both)),
-            times=_joined(self.times, other.times, lambda *both: merged(both)),
-            pairs=_joined(self.pairs, other.pairs, lambda *both: added(both)),
+            beats=_joined(self.beats, other.beats, together),
+            levels=_joined(self.levels, other.levels, merged),
+            course=_joined(self.course, other.course, merged),
+            times=_joined(self.times, other.times, merged),
+            pairs=_joined(self.pairs, other.pairs, added),
         )
 
 
@@ -104,23 +105,34 @@ def together(beats: Iterable[Beat]) -> Beat:
     )
 
 
+def answers_of(expected: Expected, asked: Iterable[tuple[int, Any]]) -> dict[tuple[int, Any], float | None]:
+    """What is expected of sizes and settings: of each size asked all at once."""
+    by_size: dict[int, list[Any]] = defaultdict(list)
+    for size, setting in dict.fromkeys(asked):
+        by_size[size].append(setting)
+    return {
+        (size, setting): answer
+        for size, settings in by_size.items()
+        for setting, answer in zip(settings, expected(size, settings), strict=True)
+    }
+
+
 def tally_of(
     observations: Iterable[Observation[Any]], value: Callable[[Observation[Any]], float], expected: Expected
 ) -> Tally:
     """These, counted. They may be more than memory holds."""
-    tallying = Tallying(value, expected)
-    for one in observations:
-        tallying.add(one)
+    tallying, remaining = _Tallying(value, expected), iter(observations)
+    while seen := list(islice(remaining, _COUNTED_TOGETHER_MAX)):
+        tallying.count(seen)
     return tallying.tally()
 
 
-class Tallying:
+class _Tallying:
     """Counts measurements of one place, as they come, some thousands at a time."""
 
     def __init__(self, value: Callable[[Observation[Any]], float], expected: Expected) -> None:
         self._value = value
         self._expected = expected
-        self._waiting: list[Observation[Any]] = []
         self._numbers: dict[tuple[int, Any], int] = {}  # of each size and setting
         self._expectations = np.empty(0)  # by number; not a number where nothing is expected
         self._beats: dict[tuple[int, bool], Beat] = {}
@@ -129,15 +141,8 @@ class Tallying:
         self._times: dict[tuple[int, str], Histogram] = {}
         self._pairs: dict[int, Pairs] = {}
 
-    def add(self, observation: Observation[Any]) -> None:
-        """One more."""
-        self._waiting.append(observation)
-        if len(self._waiting) >= _WAITING_COUNT_MAX:
-            self._count()
-
     def tally(self) -> Tally:
         """All so far."""
-        self._count()
         return Tally(
             beats=dict(self._beats),
             levels={key: packed(self._levels[n]) for key, n in self._numbers.items() if n in self._levels},
@@ -146,10 +151,8 @@ class Tallying:
             pairs=dict(self._pairs),
         )
 
-    def _count(self) -> None:
-        seen, self._waiting = self._waiting, []
-        if not seen:
-            return
+    def count(self, seen: Sequence[Observation[Any]]) -> None:
+        """Some more."""
         at = np.array([one.started_at.timestamp() for one in seen])
         hours = (at // HOUR_SECONDS).astype(np.int64)
         self._count_beats(seen, hours)
@@ -168,24 +171,17 @@ class Tallying:
             self._pairs[size] = added([*([self._pairs[size]] if size in self._pairs else []), *more])
 
     def _count_beats(self, seen: Sequence[Observation[Any]], hours: IntArray) -> None:
-        first, last, is_refused, *counts, paces = map(np.array, zip(*map(beat_of, seen), strict=True))
-        order = np.argsort(2 * hours + is_refused, kind="stable")
-        alike, begins = np.unique((2 * hours + is_refused)[order], return_index=True)
-        least, most = (each.reduceat(paces[order], begins) for each in (np.minimum, np.maximum))
-        columns = (
-            np.minimum.reduceat(first[order], begins),
-            np.maximum.reduceat(last[order], begins),
-            alike % 2 > 0,
-            *(np.add.reduceat(each[order], begins) for each in counts),
-            np.where(alike % 2 > 0, least, most),
-        )
-        for code, row in zip(alike.tolist(), zip(*(c.tolist() for c in columns), strict=True), strict=True):
-            key, some = (code // 2, bool(code % 2)), Beat(*row)
-            self._beats[key] = together([self._beats[key], some]) if key in self._beats else some
+        alike: dict[tuple[int, bool], list[Beat]] = defaultdict(list)
+        for hour, beat in zip(hours.tolist(), map(beat_of, seen), strict=True):
+            alike[hour, beat.is_refused].append(beat)
+        for key, some in alike.items():
+            known = [self._beats[key]] if key in self._beats else []
+            self._beats[key] = together([*known, *some])
 
     def _count_values(self, seen: Sequence[Observation[Any]], hours: IntArray) -> None:
         values = np.array([self._value(one) for one in seen])
-        numbers = np.array([self._number(one) for one in seen])
+        keys = ((one.context.payload_size_bytes, one.setting) for one in seen)
+        numbers = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys])
         self._expect()
         went_well = np.array([one.went_well for one in seen])
         is_there = values > 0
@@ -194,21 +190,10 @@ class Tallying:
         is_told = is_there & went_well & (expected > 0)
         _counted(self._course, hours[is_told], values[is_told] / expected[is_told])
 
-    def _number(self, one: Observation[Any]) -> int:
-        return self._numbers.setdefault((one.context.payload_size_bytes, one.setting), len(self._numbers))
-
     def _expect(self) -> None:
         """What is expected of settings that came for the first time."""
-        known = len(self._expectations)
-        by_size: dict[int, list[Any]] = defaultdict(list)
-        new = list(self._numbers)[known:]
-        for size, setting in new:
-            by_size[size].append(setting)
-        answers = {
-            (size, setting): answer
-            for size, settings in by_size.items()
-            for setting, answer in zip(settings, self._expected(size, settings), strict=True)
-        }
+        new = list(self._numbers)[len(self._expectations) :]
+        answers = answers_of(self._expected, new)
         found = [np.nan if (answer := answers[key]) is None else answer for key in new]
         self._expectations = np.append(self._expectations, found)
 
@@ -257,9 +242,9 @@ def _median(histogram: Histogram) -> float:
 
 
 def _joined(
-    one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Any, Any], Any]
+    one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Iterable[Any]], Any]
 ) -> dict[Any, Any]:
     both = dict(one)
     for key, value in other.items():
-        both[key] = join(both[key], value) if key in both else value
+        both[key] = join((both[key], value)) if key in both else value
     return both

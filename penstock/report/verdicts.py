@@ -3,110 +3,98 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer.comparison import gain
 from penstock.optimizer.verdict import Verdict, day_words, sentence, signed_percent
-from penstock.report.changes import ChangeFinding
 from penstock.report.episodes import Episode
-from penstock.report.material import Copy
+from penstock.report.findings import ClientGain, PlaceFindings, PlaceVerdict
+from penstock.report.material import Material
 from penstock.report.rhythm import Rhythm
 from penstock.report.wording import percent
 from penstock.units import counted
-from penstock.vocabulary import Basis, Estimate, Recommendation
+from penstock.vocabulary import Basis, Recommendation, setting_values
 
 RHYTHMIC_CHANGE_COUNT_MIN = 3  # changes of a place with a rhythm: its turns, and not news
+_HOUR = timedelta(hours=1)  # expenses are booked by the hour
 # A fit that an older penstock left.
-_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
+UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientGain:
-    """What the advice brings over what one client does by itself."""
-
-    client: str
-    setting: Any  # of the operation's own type, as the service accepts it
-    setting_words: str
-    gain: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceVerdict:
-    """The first screen of one place."""
-
-    sentence: str
-    payload_size_bytes: int
-    setting_words: str
-    copies: tuple[Copy, ...]
-    gains: tuple[ClientGain, ...]  # the SDK's own first
-    usd: float | None  # of the operation, in the time that the report covers
-    usd_period_seconds: float | None
-    usd_place_count: int  # of the operation, which share that cost
-    days: tuple[tuple[date, int], ...]  # how often it was measured, by day
-    is_expired: bool
-
-    @property
-    def gained(self) -> float:
-        """Over the SDK's defaults; what places are sorted by."""
-        return self.gains[0].gain.expected if self.gains else 0.0
-
-
-def client_gains(
-    model: PerformanceModel[Any],
-    fit: Fit | None,
+def verdict_on(
+    material: Material,
+    findings: PlaceFindings,
     advice: Recommendation[Any],
-    unadvised: Mapping[str, Any],
-    words: Callable[[Any], str],
+    *,
+    place_count: int,
+    moments: Iterable[tuple[float, int]],
+) -> PlaceVerdict:
+    """What is to be said first of a place: of this advice; `place_count` are of its operation.
+
+    Measurements are told as seconds since 1970, and how often then.
+    """
+    gains = _client_gains(material, findings, advice)
+    rhythm = next((r for r in findings.rhythms if r.is_significant), None)
+    # Of several changes the newest that is certain; none where a rhythm explains them.
+    certain = [change for change in findings.changes if change.is_certain]
+    is_rhythmic = rhythm is not None and len(certain) >= RHYTHMIC_CHANGE_COUNT_MIN
+    newest = certain[-1] if certain and not is_rhythmic else None
+    unmeasured_count = 0 if findings.observation_count else len(findings.inconclusives)
+    expenses = [e for e in material.expenses if e.operation == findings.place.operation]
+    hours = [e.hour_at for e in expenses]
+    usd = sum(e.cost.usd for e in expenses) if expenses else None
+    seconds = (max(hours) - min(hours) + _HOUR).total_seconds() if hours else None
+    is_expired = advice.has_expired(material.generated_at)
+    words = Verdict(
+        setting_words=_setting_words(material, advice, advice.setting),
+        basis=advice.basis,
+        bottleneck=advice.bottleneck,
+        gains={each.client: each.gain for each in gains},
+        changed_at=newest.changed_at if newest else None,
+        changed_fraction=newest.fraction.expected if newest and newest.fraction else None,
+        notes=tuple(_notes(findings.episodes, rhythm, unmeasured_count)),
+        usd=usd if place_count == 1 else None,
+        usd_period_seconds=seconds,
+        expired_at=advice.expires_at if is_expired else None,
+    )
+    return PlaceVerdict(
+        sentence=sentence(words),
+        payload_size_bytes=advice.context.payload_size_bytes,
+        setting_words=words.setting_words,
+        copies=tuple(material.copies(advice)),
+        gains=gains,
+        usd=usd,
+        usd_period_seconds=seconds,
+        usd_place_count=place_count,
+        days=_days_of(moments),
+        is_expired=is_expired,
+    )
+
+
+def _client_gains(
+    material: Material, findings: PlaceFindings, advice: Recommendation[Any]
 ) -> tuple[ClientGain, ...]:
     """Over each client's defaults, where anything is known."""
+    fit, context = findings.fit, advice.context
     if fit is None or advice.basis is Basis.DEFAULT:
         return ()
+    model = material.models[context.operation]
     found = []
-    for client, setting in unadvised.items():
-        legal = model.legal(advice.context, setting)
+    for client, values in material.unadvised(context).items():
+        legal = model.legal(context, model.setting_type(**values))
         try:
-            over = gain(model, fit, advice.context, advice.demand, setting=advice.setting, reference=legal)
-        except _UNREADABLE:
+            over = gain(model, fit, context, advice.demand, setting=advice.setting, reference=legal)
+        except UNREADABLE:
             return ()
-        found.append(ClientGain(client=client, setting=legal, setting_words=words(legal), gain=over))
+        words = _setting_words(material, advice, legal)
+        found.append(ClientGain(client=client, setting=legal, setting_words=words, gain=over))
     return tuple(found)
 
 
-def sentence_of(
-    advice: Recommendation[Any],
-    *,
-    setting_words: str,
-    gains: Sequence[ClientGain],
-    changes: Sequence[ChangeFinding],
-    episodes: Sequence[Episode],
-    rhythm: Rhythm | None,
-    unmeasured_count: int,  # probes without a result, where none had one
-    usd: float | None,
-    usd_period_seconds: float | None,
-    now: datetime,
-) -> str:
-    """The verdict; of several changes the newest that is certain, none where a rhythm explains them."""
-    certain = [change for change in changes if change.is_certain]
-    is_rhythmic = rhythm is not None and len(certain) >= RHYTHMIC_CHANGE_COUNT_MIN
-    newest = certain[-1] if certain and not is_rhythmic else None
-    return sentence(
-        Verdict(
-            setting_words=setting_words,
-            basis=advice.basis,
-            bottleneck=advice.bottleneck,
-            gains={each.client: each.gain for each in gains},
-            changed_at=newest.changed_at if newest else None,
-            changed_fraction=newest.fraction.expected if newest and newest.fraction else None,
-            notes=tuple(_notes(episodes, rhythm, unmeasured_count)),
-            usd=usd,
-            usd_period_seconds=usd_period_seconds,
-            expired_at=advice.expires_at if advice.has_expired(now) else None,
-        )
-    )
+def _setting_words(material: Material, advice: Recommendation[Any], setting: Any) -> str:
+    return material.setting_words[advice.context.operation](setting_values(setting))
 
 
 def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None, unmeasured_count: int) -> Iterator[str]:
@@ -119,8 +107,7 @@ def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None, unmeasured_count:
         yield f"{percent(newest.refused_fraction)} of requests refused on {day_words(newest.begins_at)}"
 
 
-def days_of(moments: Iterable[tuple[float, int]]) -> tuple[tuple[date, int], ...]:
-    """How often was measured on each day that anything was: of seconds since 1970, and how often then."""
+def _days_of(moments: Iterable[tuple[float, int]]) -> tuple[tuple[date, int], ...]:
     counts: Counter[date] = Counter()
     for at, count in moments:
         counts[datetime.fromtimestamp(at, UTC).date()] += count

@@ -79,6 +79,11 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.{0 if size >= 10 or size == 0 else 1}f} %"
 
 
+def capital(words: str) -> str:
+    """The same as the beginning of a sentence."""
+    return words[:1].upper() + words[1:]
+
+
 def tied(text: str) -> str:
     """The same, where no line breaks between a number and its unit."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)

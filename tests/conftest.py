@@ -22,8 +22,11 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported: two workers share two cores
-# Whom a shell began in the background ignores Ctrl-C, and so would every program that is begun here.
+# Whom a shell began in the background ignores Ctrl-C, and so would every program that is begun here; by nohup, the end
+# of the terminal. What is handled is not inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

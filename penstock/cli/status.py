@@ -22,6 +22,8 @@ _CYCLE_COUNT_SHOWN = 5
 _VERDICT_COUNT_SHOWN = 2 * len(OPERATIONS) + 2  # two sizes of each operation, and some
 _LEASE_COUNT_SHOWN = 10
 _PAUSE_SECONDS = 0.5
+_ANSWER_SECONDS_MIN = 1.0  # a look takes its time on a busy host, however short the waiting
+_ANSWER_SECONDS_MAX = 10.0
 
 
 @click.command(epilog=examples("penstock status", "penstock status --json | jq .spent_per_day"))
@@ -257,7 +259,9 @@ def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool
     told = ""
     while True:
         try:
-            document = call(socket_path, "GET", "/v1/ready", parameters=parameters)
+            document = call(
+                socket_path, "GET", "/v1/ready", parameters=parameters, timeout_seconds=_patience(deadline)
+            )
             break
         except (NoDaemonError, NotReadyError) as trouble:
             left_seconds = deadline - time.monotonic()
@@ -271,6 +275,11 @@ def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool
         print_json(document)
     else:
         click.echo(document["detail"])
+
+
+def _patience(deadline: float) -> float:
+    """For one answer: a daemon that hangs must not make the waiting longer than it was to be."""
+    return min(_ANSWER_SECONDS_MAX, max(_ANSWER_SECONDS_MIN, deadline - time.monotonic()))
 
 
 def _given_up(trouble: TroubleError, told: str, timeout_seconds: float) -> TroubleError:

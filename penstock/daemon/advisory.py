@@ -161,6 +161,7 @@ class Advisory:
                 {
                     "operation": standing.context.operation,
                     "region": standing.context.place.region,
+                    "service_class": standing.context.place.service_class,
                     "payload_size_bytes": standing.context.payload_size_bytes,
                     "observation_count": standing.observation_count,
                     "fresh_report_count": fresh_report_count(standing, now),

@@ -30,10 +30,8 @@ _BUDGETS = {
     "transferred_bytes": "budget.transferred_bytes_per_day",
     "request_count": "budget.request_count_per_day",
 }
-_COUNTED = (
-    "transferred_bytes",
-    "request_count",
-)  # of what an operation has a limit of its own for each probe
+# Of these an operation may have a limit of its own for each probe.
+_COUNTED = ("transferred_bytes", "request_count")
 _AMPLE = 1 << 60  # more of either than any probe takes
 
 Advised = Callable[[Context], tuple[Fit, Setting] | None]

@@ -88,12 +88,15 @@ def why_expired(document: Mapping[str, Any]) -> str | None:
 
 
 def states(socket_path: str) -> Iterator[dict[str, Any]]:
-    """The state of all advice now, and again after each change. Raises TroubleError when the daemon goes away."""
+    """The state of all advice now, and again after each change. Raises NoDaemonError when the daemon goes away."""
     try:
         for line in connection.stream(socket_path, "/v1/watch"):
             yield _document(line, socket_path)
     except connection.NoDaemonError as trouble:
         raise NoDaemonError(str(trouble)) from trouble
+    raise NoDaemonError(
+        f"the daemon on {socket_path} has ended the watch, as it does when it stops: watch again"
+    )
 
 
 def _document(body: bytes, socket_path: str) -> dict[str, Any]:

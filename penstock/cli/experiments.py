@@ -62,6 +62,7 @@ def list_experiments(*, as_json: bool) -> None:
     """The experiments, their studies, and what each costs at the most."""
     from penstock.experiments.experiment import Form
     from penstock.experiments.facts import facts_of
+    from penstock.experiments.table import STUDIES
 
     rows = [
         {
@@ -88,6 +89,9 @@ def list_experiments(*, as_json: bool) -> None:
     print_table(
         ("", "study", "figures", "time at most", "bytes at most", "requests at list price"), shown, title=""
     )
+    click.echo()
+    for study, title in STUDIES.items():
+        click.echo(f"{study}: {title}")
 
 
 def _cost_document(cost: Cost) -> dict[str, float]:
@@ -105,6 +109,7 @@ def show_experiment(*, name: str, as_json: bool) -> None:
     """What an experiment does, which figures it is about, and its table of plans."""
     from penstock.experiments.experiment import Form
     from penstock.experiments.facts import facts_of
+    from penstock.experiments.table import STUDIES
 
     experiment = _experiment(name)
     steps = experiment.steps(Form.FULL)
@@ -125,7 +130,8 @@ def show_experiment(*, name: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    click.echo(f"{experiment.title} ({experiment.study}, {experiment.section})\n{experiment.summary}\n")
+    source = f"{STUDIES[experiment.study]}: {experiment.section}."
+    click.echo(f"{experiment.title}\n{experiment.summary}\n{source}\n")
     if document["facts"]:
         rows = [(f.name, f.words(f.value), f.kind.value or "-", f.verdict.value) for f in facts_of(name)]
         print_table(("figure", "published", "kind", "in the lab"), rows, title="")

@@ -177,15 +177,24 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
 
 def _why_unknown(socket_path: str, document: Mapping[str, Any]) -> str | None:
     """Why waiting brings no advice, in one sentence: nothing is known there, and nobody measures it."""
-    operation, region = document["operation"], document["region"]
+    operation, region, service_class = (document[name] for name in ("operation", "region", "service_class"))
     if document["basis"] != Basis.DEFAULT:
         return None
     contexts = call(socket_path, "GET", "/v1/status")["contexts"]
-    regions = sorted({context["region"] for context in contexts if context["operation"] == operation})
-    if region in regions:
-        return None
-    where = f"only in {', '.join(regions)}" if regions else f"nowhere: see is_enabled in [probes.{operation}]"
-    return f"{operation} is not probed in {region}, and waiting changes nothing; it is probed {where}"
+    probed = [context for context in contexts if context["operation"] == operation]
+    regions = sorted({context["region"] for context in probed})
+    classes = sorted({context.get("service_class", service_class) for context in probed})
+    if region not in regions:
+        where = (
+            f"only in {', '.join(regions)}" if regions else f"nowhere: see is_enabled in [probes.{operation}]"
+        )
+        return f"{operation} is not probed in {region}, and waiting changes nothing; it is probed {where}"
+    if service_class not in classes:
+        where = f"as {', '.join(classes)}: see service_class in [probes.{operation}]"
+        return (
+            f"{operation} is not probed as {service_class}, and waiting changes nothing; it is probed {where}"
+        )
+    return None
 
 
 _FULL = click.option(

@@ -128,6 +128,7 @@ class Adviser:
         self._process_id = os.getpid()
         self._standing: tuple[Advice, ...] = ()
         self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
+        self._silence = (0.0, "")  # until when a daemon that hangs is not asked, and what is said of it
         self._has_complained = False  # since the last answer
         self._refusals: set[str] = set()
 
@@ -137,7 +138,8 @@ class Adviser:
         The size may be text, such as ``"1GiB"``. `demand` takes the names of the socket's query: region, objective,
         memory_bytes_max, ... What the daemon does not know, or cannot read, gets the defaults and a line in the log.
 
-        A daemon that hangs is waited for half a second in all; a host without time for this process may add to that.
+        A daemon that hangs is waited for half a second in all, and then left alone for five, whatever is asked; a host
+        without time for this process may add to that.
         """
         try:
             return self._advise(operation, payload_size_bytes, demand)
@@ -160,7 +162,7 @@ class Adviser:
             standing = None if demand else self._nearest(operation, payload_size_bytes)
             if standing is None and payload_size_bytes == 0:  # an empty file is nobody's mistake
                 return default_advice(operation, 0, "there is nothing to be moved")
-            advice = standing or self._ask(operation, payload_size_bytes, demand)
+            advice = standing or self._ask_who_answers(operation, payload_size_bytes, demand)
         except (NoDaemonError, *_NO_ANSWER) as trouble:
             advice = self._default(operation, payload_size_bytes, trouble)
             self._remember(question, advice, _DEFAULT_AGE_SECONDS_MAX)
@@ -227,6 +229,22 @@ class Adviser:
             if advice.operation == operation and ratio(advice) <= _SIZE_RATIO_MAX and not advice.has_expired()
         ]
         return min(near, key=ratio, default=None)
+
+    def _ask_who_answers(
+        self, operation: str, payload_size_bytes: int, demand: Mapping[str, object]
+    ) -> Advice:
+        """Ask, unless a daemon has just been waited for in vain: files of a hundred sizes are a hundred questions."""
+        begun_at = time.monotonic()
+        until, sentence = self._silence
+        if begun_at < until:
+            raise NoDaemonError(sentence)
+        try:
+            return self._ask(operation, payload_size_bytes, demand)
+        except NoDaemonError as trouble:
+            ended_at = time.monotonic()
+            if ended_at - begun_at >= _SOCKET_TIMEOUT_SECONDS:
+                self._silence = (ended_at + _DEFAULT_AGE_SECONDS_MAX, str(trouble))
+            raise
 
     def _ask(self, operation: str, payload_size_bytes: int, demand: Mapping[str, object]) -> Advice:
         import json

@@ -196,7 +196,7 @@ def _move(errand: Errand, plan: tuple[list[Batch], list[File]]) -> None:
     most = max((batch.thread_count for batch in found), default=1)
     with _client_for(errand, most, found) as client:
         for batch in found:
-            config, sink = _batch_config(client, batch), _Sink()
+            config, sink = _batch_config(client, batch, errand.operation), _Sink()
             with Observed(client, errand.bucket, None, errand.operation) as observed:
                 _move_batch(client, batch, errand, config, sink)
             count, rate = config.max_request_concurrency, sink.bytes_per_second
@@ -400,16 +400,17 @@ def _client_for(errand: Errand, connection_count: int, batches: Sequence[Batch] 
         client.close()
 
 
-def _batch_config(s3_client: Any, batch: Batch) -> TransferConfig:
+def _batch_config(s3_client: Any, batch: Batch, operation: str) -> TransferConfig:
     from boto3.s3.transfer import TransferConfig
 
     pool = pool_count_of(s3_client)
     if 2 * pool <= batch.thread_count:
         complain(
-            "%s threads are advised, and the client keeps %s connections: hand a boto3.Session to upload_files, or "
-            "make the client with penstock.client.boto3.client_config",
+            "%s threads are advised, and the client keeps %s connections: hand over a boto3.Session, or make the "
+            "client with penstock.client.boto3.%s",
             batch.thread_count,
             pool,
+            "download_client_config" if operation == S3_DOWNLOAD else "client_config",
         )
     return TransferConfig(
         max_concurrency=min(batch.thread_count, pool),

@@ -113,7 +113,10 @@ class ObjectReader(Reading, io.RawIOBase):
         return self.read()
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
+        """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time.
+
+        What lies beyond the end is left out, as a file does. Raises ValueError for what is below 0.
+        """
         with self._asked_for_all(ranges) as (fetched, cut):
             return cut([b"".join(map(self._content, parts)) for parts in fetched])
 

@@ -206,7 +206,7 @@ class Reading(ABC):
     def _asked_for_all(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[list[list[Range]], _Cut]]:
         """The ranges of each piece in which it comes, on their way; and what cuts (offset, size) out of the pieces."""
         self._check()
-        wanted = [(max(0, start), min(start + size, self.size_bytes)) for start, size in ranges]
+        wanted = [_within(start, size, self.size_bytes) for start, size in ranges]
         pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
         fetched = [
             [self._asked_for(*part) for part in divided(start, end, self.range_size_bytes)]
@@ -236,6 +236,13 @@ class Reading(ABC):
     def _forget(self) -> None:
         while self._ahead:
             self._ahead.pop().give_up()
+
+
+def _within(start: int, size: int, size_bytes: int) -> tuple[int, int]:
+    """From where to where, as far as the object has it. Other bytes than were meant are worse than an error."""
+    if start < 0 or size < 0:
+        raise ValueError(f"there are no {size} bytes from {start} on: an offset and a size are 0 or more")
+    return start, min(start + size, size_bytes)
 
 
 def whole(content: Content, start: int, end: int) -> Content:

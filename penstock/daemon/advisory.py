@@ -22,6 +22,7 @@ from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.forecast import Forecast, scarcity, shown_cost, shown_usd
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.host_watch import HostWatch
+from penstock.daemon.quiet_hours import quiet_until
 from penstock.daemon.schedule import fresh_report_count
 from penstock.daemon.troubles import Trouble
 from penstock.daemon.trust import Door
@@ -143,7 +144,7 @@ class Advisory:
             "instance_type": self.home.instance_type,
             "started_at": self.started_at,
             "activity": self.conductor.activity,
-            "next_probe_due_at": self.conductor.next_due_at,
+            "next_probe_due_at": self._next_due_at(now),
             "generation": self.board.generation,
             "trouble": "; ".join(f"{t.subject}: {t.sentence}" for t in self._troubles()) or None,
             "troubles": self.troubles(),
@@ -160,6 +161,7 @@ class Advisory:
                 {
                     "operation": standing.context.operation,
                     "region": standing.context.place.region,
+                    "service_class": standing.context.place.service_class,
                     "payload_size_bytes": standing.context.payload_size_bytes,
                     "observation_count": standing.observation_count,
                     "fresh_report_count": fresh_report_count(standing, now),
@@ -179,6 +181,11 @@ class Advisory:
             "cycle_count": self.conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
+
+    def _next_due_at(self, now: datetime) -> datetime | None:
+        """When the next probe comes: what is due in quiet hours waits for their end."""
+        due_at, ends_at = self.conductor.next_due_at, quiet_until(self.host_watch.quiet_hours, now)
+        return max(due_at, ends_at) if due_at and ends_at else due_at
 
     def _costs(self, coming: Sequence[Forecast], now: datetime) -> dict[str, Any]:
         """Of each operation: what it cost in the last 24 hours, what it may, and what such days cost typically."""

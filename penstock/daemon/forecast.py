@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from penstock.daemon import costs, quiet_hours
@@ -29,6 +30,9 @@ _BUDGETS = {
     "transferred_bytes": "budget.transferred_bytes_per_day",
     "request_count": "budget.request_count_per_day",
 }
+# Of these an operation may have a limit of its own for each probe.
+_COUNTED = ("transferred_bytes", "request_count")
+_AMPLE = 1 << 60  # more of either than any probe takes
 
 Advised = Callable[[Context], tuple[Fit, Setting] | None]
 """What is known of a place, and the setting that is advised; None while nothing is."""
@@ -116,7 +120,7 @@ class _Wish:
 
     probe_count: float
     unpaid_count: float  # of sizes of which not even the gentlest probe is ever paid for
-    unpaid_by: str  # the key of the operation's limit that does not
+    unpaid_by: str  # the key of the limit that does not
     cost: Cost
 
     def but(self, fraction: float) -> _Wish:
@@ -204,7 +208,7 @@ def _binding(operation: str, wish: _Wish, own: float, common: float, scarce: str
         return scarce
     if own < 1.0:
         return f"probes.{operation}.usd_per_day"
-    return f"probes.{operation}.{wish.unpaid_by}" if wish.unpaid_count else None
+    return wish.unpaid_by if wish.unpaid_count else None
 
 
 def _wish(
@@ -212,7 +216,7 @@ def _wish(
 ) -> _Wish | None:
     """Each size in each region as often as its interval has it; None while nothing is known of a place."""
     count_each = DAY.total_seconds() / (section.mean_interval_seconds * STEADY_PACE)
-    count, unpaid_count, unpaid_by, total = 0.0, 0.0, "usd_per_day", Cost()
+    count, unpaid_count, unpaid_by, total = 0.0, 0.0, "", Cost()
     for region in tariffs.regions(section):
         tariff = tariffs.of(row, region)
         most = costs.smaller(section.cost_max(tariff), limit)
@@ -224,12 +228,23 @@ def _wish(
             cost = _probe_cost(row, context, tariff, most, known)
             if cost is None:
                 unpaid_count += count_each
-                ampler = dataclasses.replace(most, transferred_bytes=limit.transferred_bytes)
-                if _probe_cost(row, context, tariff, ampler, known) is not None:
-                    unpaid_by = "transferred_bytes_max"
+                affordable = partial(_probe_cost, row, context, tariff, known=known)
+                unpaid_by = _unpaid_by(row, section.cost_max(tariff), limit, affordable)
             else:
                 count, total = count + count_each, total + times(cost, count_each)
     return _Wish(probe_count=count, unpaid_count=unpaid_count, unpaid_by=unpaid_by, cost=total)
+
+
+def _unpaid_by(
+    row: Operation[Any, Any], own: Cost, limit: Cost, probe_cost: Callable[[Cost], Cost | None]
+) -> str:
+    """The key of the limit without which a probe would be paid for: its own, or one of all; else that of dollars."""
+    if probe_cost(limit) is not None:
+        return f"probes.{row.name}.{next(field for field in _COUNTED if getattr(own, field))}_max"
+    for field in _COUNTED:
+        if probe_cost(dataclasses.replace(limit, **{field: _AMPLE})) is not None:
+            return _BUDGETS[field]
+    return f"probes.{row.name}.usd_per_day"
 
 
 def _probe_cost(

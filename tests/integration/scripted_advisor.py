@@ -232,6 +232,7 @@ def a_status(region: str = "eu-west-1", instance_type: str = "m7i.large") -> dic
             {
                 "operation": "s3_upload",
                 "region": region,
+                "service_class": "standard",
                 "payload_size_bytes": GiB,
                 "observation_count": 12,
                 "fresh_report_count": 3,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from penstock.cli import status
 from penstock.cli.main import cli, run
+from penstock.cli.trouble import NoDaemonError
 from penstock.daemon.config_files import load
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis
@@ -216,6 +219,47 @@ def test_what_a_wait_is_for_is_told_once(tmp_path: Path, monkeypatch: pytest.Mon
         assert last == "Error: that has not changed in 50 ms"
 
 
+def test_a_wait_for_a_daemon_that_hangs_is_no_longer_than_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question waits for what is left of it, a second at the least and ten at the most."""
+    now, patience = [0.0], []
+
+    def hang(_: str, *__: str, timeout_seconds: float, **___: object) -> None:
+        patience.append(timeout_seconds)
+        now[0] += timeout_seconds
+        raise NoDaemonError("it does not answer")
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(status, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(status, "call", hang)
+    assert CliRunner().invoke(cli, ["wait", "--timeout", "14s"]).exit_code == 3
+    assert patience == [10.0, 3.5]
+    patience.clear()
+    assert CliRunner().invoke(cli, ["wait", "--timeout", "0s"]).exit_code == 3
+    assert patience == [1.0]
+
+
+def test_a_watch_that_the_daemon_ends_is_exit_code_3(tmp_path: Path) -> None:
+    """A script that follows the advice learns that nobody tells it any more."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "ending.sock"))
+        listener.listen()
+
+        def end() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"recommendations": []}\n')
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        result = CliRunner().invoke(cli, ["watch", "--socket", str(tmp_path / "ending.sock")])
+        thread.join()
+    assert result.exit_code == 3
+    assert "has ended the watch" in result.output
+
+
 def test_a_refusal_is_exit_code_1(server: Served) -> None:
     """The daemon's own sentence is what is printed."""
     server.advisor.refusal = "the budget of today is spent"
@@ -226,9 +270,6 @@ def test_a_refusal_is_exit_code_1(server: Served) -> None:
 
 def test_something_else_on_the_socket_is_told(tmp_path: Path) -> None:
     """A socket of another program does not end in a traceback."""
-    import socket
-    import threading
-
     path = tmp_path / "other.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))

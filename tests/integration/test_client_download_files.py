@@ -119,6 +119,19 @@ def test_a_prefix_is_listed_with_its_sizes_and_asked_for_once(url: str, tmp_path
     client.close()
 
 
+def test_a_client_with_few_connections_is_told_the_one_for_downloads(
+    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one that is made for uploads would be sized for them."""
+    client = plain_client("s3", url)
+    advice = Advice({**ADVICE.document, "setting": {"thread_count": 64, "range_size_bytes": MiB}})
+    objects = {key: tmp_path / str(index) for index, key in enumerate(SIZES)}
+    boto3_transfers.download_files(client, objects, "bucket", advice=advice).raise_for_failed()
+    assert "the client keeps 10 connections: hand over a boto3.Session, or make" in caplog.text
+    assert "penstock.client.boto3.download_client_config" in caplog.text
+    client.close()
+
+
 def test_a_key_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     """Whoever may write to the bucket may not write to the host."""
     from penstock.client.many_files import object_below

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.experiments.table import EXPERIMENTS
+from penstock.experiments.table import EXPERIMENTS, STUDIES
 
 
 def measure(*words: str) -> Result:
@@ -29,6 +29,13 @@ def test_what_there_is_and_what_it_costs() -> None:
         s["copy_count"] * s["cost_max"]["request_count"] for s in shown["steps"]
     )
     assert "at most" in measure("run", "surge", "--dry-run").stdout
+
+
+def test_a_study_is_named_by_who_made_it() -> None:
+    """A number says nothing to who reads it first."""
+    listed = measure("list").stdout
+    assert all(f"{study}: {title}" in listed for study, title in STUDIES.items())
+    assert f"\n{STUDIES['001']}: 5.7, figure 8.\n" in measure("show", "surge").stdout
 
 
 def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:

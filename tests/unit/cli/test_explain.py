@@ -182,20 +182,29 @@ def test_an_explanation_that_is_cut_still_says_what_is_gained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "why"),
+    ("region", "service_class", "why"),
     [
-        ("eu-west-1", ""),
+        ("eu-west-1", "standard", ""),
+        (
+            "eu-west-1",
+            "express",
+            (
+                "s3_upload is not probed as express, and waiting changes nothing; it is probed as standard: "
+                "see service_class in [probes.s3_upload]"
+            ),
+        ),
         (
             "eu-wset-1",
+            "standard",
             "s3_upload is not probed in eu-wset-1, and waiting changes nothing; it is probed only in eu-west-1",
         ),
     ],
 )
 def test_nobody_waits_for_measurements_of_a_place_that_is_not_probed(
-    monkeypatch: pytest.MonkeyPatch, region: str, why: str
+    monkeypatch: pytest.MonkeyPatch, region: str, service_class: str, why: str
 ) -> None:
-    """A region that is misspelled gets what the SDK does by itself, and that is said."""
-    advice = {"operation": "s3_upload", "region": region, "basis": "default"}
+    """A region that is misspelled, or another class, gets what the SDK does by itself, and that is said."""
+    advice = {"operation": "s3_upload", "region": region, "service_class": service_class, "basis": "default"}
     monkeypatch.setattr(query, "advice_in_force", lambda *_: {**advice, "derived": {}})
     monkeypatch.setattr(query, "call", lambda *_: json.loads(encode(a_status())))
     asked = CliRunner().invoke(cli, ["query", "s3-upload", "--object-size", "1GiB", "--json"])

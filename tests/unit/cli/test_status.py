@@ -120,6 +120,24 @@ def test_verdicts_that_are_not_shown_are_counted(
     assert "sqs_delivery of 1 B in" in " ".join(shown.split()) or told
 
 
+@pytest.mark.parametrize(
+    ("is_of_fleet", "rest", "said"), [(True, 29, True), (True, 0, False), (False, 29, False)]
+)
+def test_what_the_fleet_costs_is_a_row_so_that_rows_sum_to_what_is_spent(
+    monkeypatch: pytest.MonkeyPatch, *, is_of_fleet: bool, rest: int, said: bool
+) -> None:
+    """Where a bucket is named and was asked."""
+    document = json.loads(encode(a_status()))
+    spent = document["costs"]["s3_upload"]["spent"]
+    document["costs"] = {"s3_upload": document["costs"]["s3_upload"]}
+    document["spent_per_day"] |= {name: value + rest for name, value in spent.items()}
+    document["fleet"] = {"sentence": "it is read", "places": []} if is_of_fleet else None
+    monkeypatch.setattr(status, "call", lambda *_: document)
+    lines = CliRunner().invoke(cli, ["status"]).output.splitlines()
+    rows = [line.split() for line in lines if line.startswith("fleet ") and line.split()[-1] == "-"]
+    assert rows == ([["fleet", "$29", "-", "-", "29", "B", "29", "-"]] if said else [])
+
+
 @pytest.mark.parametrize(("due_at", "said"), [(NOON.isoformat(), "now"), (None, "-")])
 def test_a_probe_that_waits_for_another_is_due_now(
     monkeypatch: pytest.MonkeyPatch, due_at: str | None, said: str

@@ -50,12 +50,14 @@ class Daemon:
         self.seconds = 1000.0
         self.status, self.document = 200, an_answer()
         self.asked: list[str] = []
+        self.silent_seconds = 0.0  # before it is given up, where it does not answer
         monkeypatch.setattr(Connections, "ask", lambda _, method, target: self._answer(method, target))
         monkeypatch.setattr(advice_module, "time", SimpleNamespace(monotonic=lambda: self.seconds))
 
     def _answer(self, method: str, target: str) -> Answer:
         self.asked.append(f"{method} {target}")
         if not self.status:
+            self.seconds += self.silent_seconds
             raise NoDaemonError("nobody is there")
         return Answer(self.status, "application/json", json.dumps(self.document).encode())
 
@@ -215,6 +217,21 @@ def test_a_daemon_that_does_not_answer_is_tried_again_soon(
         daemon.status, daemon.seconds = status, daemon.seconds + 100.0
         adviser.advise("s3_upload", GiB)
         assert len(caplog.records) == lines
+
+
+def test_a_daemon_that_hangs_holds_an_application_up_once(tmp_path: Path, daemon: Daemon) -> None:
+    """However many sizes its files have: it is left alone for seconds, and then waited for once more."""
+    daemon.status, daemon.silent_seconds = 0, 0.5
+    adviser = an_adviser(tmp_path)
+    for begin, count in ((2000.0, 1), (2006.0, 2)):
+        daemon.seconds = begin
+        for size in range(1, 9):
+            advice = adviser.advise("s3_upload", size * MiB)
+            assert (advice.basis, advice.payload_size_bytes) == ("default", size * MiB)
+            assert "nobody is there" in advice.explanation
+        assert len(daemon.asked) == count
+    daemon.status, daemon.seconds = 200, 2020.0
+    assert adviser.advise("s3_upload", MiB).basis == "measured"
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,15 @@ def test_threads_that_share_it_read_each_byte_once() -> None:
     assert sorted(found) == sorted(CONTENT[start : start + 1000] for start in range(0, len(CONTENT), 1000))
 
 
+@pytest.mark.parametrize("piece", [(-8, 8), (5, -1)])
+def test_a_piece_that_cannot_be_is_no_other_piece(piece: tuple[int, int]) -> None:
+    """An offset below 0, as of a footer that is longer than its file, is not taken for the beginning."""
+    store = Store()
+    with reading(store) as file, pytest.raises(ValueError, match="0 or more"):
+        file.read_ranges([(0, 10), piece])
+    assert store.ranges == []
+
+
 def test_a_piece_that_is_large_is_many_requests() -> None:
     """Which go at a time; one that is a little larger than a range is no two small ones."""
     store = Store()

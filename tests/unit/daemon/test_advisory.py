@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing
 from penstock.daemon.host import HostSample
 from penstock.daemon.host_watch import HostWatch
+from penstock.daemon.quiet_hours import parse
 from penstock.daemon.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.upload import S3UploadModel
@@ -60,6 +62,17 @@ def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
         forecast=lambda: [FORECAST],
         audit=Audit(house.board, Hearing(house.clock), house.clock, HOME),
     )
+
+
+@pytest.mark.parametrize(("hours", "shift_hours"), [("11:00-14:00 UTC", 2), ("13:00-14:00 UTC", 0)])
+async def test_no_probe_is_announced_for_quiet_hours(house: House, hours: str, shift_hours: int) -> None:
+    """What is due within them comes at their end; hours that have not begun change nothing."""
+    advisory = advisory_of(house)
+    advisory.host_watch.quiet_hours = (parse(hours),)
+    house.conductor.next_due_at = NOON
+    assert advisory.status()["next_probe_due_at"] == NOON + timedelta(hours=shift_hours)
+    house.conductor.next_due_at = None
+    assert advisory.status()["next_probe_due_at"] is None
 
 
 async def test_status_and_reasons_keep_to_the_interface(house: House) -> None:

@@ -117,6 +117,27 @@ def test_a_probe_that_may_not_move_enough_is_not_short_of_dollars() -> None:
     assert found.bound_by == "probes.s3_upload.transferred_bytes_max"
 
 
+@pytest.mark.parametrize(
+    ("budget", "values", "key"),
+    [
+        ({"request_count_per_day": 20}, {}, "budget.request_count_per_day"),
+        ({"request_count_per_day": 20}, {"request_count_max": 21}, "budget.request_count_per_day"),
+        ({}, {"request_count_max": 20}, "probes.sqs_delivery.request_count_max"),
+        ({"transferred_bytes_per_day": 1024}, {}, "budget.transferred_bytes_per_day"),
+    ],
+)
+def test_a_probe_that_may_not_ask_enough_is_not_short_of_dollars(
+    budget: dict[str, int], values: dict[str, int], key: str
+) -> None:
+    """Whether the budget of all or the operation's own limit is the least: that one is named."""
+    ample = msgspec.structs.replace(AMPLE, **budget)
+    found = forecast(OPERATIONS["sqs_delivery"], ample, usd_per_day=100.0, **values)
+    assert found.probe_count == 0.0
+    assert found.bound_by == key
+    assert found.warning is not None
+    assert found.warning.endswith(f"raise {key}")
+
+
 def test_the_way_decides_what_is_paid_for() -> None:
     """The same cent pays for many times the uploads by a gateway endpoint."""
     counts = [

@@ -324,6 +324,9 @@ Outcome: TypeAlias = "Observation[SettingT] | Inconclusive[SettingT]"
 WIDE_FACTOR = 5.0  # between the ends of an interval: past it the number is little more than a guess
 
 
+NORMAL_90 = 1.6449  # standard deviations on either side of the mean that hold 90 % of a normal distribution
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its 90 % interval."""

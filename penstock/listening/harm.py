@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.listening.tally import Sender, Totals
-from penstock.vocabulary import Estimate
+from penstock.vocabulary import NORMAL_90, Estimate
 
 ATTEMPT_COUNT_MIN = 20  # in each window: fewer have no mean to speak of
-_NORMAL_90 = 1.6449
 _NONE = Totals()
 
 Window = Mapping[Sender, Totals]
@@ -62,7 +61,7 @@ def harm(before: Window, beside: Window, after: Window | None = None) -> Harm | 
         refused += now.refused_count - n * share * sum(one.refused_count / one.attempt_count for one in then)
     if not count:
         return None
-    expected, spread = increase / count, _NORMAL_90 * math.sqrt(variance) / count
+    expected, spread = increase / count, NORMAL_90 * math.sqrt(variance) / count
     return Harm(
         attempt_count=count,
         latency_increase_seconds=Estimate(expected - spread, expected, expected + spread),

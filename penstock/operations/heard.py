@@ -11,12 +11,11 @@ from typing import Any
 from penstock.listening.tally import Series
 from penstock.operations.operation import Driven, Operation
 from penstock.operations.table import OPERATIONS
-from penstock.vocabulary import Estimate, Recommendation, setting_values
+from penstock.vocabulary import NORMAL_90, Estimate, Recommendation, setting_values
 
 # Of the logarithm: an application is no probe, and what it does besides its requests is not told. Measured in virtual
 # time over links of seed 1901, where the law's own intervals held 77 % of what was gained (`bench.promised_gain`).
 _UNTOLD_SIGMA = 0.03
-_NORMAL_90 = 1.6449
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ def _of_an_application(gain: Estimate) -> Estimate:
         return gain
 
     def widened(end: float) -> float:
-        return math.hypot(math.log(end / gain.expected), _NORMAL_90 * _UNTOLD_SIGMA)
+        return math.hypot(math.log(end / gain.expected), NORMAL_90 * _UNTOLD_SIGMA)
 
     low, high = math.exp(-widened(gain.low)), math.exp(widened(gain.high))
     return Estimate(gain.expected * low, gain.expected, gain.expected * high)

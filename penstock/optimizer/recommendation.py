@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -249,7 +248,8 @@ def _choose(
 ) -> Any:
     own = sdks_own(model, fit, context, demand)
     may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
-    if may_stand and _measured_since_change(fit, context) < _STEADY_SINCE_CHANGE:
+    since = _since_change(fit, context)
+    if may_stand and since is not None and sum(cell.count for cell in since) < _STEADY_SINCE_CHANGE:
         near = _a_step_from(model, standing, near) or near
     others = [own] * (own in candidates) + [standing] * may_stand
     settings = list(dict.fromkeys([*near, *others]))  # what the SDK does by itself needs no daring
@@ -259,7 +259,7 @@ def _choose(
         least = share * float(objective.utility(appraisal, demand.objective)[settings.index(own)])
     bargain = objective.bargain_after(fit.observation_count)
     chosen = [objective.choose(appraisal, demand.objective, least=least, bargain=bargain)]
-    if may_stand and (fit.suspicion.is_surprised or _is_new_since_change(model, fit, context)):
+    if may_stand and (fit.suspicion.is_surprised or _is_new_since_change(model, since)):
         return standing  # the next measurement, which comes soon, tells more
     if may_stand and _is_as_good(fit, appraisal, demand, settings.index(standing), chosen[0]):
         chosen.insert(0, settings.index(standing))
@@ -291,34 +291,30 @@ _STEADY_SINCE_CHANGE = 6  # measurements: up to here each of them moves the advi
 _TELLING_RATIO = 1.4  # of threads: what differs by so much tells a slower connection from a lower ceiling
 
 
-def _is_new_since_change(model: PerformanceModel[Any], fit: Fit, context: Context) -> bool:
+def _since_change(fit: Fit, context: Context) -> list[Cell] | None:
+    """What was measured since the place changed; None where it did not, or where nothing was measured."""
+    if fit.changed_at is None or fit.is_from_reports:
+        return None
+    return [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
+
+
+def _is_new_since_change(model: PerformanceModel[Any], since: list[Cell] | None) -> bool:
     """Whether little was measured since the place changed, or all of it with about as many threads.
 
     What is slower with so many may be each connection or all of them together: more would help, or fewer do as well.
     """
-    if fit.changed_at is None or fit.is_from_reports:
+    if since is None:
         return False
-    current = _since_change(fit, context)
-    threads = evidence.thread_counts(model, current)
-    is_little = 0 < sum(cell.count for cell in current) < _SINCE_CHANGE_MIN
+    threads = evidence.thread_counts(model, since)
+    is_little = 0 < sum(cell.count for cell in since) < _SINCE_CHANGE_MIN
     return is_little or bool(len(threads) and threads.max() < _TELLING_RATIO * threads.min())
-
-
-def _since_change(fit: Fit, context: Context) -> list[Cell]:
-    return [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
-
-
-def _measured_since_change(fit: Fit, context: Context) -> float:
-    """How many; none of them counts as few where there was no change."""
-    if fit.changed_at is None or fit.is_from_reports:
-        return inf
-    return sum(cell.count for cell in _since_change(fit, context))
 
 
 def _a_step_from(model: PerformanceModel[Any], standing: Any, settings: list[Any]) -> list[Any]:
     """Those with at most twice its threads, and at least half of them."""
     old, counts = (objective.thread_counts(model.setting_type, some) for some in ([standing], settings))
-    return [x for x, n in zip(settings, counts, strict=True) if 0.5 * old[0] <= n <= _STEP_RATIO_MAX * old[0]]
+    low, high = old[0] / _STEP_RATIO_MAX, old[0] * _STEP_RATIO_MAX
+    return [x for x, n in zip(settings, counts, strict=True) if low <= n <= high]
 
 
 def _is_as_thrifty(fit: Fit, appraisal: Appraisal, demand: Demand, own: int, chosen: int) -> bool:

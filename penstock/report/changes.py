@@ -13,7 +13,7 @@ from penstock.optimizer.verdict import signed_percent
 from penstock.report.difference import log_deviation, ratio, signed_span, welch
 from penstock.report.wording import date_words
 from penstock.units import label, quantity
-from penstock.vocabulary import AdviceMoved, Change, Estimate, Observation, knobs
+from penstock.vocabulary import NORMAL_90, AdviceMoved, Change, Estimate, Observation, knobs
 
 # Of about the advised setting, on either side; with fewer the fits tell the size.
 MEASURED_COUNT_MIN = 4
@@ -154,7 +154,7 @@ def _moved_words(change: Change[Any]) -> tuple[str, ...]:
             continue
         distance = abs(math.log(one.after.expected / one.before.expected))
         spread = math.hypot(log_deviation(one.before), log_deviation(one.after))
-        if distance > 1.645 * max(spread, 1e-6):
+        if distance > NORMAL_90 * max(spread, 1e-6):
             moved.append((distance / max(spread, 0.05), name, one))
     return tuple(
         f"{label(name)} from {quantity(name, one.before.expected)} to {quantity(name, one.after.expected)}"

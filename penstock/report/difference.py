@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.optimizer.verdict import signed_percent
-from penstock.vocabulary import Estimate
-
-_DEVIATIONS = 2 * 1.645  # between the ends of a 90 % interval
+from penstock.vocabulary import NORMAL_90, Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +52,13 @@ def ratio(one: Estimate | None, other: Estimate | None) -> Estimate | None:
     if one is None or other is None or min(one.low, one.expected, other.low, other.expected) <= 0:
         return None
     middle = math.log(one.expected / other.expected)
-    reach = 1.645 * math.hypot(log_deviation(one), log_deviation(other))
+    reach = NORMAL_90 * math.hypot(log_deviation(one), log_deviation(other))
     return Estimate(*(math.expm1(v) for v in (middle - reach, middle, middle + reach)))
 
 
 def log_deviation(estimate: Estimate) -> float:
     """The standard deviation of its logarithm."""
-    return math.log(estimate.high / estimate.low) / _DEVIATIONS
+    return math.log(estimate.high / estimate.low) / (2 * NORMAL_90)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Estimate | None:

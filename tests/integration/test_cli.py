@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +27,7 @@ from tests.integration.scripted_advisor import (
     served_in_thread,
 )
 from tests.programs import ran
+from tests.speaker import speaking
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
@@ -242,20 +241,9 @@ def test_a_wait_for_a_daemon_that_hangs_is_no_longer_than_was_said(monkeypatch: 
 
 def test_a_watch_that_the_daemon_ends_is_exit_code_3(tmp_path: Path) -> None:
     """A script that follows the advice learns that nobody tells it any more."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "ending.sock"))
-        listener.listen()
-
-        def end() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"recommendations": []}\n')
-
-        thread = threading.Thread(target=end)
-        thread.start()
-        result = CliRunner().invoke(cli, ["watch", "--socket", str(tmp_path / "ending.sock")])
-        thread.join()
+    path = tmp_path / "ending.sock"
+    with speaking(path, b'HTTP/1.0 200 OK\r\n\r\n{"recommendations": []}\n'):
+        result = CliRunner().invoke(cli, ["watch", "--socket", str(path)])
     assert result.exit_code == 3
     assert "has ended the watch" in result.output
 
@@ -271,20 +259,8 @@ def test_a_refusal_is_exit_code_1(server: Served) -> None:
 def test_something_else_on_the_socket_is_told(tmp_path: Path) -> None:
     """A socket of another program does not end in a traceback."""
     path = tmp_path / "other.sock"
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(path))
-        other.listen()
-
-        def answer() -> None:
-            caller, _ = other.accept()
-            with caller:
-                caller.recv(1000)
-                caller.sendall(b"220 mail.example ESMTP\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
+    with speaking(path, b"220 mail.example ESMTP\r\n"):
         result = CliRunner().invoke(cli, ["status", "--socket", str(path)])
-        thread.join()
     assert result.exit_code == 3
     assert "does not answer" in result.output
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
-import socket
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +22,7 @@ from penstock.client.demand import Demand
 from penstock.units import GiB, MiB
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.programs import ran
+from tests.speaker import speaking
 
 
 def an_adviser(folder: Path) -> Adviser:
@@ -412,21 +410,11 @@ def test_whatever_answers_on_the_socket_is_no_exception_of_another_kind(
 ) -> None:
     """Another program on the path is no daemon, and is told apart from one in a sentence."""
     path = tmp_path / "other.sock"
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        listening.listen()
-
-        def speak() -> None:
-            with listening.accept()[0] as connection:
-                connection.recv(65536)
-                with contextlib.suppress(OSError):
-                    connection.sendall(spoken)
-
-        speaker = threading.Thread(target=speak)
-        speaker.start()
-        with pytest.raises(NoDaemonError, match="accepts connections but does not answer"):
-            ask(str(path), "GET", "/v1/status")
-        speaker.join()
+    with (
+        speaking(path, spoken),
+        pytest.raises(NoDaemonError, match="accepts connections but does not answer"),
+    ):
+        ask(str(path), "GET", "/v1/status")
 
 
 def test_a_refused_stream_says_why(server: Served) -> None:
@@ -440,20 +428,9 @@ def test_a_refusal_that_is_nested_without_an_end_is_one(tmp_path: Path) -> None:
     """Whoever refuses a stream so is no daemon, and no reason to end the application."""
     path = tmp_path / "other.sock"
     body = b"[" * 100_000
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        listening.listen()
-
-        def speak() -> None:
-            with listening.accept()[0] as connection:
-                connection.recv(65536)
-                connection.sendall(b"HTTP/1.0 404 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-
-        speaker = threading.Thread(target=speak)
-        speaker.start()
-        with pytest.raises(RefusedError):
-            next(iter(stream(str(path), "/v1/watch")))
-        speaker.join()
+    refusal = b"HTTP/1.0 404 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    with speaking(path, refusal), pytest.raises(RefusedError):
+        next(iter(stream(str(path), "/v1/watch")))
 
 
 def test_an_application_that_closes_every_file_still_gets_advice(server: Served, tmp_path: Path) -> None:

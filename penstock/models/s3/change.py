@@ -80,11 +80,12 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
             continue
         known = evidence.upto(step.observation)
         support, first = max((_support_of_change(known, each, prior, step.peak), each) for each in firsts)
-        if 0 < support <= _CHANGE_EVIDENCE:  # what was measured since may confirm it
-            around = evidence.upto(first + _PLACED_AMONG)
+        around = evidence.upto(first + _PLACED_AMONG)
+        # What was measured since may confirm it.
+        if 0 < support <= _CHANGE_EVIDENCE and len(around.rows) != len(known.rows):
             support = max(support, _support_of_change(around, first, prior, step.peak))
         if support > _CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior):
-            placed = _placed(evidence, first, prior, step.peak)
+            placed = _placed(around, first, prior, step.peak)
             if placed is not None:
                 return Change(placed, Suspicion())
         state = drift.Cusum() if is_loud and support < 0 else state
@@ -96,12 +97,11 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
     return Change(None, suspicion)
 
 
-def _placed(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> int | None:
+def _placed(around: Evidence, first: int, prior: Gaussian, peak: Peak) -> int | None:
     """Where a change that is found near this observation explains best what was measured around it.
 
     None where that does not bear it out: two dips in a row look like a change, until the next measurement.
     """
-    around = evidence.upto(first + _PLACED_AMONG)
 
     @cache
     def support(observation: int) -> float:

@@ -16,11 +16,11 @@ from enum import StrEnum
 from itertools import pairwise
 
 from penstock.units import format_seconds
+from penstock.vocabulary import NORMAL_90
 
 WARN_FRACTION = 1.0 / 3.0  # of the visibility timeout
 ACT_FRACTION = 1.0 / 2.0
 DRIFT_SPAN_SECONDS = 1200.0  # of the samples that date the collapse: the drift of a walk shows slowly
-_NORMAL_90 = 1.6449
 
 
 class Alarm(StrEnum):
@@ -104,7 +104,7 @@ def assess(samples: Sequence[AgeSample], visibility_timeout_seconds: float) -> B
     at = earliest = None
     if samples and drift > 0 and left > 0:
         at = samples[-1].at + timedelta(seconds=min(left / drift, 1e8))
-        earliest = samples[-1].at + timedelta(seconds=min(left / (drift + _NORMAL_90 * deviation), 1e8))
+        earliest = samples[-1].at + timedelta(seconds=min(left / (drift + NORMAL_90 * deviation), 1e8))
     return BacklogWarning(
         alarm=alarm,
         oldest_undeleted_seconds=age,

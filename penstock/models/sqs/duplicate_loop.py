@@ -35,12 +35,11 @@ import math
 from dataclasses import dataclass
 
 from penstock.models.sqs.queueing import WINDOW_MAX
-from penstock.vocabulary import Estimate
+from penstock.vocabulary import NORMAL_90, Estimate
 
 RECEIVE_PAUSE_FRACTION = 0.6  # of V; above what a full window waits, so that it rests in trouble only
 RECEIVE_WINDOW_THETA = 0.5  # simulated: 0.9 still let 68 copies through an outage of 60 s, 0.5 let none
 RECOVERY_SECONDS_MAX = 240.0  # within which a rescue should have cleared the backlog
-_NORMAL_90 = 1.6449  # standard deviations on either side of the mean that hold 90 % of a normal distribution
 _THREAD_COUNT_MAX = 256  # of deleters, and of receivers
 # Of the recovery's time: past it one more deleter gains nothing.
 _GAIN_FRACTION_MIN = 0.03
@@ -70,7 +69,7 @@ class DeleteLoop:
         if math.isinf(mean):
             return Estimate(math.inf, math.inf, math.inf)
         drift = self.arrival_rate_per_second - self.delete_rate_per_second
-        scatter = _NORMAL_90 * math.sqrt(2.0 * variation**2 * self.arrival_rate_per_second * mean) / drift
+        scatter = NORMAL_90 * math.sqrt(2.0 * variation**2 * self.arrival_rate_per_second * mean) / drift
         return Estimate(max(mean - scatter, self.visibility_timeout_seconds), mean, mean + scatter)
 
     def outage_seconds_max(self) -> float:

@@ -30,7 +30,7 @@ from penstock.models.sqs.physics import (
     request_seconds,
 )
 from penstock.models.sqs.queue_class import request_rate_max_per_second
-from penstock.vocabulary import Estimate, Observation, Origin, Place
+from penstock.vocabulary import NORMAL_90, Estimate, Observation, Origin, Place
 
 IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
 FIT_STATE_VERSION = 4  # of what is kept in a fit; one that was stored under another is not read
@@ -40,7 +40,6 @@ _DRAW_ITERATIONS = 1
 _ROUNDS = 3  # five are no better
 # In each round: with three goodput after five probes is foretold worse, with twelve no better.
 _ITERATIONS = 6
-_NORMAL_90 = 1.6449
 _UNLIMITED = 1e9
 _IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
 _WAITING_SCATTER = 3.0
@@ -281,7 +280,7 @@ def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
     logs = np.log(np.maximum(drawn, 1e-12))
     centre = float(logs.mean())
     freedom = fit.observation_count + 3.0
-    width = _NORMAL_90 * (1.0 + 1.5 / freedom) * math.sqrt(float(logs.var()) + scatter**2)
+    width = NORMAL_90 * (1.0 + 1.5 / freedom) * math.sqrt(float(logs.var()) + scatter**2)
     return Estimate(math.exp(centre - width), math.exp(centre), math.exp(centre + width))
 
 

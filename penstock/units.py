@@ -118,6 +118,11 @@ def has_unit(name: str) -> bool:
     return _without_qualifier(f"_{name}")[0].endswith(_UNIT_ENDINGS)
 
 
+def is_rate(name: str) -> bool:
+    """Whether a name says that its value is counted in a second: more of it is done in less time."""
+    return "_per_second" in name
+
+
 def quantity(name: str, value: float) -> str:
     """A value in the unit of its name: ``37.5 MB/s``, ``153 ms``, ``612 messages/s``, ``8 MiB``, ``2.1 %``."""
     if not math.isfinite(value):
@@ -126,7 +131,7 @@ def quantity(name: str, value: float) -> str:
     for part, shown in _SHOWN.items():
         if part in stem:
             return shown(value)
-    if "_per_second" in stem:
+    if is_rate(stem):
         return _count_rate(stem, value)
     return f"{'$' * ('_usd' in stem)}{number(value)}{' Gbit/s' * stem.endswith('_gbps')}"
 

@@ -51,6 +51,13 @@ class Suspicion:
     # Of the newest measurement: standard deviations from what was expected of it; 0 while a place is new.
     surprise: float = 0.0
     value_ratio: float = 1.0  # the newest measurement over what was expected of it, in the model's value
+    subject: str = ""  # whose seconds it was that surprised, in the plural; empty where it was the value
+    subject_ratio: float = 1.0  # these seconds over what was expected of them
+
+    @property
+    def seconds_ratio(self) -> float:
+        """The newest measurement over what was expected of it, where time is what is expected."""
+        return self.subject_ratio if self.subject else 1.0 / self.value_ratio
 
     @property
     def is_surprised(self) -> bool:

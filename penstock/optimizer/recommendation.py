@@ -19,7 +19,7 @@ import numpy as np
 from penstock.models.model import Appraisal, Cell, Fit, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.optimizer.comparison import comparison_words, gain, sdks_own
-from penstock.units import counted, quantity, rounded
+from penstock.units import counted, is_rate, quantity, rounded
 from penstock.vocabulary import (
     Basis,
     Context,
@@ -168,9 +168,7 @@ def predict(
     if not suspicion.is_raised:
         return prediction
     return {
-        metric: _reaching(
-            estimate, suspicion.value_ratio if metric == model.value_metric else 1.0 / suspicion.value_ratio
-        )
+        metric: _reaching(estimate, suspicion.value_ratio if is_rate(metric) else suspicion.seconds_ratio)
         for metric, estimate in prediction.items()
     }
 
@@ -182,12 +180,18 @@ def _reaching(estimate: Estimate, ratio: float) -> Estimate:
 
 
 def _suspicion_words(fit: Fit) -> Iterator[str]:
-    if fit.suspicion.is_raised:
-        ratio = fit.suspicion.value_ratio
-        yield (
-            f"Changed? The newest measurement reached {100 * ratio:.0f} % of what was expected of it; "
-            "this advice waits for the next."
+    suspicion = fit.suspicion
+    if not suspicion.is_raised:
+        return
+    if suspicion.subject:
+        share = f"{100 * suspicion.subject_ratio:.0f} % of the time that was expected"
+        found = f"In the newest measurement {suspicion.subject} took {share}"
+    else:
+        found = (
+            f"The newest measurement reached {100 * suspicion.value_ratio:.0f} % of what was expected of it"
         )
+    before = "" if suspicion.is_surprised else "Several measurements in a row lie to one side. "
+    yield f"Changed? {before}{found}; this advice waits for the next."
 
 
 def _default(

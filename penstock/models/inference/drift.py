@@ -72,6 +72,8 @@ class Watched:
     begins: tuple[int, ...] = ()  # the first measurement after each change
     level: float = 0.0  # of the sums since then, over what raises the alarm
     surprise: float = 0.0  # of the newest measurement, in standard deviations: of what it surprises by most
+    quantity: int = 0  # which of the quantities that was
+    away: float = 0.0  # how far it lay from what was expected
 
 
 def watch(values: Array, deviations: Array) -> Watched:
@@ -84,15 +86,17 @@ def watch(values: Array, deviations: Array) -> Watched:
     begins: list[int] = []
     while True:
         since = begins[-1] if begins else 0
-        surprises = [_beside_earlier(v[since:], d[since:]) for v, d in zip(values, deviations, strict=True)]
-        followed = [_follow(*row) for row in surprises]
+        rows = [_beside_earlier(v[since:], d[since:]) for v, d in zip(values, deviations, strict=True)]
+        followed = [_follow(surprises, shared) for surprises, shared, _ in rows]
         alarms = [alarm for alarm, _ in followed if alarm is not None]
         if not alarms:
             break
         at, count = min(alarms, key=lambda alarm: alarm[0])
         begins.append(since + at + 1 - count)
     level = max(level for _, level in followed) / ALARM
-    return Watched(tuple(begins), level, max((row[-1] for row, _ in surprises), key=abs))
+    quantity = max(range(len(rows)), key=lambda row: abs(rows[row][0][-1]))
+    surprises, _, away = rows[quantity]
+    return Watched(tuple(begins), level, surprises[-1], quantity, away)
 
 
 def _follow(surprises: Sequence[float], shared: Sequence[float]) -> tuple[tuple[int, int] | None, float]:
@@ -123,13 +127,14 @@ _CHANGED_MIN = 2  # measurements: one may be a dip
 _STANDS_OUT_MIN = 4.4
 
 
-def _beside_earlier(values: Array, deviations: Array) -> tuple[list[float], list[float]]:
+def _beside_earlier(values: Array, deviations: Array) -> tuple[list[float], list[float], float]:
     """How far each lies from the mean of those before it, in standard deviations; 0 while these are few.
 
-    And how much of that variance is weather. A stray moves the mean by no more than what is just surprising would.
+    And how much of that variance is weather; and how far the last one lies in the values' own measure. A stray moves
+    the mean by no more than what is just surprising would.
     """
     surprises, shared = [0.0] * len(values), [0.0] * len(values)
-    count, precision, mean, weather = 0, 0.0, 0.0, _WEATHER_COUNT * _WEATHER**2
+    count, precision, mean, weather, away = 0, 0.0, 0.0, _WEATHER_COUNT * _WEATHER**2, 0.0
     for at in np.flatnonzero(np.isfinite(deviations)):
         value, own = values[at], deviations[at] ** 2
         if count:
@@ -142,7 +147,7 @@ def _beside_earlier(values: Array, deviations: Array) -> tuple[list[float], list
             value = mean + np.clip(away, -_CLIP * scale, _CLIP * scale) if count > 1 else value
         count, precision = count + 1, precision + 1.0 / own
         mean += (value - mean) / own / precision
-    return surprises, shared
+    return surprises, shared, float(away)
 
 
 def _excess(values: Array, deviations: Array) -> float:

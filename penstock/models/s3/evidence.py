@@ -348,9 +348,11 @@ def _rows(
         rows += [row(_IDLE, share, noise_scale + doubt) for share, noise_scale in _idle(observation, shape)]
     if object_seconds(observation) > 0:
         rows.append(row(_OBJECT, log(object_seconds(observation)), 4.0))
-    if _cpu_demand(observation) >= _CPU_TOLD:
-        share = _cpu_demand(observation) * _worker_count(observation) / workers
-        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0))
+    demand = _cpu_demand(observation)
+    if (ran := min(observation.client_cpu_fraction, demand)) >= _CPU_TOLD:
+        share = demand * _worker_count(observation) / workers
+        waiting = (1.0 - demand) * log(demand / ran) / SIGMA_TYPICAL
+        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0 + waiting))
     if (first_byte := observation.measures.get("first_byte_seconds_mean", 0.0)) > 0:
         rows.append(row(_FIRST_BYTE, log(first_byte), _FIRST_BYTE_NOISE))
     if is_host_bound:
@@ -369,7 +371,10 @@ def _rows(
 # What goes through may lie below what is admitted by so much, as a logarithm, over the share that is refused: a bucket
 # of three requests that refuses one in thirty by chance admits a quarter less than its rate.
 _REFUSED_BY_CHANCE = 0.01
-_CPU_TOLD = 0.1  # of the time the busiest process ran or waited for a processor: enough to say what all of it would do
+# Of the time the busiest process ran: enough to say what all of it would do. Waiting alone tells of others: one that
+# wakes up for ten parts in five seconds has waited for a third of them where the host is crowded. How waiting grows
+# with more work is known the less, the more of it there is still to come.
+_CPU_TOLD = 0.1
 _CPU_BOUND = 0.9
 # What precedes the first byte is not all that a request costs, and it waits in queues as well.
 _FIRST_BYTE_NOISE = 4.0

@@ -220,7 +220,19 @@ def _suspicion(
         return Suspicion()
     misfits = _misfits(learned.mode[None, :], _evidence(observations[-1:], learned.caps))
     more = float(np.nan_to_num(misfits.goodput, nan=0.0)[0, 0])
-    return Suspicion(level=watched.level, surprise=-watched.surprise, value_ratio=math.exp(more))
+    return Suspicion(
+        level=watched.level,
+        surprise=-watched.surprise,
+        value_ratio=math.exp(more),
+        subject=_WATCHED[watched.quantity],
+        subject_ratio=math.exp(watched.away),
+    )
+
+
+_WATCHED = (
+    *(f"{action} requests" for action in ACTIONS),
+    "messages over a cold connection",
+)  # rows of `_shifts`
 
 
 def _state(learned: _Learned, draws: Array) -> dict[str, Any]:

@@ -98,8 +98,28 @@ def test_advice_waits_for_the_next_measurement_after_a_surprise() -> None:
     name = MODEL.value_metric
     assert suspicious.prediction[name].low == pytest.approx(0.25 * suspicious.prediction[name].expected)
     assert suspicious.prediction[name].high < 1.1 * calm.prediction[name].high
+    rate, seconds = (suspicious.prediction[name] for name in ("request_rate_per_second", "latency_seconds"))
+    assert rate.low == pytest.approx(0.25 * rate.expected)
+    assert rate.high < 2 * rate.expected
+    assert seconds.high == pytest.approx(4 * seconds.expected)
+    assert seconds.low > seconds.expected / 2
     assert "Changed? The newest measurement reached 25 % of what was expected" in suspicious.explanation
     assert "Changed?" not in calm.explanation
+
+
+def test_what_surprised_is_named_where_it_was_not_the_value() -> None:
+    """Requests may take twice as long and as many be done: 100 % of what was expected is no reason to look again."""
+    suspicion = Suspicion(surprise=-9.0, value_ratio=1.0, subject="delete requests", subject_ratio=2.0)
+    several = replace(suspicion, surprise=-1.0, level=0.8)
+    calm, suspicious, level = (
+        advice(fit=fit) for fit in (FIT, replace(FIT, suspicion=suspicion), replace(FIT, suspicion=several))
+    )
+    words = "In the newest measurement delete requests took 200 % of the time that was expected"
+    assert f"Changed? {words}" in suspicious.explanation
+    assert f"Changed? Several measurements in a row lie to one side. {words}" in level.explanation
+    assert suspicious.prediction["request_rate_per_second"] == calm.prediction["request_rate_per_second"]
+    seconds = suspicious.prediction["latency_seconds"]
+    assert seconds.high == pytest.approx(2 * seconds.expected)
 
 
 def test_advice_stands_until_a_change_was_seen_with_more_threads_than_one() -> None:

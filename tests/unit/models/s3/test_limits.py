@@ -23,9 +23,13 @@ RAMP = (4, 16, 64, 128)
 def noted(
     world: UploadWorld, threads: Iterable[int], note: Mapping[int, Mapping[str, float]], *, begin: int = 0
 ) -> list[Observation[S3UploadSetting]]:
-    """Probes in a world, with what was noted beside those with so many threads."""
+    """Probes in a world, with what was noted beside those with so many threads, by processes that never waited."""
     found = [world.observe(a_setting(n), begin + index) for index, n in enumerate(threads)]
-    return [replace(o, measures={**o.measures, **note.get(o.setting.thread_count, {})}) for o in found]
+    notes = [note.get(observation.setting.thread_count, {}) for observation in found]
+    return [
+        replace(o, measures={**o.measures, **n}, client_cpu_fraction=n.get("client_cpu_demand_fraction", 0.0))
+        for o, n in zip(found, notes, strict=True)
+    ]
 
 
 def fitted(world: UploadWorld, observations: list[Observation[S3UploadSetting]]) -> Fit:
@@ -86,6 +90,16 @@ def test_a_processor_that_is_half_full_says_what_all_of_it_would_do() -> None:
     slow = fitted(FAST, noted(FAST, few, working(FAST, few, full_at=200e6)))
     assert bottleneck(FAST, quick) != "client-cpu"
     assert bottleneck(FAST, slow) == "client-cpu"
+
+
+def test_waiting_for_a_processor_that_others_have_is_not_work() -> None:
+    """Who wakes up rarely on a crowded host waits for long, and would have time left for hundreds of times as much."""
+    few = (4, 16)
+    crowded = noted(FAST, few, working(FAST, few, full_at=200e6))
+    ran = [replace(o, client_cpu_fraction=0.02) for o in crowded]
+    cpu_seconds = [fitted(FAST, some).parameters["cpu_seconds_per_byte"].expected for some in (crowded, ran)]
+    assert bottleneck(FAST, fitted(FAST, ran)) != "client-cpu"
+    assert cpu_seconds[1] < 0.2 * cpu_seconds[0]
 
 
 def test_a_limit_is_named_only_where_it_is_sure() -> None:

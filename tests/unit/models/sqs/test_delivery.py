@@ -253,6 +253,8 @@ def test_one_slow_measurement_is_a_suspicion_and_no_change_yet() -> None:
     assert found.fit.drift_count == 0
     assert found.fit.suspicion.is_surprised
     assert found.fit.suspicion.value_ratio < 0.6
+    assert found.fit.suspicion.subject == "delete requests"
+    assert found.fit.suspicion.subject_ratio == pytest.approx(3.0, rel=0.3)
     assert found.plan is not None
     assert found.plan.reason is Reason.VERIFY
 

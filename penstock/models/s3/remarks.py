@@ -29,17 +29,16 @@ def sentences(
 
     `log_gains` are those of the doubled, one of each draw.
     """
-    more = np.expm1(log_gains)
-    faster = _gains_of_a_faster_path(posterior, transfers)
-    if np.mean(more < -_HURTS) >= SURE:
-        yield f"More connections make it slower: twice as many {_percent(more)}."
+    log_faster = _log_gains_of_a_faster_path(posterior, transfers)
+    if np.mean(np.expm1(log_gains) < -_HURTS) >= SURE:
+        yield f"More connections make it slower: twice as many {_percent(log_gains)}."
     else:
-        twice = f"Twice the connections: {_percent(more)}"
+        twice = f"Twice the connections: {_percent(log_gains)}"
         if doubled.n[0] == transfers.n[0]:
             twice = "More connections would have nothing to move, as each request has one"
         elif thread_count_max is not None and doubled.n[0] > thread_count_max:
             twice += f", but no more than {thread_count_max} are allowed"
-        yield f"{twice}; a host and path twice as fast: {_percent(faster)}."
+        yield f"{twice}; a host and path twice as fast: {_percent(log_faster)}."
     seen = _most_connections_on_the_rising_side(posterior)
     if seen:
         yield f"No ceiling was seen with up to {seen} connections."
@@ -81,12 +80,12 @@ def of_late_requests(posterior: Posterior, transfers: Transfers) -> str | None:
     )
 
 
-def _gains_of_a_faster_path(posterior: Posterior, transfers: Transfers) -> Array:
+def _log_gains_of_a_faster_path(posterior: Posterior, transfers: Transfers) -> Array:
     faster = posterior.draws.copy()
     faster[:, HOST_RATE] += log(2)
     faster[:, [CPU_PER_REQUEST, CPU_PER_BYTE]] -= log(2)
     then, now = (transfers.log_throughput(draws)[:, 0] for draws in (faster, posterior.draws))
-    return np.asarray(np.expm1(then - now), dtype=np.float64)
+    return np.asarray(then - now, dtype=np.float64)
 
 
 def _most_connections_on_the_rising_side(posterior: Posterior) -> int:
@@ -98,6 +97,6 @@ def _most_connections_on_the_rising_side(posterior: Posterior) -> int:
     return int(widest.n[0]) if np.mean(matters > _MATTERS) >= SURE else 0
 
 
-def _percent(gains: Array) -> str:
-    """On average, as all that is said to be expected: of the logarithm."""
-    return f"{100 * float(np.expm1(np.log1p(gains).mean())):+.0f} %"
+def _percent(log_gains: Array) -> str:
+    """On average, as all that is said to be expected: of the logarithm. Nothing is no loss."""
+    return f"{round(100 * float(np.expm1(log_gains.mean()))):+d} %"

@@ -229,10 +229,8 @@ def _suspicion(
     )
 
 
-_WATCHED = (
-    *(f"{action} requests" for action in ACTIONS),
-    "messages over a cold connection",
-)  # rows of `_shifts`
+# Whose seconds the rows of `_shifts` are.
+_WATCHED = (*(f"{action} requests" for action in ACTIONS), "messages over a cold connection")
 
 
 def _state(learned: _Learned, draws: Array) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from math import exp
 
 import numpy as np
@@ -78,14 +78,14 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
             firsts |= {each.observation for each in steps[-changed:][:_BEGINNINGS]}
         if not firsts:
             continue
-        known = evidence.upto(step.observation)
-        support, first = max((_support_of_change(known, each, prior, step.peak), each) for each in firsts)
-        around = evidence.upto(first + _PLACED_AMONG)
+        look = _SecondLook(evidence.upto(step.observation), prior, step.peak)
+        support, first = max((look.support(each), each) for each in firsts)
+        around = _SecondLook(evidence.upto(first + _PLACED_AMONG), prior, step.peak)
         # What was measured since may confirm it.
-        if 0 < support <= _CHANGE_EVIDENCE and len(around.rows) != len(known.rows):
-            support = max(support, _support_of_change(around, first, prior, step.peak))
+        if 0 < support <= _CHANGE_EVIDENCE and len(around.evidence.rows) != len(look.evidence.rows):
+            support = max(support, around.support(first))
         if support > _CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior):
-            placed = _placed(around, first, prior, step.peak)
+            placed = around.place(first)
             if placed is not None:
                 return Change(placed, Suspicion())
         state = drift.Cusum() if is_loud and support < 0 else state
@@ -95,25 +95,6 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
     surprise = last.surprise if _WATCH_AFTER + len(steps) > SURPRISE_AFTER else 0.0
     suspicion = Suspicion(level=state.level / drift.ALARM, surprise=surprise, value_ratio=exp(last.away))
     return Change(None, suspicion)
-
-
-def _placed(around: Evidence, first: int, prior: Gaussian, peak: Peak) -> int | None:
-    """Where a change that is found near this observation explains best what was measured around it.
-
-    None where that does not bear it out: two dips in a row look like a change, until the next measurement.
-    """
-
-    @cache
-    def support(observation: int) -> float:
-        return _support_of_change(around, observation, prior, peak)
-
-    numbers = [int(number) for number in np.unique(around.column("observation")[around.is_sight()])]
-    possible = [number for number in numbers[_WATCH_AFTER:-1] if number > first - _BEGINNINGS]
-    possible = sorted({first, *possible})
-    best = max((first, *possible[::_PLACES_APART]), key=support)
-    at = possible.index(best)
-    best = max(possible[max(0, at - _PLACES_APART + 1) : at + _PLACES_APART], key=support)
-    return best if support(best) > _CHANGE_EVIDENCE_LEAST else None
 
 
 def _striking(steps: Sequence[_Step]) -> set[int]:
@@ -175,17 +156,46 @@ _CHANGE_EVIDENCE = 7.5
 _CHANGE_EVIDENCE_LEAST, _TRUSTED_EVIDENCE = 6.0, 3.0
 
 
-def _support_of_change(evidence: Evidence, first: int, prior: Gaussian, peak: Peak) -> float:
-    """How much better two places, one after the other, explain the measurements than one: the alarm's second look.
+class _SecondLook:
+    """How much better two places, one after the other, explain measurements than one, as a logarithm of evidence.
 
-    The law is followed from where it was; only what came after is looked for anew.
+    One place is looked for as widely as two: what is stuck at half a good explanation looks like no explanation.
     """
-    before, after = evidence.split(first)
-    sigma = max(SIGMA_COMPARED, peak.sigma)
-    known, earlier = settled(before, prior, [peak], sigma)
-    loosened = loosen(Gaussian(mean=known.theta, covariance=known.covariance))
-    later = score(after, loosened, sigma)
-    return earlier + later - settled(evidence, prior, [peak, known], sigma)[1]
+
+    def __init__(self, evidence: Evidence, prior: Gaussian, peak: Peak) -> None:
+        self.evidence = evidence
+        self._prior, self._peak = prior, peak  # where the law was before the alarm
+        self._sigma = max(SIGMA_COMPARED, peak.sigma)
+        self._two_places = dict[int, float]()
+
+    @cached_property
+    def _one_place(self) -> float:
+        return self._settled(self.evidence)[1]
+
+    def _settled(self, evidence: Evidence) -> tuple[Peak, float]:
+        return settled(evidence, self._prior, self._peak, self._sigma)
+
+    def support(self, first: int) -> float:
+        """Of a change with this observation as the first after it."""
+        if first not in self._two_places:
+            before, after = self.evidence.split(first)
+            known, earlier = self._settled(before)
+            loosened = loosen(Gaussian(mean=known.theta, covariance=known.covariance))
+            self._two_places[first] = earlier + score(after, loosened, self._sigma)
+        return self._two_places[first] - self._one_place
+
+    def place(self, first: int) -> int | None:
+        """Where a change that is found near this observation explains best what was measured around it.
+
+        None where that does not bear it out: two dips in a row look like a change, until the next measurement.
+        """
+        numbers = [int(n) for n in np.unique(self.evidence.column("observation")[self.evidence.is_sight()])]
+        possible = [number for number in numbers[_WATCH_AFTER:-1] if number > first - _BEGINNINGS]
+        possible = sorted({first, *possible})
+        best = max((first, *possible[::_PLACES_APART]), key=self.support)
+        at = possible.index(best)
+        best = max(possible[max(0, at - _PLACES_APART + 1) : at + _PLACES_APART], key=self.support)
+        return best if self.support(best) > _CHANGE_EVIDENCE_LEAST else None
 
 
 def _surprises(evidence: Evidence, peak: Peak) -> tuple[Array, Array]:

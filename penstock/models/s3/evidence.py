@@ -336,11 +336,14 @@ def _rows(
         about = (float(kind), value, noise_scale, is_trusted, group)
         return (*about, *place, is_burst, hours, float(index), size)
 
+    crowding = _crowding(observation)
     doubt = 0.0 if is_refused else _doubt_of_the_end(observation, shape)
+    doubt += crowding if _is_cpu_bound(observation) else 0.0
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
     if steady > 0 and not is_whole:
-        rows = [row(_STEADY, log(steady), throughput_noise_scale(shape.n), is_trusted=float(is_refused))]
+        noise_scale = throughput_noise_scale(shape.n) + doubt
+        rows = [row(_STEADY, log(steady), noise_scale, is_trusted=float(is_refused))]
     else:
         value = log(observation.throughput_bytes_per_second)
         rows = [row(_WHOLE, value, throughput_noise_scale(shape.n) + doubt, is_trusted=float(is_refused))]
@@ -348,32 +351,32 @@ def _rows(
         rows += [row(_IDLE, share, noise_scale + doubt) for share, noise_scale in _idle(observation, shape)]
     if object_seconds(observation) > 0:
         rows.append(row(_OBJECT, log(object_seconds(observation)), 4.0))
-    demand = _cpu_demand(observation)
-    if (ran := min(observation.client_cpu_fraction, demand)) >= _CPU_TOLD:
-        share = demand * _worker_count(observation) / workers
-        waiting = (1.0 - demand) * log(demand / ran) / SIGMA_TYPICAL
-        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0 + waiting))
+    if min(observation.client_cpu_fraction, _cpu_demand(observation)) >= _CPU_TOLD:
+        share = _cpu_demand(observation) * _worker_count(observation) / workers
+        rows.append(row(_CPU, log(observation.throughput_bytes_per_second / share), 2.0 + crowding))
     if (first_byte := observation.measures.get("first_byte_seconds_mean", 0.0)) > 0:
         rows.append(row(_FIRST_BYTE, log(first_byte), _FIRST_BYTE_NOISE))
     if is_host_bound:
         rows.append(row(_CEILING, rows[0][1], 2.0))
     if is_refused:
-        answered = observation.request_count - observation.throttled_count - observation.failed_count
-        accepted = max(answered, 1) / observation.duration_seconds
-        if rows[0][0] == _STEADY:  # at the end those wait that were refused, and nobody else asks
-            accepted = steady / shape.s
+        # At the end those wait that were refused, and nobody else asks.
+        accepted = steady / shape.s if rows[0][0] == _STEADY else _answered_per_second(observation)
         requests_per_refusal = max(observation.request_count / observation.throttled_count, 1.0)
         noise_scale = 2.0 + _REFUSED_BY_CHANCE * requests_per_refusal / SIGMA_TYPICAL
         rows.append(row(_THROTTLED, log(accepted), noise_scale, is_trusted=1.0))
     return rows
 
 
+def _answered_per_second(observation: Observation[S3SettingT]) -> float:
+    answered = observation.request_count - observation.throttled_count - observation.failed_count
+    return max(answered, 1) / observation.duration_seconds
+
+
 # What goes through may lie below what is admitted by so much, as a logarithm, over the share that is refused: a bucket
 # of three requests that refuses one in thirty by chance admits a quarter less than its rate.
 _REFUSED_BY_CHANCE = 0.01
 # Of the time the busiest process ran: enough to say what all of it would do. Waiting alone tells of others: one that
-# wakes up for ten parts in five seconds has waited for a third of them where the host is crowded. How waiting grows
-# with more work is known the less, the more of it there is still to come.
+# wakes up for ten parts in five seconds has waited for a third of them where the host is crowded.
 _CPU_TOLD = 0.1
 _CPU_BOUND = 0.9
 # What precedes the first byte is not all that a request costs, and it waits in queues as well.
@@ -387,6 +390,16 @@ def _is_cpu_bound(observation: Observation[S3SettingT]) -> bool:
 
 def _cpu_demand(observation: Observation[S3SettingT]) -> float:
     return min(observation.measures.get("client_cpu_demand_fraction", 0.0), 1.0)
+
+
+def _crowding(observation: Observation[S3SettingT]) -> float:
+    """By how much the noise scale grows where others had the processor: how crowded it is next time nobody knows."""
+    demand = _cpu_demand(observation)
+    ran = min(max(observation.client_cpu_fraction, _RAN_LEAST), demand)
+    return log(demand / ran) / SIGMA_TYPICAL if ran > 0 else 0.0
+
+
+_RAN_LEAST = 0.01  # of the time; who ran for less is known too little
 
 
 def _host_bound_flags(observations: Sequence[Observation[S3SettingT]], bursts: Sequence[bool]) -> list[bool]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from penstock.models.inference import shapeless
@@ -23,9 +21,9 @@ def score(evidence: Evidence, belief: Gaussian, sigma: float) -> float:
     return log_evidence(evidence.problem(belief, SPREAD_COMPARED), starts(evidence, belief), sigma=sigma)
 
 
-def settled(evidence: Evidence, belief: Gaussian, peaks: Sequence[Peak], sigma: float) -> tuple[Peak, float]:
-    """The same from where one of these peaks leads, and that peak."""
-    theta = np.array([peak.theta for peak in peaks])
+def settled(evidence: Evidence, belief: Gaussian, peak: Peak, sigma: float) -> tuple[Peak, float]:
+    """The same, looked for also from where the law was, and the peak that is found."""
+    theta = np.vstack([peak.theta, starts(evidence, belief)])
     return settle(evidence.problem(belief, SPREAD_COMPARED), theta, sigma=sigma)
 
 

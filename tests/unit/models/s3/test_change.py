@@ -1,0 +1,46 @@
+"""When a place is believed to have changed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
+from penstock.vocabulary import Context, Observation
+from tests.unit.models.s3.download_world import a_place
+from tests.unit.models.s3.upload_world import FIRST_AT
+
+RECORDED = Path(__file__).with_name("two_sizes_of_downloads.csv")
+PLACE = a_place()
+
+
+def recorded() -> Iterator[Observation[S3DownloadSetting]]:
+    """Thirty probes of small and large objects over a link of 31 MB/s, from a host whose processors others used."""
+    with RECORDED.open(encoding="ascii") as file:
+        for row in csv.DictReader(file):
+            values = {name: float(value) for name, value in row.items()}
+            yield Observation(
+                context=Context(place=PLACE, payload_size_bytes=int(values.pop("size_bytes"))),
+                setting=S3DownloadSetting(
+                    thread_count=int(values.pop("thread_count")),
+                    range_size_bytes=int(values.pop("range_size_bytes")),
+                ),
+                started_at=FIRST_AT + timedelta(seconds=values.pop("begin_seconds")),
+                duration_seconds=values.pop("duration_seconds"),
+                transferred_bytes=int(values.pop("transferred_bytes")),
+                client_cpu_fraction=values.pop("client_cpu_fraction"),
+                request_count=int(values["range_count"]),
+                measures=values,
+            )
+
+
+def test_a_law_that_is_stuck_is_no_change() -> None:
+    """Where one law explains all, it is found, from wherever the law had been before a measurement surprised.
+
+    Two in a row at which the host stood still are believed until the next.
+    """
+    model, observations = S3DownloadModel(), list(recorded())
+    for count in range(23, len(observations) + 1):
+        assert model.fit(PLACE, observations[:count], prior=None, seed=0).drift_count == 0

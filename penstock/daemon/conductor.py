@@ -134,6 +134,7 @@ class Conductor:
         self._is_clock_believed = False  # the operator said so; taken up between two probes
         self._reported: set[Place] = set()
         self._reports_due_seconds = 0.0  # on the monotonic clock
+        self._measured = set[Context]()  # since the start
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
         self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
@@ -273,6 +274,7 @@ class Conductor:
             self._note_failed(watch.context, outcome.reason)
             return f"{describe(watch.context)}: {outcome.reason}", outcome
         self.troubles.note_measured(watch.context)
+        self._measured.add(watch.context)
         before = self.board.recommend(watch.context, Demand(), self.clock.now())
         fit = await self._learn(watch.context.place)
         self.standings.note_measured(watch.context, fit)
@@ -492,6 +494,7 @@ class Conductor:
             next_context=next_context,
             cost_max=cost_max,
             tariff=watch.tariff if watch else FREE,
+            is_first=next_context not in self._measured,
             avoided=tuple(self._avoided[next_context]) if next_context else (),
             demand=Demand(
                 thread_count_max=watch.section.thread_count_max if watch else None,

@@ -252,12 +252,9 @@ def _probe_cost(
 ) -> Cost | None:
     """Of the advised setting, or of the most that the ramp tries within the limits; None where nothing is."""
     fit, setting = known
-    measured = dataclasses.replace(
-        fit, observation_count=max(fit.observation_count, 1), is_from_reports=False
-    )
     steps = (row.model.legal(context, step) for step in reversed(row.model.ramp(context)))
     for tried in (setting, *steps):
-        cost = row.model.probe_cost(measured, context, tried, tariff)
+        cost = row.model.probe_cost(fit, context, tried, tariff)
         if all(getattr(cost, name) <= getattr(most, name) for name in _BUDGETS):
             return cost
     return None

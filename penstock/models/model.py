@@ -203,6 +203,15 @@ class HasKindred(Protocol):
         ...
 
 
+@runtime_checkable
+class HasCostAhead(Protocol):
+    """A model of an operation that needs something to be there, which lasts until the daemon ends."""
+
+    def cost_ahead(self, context: Context, tariff: Tariff) -> Cost:
+        """The most that it costs to make it, before the first probe of this context."""
+        ...
+
+
 class PerformanceModel(Protocol[SettingT]):
     """One operation: its knobs, its legal settings, its physics."""
 

@@ -47,6 +47,7 @@ class Case(Generic[SettingT]):
     fit: Fit | None = None
     avoided: tuple[SettingT, ...] = ()
     tariff: Tariff = FREE  # what a probe of `next_context` is charged
+    is_first: bool = False  # whether that probe is the first of `next_context` since the daemon began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ def deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]
         has_prior=_bears(case),
         avoided=case.avoided,
         tariff=case.tariff,
+        is_first=case.is_first,
     )
     plan = propose(quest)
     return replace(

@@ -27,7 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.model import Appraisal, Belief, Fit, HasBelief, PerformanceModel, speaks_of_setting
+from penstock.models.model import (
+    Appraisal,
+    Belief,
+    Fit,
+    HasBelief,
+    HasCostAhead,
+    PerformanceModel,
+    speaks_of_setting,
+)
 from penstock.optimizer import evidence, objective, surrogate
 from penstock.vocabulary import (
     FREE,
@@ -81,10 +89,14 @@ class Quest:
     has_prior: bool = False
     avoided: tuple[Any, ...] = ()  # settings that could not be measured lately
     tariff: Tariff = FREE
+    is_first: bool = False  # of this context, since the daemon began
 
     def cost(self, setting: Any) -> Cost:  # of the operation's own type
-        """The most that a probe of it may cost."""
-        return self.model.probe_cost(self.fit, self.context, setting, self.tariff)
+        """The most that a probe of it may cost, what has to be there first included."""
+        probing = self.model.probe_cost(self.fit, self.context, setting, self.tariff)
+        if self.is_first and isinstance(self.model, HasCostAhead):
+            return probing + self.model.cost_ahead(self.context, self.tariff)
+        return probing
 
     @property
     def own(self) -> list[Observation[Any]]:

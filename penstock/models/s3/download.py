@@ -140,12 +140,9 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
             received_bytes=transferred_bytes,
         )
 
-    def probe_cost(self, fit: Fit, context: Context, setting: S3DownloadSetting, tariff: Tariff) -> Cost:
-        """That of reading; where nobody has read yet, also of putting what is read."""
-        reading = S3TransferModel.probe_cost(self, fit, context, setting, tariff)
-        if fit.observation_count > 0 and not fit.is_from_reports:
-            return reading
-        return reading + cost_of_putting(context.payload_size_bytes, tariff)
+    def cost_ahead(self, context: Context, tariff: Tariff) -> Cost:
+        """What is read has to be put."""
+        return cost_of_putting(context.payload_size_bytes, tariff)
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3DownloadSetting) -> float:
         """One wave of ranges where it goes slowly: a range that does not end in time tells nothing."""

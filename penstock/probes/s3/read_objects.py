@@ -11,18 +11,21 @@ import asyncio
 import logging
 import math
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from penstock.models.prices import RETRIEVAL_CLASSES
 from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX, READ_OBJECT_PART_BYTES
 from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
-from penstock.probes.outside import RequestError
+from penstock.probes.outside import RequestError, Throttled
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.removal import MULTIPART_NAME, Removal
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workspace import Workspace
-from penstock.units import KiB, MiB, format_bytes
+from penstock.units import KiB, MiB, counted, format_bytes
 from penstock.vocabulary import FREE, Cost, Tariff
 
 HEAD_BYTES = 64 * KiB  # by which an object is recognised
@@ -31,7 +34,11 @@ CLEAN_UP_SECONDS_MAX = 30.0
 CANDIDATE_COUNT_MAX = 2  # of those that are there, how many are looked at
 LOOKING_REQUEST_COUNT = 1 + 2 * CANDIDATE_COUNT_MAX
 _AROUND_REQUEST_COUNT = 6  # create and complete; at worst what removes it again
+# After which a refused request is made again. That is outside of what is measured, which counts each refusal.
+_PAUSES_SECONDS = (0.5, 1.0, 2.0)
 _RUN = re.compile(rf"[^/]+-reads-(?P<size>[1-9][0-9]*)/{MULTIPART_NAME}")
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +61,7 @@ class ReadObjects:
         self._own: dict[str, Leftover] = {}  # by key
         self._room_bytes = READ_OBJECT_BYTES_MAX  # what could be put in the time of a probe
         self._tariff = FREE  # of the plan that is carried out
+        self._refusals_left = 0  # that may be met with patience while an object is put
         self.used = Cost()  # by putting and looking, since the start
 
     async def find(
@@ -78,8 +86,9 @@ class ReadObjects:
         if found is None and room < range_bytes:
             return (
                 f"there is nothing to read in {self._workspace.bucket} yet, and half of the plan's "
-                f"{format_bytes(cost_max.transferred_bytes)} and ${cost_max.usd:.3g} is too little to put a range of "
-                f"{format_bytes(range_bytes)}: raise the budget, or name an object"
+                f"{format_bytes(cost_max.transferred_bytes)}, {counted(cost_max.request_count, 'request')} and "
+                f"${cost_max.usd:.3g} is too little to put a range of {format_bytes(range_bytes)}: raise the "
+                "budget, or name an object"
             )
         if found is None or (found.size_bytes < room and room >= range_bytes):
             found = await self._put(room, cost_max.duration_seconds)
@@ -146,24 +155,21 @@ class ReadObjects:
 
     async def _send(self, key: str, size: int) -> None:
         """Whole, or in parts of which a few go at a time."""
-        body = _body(size)
-        if size <= len(body):
-            self._spend(write_request_count=1, sent_bytes=size)
-            await self._workspace.store.put_object(self._workspace.bucket, key, body)
-            return
-        self._spend(write_request_count=2)
-        upload_id = await self._workspace.store.create_multipart_upload(self._workspace.bucket, key)
+        store, bucket, body = self._workspace.store, self._workspace.bucket, _body(size)
         part_count = math.ceil(size / len(body))
+        self._refusals_left = part_count  # half of the plan is for putting, so as much again is there
+        if size <= len(body):
+            await self._written(lambda: store.put_object(bucket, key, body), sent_bytes=size)
+            return
+        upload_id = await self._written(lambda: store.create_multipart_upload(bucket, key))
         etags: dict[int, str] = {}
         numbers = iter(range(1, part_count + 1))
 
         async def send_some() -> None:
             for number in numbers:
                 part = body if number < part_count else body[: size - (part_count - 1) * len(body)]
-                self._spend(write_request_count=1, sent_bytes=len(part))
-                etags[number] = await self._workspace.store.upload_part(
-                    self._workspace.bucket, key, upload_id, number, part
-                )
+                send = partial(store.upload_part, bucket, key, upload_id, number, part)
+                etags[number] = await self._written(send, sent_bytes=len(part))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -172,7 +178,21 @@ class ReadObjects:
         except* RequestError as troubles:
             raise troubles.exceptions[0] from None
         named = [etags[number] for number in sorted(etags)]
-        await self._workspace.store.complete_multipart_upload(self._workspace.bucket, key, upload_id, named)
+        await self._written(lambda: store.complete_multipart_upload(bucket, key, upload_id, named))
+
+    async def _written(self, request: Callable[[], Awaitable[T]], *, sent_bytes: int = 0) -> T:
+        """What a request answers, asked again, and later each time, where the service asks for less."""
+        for pause_seconds in _PAUSES_SECONDS:
+            self._spend(write_request_count=1, sent_bytes=sent_bytes)
+            try:
+                return await request()
+            except Throttled:
+                if not self._refusals_left:
+                    raise
+                self._refusals_left -= 1
+                await asyncio.sleep(pause_seconds)
+        self._spend(write_request_count=1, sent_bytes=sent_bytes)
+        return await request()
 
     async def _remove(self, key: str, *, is_certain: bool = True) -> None:
         leftover, removal = self._own.pop(key), Removal(self._workspace.store, self._workspace.bucket)

@@ -40,6 +40,7 @@ class CannedThinker:
 
     def __init__(self) -> None:
         self.asked: list[Place] = []
+        self.firsts: list[bool] = []  # of what was asked to be planned
         self.trouble: Exception | None = None
         self.heeds_failures = False  # then there is no plan after the first of them
         self._fits: dict[Place, Fit] = {}
@@ -49,6 +50,7 @@ class CannedThinker:
         if self.trouble is not None:
             raise self.trouble
         plan: ProbePlan[Any] | None = None
+        self.firsts += [case.is_first] * (case.next_context is not None)
         is_left = not (self.heeds_failures and SETTING in case.avoided)
         if case.next_context is not None and is_left:
             plan = ProbePlan(

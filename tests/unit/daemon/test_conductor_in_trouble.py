@@ -20,8 +20,20 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models import burst
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.operations.sections.objects import ObjectSection
+from penstock.probes.probe import inconclusive
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Context, Cost, Demand, Objective, Observation, Origin, Place, Reason
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Objective,
+    Observation,
+    Origin,
+    Outcome,
+    Place,
+    ProbePlan,
+    Reason,
+)
 from tests.factories import CONTEXT, NOON, PLACE, a_leftover, an_observation
 from tests.unit.daemon.house import DAY_LIMIT, House
 from tests.unit.daemon.test_advisory import advisory_of
@@ -180,6 +192,20 @@ async def test_bytes_that_were_moved_in_vain_are_paid_for(house: House) -> None:
     house.probe.moved_bytes = 3 * 64 * MiB
     await house.conductor.run_cycle(CONTEXT)
     assert house.conductor.ledger.spent(NOON).transferred_bytes == 3 * 64 * MiB
+
+
+async def test_a_probe_is_the_first_of_its_context_until_one_has_measured(house: House) -> None:
+    """What it needs may have to be made, whatever an earlier life of the daemon measured."""
+
+    async def in_vain(plan: ProbePlan[Any]) -> Outcome[Any]:
+        return inconclusive(plan, house.clock.now(), "in vain", Cost())
+
+    measuring, house.probe.run = house.probe.run, in_vain  # type: ignore[method-assign]
+    await house.conductor.run_cycle(CONTEXT)
+    house.probe.run = measuring  # type: ignore[method-assign]
+    for _ in range(2):
+        await house.conductor.run_cycle(CONTEXT)
+    assert house.thinker.firsts == [True, True, False]
 
 
 async def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(house: House) -> None:

@@ -76,6 +76,13 @@ class Table:
         return setting.thread_count / 10.0
 
 
+class Preparing(Table):
+    """One that needs something to be there."""
+
+    def cost_ahead(self, _context: Any, _tariff: Any) -> Cost:
+        return Cost(transferred_bytes=1000, request_count=5)
+
+
 class Believing(Table):
     """One that says what it believes, of each number of threads by itself."""
 
@@ -383,3 +390,12 @@ def test_what_is_known_together_counts_whether_it_is_drawn_or_stated() -> None:
     few = Belief(draws=drawn[:12], besides=np.zeros((3, 3)))
     assert few.covariance_with(2)[1] == 0.0
     assert stated.covariance_with(1) == pytest.approx(covariance[1])
+
+
+def test_what_has_to_be_there_first_is_paid_by_the_first_probe_alone() -> None:
+    """Whatever is known of the place: another size was measured, or the daemon began anew."""
+    quest = a_quest(Preparing({4: (0.0, 0.1)}), [(4, 1.0)])
+    first, later = (propose(replace(quest, is_first=is_first)) for is_first in (True, False))
+    assert first is not None
+    assert later is not None
+    assert first.cost_max == later.cost_max + Cost(transferred_bytes=1000, request_count=5)

@@ -301,14 +301,14 @@ def test_downloads_say_it_of_uploads_as_well() -> None:
 
 
 def test_what_is_read_is_paid_once() -> None:
-    """The first probe may put what it reads; later ones read alone, with GETs that cost a twelfth, and their way."""
-    context, setting = a_context(), a_setting(8)
-    fits = (fitted(()), fitted(history(NEAR, 2)), replace(fitted(()), observation_count=1))
-    first, later, alone = (MODEL.probe_cost(fit, context, setting, S3_TARIFF) for fit in fits)
-    assert first.transferred_bytes - alone.transferred_bytes == READ_OBJECT_BYTES_MAX
-    assert first.usd - alone.usd > 30 * 0.005 / 1000
-    way_usd = S3_TARIFF.usd_per_received_byte * later.transferred_bytes
-    assert way_usd < later.usd < way_usd + 0.005 / 1000 * later.request_count
+    """Before the first probe what is read may have to be put; probes read alone, with GETs that cost a twelfth."""
+    context, fit = a_context(), fitted(history(NEAR, 2))
+    ahead = MODEL.cost_ahead(context, S3_TARIFF)
+    reading = MODEL.probe_cost(fit, context, a_setting(8), S3_TARIFF)
+    assert ahead.transferred_bytes == READ_OBJECT_BYTES_MAX
+    assert ahead.usd > 30 * 0.005 / 1000
+    way_usd = S3_TARIFF.usd_per_received_byte * reading.transferred_bytes
+    assert way_usd < reading.usd < way_usd + 0.005 / 1000 * reading.request_count
 
 
 def test_what_means_nothing_is_not_told() -> None:

@@ -291,7 +291,33 @@ def test_where_putting_takes_too_long_less_is_put() -> None:
     assert not store.uploads
 
 
-@pytest.mark.parametrize("error", [Unreachable("lost"), Throttled("slow"), Missing("no bucket")])
+def test_a_store_that_asks_for_less_while_something_is_put_is_given_time() -> None:
+    """What is put first is no measurement: a refused part is sent again, and each of its requests is counted."""
+    store = MemoryStore()
+    refused = {3, 4, 9}
+    store.trouble = lambda action, count: (
+        Throttled("slow")
+        if (action == "create" and count == 1) or (action == "part" and count in refused)
+        else None
+    )
+    observation = observed(a_download_plan(size=64 * MiB), store)
+    assert observation.measures["read_object_bytes"] == 64 * MiB
+    assert observation.throttled_count == 0
+    assert store.counts["part"] == 8 + len(refused)
+
+
+def test_a_store_that_goes_on_refusing_is_left_alone() -> None:
+    """No more is refused while something is put than is paid for, and nothing half is left."""
+    store, journal = MemoryStore(), MemoryJournal()
+    store.trouble = lambda action, _count: Throttled("slow") if action == "part" else None
+    (outcome,) = outcomes_of([a_download_plan(size=64 * MiB)], store, journal)
+    assert isinstance(outcome, Inconclusive)
+    assert "slow" in outcome.reason
+    assert store.counts["part"] <= 2 * 8
+    assert not store.uploads
+
+
+@pytest.mark.parametrize("error", [Unreachable("lost"), Denied("not yours"), Missing("no bucket")])
 def test_putting_that_fails_is_told_and_cleared_away(error: RequestError) -> None:
     """The reason is the service's; what was begun is removed, and the sweep is told where to look."""
     store, journal = MemoryStore(), MemoryJournal()

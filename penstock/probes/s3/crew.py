@@ -9,7 +9,8 @@ observation say about such requests is told here, for both have the same (`<noun
 - `steady_throughput_bytes_per_second`, `steady_seconds`: bytes a second while every thread was busy, after
   each had finished its first request (which pays for the connection) and before the first found nothing left to do;
   the bytes of a request count evenly over its time. With a single wave it is that wave. So it knows neither the
-  ramp nor the last wave, and a model adds those itself.
+  ramp nor the last wave, and a model adds those itself. Where requests were refused it is what went through from
+  then on, without those that had been admitted at once; where that was soon over, there is none.
 - `worker_count`: processes that moved the bodies; `client_cpu_demand_fraction`: how much of the time the busiest of
   them ran or waited for a processor. Near 1, more could not be moved from here, whatever the network bears.
 """
@@ -91,6 +92,7 @@ class Crew:
     _left: list[int] = field(default_factory=list)  # a heap: failed ones come back and go first
     _in_flight_count: int = 0
     _idle_from_seconds: float | None = None
+    _refused_from_seconds: float | None = None
     _began_seconds: float = 0.0
     _request_seconds_max: float = 0.0
 
@@ -158,6 +160,7 @@ class Crew:
         self.lost_count += isinstance(error, Unreachable) and not isinstance(error, Unsent)
         if isinstance(error, Throttled):
             self.throttled_count += 1
+            self._refused_from_seconds = self._refused_from_seconds or self.elapsed_seconds()
         else:
             self.failed_count += 1
         too_many = self.throttled_count + self.failed_count >= FAILURE_COUNT_MAX + 2 * self.thread_count
@@ -233,9 +236,11 @@ class Crew:
             f"{noun}_seconds_p50": latencies.p50_seconds,
             f"{noun}_seconds_p90": latencies.p90_seconds,
         }
-        steady = steady_window(
-            [(s.thread, s.started_seconds, s.ended_seconds) for s in self.samples], self._idle_from_seconds
-        )
+        times = [(s.thread, s.started_seconds, s.ended_seconds) for s in self.samples]
+        if self._refused_from_seconds is None:
+            steady = steady_window(times, self._idle_from_seconds)
+        else:
+            steady = refused_window(times, self._refused_from_seconds, self._idle_from_seconds)
         if steady is not None:
             seconds = steady[1] - steady[0]
             measures["steady_seconds"] = seconds
@@ -270,3 +275,21 @@ def steady_window(
     if ends <= begins:
         begins, ends = min(started for _, started, _ in samples), min(first_ends.values())
     return (begins, ends) if ends > begins else None
+
+
+def refused_window(
+    samples: Sequence[tuple[int, float, float]], refused_from_seconds: float, idle_from_seconds: float | None
+) -> tuple[float, float] | None:
+    """The same where some were refused: from when the last is done that began before the first refusal.
+
+    What a service lets through at once before it counts is over by then. None where that leaves little.
+    """
+    ends = max((ended for _, _, ended in samples), default=0.0)
+    begins = max(
+        (end for _, start, end in samples if start <= refused_from_seconds), default=refused_from_seconds
+    )
+    until = min(ends, idle_from_seconds) if idle_from_seconds is not None else ends
+    return (begins, until) if until - begins >= _REFUSED_SHARE_MIN * ends > 0 else None
+
+
+_REFUSED_SHARE_MIN = 0.25  # of the time: less holds too few requests to be a rate

@@ -20,7 +20,7 @@ from penstock.probes.outside import (
     Unsent,
     VersionRequests,
 )
-from penstock.probes.s3.crew import steady_window
+from penstock.probes.s3.crew import refused_window, steady_window
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
@@ -359,6 +359,16 @@ async def test_late_event_loop_is_inconclusive(clock: VirtualClock) -> None:
     outcome = await probe.run(an_upload_plan())
     assert isinstance(outcome, Inconclusive)
     assert "stood still for 10.0" in outcome.reason
+
+
+def test_where_requests_are_refused_what_was_admitted_at_once_is_left_out() -> None:
+    """Four of a bucket at the start, one every half second from then on; nothing where it was over at once."""
+    bucket = [(thread, 0.0, 0.25) for thread in range(4)]
+    later = [(0, 0.5 * i, 0.5 * i + 0.25) for i in range(1, 5)]
+    assert refused_window([*bucket, *later], 0.1, None) == (0.25, 2.25)
+    assert refused_window([*bucket, *later], 0.1, 2.0) == (0.25, 2.0)
+    assert refused_window(bucket, 0.1, 0.3) is None
+    assert refused_window([], 0.1, None) is None
 
 
 def test_steady_window_of_a_single_wave_is_the_wave() -> None:

@@ -52,6 +52,7 @@ _LOUDER = 2.4  # of the sums, until the alarm has half died down: less than one 
 # Measurements with which a change may have begun: a dip just before it looks like a part of it.
 _BEGINNINGS = 2
 _PLACED_AMONG = 20  # measurements: what came before a change may have surprised, too, and be confirmed by it
+_ANSWERED_AFTER = 6  # measurements: what an alarm was about is known by then, and it is over
 _PLACES_APART = 2  # measurements: every second is tried, and then those beside the best
 _STRIKING_AMONG = 3  # measurements, of which two that surprise are looked at again
 _MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
@@ -88,7 +89,8 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
             placed = around.place(first)
             if placed is not None:
                 return Change(placed, Suspicion())
-        state = drift.Cusum() if is_loud and support < 0 else state
+        is_answered = int(evidence.column("observation").max()) >= step.observation + _ANSWERED_AFTER
+        state = drift.Cusum() if is_loud and (support < 0 or is_answered) else state
     if not steps:
         return Change(None, Suspicion())
     last = steps[-1]

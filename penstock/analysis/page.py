@@ -202,7 +202,7 @@ def _place_words(row: Row) -> dict[str, str]:
     advised, expected = "-", "-"
     if operation is not None and row["setting"] is not None:
         metric: str = operation.model.value_metric
-        advised = operation.words.setting_in_full(row["setting"])
+        advised = operation.words.setting_in_full(row["setting"], row["payload_size_bytes"])
         low, value, high = (quantity(metric, row[name]) for name in ("value_low", "value", "value_high"))
         expected = f"{value} ({low} to {high})"
     return {

@@ -208,7 +208,7 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
     advice, fit = document["recommendation"], document["fit"]
     place = f"{advice['region']}, {advice['instance_type']}"
     lines = [f"{advice['operation']} of {text('_bytes', advice['payload_size_bytes'])} ({place})"]
-    lines += _lines(f"Use {words.setting_in_full(advice['setting'])}.", 2)
+    lines += _lines(f"Use {words.setting_in_full(advice['setting'], advice['payload_size_bytes'])}.", 2)
     lines += _why(advice["explanation"])
     if fit is not None:
         lines += _lines(_learned_words(fit["parameters"], words), 1)
@@ -295,7 +295,7 @@ def _verdict(document: Mapping[str, Any]) -> str:
     in_full = OPERATIONS[document["operation"]].words.setting_in_full
     return sentence(
         Verdict(
-            setting_words=in_full(document["setting"]),
+            setting_words=in_full(document["setting"], document["payload_size_bytes"]),
             basis=document["basis"],
             bottleneck=document["bottleneck"],
             gains={"boto3": Estimate(**gain)} if gain else {},

@@ -196,7 +196,9 @@ def _leases(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
         {
             "operation": lease["operation"],
             "size_bytes": lease["payload_size_bytes"],
-            "share": OPERATIONS[lease["operation"]].words.setting(lease["setting"]),
+            "share": OPERATIONS[lease["operation"]].words.setting(
+                lease["setting"], lease["payload_size_bytes"]
+            ),
             "client": lease["client"],
             "process": str(lease["process_id"]),
             "uid": str(lease["uid"]),

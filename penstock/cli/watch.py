@@ -44,8 +44,8 @@ def _says(document: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def line(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     """The setting in short; where it is what it was before, what else has changed."""
-    setting = OPERATIONS[document["operation"]].words.setting(document["setting"])
-    size = text("_bytes", document["payload_size_bytes"])
+    in_short, size_bytes = OPERATIONS[document["operation"]].words.setting, document["payload_size_bytes"]
+    setting, size = in_short(document["setting"], size_bytes), text("_bytes", size_bytes)
     basis = document["basis"] + (", expired" if why_expired(document) else "")
     told = f"{document['issued_at'][:19]}  {document['operation']} {size} ({basis}): {setting}"
     if before is None or before["setting"] != document["setting"]:

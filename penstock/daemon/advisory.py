@@ -212,7 +212,7 @@ class Advisory:
         return sentence(
             Verdict(
                 setting_words=OPERATIONS[context.operation].words.setting_in_full(
-                    setting_values(made.setting)
+                    setting_values(made.setting), context.payload_size_bytes
                 ),
                 basis=made.basis,
                 bottleneck=made.bottleneck,

@@ -17,7 +17,7 @@ def describe(context: Context) -> str:
 
 def describe_setting(context: Context, setting: Setting) -> str:
     """``24 x 8 MiB``, ``2/3/5 x 10, window 2,800``: as the row of the operation says it in short."""
-    return OPERATIONS[context.operation].words.setting(setting_values(setting))
+    return OPERATIONS[context.operation].words.setting(setting_values(setting), context.payload_size_bytes)
 
 
 def tell(

@@ -29,8 +29,9 @@ class HeardVerdict:
     @property
     def sentence(self) -> str:
         """What it does, and what the advice would bring."""
-        words = OPERATIONS[self.advice.context.operation].words
-        advised = words.setting_in_full(setting_values(self.advice.setting))
+        context = self.advice.context
+        in_full = OPERATIONS[context.operation].words.setting_in_full
+        advised = in_full(setting_values(self.advice.setting), context.payload_size_bytes)
         if self.gain is None:
             return f"{self.driven.sentence}; advised: {advised} ({self.advice.basis})"
         span = f"{self.gain.low:.2g} to {self.gain.high:.2g}"

@@ -83,8 +83,10 @@ class Words:
     payload_example: str  # "1GiB"
     payload_default: str | None = None  # None: whoever asks has to say it
     demand: tuple[str, ...]  # the fields of `Demand` that mean something here, beside those that always do
-    setting: Callable[[Mapping[str, float]], str]  # how the values of a setting read in short: "24 x 8 MiB"
-    setting_in_full: Callable[[Mapping[str, float]], str]  # with its nouns: "24 threads x 8 MiB"
+    # How the values of a setting read, for payloads of so many bytes: in short, "24 x 8 MiB", and with its nouns, "24
+    # threads x 8 MiB".
+    setting: Callable[[Mapping[str, float], int], str]
+    setting_in_full: Callable[[Mapping[str, float], int], str]
     learned: tuple[str, ...]  # the parameters of a fit that say most of a place
     advice: str  # what is advised, in half a line
     query: str  # a sentence for each command

@@ -62,7 +62,7 @@ class Material:
     daily_limit: Cost | None  # None: the configuration that set it is not known
     within_limits: Callable[[Context, Demand], Demand]  # how the daemon bounds what is asked of it
     changes: Sequence[Change[Any]]  # of any place
-    setting_words: Mapping[str, Callable[[Mapping[str, float]], str]]  # by operation: a setting in full
+    setting_words: Mapping[str, Callable[[Mapping[str, float], int], str]]  # by operation: a setting in full
     # What each known client does by itself, by name: the values of the knobs; the SDK of the row first.
     unadvised: Callable[[Context], Mapping[str, Mapping[str, float]]]
     copies: Callable[[Recommendation[Any]], Sequence[Copy]]  # the setting in the words of each client

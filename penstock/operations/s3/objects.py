@@ -9,6 +9,8 @@ from penstock.operations.operation import Words
 from penstock.units import GiB, KiB, MiB, TiB, counted, format_bytes, number
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.operations.operation import Equipment
     from penstock.operations.sections.objects import ObjectSection
     from penstock.probes.s3.workspace import Workspace
@@ -27,14 +29,27 @@ def object_section() -> type[ObjectSection]:
 
 
 def object_words(size_knob: str, **words: Any) -> Words:
-    """How it is spoken of: ``24 x 8 MiB`` are 24 threads, each with 8 MiB at a time (Any: the other words by name)."""
+    """How it is spoken of (Any: the other words by name).
+
+    ``24 x 8 MiB`` are 24 threads, each with 8 MiB at a time; ``24 at a time`` are whole objects.
+    """
+
+    def in_short(values: Mapping[str, float], payload_size_bytes: int) -> str:
+        threads, size = values["thread_count"], values[size_knob]
+        is_whole = payload_size_bytes <= size
+        return f"{number(threads)} at a time" if is_whole else f"{number(threads)} x {format_bytes(size)}"
+
+    def in_full(values: Mapping[str, float], payload_size_bytes: int) -> str:
+        threads, size = counted(values["thread_count"], "thread"), values[size_knob]
+        return (
+            f"{threads}, whole objects" if payload_size_bytes <= size else f"{threads} x {format_bytes(size)}"
+        )
+
     return Words(
         payload="object",
         payload_example="1GiB",
-        setting=lambda values: f"{number(values['thread_count'])} x {format_bytes(values[size_knob])}",
-        setting_in_full=lambda values: (
-            f"{counted(values['thread_count'], 'thread')} x {format_bytes(values[size_knob])}"
-        ),
+        setting=in_short,
+        setting_in_full=in_full,
         learned=("request_seconds", "connection_bytes_per_second", "host_bytes_per_second"),
         **words,
     )

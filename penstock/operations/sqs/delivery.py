@@ -56,7 +56,7 @@ async def _permissions(section: QueueSection, ward: Ward) -> AsyncIterator[Findi
         yield finding
 
 
-def _in_short(values: Mapping[str, float]) -> str:
+def _in_short(values: Mapping[str, float], _payload_size_bytes: int) -> str:
     """``2/3/5 x 10, window 2,800``: senders, receivers and deleters by messages in a batch, and what bounds them."""
     threads = "/".join(number(values[f"{role}_thread_count"]) for role in ("sender", "receiver", "deleter"))
     limits = {
@@ -70,12 +70,12 @@ def _in_short(values: Mapping[str, float]) -> str:
     return f"{threads} x {number(values['batch_message_count'])}{bounds}"
 
 
-def _in_full(values: Mapping[str, float]) -> str:
+def _in_full(values: Mapping[str, float], payload_size_bytes: int) -> str:
     """``2 senders, 3 receivers, 5 deleters, batches of 10, window 2,800``."""
     threads = ", ".join(
         counted(values[f"{role}_thread_count"], role) for role in ("sender", "receiver", "deleter")
     )
-    bounds = _in_short(values).partition(",")[2]
+    bounds = _in_short(values, payload_size_bytes).partition(",")[2]
     return f"{threads}, batches of {number(values['batch_message_count'])}{bounds and ','}{bounds}"
 
 

@@ -39,10 +39,13 @@ class DeliveryProof:
     def shown(self) -> Shown:
         """For people."""
         default, advised = self.default_messages_per_second, self.advised_messages_per_second
-        in_short = DELIVERY.words.setting
+        default_words, advised_words = (
+            DELIVERY.words.setting(setting, MESSAGE_SIZE_BYTES)
+            for setting in (self.default_setting, self.advised_setting)
+        )
         rows = (
-            ("boto3, one thread each", in_short(self.default_setting), default, self.default_duplicate_count),
-            ("boto3, advised", in_short(self.advised_setting), advised, self.duplicate_count),
+            ("boto3, one thread each", default_words, default, self.default_duplicate_count),
+            ("boto3, advised", advised_words, advised, self.duplicate_count),
             ("known best", "", self.best_messages_per_second, 0),
         )
         return Shown(

@@ -101,21 +101,25 @@ def test_what_was_left_is_looked_for_where_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "setting", "shown"),
+    ("operation", "setting", "size_bytes", "shown"),
     [
-        ("s3_upload", {"thread_count": 24, "part_size_bytes": 8 * MiB}, "24 x 8 MiB"),
-        ("s3_download", {"thread_count": 24, "range_size_bytes": 8 * MiB}, "24 x 8 MiB"),
-        ("sqs_delivery", DRIVEN, "2/3/5 x 10, window 2,800"),
+        ("s3_upload", {"thread_count": 24, "part_size_bytes": 8 * MiB}, 64 * MiB, "24 x 8 MiB"),
+        ("s3_upload", {"thread_count": 24, "part_size_bytes": 8 * MiB}, 2048, "24 at a time"),
+        ("s3_download", {"thread_count": 24, "range_size_bytes": 8 * MiB}, 64 * MiB, "24 x 8 MiB"),
+        ("sqs_delivery", DRIVEN, 1024, "2/3/5 x 10, window 2,800"),
         (
             "sqs_delivery",
             {**DRIVEN, "send_window_message_count": 40, "send_rate_limit_messages_per_second": 512.5},
+            1024,
             "2/3/5 x 10, window 2,800, send window 40, limit 512/s",
         ),
     ],
 )
-def test_a_setting_reads_in_short(operation: str, setting: dict[str, float], shown: str) -> None:
-    """Numbers that are read at a glance, and no name of a field."""
-    assert OPERATIONS[operation].words.setting(setting) == shown
+def test_a_setting_reads_in_short(
+    operation: str, setting: dict[str, float], size_bytes: int, shown: str
+) -> None:
+    """Numbers that are read at a glance, no name of a field, and no part of what goes whole."""
+    assert OPERATIONS[operation].words.setting(setting, size_bytes) == shown
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -123,6 +127,6 @@ def test_every_setting_of_the_ramp_reads_in_short(row: Operation[Any, Any]) -> N
     """Whatever the model proposes fits into a line with the rest of what is said of it."""
     context = Context(place=Place(operation=row.name, region="r", instance_type="i"), payload_size_bytes=MiB)
     for setting in (*row.model.ramp(context), row.model.default_setting(context)):
-        said = row.words.setting(setting_values(setting))
+        said = row.words.setting(setting_values(setting), MiB)
         assert 0 < len(said) <= 60
         assert "_" not in said

@@ -35,7 +35,7 @@ def some_observations() -> list[Observation[Any]]:
     ]
 
 
-def _in_words(values: Mapping[str, float]) -> str:
+def _in_words(values: Mapping[str, float], _payload_size_bytes: int) -> str:
     return f"{values['thread_count']:g} threads x {format_bytes(values['part_size_bytes'])}"
 
 

@@ -12,7 +12,8 @@ observation say about such requests is told here, for both have the same (`<noun
   ramp nor the last wave, and a model adds those itself. Where requests were refused it is what went through from
   then on, without those that had been admitted at once; where that was soon over, there is none.
 - `worker_count`: processes that moved the bodies; `client_cpu_demand_fraction`: how much of the time the busiest of
-  them ran or waited for a processor. Near 1, more could not be moved from here, whatever the network bears.
+  them ran or waited for a processor, while every thread had something to do. Near 1, more could not be moved from
+  here, whatever the network bears.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import asyncio
 import heapq
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from penstock.clock import Clock
@@ -169,6 +170,21 @@ class Crew:
     def elapsed_seconds(self) -> float:
         """Since the transfer began."""
         return self.clock.monotonic_seconds() - self._began_seconds
+
+    def while_busy(self, effort: Effort) -> Effort:
+        """The same, of the time in which every thread had something to do: to wait for a straggler takes no processor.
+
+        What it took is shared out evenly among the bytes.
+        """
+        moved_bytes, until = sum(s.size_bytes for s in self.samples), self._idle_from_seconds
+        if not moved_bytes or not until:
+            return effort
+        ratio = self._bytes_within((0.0, until)) / moved_bytes * effort.duration_seconds / until
+        return replace(
+            effort,
+            client_cpu_fraction=ratio * effort.client_cpu_fraction,
+            client_cpu_wait_fraction=ratio * effort.client_cpu_wait_fraction,
+        )
 
     def outcome(
         self,

@@ -136,7 +136,7 @@ class S3DownloadProbe:
         )
         prepared = self.used
         try:
-            effort = await duty.measured(download.transfer())
+            effort = download.crew.while_busy(await duty.measured(download.transfer()))
         finally:
             self.used = prepared + download.used
             self._read_bytes[source.key] = download.read_bytes

@@ -108,7 +108,7 @@ class S3UploadProbe:
         )
         await self._workspace.journal.record(leftover)
         try:
-            effort = await duty.measured(upload.transfer())
+            effort = upload.crew.while_busy(await duty.measured(upload.transfer()))
         finally:
             removal = struck_when_gone(
                 self._workspace.journal,

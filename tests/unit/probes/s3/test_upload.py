@@ -11,6 +11,7 @@ import pytest
 
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.upload import S3UploadSetting
+from penstock.probes.measurement import Effort
 from penstock.probes.outside import (
     Denied,
     Missing,
@@ -20,7 +21,7 @@ from penstock.probes.outside import (
     Unsent,
     VersionRequests,
 )
-from penstock.probes.s3.crew import refused_window, steady_window
+from penstock.probes.s3.crew import Crew, refused_window, steady_window
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
@@ -359,6 +360,40 @@ async def test_late_event_loop_is_inconclusive(clock: VirtualClock) -> None:
     outcome = await probe.run(an_upload_plan())
     assert isinstance(outcome, Inconclusive)
     assert "stood still for 10.0" in outcome.reason
+
+
+def test_a_straggler_hides_no_processor_that_was_full() -> None:
+    """Two threads make eight requests in a second, of which one comes four seconds later: they kept it busy before."""
+
+    async def story(clock: VirtualClock) -> Effort:
+        async def move(_thread: int, number: int) -> None:
+            await asyncio.sleep(4.25 if number == 7 else 0.25)
+
+        crew = Crew(clock=clock, thread_count=2, cost_max=AMPLE, size_bytes=lambda _: 1000, move=move)
+        crew.begin()
+        await crew.work(range(8))
+        whole = Effort(duration_seconds=5.0, client_cpu_fraction=0.16, client_cpu_wait_fraction=0.02)
+        return crew.while_busy(whole)
+
+    effort = virtually(story)
+    busy_share = (7 + 0.25 / 4.25) / 8  # of the bytes, in the first second
+    assert effort.client_cpu_fraction == pytest.approx(0.16 * 5.0 * busy_share)
+    assert effort.client_cpu_demand_fraction == pytest.approx(0.18 * 5.0 * busy_share)
+
+
+def test_a_single_wave_kept_the_processor_busy_to_its_end() -> None:
+    """What every thread still has to do after the first has ended is work like that before."""
+
+    async def story(clock: VirtualClock) -> Effort:
+        async def move(_thread: int, number: int) -> None:
+            await asyncio.sleep(1.0 + 0.01 * number)
+
+        crew = Crew(clock=clock, thread_count=4, cost_max=AMPLE, size_bytes=lambda _: 1000, move=move)
+        crew.begin()
+        await crew.work(range(4))
+        return crew.while_busy(Effort(duration_seconds=1.03, client_cpu_fraction=0.5))
+
+    assert virtually(story).client_cpu_fraction == pytest.approx(0.5, rel=0.02)
 
 
 def test_where_requests_are_refused_what_was_admitted_at_once_is_left_out() -> None:

@@ -332,8 +332,13 @@ def copies_of(advice: Recommendation[Any]) -> list[Copy]:
         Copy(target.name, "\n".join(next(iter(target.writers.values()))(translate(target, document))))
         for target in targets
     ]
-    bare = "\n".join(f"{name} = {value:g}" for name, value in setting_values(advice.setting).items())
-    return said or [Copy("any client", bare)]
+    return said or [Copy("any client", _bare(advice))]
+
+
+def _bare(advice: Recommendation[Any]) -> str:
+    """The values as they are to be set: counts and bytes to the last one."""
+    values = setting_values(advice.setting).items()
+    return "\n".join(f"{name} = {int(value) if value == int(value) else value}" for name, value in values)
 
 
 @contextmanager

@@ -494,7 +494,8 @@ class Conductor:
             next_context=next_context,
             cost_max=cost_max,
             tariff=watch.tariff if watch else FREE,
-            is_first=next_context not in self._measured,
+            is_first=next_context not in self._measured
+            and (watch is None or watch.section.puts_what_it_needs),
             avoided=tuple(self._avoided[next_context]) if next_context else (),
             demand=Demand(
                 thread_count_max=watch.section.thread_count_max if watch else None,

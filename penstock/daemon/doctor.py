@@ -92,7 +92,11 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
         remedy = "name the daemon's own file (--config), or `penstock reload` where it has changed"
         yield Finding("configuration", Health.POOR, sentence, remedy)
     elif enabled:
-        yield Finding("configuration", Health.WELL, f"{', '.join(enabled)} are probed")
+        yield Finding(
+            "configuration",
+            Health.WELL,
+            f"{', '.join(enabled)} {'is' if len(enabled) == 1 else 'are'} probed",
+        )
     else:
         remedy = "set is_enabled in a [probes] section of /etc/penstock/penstock.toml"
         yield Finding("configuration", Health.POOR, "nothing is probed", remedy)

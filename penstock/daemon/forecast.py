@@ -18,7 +18,7 @@ from penstock.daemon.budget import DAY, daily_limit, left
 from penstock.daemon.config import Configuration
 from penstock.daemon.schedule import STEADY_PACE
 from penstock.daemon.tariffs import Tariffs, Way
-from penstock.models.model import Fit
+from penstock.models.model import Fit, HasCostAhead
 from penstock.operations.operation import Operation
 from penstock.operations.sections.section import Section
 from penstock.units import number
@@ -225,10 +225,11 @@ def _wish(
             known = advised(context)
             if known is None:
                 return None
-            cost = _probe_cost(row, context, tariff, most, known)
+            ahead = _cost_ahead(row, section, context, tariff)
+            cost = _probe_cost(row, context, tariff, most, known, ahead)
             if cost is None:
                 unpaid_count += count_each
-                affordable = partial(_probe_cost, row, context, tariff, known=known)
+                affordable = partial(_probe_cost, row, context, tariff, known=known, ahead=ahead)
                 unpaid_by = _unpaid_by(row, section.cost_max(tariff), limit, affordable)
             else:
                 count, total = count + count_each, total + times(cost, count_each)
@@ -247,15 +248,27 @@ def _unpaid_by(
     return f"probes.{row.name}.usd_per_day"
 
 
-def _probe_cost(
-    row: Operation[Any, Any], context: Context, tariff: Tariff, most: Cost, known: tuple[Fit, Setting]
+def _cost_ahead(row: Operation[Any, Any], section: Section, context: Context, tariff: Tariff) -> Cost:
+    """What has to be paid beside the first probe of a context, before which there is no other."""
+    if isinstance(row.model, HasCostAhead) and section.puts_what_it_needs:
+        return row.model.cost_ahead(context, tariff)
+    return Cost()
+
+
+def _probe_cost(  # noqa: PLR0917  # all that decides it
+    row: Operation[Any, Any],
+    context: Context,
+    tariff: Tariff,
+    most: Cost,
+    known: tuple[Fit, Setting],
+    ahead: Cost,
 ) -> Cost | None:
-    """Of the advised setting, or of the most that the ramp tries within the limits; None where nothing is."""
+    """Of the advised setting, or of the most that the ramp tries; None where the limits never pay for a first one."""
     fit, setting = known
     steps = (row.model.legal(context, step) for step in reversed(row.model.ramp(context)))
     for tried in (setting, *steps):
         cost = row.model.probe_cost(fit, context, tried, tariff)
-        if all(getattr(cost, name) <= getattr(most, name) for name in _BUDGETS):
+        if all(getattr(cost + ahead, name) <= getattr(most, name) for name in _BUDGETS):
             return cost
     return None
 

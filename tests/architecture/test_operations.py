@@ -116,3 +116,15 @@ def test_operations_do_not_know_each_other(imports: grimp.ImportGraph, one: str,
         imports.find_shortest_chain(importer=who, imported=whom) for who in importers for whom in imported
     ]
     assert [chain for chain in chains if chain is not None] == []
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_a_model_and_a_probe_are_made_of_does_not_know_them(
+    imports: grimp.ImportGraph, name: str
+) -> None:
+    """A new one is put upon what is there: nothing that an operation is made of leads back to it."""
+    for room in ("models", "probes"):
+        module = f"penstock.{room}.{name.replace('_', '.', 1)}"
+        beneath = imports.find_upstream_modules(module)
+        assert module in imports.modules
+        assert imports.find_downstream_modules(module) & beneath == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,6 +115,8 @@ def test_it_is_probed_and_advised_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert "gave" in document["cycles"][0]["sentence"]
     report = penstock("report", "--config", str(tmp_path / "penstock.toml"), "--output", "-")
     assert "s3 made up" in report.stdout
+    told = penstock("report", "--config", str(tmp_path / "penstock.toml"), "--format", "markdown")
+    assert re.search(r"^ *part_size_bytes = [0-9]+$", told.stdout, re.MULTILINE), told.stdout
 
 
 def test_a_daemon_answers_about_it(tmp_path: Path) -> None:

@@ -24,12 +24,13 @@ def sentences(
     doubled: Transfers,
     log_gains: Array,
     thread_count_max: int | None,
+    *,
+    is_by_host: bool,
 ) -> Iterator[str]:
     """About the first of the transfers; `doubled` is the same with twice the threads, which may not be allowed.
 
-    `log_gains` are those of the doubled, one of each draw.
+    `log_gains` are those of the doubled, one of each draw. Of what does not go by the host no faster one is told.
     """
-    log_faster = _log_gains_of_a_faster_path(posterior, transfers)
     if np.mean(np.expm1(log_gains) < -_HURTS) >= SURE:
         yield f"More connections make it slower: twice as many {_percent(log_gains)}."
     else:
@@ -38,7 +39,8 @@ def sentences(
             twice = "More connections would have nothing to move, as each request has one"
         elif thread_count_max is not None and doubled.n[0] > thread_count_max:
             twice += f", but no more than {thread_count_max} are allowed"
-        yield f"{twice}; a host and path twice as fast: {_percent(log_faster)}."
+        faster = _percent(_log_gains_of_a_faster_path(posterior, transfers))
+        yield f"{twice}; a host and path twice as fast: {faster}." if is_by_host else f"{twice}."
     seen = _most_connections_on_the_rising_side(posterior)
     if seen:
         yield f"No ceiling was seen with up to {seen} connections."

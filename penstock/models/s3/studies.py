@@ -15,7 +15,7 @@ from penstock.models.s3.evidence import object_seconds
 from penstock.models.s3.law import log_object_seconds
 from penstock.models.s3.posterior import Posterior
 from penstock.models.study import Sighting, Study, Trace, known
-from penstock.units import format_bytes, format_rate, format_seconds, number
+from penstock.units import counted, format_bytes, format_rate, format_seconds, number
 from penstock.vocabulary import Estimate, Observation, Origin
 
 _SIGHTING_COUNT_MAX = 80
@@ -50,8 +50,9 @@ def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Itera
     merge_seconds, percent = float(np.median(merges)), 100 * float(np.median(shares))
     yield Study(
         title="Time to create an object and to merge its parts",
-        sentence=f"Of {number(len(seen))} uploads: the merge alone took {format_seconds(merge_seconds)} in the middle "
-        f"and {format_seconds(max(merges))} at most, both together {percent:.1f} % of an upload in the middle.",
+        sentence=f"{counted(len(seen), 'object')} made of parts: the merge alone took "
+        f"{format_seconds(merge_seconds)} in the middle and {format_seconds(max(merges))} at most, "
+        f"both together {percent:.1f} % of the whole in the middle.",
         x_name="part_count",
         y_name="around_seconds",
         traces=(

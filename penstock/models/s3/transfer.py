@@ -25,6 +25,7 @@ from penstock.models.s3.directions import (
     host_ceiling,
     in_flight_count,
     kindred,
+    passes_host,
     planned_transfers,
 )
 from penstock.models.s3.evidence import (
@@ -460,7 +461,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
         at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
         log_gains = self.log_gains(fit, context, [twice], setting, demand)[:, 0]
-        found = [*remarks.sentences(posterior, at, doubled, log_gains, demand.thread_count_max)]
+        most, is_by_host = demand.thread_count_max, passes_host(self.operation)
+        found = [*remarks.sentences(posterior, at, doubled, log_gains, most, is_by_host=is_by_host)]
         if (late := remarks.of_late_requests(posterior, at)) is not None:
             found.append(late)
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:

@@ -22,6 +22,11 @@ class DownloadSection(ObjectSection, frozen=True, kw_only=True):
         return self.service_class if self.object_storage_class == "standard" else self.object_storage_class
 
     @property
+    def puts_what_it_needs(self) -> bool:
+        """See `Section`: not where an object is named."""
+        return not self.object_key
+
+    @property
     def kept_bytes_max(self) -> int:
         """See `Section`: what is read is kept until the daemon stops."""
         from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX

@@ -78,6 +78,11 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.service_class
 
     @property
+    def puts_what_it_needs(self) -> bool:
+        """Whether probes make what has to be there before they can measure; else the operator does."""
+        return True
+
+    @property
     def kept_bytes_max(self) -> int:
         """What probes keep outside for as long as the daemon runs: it is paid for by the day."""
         return 0

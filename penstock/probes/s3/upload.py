@@ -17,43 +17,30 @@ What an observation's `measures` say beside those of `crew` (a number that was n
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import md5
-from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
 from penstock.probes.measurement import Effort
-from penstock.probes.outside import (
-    BodySender,
-    Denied,
-    Missing,
-    ObjectStore,
-    RequestError,
-    Throttled,
-    Unsent,
-)
+from penstock.probes.outside import BodySender, RequestError
 from penstock.probes.probe import NO_TIME, Leftover, LeftoverKind, inconclusive
-from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
 from penstock.probes.s3.crew import Crew, count_enough, too_little
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
+from penstock.probes.s3.written import MULTIPART_OVERHEAD_REQUEST_COUNT, Written
 from penstock.units import format_bytes, format_seconds
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 OPERATION = "s3_upload"
-MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
 CLEAN_UP_SECONDS_MAX = 30.0
-_NOT_DONE = (Denied, Missing, Throttled, Unsent)  # after these nothing was created, for certain
 
-ResultT = TypeVar("ResultT")
 PayloadSource = Callable[[int, int], bytes]
 
 
@@ -91,20 +78,17 @@ class S3UploadProbe:
     async def _run(
         self, plan: ProbePlan[S3UploadSetting], started_at: datetime, allotment: Allotment, duty: Duty
     ) -> Outcome[S3UploadSetting]:
-        key_prefix = self._workspace.key_prefix + run_name(started_at)
+        written = self._workspace.written(run_name(started_at))
         upload = _Upload(
             plan=plan,
             allotment=allotment,
-            store=self._workspace.store,
+            written=written,
             sender=duty.workers or self._workspace.store,
-            removal=Removal(self._workspace.store, self._workspace.bucket),
             clock=self._workspace.clock,
-            bucket=self._workspace.bucket,
-            key_prefix=key_prefix,
             body=self._payload_source(allotment.body_bytes, plan.seed),
         )
         leftover = Leftover(
-            kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=self._workspace.bucket, name=key_prefix
+            kind=LeftoverKind.S3_OBJECT, service=OPERATION, container=written.bucket, name=written.key_prefix
         )
         await self._workspace.journal.record(leftover)
         try:
@@ -113,7 +97,7 @@ class S3UploadProbe:
             removal = struck_when_gone(
                 self._workspace.journal,
                 leftover,
-                upload.remove(),
+                written.remove(),
                 may_arrive_later=lambda: upload.may_arrive_later,
             )
             try:
@@ -187,25 +171,16 @@ class _Upload:
 
     plan: ProbePlan[S3UploadSetting]
     allotment: Allotment
-    store: ObjectStore
+    written: Written
     sender: BodySender
-    removal: Removal
     clock: Clock
-    bucket: str
-    key_prefix: str
     body: bytes
     crew: Crew = field(init=False)
     create_seconds: float | None = None
     complete_seconds: float | None = None
-    request_count: int = 0  # besides those with a body
-    upload_id: str | None = None
-    may_be_unfinished: bool = False
-    etags: dict[int, str] = field(default_factory=dict)
     # Of each body that was sent: its size, and the ETag.
     told: list[tuple[int, str]] = field(default_factory=list)
     checked: dict[str, float] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
-    unanswered: set[asyncio.Task[Any]] = field(default_factory=set)  # requests that create something
 
     def __post_init__(self) -> None:
         self.crew = Crew(
@@ -237,69 +212,31 @@ class _Upload:
 
     async def _transfer_multipart(self) -> None:
         started_seconds = self.crew.elapsed_seconds()
-        await self._create()
+        await self.written.create()
         self.create_seconds = self.crew.elapsed_seconds() - started_seconds
         self.crew.reserve_seconds = 2 * self.create_seconds  # for the completion
         await self._work()
-        if etags := self._consecutive_etags():
+        if etags := self.written.consecutive_etags:
             started_seconds = self.crew.elapsed_seconds()
-            await self._complete(etags)
+            await self.written.complete(etags)
             self.complete_seconds = self.crew.elapsed_seconds() - started_seconds
 
     async def _work(self) -> None:
         await self.crew.work(range(1, self.allotment.part_count + 1))
 
-    async def _create(self) -> None:
-        self.may_be_unfinished = True  # before the request: its answer may be lost
-        self.request_count += 1
-        try:
-            await self._answered(self._create_known())
-        except _NOT_DONE:
-            self.may_be_unfinished = False
-            raise
-
-    async def _create_known(self) -> None:
-        self.upload_id = await self.store.create_multipart_upload(self.bucket, self._object_key)
-
-    async def _complete(self, etags: Sequence[str]) -> None:
-        assert self.upload_id is not None
-        self.keys.add(self._object_key)
-        self.request_count += 1
-        await self._answered(self._complete_known(self.upload_id, etags))
-
-    async def _complete_known(self, upload_id: str, etags: Sequence[str]) -> None:
-        await self.store.complete_multipart_upload(self.bucket, self._object_key, upload_id, etags)
-        self.may_be_unfinished = False
-
-    @property
-    def _object_key(self) -> str:
-        return self.key_prefix + MULTIPART_NAME
-
-    def _consecutive_etags(self) -> list[str]:
-        """From part 1 up to the first that is missing: an object may be completed with fewer parts."""
-        numbers = itertools.takewhile(self.etags.__contains__, itertools.count(1))
-        return [self.etags[number] for number in numbers]
-
     async def _send(self, thread: int, part_number: int) -> None:
         size_bytes = self._size_bytes(part_number)
         body = self.body if size_bytes == len(self.body) else self.body[:size_bytes]
-        if self.upload_id is not None:
+        written = self.written
+        if written.upload_id is not None:
             etag = await self.sender.upload_part(
-                self.bucket, self._object_key, self.upload_id, part_number, body
+                written.bucket, written.object_key, written.upload_id, part_number, body
             )
-            self.etags[part_number] = etag
-            self.told.append((size_bytes, etag))
-            return
-        key = f"{self.key_prefix}{thread:04d}"  # a thread overwrites its own: fewer objects to remove
-        is_new = key not in self.keys
-        self.keys.add(key)  # before the request: its answer may be lost
-        try:
-            etag = await self._answered(self.sender.put_object(self.bucket, key, body))
-            self.told.append((size_bytes, etag))
-        except _NOT_DONE:
-            if is_new:
-                self.keys.discard(key)
-            raise
+            written.etags[part_number] = etag
+        else:
+            key = written.key_of_thread(thread)
+            etag = await written.put(key, self.sender.put_object(written.bucket, key, body))
+        self.told.append((size_bytes, etag))
 
     def verify(self) -> None:
         """Count the bodies that arrived as they were sent: S3 says the MD5 of each, and others an ETag of their own."""
@@ -315,49 +252,17 @@ class _Upload:
         is_tail = allotment.is_multipart and part_number == allotment.object_part_count
         return allotment.tail_bytes if is_tail else allotment.body_bytes
 
-    async def _answered(self, request: Coroutine[object, object, ResultT]) -> ResultT:
-        """Carry out a request that creates something; a cancellation ends the waiting for it, not the request.
-
-        Its bytes may be in the buffers of a socket: the service would carry it out after the deletion that follows.
-        """
-        task = asyncio.create_task(request)
-        self.unanswered.add(task)
-        task.add_done_callback(self.unanswered.discard)
-        return await asyncio.shield(task)
-
-    async def _await_answers(self) -> None:
-        """Only what has been answered can be removed for certain; who waits too long is cancelled, and so are they."""
-        unanswered = set(self.unanswered)
-        try:
-            if unanswered:
-                await asyncio.wait(unanswered)
-        finally:
-            for task in unanswered:
-                task.cancel()
-
-    async def remove(self) -> None:
-        """Abort what is unfinished, delete what was put. Raises RequestError when something may be left."""
-        await self._await_answers()
-        await all_tried(self._abort(), self.removal.delete(self.keys))
-
-    async def _abort(self) -> None:
-        """Abort; look again when a part that was on its way may outlive that, or when no id is known."""
-        if self.may_be_unfinished:
-            if self.upload_id is not None:
-                await self.removal.abort(self._object_key, self.upload_id)
-            if self._object_key not in self.keys:  # else it was to be completed: nothing was on its way
-                await self.removal.abort_uploads(self._object_key)
-
     @property
     def used(self) -> Cost:
         """Bytes and requests so far."""
-        writing = self.crew.attempt_count + self.request_count
+        removal = self.written.removal
+        writing = self.crew.attempt_count + self.written.request_count
         return Cost(
             transferred_bytes=self.crew.attempted_bytes,
-            request_count=writing + self.removal.request_count,
+            request_count=writing + removal.request_count,
             usd=self.plan.tariff.usd(
-                write_request_count=writing + self.removal.listing_count,
-                free_request_count=self.removal.request_count - self.removal.listing_count,
+                write_request_count=writing + removal.listing_count,
+                free_request_count=removal.request_count - removal.listing_count,
                 sent_bytes=self.crew.attempted_bytes,
             ),
         )
@@ -377,7 +282,7 @@ class _Upload:
 
     def _why_nothing(self) -> str:
         seconds = format_seconds(self.plan.cost_max.duration_seconds)
-        if self.allotment.is_multipart and self.upload_id is None:
+        if self.allotment.is_multipart and self.written.upload_id is None:
             return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"
         body = format_bytes(self.allotment.body_bytes)
         return f"no request of {body} ended within {seconds}: allow more time, or probe smaller parts"

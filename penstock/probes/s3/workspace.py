@@ -9,6 +9,7 @@ from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.outside import ObjectStore
 from penstock.probes.probe import Journal
 from penstock.probes.s3.workers import Hire, Staff
+from penstock.probes.s3.written import Written
 
 KEY_PREFIX = "penstock/"
 
@@ -35,3 +36,7 @@ class Workspace:
             loop_tick_seconds=self.loop_tick_seconds,
             is_apart=is_apart,
         )
+
+    def written(self, run: str) -> Written:
+        """What a run of this name writes here: nothing, so far."""
+        return Written(store=self.store, bucket=self.bucket, key_prefix=self.key_prefix + run)

@@ -19,6 +19,7 @@ from penstock.daemon.thinker import InlineThinker, ThinkerError
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models import burst
 from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.operations.sections.downloads import DownloadSection
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.probe import inconclusive
 from penstock.units import GiB, MiB
@@ -206,6 +207,14 @@ async def test_a_probe_is_the_first_of_its_context_until_one_has_measured(house:
     for _ in range(2):
         await house.conductor.run_cycle(CONTEXT)
     assert house.thinker.firsts == [True, True, False]
+
+
+async def test_what_the_operator_put_is_not_paid_for(house: House) -> None:
+    """A probe that reads an object of his is no dearer than the next one."""
+    watch = house.conductor._watches[CONTEXT]
+    house.conductor._watches[CONTEXT] = replace(watch, section=DownloadSection(object_key="mine"))
+    await house.conductor.run_cycle(CONTEXT)
+    assert house.thinker.firsts == [False]
 
 
 async def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(house: House) -> None:

@@ -91,6 +91,21 @@ def test_endpoints_of_the_environment_are_looked_at_like_those_of_a_file(
     assert "SQS is http://127.0.0.1:9000, as AWS_ENDPOINT_URL of the environment says" in told
 
 
+def test_what_is_probed_is_said_of_one_and_of_two(tmp_path: Path) -> None:
+    """One is, and two are."""
+    both = f"{PROBES}\n[probes.sqs_delivery]\nis_enabled = true\n"
+    one, two = (
+        [
+            f.sentence
+            for f in findings(tmp_path, configuration=text, status=None)
+            if f.subject == "configuration"
+        ]
+        for text in (PROBES, both)
+    )
+    assert one == ["s3_upload is probed"]
+    assert two == ["s3_upload, sqs_delivery are probed"]
+
+
 def test_a_free_way_is_not_priced_without_saying_what_for(tmp_path: Path) -> None:
     """What is put is stored for an hour, which the page of the configuration says as well."""
     (found,) = (f for f in findings(tmp_path) if f.subject == "s3_upload in eu-west-1")

@@ -54,7 +54,8 @@ def test_a_day_costs_no_more_than_its_budget(row: Operation[Any, Any]) -> None:
     promised = row.section_type().usd_per_day
     assert 0.0 < found.typically.usd <= found.at_most.usd <= promised * 1.000001
     assert 0 <= found.typically.transferred_bytes <= found.at_most.transferred_bytes
-    assert 0 < found.typically.request_count <= found.at_most.request_count
+    assert 0 <= found.typically.request_count <= found.at_most.request_count
+    assert found.typically.request_count > 0 or found.warning is not None
     document = found.document()
     assert document["month"]["at_most"]["usd"] == pytest.approx(30 * promised)
 
@@ -115,6 +116,26 @@ def test_a_probe_that_may_not_move_enough_is_not_short_of_dollars() -> None:
     found = forecast(OPERATIONS["s3_upload"], AMPLE, usd_per_day=100.0, transferred_bytes_max=6 * MiB)
     assert found.probe_count == 0.0
     assert found.bound_by == "probes.s3_upload.transferred_bytes_max"
+
+
+def test_what_is_put_to_be_read_is_paid_for_before_the_first_probe() -> None:
+    """The daemon makes no other before it, so that where it is not paid for there is none; yours costs nothing."""
+    budget = msgspec.structs.replace(AMPLE, transferred_bytes_per_day=100 * MiB)
+    own, named = (
+        forecast(
+            OPERATIONS["s3_download"],
+            budget,
+            usd_per_day=100.0,
+            object_size_bytes=(64 * MiB,),
+            object_key=key,
+        )
+        for key in ("", "mine")
+    )
+    assert own.probe_count == 0.0
+    assert own.bound_by == "budget.transferred_bytes_per_day"
+    assert own.warning is not None
+    assert named.probe_count > 0.0
+    assert named.warning is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.law import HOST_RATE
 from penstock.models.s3.studies import studies
 from penstock.models.s3.upload import S3UploadModel
-from penstock.vocabulary import Place
-from tests.factories import an_observation
+from penstock.vocabulary import Demand, Place
+from tests.factories import CONTEXT, an_observation
 
 BESIDE = "s3_beside"
 PLACE = Place(operation="s3_upload", region="eu-west-1", instance_type="c6i.large")
@@ -48,6 +48,33 @@ def test_the_network_of_the_host_is_no_ceiling_of_what_does_not_pass_it(beside: 
     assert host_ceiling(beside) is None
     assert table_prior(PLACE).mean[HOST_RATE] == pytest.approx(np.log(known.baseline_bytes_per_second))
     assert table_prior(beside).mean[HOST_RATE] == pytest.approx(np.log(1e12))
+
+
+class _BesideModel(S3UploadModel):
+    """Of an operation whose bytes never pass the host."""
+
+    @property
+    def operation(self) -> str:
+        return BESIDE
+
+
+def test_a_faster_host_is_promised_to_nobody_who_does_not_need_it(beside: Place) -> None:
+    """What the host does not carry is not faster on another one, so that nothing is said of one."""
+    told = []
+    for model, place in ((S3UploadModel(), PLACE), (_BesideModel(), beside)):
+        context = dataclasses.replace(CONTEXT, place=place)
+        measured = [an_observation(context=context)]
+        fit = model.fit(place, measured, prior=None, seed=1)
+        told.append(" ".join(model.remarks(fit, context, model.default_setting(context), Demand())))
+    assert ["a host and path twice as fast" in words for words in told] == [True, False]
+
+
+def test_what_was_made_of_parts_is_not_called_an_upload(beside: Place) -> None:
+    """Parts may be copied as well as sent."""
+    measured = an_observation(measures={"object_part_count": 8.0, "complete_seconds": 0.05})
+    (study,) = studies(S3UploadModel().fit(beside, [], prior=None, seed=1), [measured])
+    assert study.sentence.startswith("1 object made of parts: the merge alone took 50 ms")
+    assert "upload" not in study.sentence
 
 
 def test_an_operation_without_a_direction_is_taken_for_an_upload() -> None:

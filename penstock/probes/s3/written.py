@@ -1,0 +1,123 @@
+"""Knows what one run of a probe writes into a bucket, and how all of it is removed again, also what was on its way.
+
+One multipart upload whose parts are sent or copied, or objects that go whole: a request that creates something is
+carried out to its end whoever cancels it, for only what has been answered can be removed for certain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from penstock.probes.outside import Denied, Missing, ObjectStore, Throttled, Unsent
+from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
+
+MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
+_NOT_DONE = (Denied, Missing, Throttled, Unsent)  # after these nothing was created, for certain
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(kw_only=True)
+class Written:
+    """What is outside because of one run, and what is still to be removed."""
+
+    store: ObjectStore
+    bucket: str
+    key_prefix: str  # of the run
+    removal: Removal = field(init=False)
+    upload_id: str | None = None
+    etags: dict[int, str] = field(default_factory=dict)  # of the parts, by number
+    request_count: int = 0  # to begin and to complete an upload
+    _may_be_unfinished: bool = False
+    _keys: set[str] = field(default_factory=set)
+    _unanswered: set[asyncio.Task[Any]] = field(default_factory=set)  # requests that create something
+
+    def __post_init__(self) -> None:
+        self.removal = Removal(self.store, self.bucket)
+
+    @property
+    def object_key(self) -> str:
+        """Of what is made of parts."""
+        return self.key_prefix + MULTIPART_NAME
+
+    async def create(self) -> None:
+        """Begin a multipart upload."""
+        self._may_be_unfinished = True  # before the request: its answer may be lost
+        self.request_count += 1
+        try:
+            await self._answered(self._create_known())
+        except _NOT_DONE:
+            self._may_be_unfinished = False
+            raise
+
+    async def _create_known(self) -> None:
+        self.upload_id = await self.store.create_multipart_upload(self.bucket, self.object_key)
+
+    @property
+    def consecutive_etags(self) -> Sequence[str]:
+        """From part 1 up to the first that is missing: an object may be completed with fewer parts."""
+        numbers = itertools.takewhile(self.etags.__contains__, itertools.count(1))
+        return [self.etags[number] for number in numbers]
+
+    async def complete(self, etags: Sequence[str]) -> None:
+        """Make one object of these parts."""
+        assert self.upload_id is not None
+        self._keys.add(self.object_key)
+        self.request_count += 1
+        await self._answered(self._complete_known(self.upload_id, etags))
+
+    async def _complete_known(self, upload_id: str, etags: Sequence[str]) -> None:
+        await self.store.complete_multipart_upload(self.bucket, self.object_key, upload_id, etags)
+        self._may_be_unfinished = False
+
+    def key_of_thread(self, thread: int) -> str:
+        """Of an object that goes whole: a thread overwrites its own, so that fewer have to be removed."""
+        return f"{self.key_prefix}{thread:04d}"
+
+    async def put(self, key: str, request: Coroutine[object, object, ResultT]) -> ResultT:
+        """Carry out a request that puts an object under this key."""
+        is_new = key not in self._keys
+        self._keys.add(key)  # before the request: its answer may be lost
+        try:
+            return await self._answered(request)
+        except _NOT_DONE:
+            if is_new:
+                self._keys.discard(key)
+            raise
+
+    async def _answered(self, request: Coroutine[object, object, ResultT]) -> ResultT:
+        """Carry out a request that creates something; a cancellation ends the waiting for it, not the request.
+
+        Its bytes may be in the buffers of a socket: the service would carry it out after the deletion that follows.
+        """
+        task = asyncio.create_task(request)
+        self._unanswered.add(task)
+        task.add_done_callback(self._unanswered.discard)
+        return await asyncio.shield(task)
+
+    async def _await_answers(self) -> None:
+        """Only what has been answered can be removed for certain; who waits too long is cancelled, and so are they."""
+        unanswered = set(self._unanswered)
+        try:
+            if unanswered:
+                await asyncio.wait(unanswered)
+        finally:
+            for task in unanswered:
+                task.cancel()
+
+    async def remove(self) -> None:
+        """Abort what is unfinished, delete what was put. Raises RequestError when something may be left."""
+        await self._await_answers()
+        await all_tried(self._abort(), self.removal.delete(self._keys))
+
+    async def _abort(self) -> None:
+        """Abort; look again when a part that was on its way may outlive that, or when no id is known."""
+        if self._may_be_unfinished:
+            if self.upload_id is not None:
+                await self.removal.abort(self.object_key, self.upload_id)
+            if self.object_key not in self._keys:  # else it was to be completed: nothing was on its way
+                await self.removal.abort_uploads(self.object_key)

@@ -74,7 +74,20 @@ _PART_ARGUMENTS = frozenset(
         "SSECustomerKeyMD5",
     }
 )
-"""What each part takes of what an upload was begun with, and its completion does but for the algorithm."""
+"""What each part takes of what an upload was begun with."""
+_WHOLE_CHECKSUMS = frozenset(
+    f"Checksum{name}"
+    for name in (
+        *("CRC32", "CRC32C", "CRC64NVME", "MD5", "SHA1", "SHA256", "SHA512"),
+        *("XXHASH3", "XXHASH64", "XXHASH128"),
+    )
+)
+"""Of the whole object, stated by the caller: of an upload in parts its completion alone takes them."""
+_LAST_ARGUMENTS = (
+    _PART_ARGUMENTS - {"ChecksumAlgorithm"} | _WHOLE_CHECKSUMS | {"ChecksumType", "MpuObjectSize"}
+)
+_NOT_WHOLE_ARGUMENTS = frozenset({"ChecksumType", "MpuObjectSize"})
+"""What an upload in one request does not take. All of these are as boto3's transfer manager hands them on."""
 _ABORT_ARGUMENTS = frozenset({"ExpectedBucketOwner", "RequestPayer"})
 
 
@@ -253,8 +266,11 @@ class _Uploads(_Transfers):
 
     def __init__(self, client: Any, batch: Batch, errand: Errand) -> None:
         super().__init__(client, batch, errand)
-        self._multipart_args = {**_checksum_of(client), **self._extra_args}
-        self._part_args = {n: value for n, value in self._multipart_args.items() if n in _PART_ARGUMENTS}
+        stated = _with_checksum(client, self._extra_args)
+        self._whole_args = _without(self._extra_args, _NOT_WHOLE_ARGUMENTS)
+        self._multipart_args = _without(stated, _WHOLE_CHECKSUMS | {"MpuObjectSize"})
+        self._part_args = _only(stated, _PART_ARGUMENTS)
+        self._last_args = _only(stated, _LAST_ARGUMENTS)
 
     async def _move(self, file: File) -> None:
         part_count = self._batch.part_count(file)
@@ -263,7 +279,7 @@ class _Uploads(_Transfers):
             return
         async with self._room:
             body = await in_thread(partial(_read, file.path, 0, file.size_bytes))
-            await self._client.put_object(Bucket=self._bucket, Key=file.key, Body=body, **self._extra_args)
+            await self._client.put_object(Bucket=self._bucket, Key=file.key, Body=body, **self._whole_args)
         self._tell(len(body))
 
     async def _send_parts(self, file: File, part_count: int) -> None:
@@ -278,12 +294,9 @@ class _Uploads(_Transfers):
 
             await _for_each(range(1, part_count + 1), send, self.room_count)
             parts.sort(key=lambda part: part["PartNumber"])
-            last_args = {
-                name: value for name, value in self._part_args.items() if name != "ChecksumAlgorithm"
-            }
             async with self._room:
                 await self._client.complete_multipart_upload(
-                    **upload, MultipartUpload={"Parts": parts}, **last_args
+                    **upload, MultipartUpload={"Parts": parts}, **self._last_args
                 )
         except BaseException:
             if "UploadId" in upload:
@@ -309,7 +322,7 @@ class _Uploads(_Transfers):
         """Leave nothing behind that has to be paid for."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        stated = {name: value for name, value in self._part_args.items() if name in _ABORT_ARGUMENTS}
+        stated = _only(self._part_args, _ABORT_ARGUMENTS)
         try:
             await asyncio.wait_for(
                 self._client.abort_multipart_upload(**upload, **stated), _ABORT_SECONDS_MAX
@@ -318,10 +331,23 @@ class _Uploads(_Transfers):
             complain("an unfinished upload of %s is left behind: %s", upload["Key"], trouble)
 
 
-def _checksum_of(client: Any) -> dict[str, str]:
-    """What an upload in parts has to state where botocore adds checksums to the parts by itself; as boto3 does."""
+def _with_checksum(client: Any, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """With what an upload in parts has to state for its checksums; as boto3 does.
+
+    botocore adds some to the parts by itself, and from those of the parts S3 makes one that is stated of the whole.
+    """
+    for name in _WHOLE_CHECKSUMS.intersection(stated):
+        return {**stated, "ChecksumType": "FULL_OBJECT", "ChecksumAlgorithm": name[len("Checksum") :]}
     when = getattr(getattr(client.meta, "config", None), "request_checksum_calculation", None)
-    return {"ChecksumAlgorithm": "CRC32"} if when == "when_supported" else {}
+    return {**({"ChecksumAlgorithm": "CRC32"} if when == "when_supported" else {}), **stated}
+
+
+def _only(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name in names}
+
+
+def _without(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name not in names}
 
 
 async def _for_each(

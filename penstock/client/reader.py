@@ -69,11 +69,22 @@ class ObjectReader(Reading, io.RawIOBase):
 
     def readable(self) -> bool:
         """It is."""
+        self._check()
         return True
 
     def seekable(self) -> bool:
         """It is."""
+        self._check()
         return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go there; nothing is fetched before it is read. A read of another thread ends where that one is.
+
+        Else its bytes would be taken from one place by the bounds of another.
+        """
+        self._check()
+        with self._lock:
+            return super().seek(offset, whence)
 
     def __getstate__(self) -> object:
         raise TypeError("an open object cannot be pickled: open it where it is read")

@@ -8,6 +8,7 @@ is slow as a whole must not be asked twice as much.
 
 from __future__ import annotations
 
+import errno
 import io
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -132,17 +133,21 @@ class Reading(ABC):
 
     def tell(self) -> int:
         """Where the next byte is read."""
+        self._check()
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go there; nothing is fetched before it is read."""
+        """Go there; nothing is fetched before it is read.
+
+        Before the beginning is EINVAL, as of a file: `zipfile` takes that for a file too short to be an archive.
+        """
         self._check()
         starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}
         if whence not in starts:
             raise ValueError(f"whence is 0, 1 or 2, and not {whence}")
         start, offset = starts[whence], index(offset)
         if start + offset < 0:
-            raise ValueError(f"there is no byte {start + offset}")
+            raise OSError(errno.EINVAL, f"there is no byte {start + offset}")
         self._position = start + offset
         return self._position
 

@@ -20,6 +20,7 @@ from penstock.vocabulary import Estimate
 WIDTH, HEIGHT = 480, 300
 SHADE_COUNT = 8
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46
+_CHARACTER_WIDTH = 7  # of the names of marks, more or less
 _TICK_COUNT_MAX = 6
 _LARGEST = 1e300  # beyond which a margin would overflow
 _HOUR, _DAY = 3600.0, 86400.0
@@ -261,13 +262,14 @@ def _point(x: Axis, y: Axis, point: Point) -> str:
 
 
 def _mark(x: Axis, mark: Mark) -> str:
+    """Its name stands over it, as far as the drawing has room: beside it, it would stand over the next one."""
     left = _left(x, mark.x)
-    top = 14 + 14 * mark.row
-    is_right = left > WIDTH * 0.6
-    anchor, shift = ("end", -4) if is_right else ("start", 4)
+    half = _CHARACTER_WIDTH * len(mark.text) / 2
+    middle = min(max(left, half), WIDTH - half)
     return (
         f'<path class="{mark.css}" d="M{left:.1f} {_TOP - 8}V{HEIGHT - _BOTTOM}"/>'
-        f'<text class="mark" x="{left + shift:.1f}" y="{top}" text-anchor="{anchor}">{escape(mark.text)}</text>'
+        f'<text class="mark" x="{middle:.1f}" y="{14 + 14 * mark.row}" text-anchor="middle">'
+        f"{escape(mark.text)}</text>"
     )
 
 

@@ -11,7 +11,7 @@ from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
 from penstock.report.findings import Advice, ClientGain, PlaceFindings, PlaceVerdict, Report
 from penstock.report.material import Copy
-from penstock.report.remarks import cost_words, likeliest_failure
+from penstock.report.remarks import HELPS_FROM, cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
 from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN
 from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
@@ -19,7 +19,6 @@ from penstock.units import counted, format_bytes, format_seconds, label
 from penstock.vocabulary import Basis, Estimate
 
 STRIP_DAY_COUNT_MAX = 60
-HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
 COPY_COUNT_SHOWN = 4  # open to the eye; the others are one click away
 CARD_COUNT_MAX = 4  # with more places, a table comes first
 _BAR_WIDTH, _BAR_HEIGHT = 120, 14

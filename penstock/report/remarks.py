@@ -18,6 +18,7 @@ INCONCLUSIVE_FRACTION = 0.2
 COVERAGE_FRACTION = 0.8  # of measurements within a 90 % interval; fewer means that it is too narrow
 JUDGED_COUNT_MIN = 10
 BUDGET_FRACTION = 0.9
+HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
 
 _LIMITS = {
     "connections": "Connections are the limit",
@@ -116,6 +117,8 @@ def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
         much = percent(abs(gain))
         change = "no difference" if much in {"0 %", "0.0 %"} else f"{much} {'more' if gain > 0 else 'less'}"
         words += f", twice the threads {change}"
+        if made.bottleneck == "connections" and gain < HELPS_FROM:  # else one would contradict the other
+            words += ", as there is little work here for more of them"
     return words
 
 

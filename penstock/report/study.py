@@ -123,7 +123,10 @@ class Expectations:
         return self._answers[key]
 
     def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
-        """The expected values of many settings, asked all at once."""
+        """The expected values of many settings, asked all at once: on average, with what late requests cost.
+
+        A single measurement is held against what is usual (`of`), which takes a hundred times as long to ask.
+        """
         if self.fit is not None:
             context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
             with contextlib.suppress(*UNREADABLE):
@@ -239,18 +242,29 @@ class _Studied:
         return [*self._by_the_hour(), *single]
 
     def _course(self) -> list[Sample]:
-        """The same beside what the newest fit expects of each setting; nothing where there is no fit."""
-        single = list(self._detailed())
-        asked = ((one.context.payload_size_bytes, one.setting) for one, _ in single)
-        means = answers_of(self._expectations.means, asked)
+        """The same beside what the newest fit expects of each setting; nothing where there is no fit.
+
+        Where hours are drawn before them, all is beside the same expectation: else a step would be seen between both.
+        """
+        single, hours = list(self._detailed()), self._by_the_hour()
+        expected = self._on_average(single) if hours else self._usual(single)
         return [
-            *self._by_the_hour(),
+            *hours,
             *(
-                Sample(one.started_at, _setting_of(one), math.log(value / mean))
-                for one, value in single
-                if (mean := means[one.context.payload_size_bytes, one.setting])
+                Sample(one.started_at, _setting_of(one), math.log(value / most))
+                for (one, value), most in zip(single, expected, strict=True)
+                if most
             ),
         ]
+
+    def _usual(self, single: Sequence[tuple[Observation[Any], float]]) -> list[float | None]:
+        estimates = [self._expectations.of(one.context, one.setting) for one, _ in single]
+        return [None if estimate is None else estimate.expected for estimate in estimates]
+
+    def _on_average(self, single: Sequence[tuple[Observation[Any], float]]) -> list[float | None]:
+        keys = [(one.context.payload_size_bytes, one.setting) for one, _ in single]
+        means = answers_of(self._expectations.means, keys)
+        return [means[key] for key in keys]
 
     def _by_the_hour(self) -> list[Sample]:
         until = detail_begins_at(self._tally, self._own)
@@ -385,7 +399,7 @@ class _Studied:
         )
 
     def _surface(self) -> Surface | None:
-        """Asked all at once; None for an operation whose first two knobs are no quantities."""
+        """As the curves have it; None for an operation whose first two knobs are no quantities."""
         advice = next((a for a in self._ordinary if a.recommendation.context in self._contexts), None)
         if advice is None or self._fit is None:
             return None
@@ -394,19 +408,19 @@ class _Studied:
         if len(names) < 2:
             return None
         first, second = (sorted(set(_knob_values(self._records, advice, name)[::2])) for name in names)
-        grid = [dataclasses.replace(setting, **{names[0]: a, names[1]: b}) for b in second for a in first]
-        try:
-            legal = [self._model.legal(context, each) for each in grid]
-            appraisal = self._model.appraise(self._fit, context, legal, Demand())
-        except UNREADABLE:
-            return None
-        rows = appraisal.value.reshape(len(second), len(first))
+        rows = list[tuple[float, ...]]()
+        for b in second:
+            grid = [dataclasses.replace(setting, **{names[0]: a, names[1]: b}) for a in first]
+            row = [self._expectations.of(context, self._model.legal(context, each)) for each in grid]
+            if None in row:
+                return None
+            rows.append(tuple(estimate.expected for estimate in row if estimate is not None))
         return Surface(
             context=context,
             knobs=(names[0], names[1]),
             first=tuple(map(float, first)),
             second=tuple(map(float, second)),
-            values=tuple(tuple(float(v) for v in row) for row in rows),
+            values=tuple(rows),
             advised=(float(getattr(setting, names[0])), float(getattr(setting, names[1]))),
         )
 

@@ -230,3 +230,41 @@ async def test_being_cancelled_twice_leaves_no_upload(tmp_path: Path, slow: str)
     assert moving.cancelled()
     assert store.answered[-1] == "abort_multipart_upload"
     assert store.asked[-1][1] == {"Bucket": "bucket", "Key": "big", "UploadId": "7", **payer}
+
+
+@pytest.mark.parametrize("size", [20 * MiB, 1000])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"ChecksumType": "FULL_OBJECT", "ChecksumAlgorithm": "CRC32"},
+        {"ChecksumSHA256": "x"},
+        {"MpuObjectSize": 20 * MiB},
+        {"RequestPayer": "requester", "Metadata": {"a": "b"}},
+    ],
+    ids=lambda stated: next(iter(stated)),
+)
+async def test_each_request_of_an_upload_takes_what_boto3_hands_it(
+    tmp_path: Path, size: int, stated: dict[str, Any]
+) -> None:
+    """What is legal with boto3 is so here; one that has an argument which it does not know is refused as a whole."""
+    from s3transfer.constants import FULL_OBJECT_CHECKSUM_ARGS
+    from s3transfer.upload import UploadSubmissionTask as Boto3
+
+    (path := tmp_path / "file").write_bytes(bytes(size))
+    store = Store()
+    await upload_files(store, {path: "key"}, "bucket", advice=UPLOADING, extra_args=stated)
+    full = dict(stated)
+    for name in set(stated) & set(FULL_OBJECT_CHECKSUM_ARGS):
+        full |= {"ChecksumType": "FULL_OBJECT", "ChecksumAlgorithm": name.removeprefix("Checksum")}
+    expected = {
+        "put_object": {n: v for n, v in stated.items() if n not in Boto3.PUT_OBJECT_BLOCKLIST},
+        "create_multipart_upload": {
+            n: v for n, v in full.items() if n not in Boto3.CREATE_MULTIPART_BLOCKLIST
+        },
+        "upload_part": {n: v for n, v in full.items() if n in Boto3.UPLOAD_PART_ARGS},
+        "complete_multipart_upload": {n: v for n, v in full.items() if n in Boto3.COMPLETE_MULTIPART_ARGS},
+    }
+    own = {"Bucket", "Key", "Body", "UploadId", "PartNumber", "MultipartUpload"}
+    asked = {name: {n: v for n, v in told.items() if n not in own} for name, told in store.asked}
+    assert asked == {name: expected[name] for name in asked}
+    assert ("put_object" in asked) == (size == 1000)

@@ -168,6 +168,24 @@ def test_libraries_take_it_for_a_file(tmp_path: Any) -> None:
         assert archive.read("a") == b"x" * 100_000
 
 
+@pytest.mark.parametrize("content", [b"", b"PK"])
+def test_an_object_that_is_too_short_to_be_an_archive_is_none(content: bytes) -> None:
+    """Zipfile looks for the end before the beginning, and takes OSError alone for an answer."""
+    import zipfile
+
+    with reading(Store(content)) as file:
+        assert not zipfile.is_zipfile(file)
+
+
+def test_what_is_closed_says_nothing_of_itself() -> None:
+    """As of a file, each is a ValueError."""
+    with reading(Store()) as file:
+        pass
+    for question in (file.tell, file.readable, file.seekable):
+        with pytest.raises(ValueError, match="closed"):
+            question()
+
+
 def test_what_is_short_or_closed_is_an_error() -> None:
     """A body that ends early is not taken for the object."""
     store = Store()
@@ -307,6 +325,34 @@ def test_threads_that_share_it_read_each_byte_once() -> None:
         for thread in threads:
             thread.join()
     assert sorted(found) == sorted(CONTENT[start : start + 1000] for start in range(0, len(CONTENT), 1000))
+
+
+def test_who_seeks_while_another_reads_does_not_change_what_is_read() -> None:
+    """Of a file, too, a seek waits for the read: else bytes of another place came without a word."""
+    store, is_asked, go_on, is_elsewhere = Store(), *(threading.Event() for _ in range(3))
+    get = store.get_object
+
+    def late(**request: Any) -> dict[str, Any]:
+        is_asked.set()
+        go_on.wait(20.0)
+        return get(**request)
+
+    store.get_object = late  # type: ignore[method-assign]
+    with reading(store) as file:
+
+        def go_elsewhere() -> None:
+            is_asked.wait(20.0)
+            threading.Timer(0.1, go_on.set).start()  # which a seek that does not wait is before
+            file.seek(1000)
+            is_elsewhere.set()
+
+        thread = threading.Thread(target=go_elsewhere)
+        thread.start()
+        assert file.read(64 * KiB) == CONTENT[: 64 * KiB]
+        thread.join()
+        assert is_elsewhere.is_set()
+        assert file.tell() == 1000
+        assert file.read(10) == CONTENT[1000:1010]
 
 
 @pytest.mark.parametrize("piece", [(-8, 8), (5, -1)])

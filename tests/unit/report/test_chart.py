@@ -103,6 +103,23 @@ def test_no_mark_runs_through_the_name_of_another() -> None:
     assert [layer["row"] for layer in json.loads(live("t", axis, axis, marks))["layers"]] == [0, 1]
 
 
+def test_the_name_of_a_mark_stands_over_it() -> None:
+    """Beside two near lines, each name stood over the other's; at the edges it stays within the drawing."""
+    axis = chart.log_axis("x", [1.0, 128.0])
+    marks = [
+        chart.Mark(x=x, text=f"default: {x:.0f}", css="advised", row=0) for x in (1.0, 10.0, 16.0, 128.0)
+    ]
+    root = ET.fromstring(chart.draw("t", "d", axis, axis, marks))  # noqa: S314 - our own words
+    names = [float(text.get("x", "0")) for text in root.iter("text") if text.get("class") == "mark"]
+    lines = [
+        float(path.get("d", "").split()[0].removeprefix("M"))
+        for path in root.iter("path")
+        if path.get("class") == "advised"
+    ]
+    assert names[:3] == lines[:3]
+    assert all(40 < name < chart.WIDTH - 40 for name in names)
+
+
 def test_a_unit_that_all_ticks_share_is_written_once() -> None:
     """The title of the axis carries it, so that long units do not crowd the ticks."""
     axis = chart.linear_axis("goodput", [100.0], show=lambda value: f"{value:.0f} messages/s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -107,3 +108,18 @@ def test_a_short_history_is_enough(count: int) -> None:
     (place,) = study(material).places
     assert place.observation_count == count
     assert place.curves == ()
+
+
+def test_what_is_expected_now_is_one_number_all_over_the_page() -> None:
+    """Points over time, fields and curves: means that count late requests made all points lie a fifth too high."""
+    place = a_report().places[0]
+    fitted = {m.started_at: m.value / m.fitted.expected for m in place.measured if m.fitted}
+    ratios = {one.at: math.exp(one.log_ratio) for one in place.course}
+    assert ratios
+    assert ratios == pytest.approx({at: fitted[at] for at in ratios})
+    surface, curve = place.surface, place.curves[0]
+    assert surface is not None
+    row = surface.values[surface.second.index(surface.advised[1])]
+    on_curve = dict(zip(curve.knob_values, (e.expected for e in curve.expected), strict=True))
+    shared = [n for n, threads in enumerate(surface.first) if threads in on_curve]
+    assert [row[n] for n in shared] == pytest.approx([on_curve[surface.first[n]] for n in shared])

@@ -7,6 +7,8 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
+
 from penstock.report import remarks
 from penstock.report.findings import Report
 from penstock.vocabulary import Basis, Cost, Estimate, Origin
@@ -126,3 +128,17 @@ def test_the_page_names_every_code() -> None:
     written = re.findall(r'code=f?"([\w-]+)', inspect.getsource(remarks))
     assert len(written) > 10
     assert [code for code in written if f"`{code}" not in page] == []
+
+
+@pytest.mark.parametrize(("gain", "is_explained"), [(0.0, True), (0.6, False)])
+def test_connections_that_are_the_limit_and_of_which_more_bring_nothing(
+    gain: float, is_explained: bool
+) -> None:
+    """One half of the sentence contradicts the other, unless it says why: an object has no more parts than that."""
+    report = a_report()
+    place = report.places[0]
+    made = dataclasses.replace(place.advice[0].recommendation, bottleneck="connections")
+    advice = dataclasses.replace(place.advice[0], recommendation=made, doubled_gain_fraction=gain)
+    changed = dataclasses.replace(report, places=(dataclasses.replace(place, advice=(advice,)),))
+    told = reason(remarks.remark(changed), "limit-connections")
+    assert ("little work here for more of them" in told) is is_explained

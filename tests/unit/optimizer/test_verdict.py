@@ -49,6 +49,7 @@ def test_it_says_all_that_is_known() -> None:
         ({"basis": "prior"}, "29 threads x 8.8 MiB (from tables, not measured here): "),
         ({"basis": "default"}, "Nothing is known yet: "),
         ({"usd": 0.001}, "cost less than a cent in 7 d."),
+        ({"usd": 0.0066}, "cost less than a cent in 7 d."),
         ({"notes": (CHANGE_SUSPECTED,)}, "; changed? the next measurement tells; "),
         ({"expired_at": NOON}, "; out of date since 1 March."),
     ],

@@ -174,6 +174,16 @@ class Conductor:
         self._news.set()
         return True
 
+    def obstacle(self, context: Context) -> str:
+        """Why a probe that is asked for now would not be made, as far as that is known without planning one."""
+        if (trouble := self.sweeper.refusal(context.operation)) is not None:
+            return trouble
+        fit = self.board.fit(context.place)
+        if fit is None:
+            return ""
+        least = _least(self._watches[context], fit)
+        return self.ledger.allows(context.operation, least, self.clock.now()).sentence
+
     def request_sweep(self) -> asyncio.Future[SweepSummary]:
         """Remove what is left behind, as soon as nothing else runs."""
         coming = self.sweeper.hurry()
@@ -651,6 +661,17 @@ def _wanted(watch: Watch, fit: Fit) -> Cost:
     gentlest = model.legal(context, model.ramp(context)[0])
     least, most = model.probe_cost(fit, context, gentlest, watch.tariff), watch.cost_max
     return dataclasses.replace(most, credit_bytes=least.credit_bytes, usd=most.usd or least.usd)
+
+
+def _least(watch: Watch, fit: Fit) -> Cost:
+    """What no step of the safe start goes below, in anything; it may be broken off by its time."""
+    model, context = OPERATIONS[watch.context.operation].model, watch.context
+    steps = [
+        model.probe_cost(fit, context, model.legal(context, step), watch.tariff)
+        for step in model.ramp(context)
+    ]
+    least = {f.name: min(getattr(cost, f.name) for cost in steps) for f in dataclasses.fields(Cost)}
+    return Cost(**{**least, "duration_seconds": 0.0})
 
 
 def _foreseen(fit: Fit, plan: ProbePlan[Any]) -> Estimate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import re
 from collections.abc import Iterator, Mapping
@@ -15,10 +16,16 @@ from penstock.cli.examples import examples
 from penstock.cli.installation import Action, Layout, Run, Write
 from penstock.cli.output import filled, json_option, print_json, print_table, text
 from penstock.cli.service import do, dry_run_option, root_option
-from penstock.cli.trouble import WrongUsageError
+from penstock.cli.trouble import TroubleError, WrongUsageError
 
 _DROP_IN = "penstock-clients.conf"
 _UNIT = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+# Where systemd looks for services (systemd.unit(5), "Unit File Load Path"), generated and transient ones included.
+_UNIT_FOLDERS = (
+    *(f"{above}/systemd/system{kind}" for above in ("etc", "run") for kind in ("", ".control", ".attached")),
+    *(f"run/systemd/{made}" for made in ("transient", "generator", "generator.early", "generator.late")),
+    *(f"{above}/systemd/system" for above in ("usr/local/lib", "usr/lib", "lib")),
+)
 _NO_SERVICE = (".timer", ".socket", ".path", ".target", ".slice", ".scope", ".mount")
 _NAMES = (
     "calls_per_second",
@@ -70,10 +77,11 @@ def clients(context: click.Context, *, as_json: bool, socket_path: str) -> None:
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=31000, show_default=True, help="As in [listen]."
 )
+@click.option("--force", is_flag=True, help="Also for a service that is not there yet.")
 @dry_run_option
 @root_option
 @json_option
-def enable(*, unit: str, port: int, dry_run: bool, root: Path, as_json: bool) -> None:
+def enable(*, unit: str, port: int, force: bool, dry_run: bool, root: Path, as_json: bool) -> None:
     """Have the SDKs of a unit tell what they do, after its next start; nothing is started here."""
     name = unit.removesuffix(".service")
     if not _UNIT.fullmatch(name):
@@ -81,6 +89,11 @@ def enable(*, unit: str, port: int, dry_run: bool, root: Path, as_json: bool) ->
     if name.endswith(_NO_SERVICE):
         raise WrongUsageError(f"{unit} is no service: name the one that it starts")
     layout = Layout(root=root.absolute(), commands=Path())
+    if not force and not _is_there(layout.root, name):
+        raise TroubleError(
+            f"systemd knows no {name}.service below {layout.root}, so nothing was written: find its name with "
+            "`systemctl list-unit-files --type=service`, or say --force for one that is yet to come"
+        )
     drop_in = layout.root / "etc/systemd/system" / f"{name}.service.d" / _DROP_IN
     actions: list[Action] = [Write(drop_in, _drop_in(name, port))]
     if layout.is_booted:
@@ -89,6 +102,13 @@ def enable(*, unit: str, port: int, dry_run: bool, root: Path, as_json: bool) ->
     if not as_json:
         click.echo(f"next: systemctl restart {name}.service")
         click.echo(f"to undo it: rm {drop_in} && systemctl daemon-reload && systemctl restart {name}.service")
+
+
+def _is_there(root: Path, name: str) -> bool:
+    """Whether this service has a file, or the template that it is an instance of; one that is masked has a link."""
+    template, at, _ = name.partition("@")
+    names = {f"{name}.service", f"{template}{at}.service"}
+    return any(os.path.lexists(root / folder / file) for folder in _UNIT_FOLDERS for file in names)
 
 
 def _drop_in(name: str, port: int) -> str:

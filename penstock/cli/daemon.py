@@ -10,7 +10,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from penstock.cli.trouble import NoDaemonError, NotReadyError, TroubleError, WrongUsageError
+from penstock.cli.trouble import (
+    NoDaemonError,
+    NotReadyError,
+    SilentDaemonError,
+    TroubleError,
+    WrongUsageError,
+)
 from penstock.client import connection
 from penstock.client.advice import StaleAdviceError, in_force
 
@@ -49,6 +55,8 @@ def call(
         answer = connection.ask(
             socket_path, method, target, parameters=parameters, body=body, timeout_seconds=timeout_seconds
         )
+    except connection.SilentError as trouble:
+        raise SilentDaemonError(str(trouble)) from trouble
     except connection.NoDaemonError as trouble:
         raise NoDaemonError(str(trouble)) from trouble
     received = _document(answer.body, socket_path)

@@ -14,7 +14,7 @@ from penstock.cli.config import file_option, load_configuration
 from penstock.cli.daemon import call, socket_of, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import json_option, print_json, print_table
-from penstock.cli.trouble import NoDaemonError, TroubleError, ended_by
+from penstock.cli.trouble import NoDaemonError, SilentDaemonError, TroubleError, ended_by
 from penstock.units import counted, format_seconds
 
 _REMOVAL_SECONDS_MAX = 90.0  # the daemon answers within 60 s
@@ -70,35 +70,48 @@ def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | 
 
 
 def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
-    with contextlib.suppress(NoDaemonError):
-        return call(_socket(socket_path, main_file), "GET", "/v1/leftovers")
+    path = _socket(socket_path, main_file)
+    if (known := _answer(path, "GET")) is not None:
+        return known
     from penstock.clock import SystemClock
     from penstock.daemon.database import StoreError, holder
     from penstock.daemon.store import Store
     from penstock.daemon.sweeper import LeftBehind
     from penstock.operations.table import setting_types
 
-    path = load_configuration(main_file).configuration.daemon.database_path
-    _must_be_there(path)
-    if (process := holder(path)) is not None:  # what is in use would look as if it were left behind
-        raise TroubleError(f"penstockd (process {process}) works on {path}: name its socket with --socket")
+    database = load_configuration(main_file).configuration.daemon.database_path
+    _must_be_there(database, path)
+    if (process := holder(database)) is not None:  # what is in use would look as if it were left behind
+        raise TroubleError(
+            f"penstockd (process {process}) works on {database}: name its socket with --socket"
+        )
     now = SystemClock().now()
-    with ended_by(StoreError), contextlib.closing(Store.open_read_only(path, setting_types())) as store:
+    with ended_by(StoreError), contextlib.closing(Store.open_read_only(database, setting_types())) as store:
         left = [LeftBehind(leftover=x, since=since) for x, since in store.dated_leftovers().items()]
     return {"removed": [], "leftovers": [entry.document(now) for entry in left]}
 
 
 def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
-    with contextlib.suppress(NoDaemonError):
-        path = _socket(socket_path, main_file)
-        return call(path, "DELETE", "/v1/leftovers", timeout_seconds=_REMOVAL_SECONDS_MAX)
+    path = _socket(socket_path, main_file)
+    if (removed := _answer(path, "DELETE", timeout_seconds=_REMOVAL_SECONDS_MAX)) is not None:
+        return removed
     from penstock.daemon.app import remove_leftovers
     from penstock.daemon.database import StoreError
 
     configuration = load_configuration(main_file).configuration
-    _must_be_there(configuration.daemon.database_path)
+    _must_be_there(configuration.daemon.database_path, path)
     with ended_by(StoreError):  # one whose socket is elsewhere holds it, for instance
         return asyncio.run(remove_leftovers(configuration))
+
+
+def _answer(socket_path: str, method: str, *, timeout_seconds: float = 10.0) -> Mapping[str, Any] | None:
+    """What the daemon says; None where there is none. One that says nothing is asked no file. Raises TroubleError."""
+    try:
+        return call(socket_path, method, "/v1/leftovers", timeout_seconds=timeout_seconds)
+    except SilentDaemonError:
+        raise
+    except NoDaemonError:
+        return None
 
 
 def _socket(socket_path: str, main_file: Path | None) -> str:
@@ -108,14 +121,15 @@ def _socket(socket_path: str, main_file: Path | None) -> str:
     return socket_of(socket_path, load_configuration(main_file).configuration.daemon.socket_path)
 
 
-def _must_be_there(path: Path) -> None:
+def _must_be_there(path: Path, socket_path: str) -> None:
     """One that is made for looking would be this user's, and no daemon's. Raises TroubleError."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise TroubleError(
-            f"there is no database at {path}, so that nothing tells what is left: name the daemon's configuration with "
-            "--config, or its socket with --socket; where no daemon ever ran, nothing is left"
+            f"no daemon answers on {socket_path}, and there is no database at {path}, so that nothing tells what is "
+            "left: name the daemon's configuration with --config, or its socket with --socket; where no daemon ever "
+            "ran, nothing is left"
         ) from None
     except OSError as trouble:
         raise TroubleError(f"the database {path} cannot be opened ({trouble.strerror})") from trouble

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from penstock.operations.table import OPERATIONS
 def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
     """Measure and advise in the foreground, without a daemon.
 
-    It uses the database of the daemon, which must not run meanwhile, and its budget.
+    It uses the database of the daemon, which must not run meanwhile, and its budget. It ends with 1 where probes failed
+    and nothing was measured; what waits for tomorrow's budget, or for a quiet host, is no failure.
     """
     if not once:
         raise WrongUsageError("say --once for one cycle in the foreground; `penstockd` runs for good")
@@ -49,6 +50,7 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
         print_json(document)
     else:
         _show(document)
+    _must_have_measured(document["cycles"])
 
 
 def _show(document: Mapping[str, Any]) -> None:
@@ -57,3 +59,10 @@ def _show(document: Mapping[str, Any]) -> None:
     for recommendation in document["recommendations"]:
         click.echo()
         show_advice(recommendation)
+
+
+def _must_have_measured(cycles: Sequence[Mapping[str, Any]]) -> None:
+    """Whoever runs it by the clock reads exit codes alone. Raises TroubleError."""
+    failed = [cycle["sentence"] for cycle in cycles if cycle["has_failed"]]
+    if failed and not any(cycle["is_conclusive"] for cycle in cycles):
+        raise TroubleError(f"nothing was measured: {failed[0]}")

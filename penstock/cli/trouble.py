@@ -6,6 +6,7 @@ click.ClickException
   TroubleError        1
     WrongUsageError   2
     NoDaemonError     3
+      SilentDaemonError
     NotReadyError     4
 """
 
@@ -35,6 +36,10 @@ class NoDaemonError(TroubleError):
     """Nobody answers."""
 
     exit_code = 3
+
+
+class SilentDaemonError(NoDaemonError):
+    """Somebody holds the socket, and says nothing: whether a daemon works is not known."""
 
 
 class NotReadyError(TroubleError):

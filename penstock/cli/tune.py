@@ -368,7 +368,7 @@ class _Teller:
 
         _tell(_outcome(trial))
         self._is_line_open = False
-        reason = doubt_about(self._task, trial)
+        reason = doubt_about(trial)
         if reason is not None and not self._has_doubted:
             self._has_doubted = True
             _tell(f"Warning: {reason}.")

@@ -86,12 +86,13 @@ def upload_file(
 
     `demand` is that of `penstock.client.advice.advise`; `advice` replaces asking.
     """
-    size_bytes = os.path.getsize(path)  # noqa: PTH202 - pathlib costs the application an import
+    file_name = _file_name(path)
+    size_bytes = os.path.getsize(file_name)  # noqa: PTH202 - pathlib costs the application an import
     advice = advice or advise_in(region_of(s3_client), S3_UPLOAD, size_bytes, demand)
     config = transfer_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key) as observed:
         s3_client.upload_file(
-            os.fspath(path), bucket, key, ExtraArgs=dict(extra_args or {}), Callback=callback, Config=config
+            file_name, bucket, key, ExtraArgs=dict(extra_args or {}), Callback=callback, Config=config
         )
     if size_bytes:
         setting = _setting(config, "part_size_bytes", size_bytes)
@@ -121,10 +122,11 @@ def download_file(
     from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
 
     arguments = dict(extra_args or {})
-    found = _looked_at(s3_client, bucket, File(os.fspath(path), key), arguments)
+    file_name = _file_name(path)
+    found = _looked_at(s3_client, bucket, File(file_name, key), arguments)
     if size_bytes is None:
         size_bytes = found.size_bytes  # or 0
-    sink = "null" if os.fspath(path) == os.devnull else "file"
+    sink = "null" if file_name == os.devnull else "file"
     advice = advice or advise_in(region_of(s3_client), S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
     config = download_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
@@ -143,6 +145,14 @@ def download_file(
     if size_bytes:
         setting = _setting(config, "range_size_bytes", size_bytes)
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
+
+
+def _file_name(path: str | os.PathLike[str]) -> str:
+    """As boto3 takes it: what it refuses would be a path to the transfer manager below it. Raises ValueError."""
+    file_name = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(file_name, str):
+        raise ValueError("Filename must be a string or a path-like object")  # noqa: TRY004 - boto3's own
+    return file_name
 
 
 def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:

@@ -27,6 +27,10 @@ class NoDaemonError(Exception):
     """Nobody answers on the socket; the message says what to do."""
 
 
+class SilentError(NoDaemonError):
+    """Somebody holds the socket, and gives no answer, or none to this user."""
+
+
 class RefusedError(NoDaemonError):
     """The daemon does not give the stream that was asked for; the message is its own sentence."""
 
@@ -234,7 +238,12 @@ def _connect(path: str, end_seconds: float) -> socket.socket:
         if connection is not None:  # it is when there are no more descriptors
             connection.close()
         reason = getattr(trouble, "strerror", None) or str(trouble)
-        raise NoDaemonError(
+        if isinstance(trouble, PermissionError):
+            raise SilentError(
+                f"the socket {path} is closed to this user ({reason}): ask as one who may, such as with sudo"
+            ) from trouble
+        is_held = isinstance(trouble, TimeoutError)  # the queue of its callers is full
+        raise (SilentError if is_held else NoDaemonError)(
             f"no daemon answers on {path} ({reason}): start it with `systemctl start penstock` or "
             "`penstockd`, or name its socket with --socket or PENSTOCK_SOCKET"
         ) from trouble
@@ -259,8 +268,8 @@ def _request(method: str, target: str, body: bytes | None, *, version: str = "1.
     return head.encode("ascii") + body
 
 
-def _no_answer(path: str, trouble: Exception) -> NoDaemonError:
-    return NoDaemonError(
+def _no_answer(path: str, trouble: Exception) -> SilentError:
+    return SilentError(
         f"the daemon on {path} accepts connections but does not answer ({trouble}): see its log"
     )
 

@@ -300,9 +300,13 @@ class Advisory:
                 f"{operation} is not probed at {format_bytes(payload_size_bytes)} here; "
                 f"the configured sizes are {sizes}"
             )
+        asked = f"a probe of {operation} at {format_bytes(payload_size_bytes)}"
+        obstacles = {context: self.conductor.obstacle(context) for context in matches}
+        if all(obstacles.values()):
+            raise RefusedError(f"{asked} cannot be made now: {obstacles[matches[0]]}")
         for context in matches:  # one for each region that is probed
             self.conductor.request(context)
-        return f"a probe of {operation} at {format_bytes(payload_size_bytes)} comes next, within the budget"
+        return f"{asked} comes next, within the budget"
 
     async def remove_leftovers(self) -> Mapping[str, Any]:
         """Try all of them again between two probes; what was removed, and what is left."""

@@ -59,7 +59,8 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
         await app.conductor.visit_fleet()
         snapshot = snapshot_document(app.board.snapshot(clock.now()))
-        return {"cycles": [cycle_document(cycle) for cycle in cycles], **snapshot}
+        told = [{**cycle_document(cycle), "has_failed": cycle.has_failed} for cycle in cycles]
+        return {"cycles": told, **snapshot}
 
 
 async def remove_leftovers(configuration: Configuration) -> Mapping[str, Any]:

@@ -85,6 +85,21 @@ class Cycle:
     context: Context
     sentence: str
     outcome: Outcome[Any] | None  # None when nothing was probed
+    is_stopped: bool = False  # nothing was, and nothing will be until somebody does something
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something is in the way of measuring; what waits for a budget or a quiet host has not failed."""
+        return self.is_stopped or isinstance(self.outcome, Inconclusive)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a cycle ended; see `Cycle`."""
+
+    sentence: str
+    outcome: Outcome[Any] | None = None
+    is_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +174,16 @@ class Conductor:
         self._news.set()
         return True
 
+    def obstacle(self, context: Context) -> str:
+        """Why a probe that is asked for now would not be made, as far as that is known without planning one."""
+        if (trouble := self.sweeper.refusal(context.operation)) is not None:
+            return trouble
+        fit = self.board.fit(context.place)
+        if fit is None:
+            return ""
+        least = _least(self._watches[context], fit)
+        return self.ledger.allows(context.operation, least, self.clock.now()).sentence
+
     def request_sweep(self) -> asyncio.Future[SweepSummary]:
         """Remove what is left behind, as soon as nothing else runs."""
         coming = self.sweeper.hurry()
@@ -231,31 +256,36 @@ class Conductor:
         watch, began_at = self._watches[context], self.clock.now()
         self.activity = f"thinking about {describe(context)}"
         try:
-            sentence, outcome = await self._try(watch, reason)
+            end = await self._try(watch, reason)
         except (DiskTrouble, ThinkerError) as trouble:
             what = "nothing can be written down: " if isinstance(trouble, DiskTrouble) else ""
-            sentence, outcome = self._postpone(watch, Verdict(f"{what}{trouble}")), None
+            end = self._postpone(watch, Verdict(f"{what}{trouble}"))
         cycle = Cycle(
-            began_at=began_at, at=self.clock.now(), context=context, sentence=sentence, outcome=outcome
+            began_at=began_at,
+            at=self.clock.now(),
+            context=context,
+            sentence=end.sentence,
+            outcome=end.outcome,
+            is_stopped=end.is_stopped,
         )
         self.cycles.append(cycle)
         self.cycle_count += 1
         self.on_cycle(cycle)
         self.activity = "idle"
-        log.info("%s", sentence)
+        log.info("%s", end.sentence)
         return cycle
 
     # --- One cycle, step by step
 
-    async def _try(self, watch: Watch, reason: Reason | None) -> tuple[str, Outcome[Any] | None]:
+    async def _try(self, watch: Watch, reason: Reason | None) -> _End:
         now = self.clock.now()
         host = self.host_verdict(now)
         if not host.is_allowed and reason is None:
-            return self._postpone(watch, host), None
+            return self._postpone(watch, host)
         if reason is None and (until := self._spared_until(watch)) is not None:
-            return self._postpone(watch, Verdict("another host of the fleet measures it", until)), None
+            return self._postpone(watch, Verdict("another host of the fleet measures it", until))
         if (trouble := self.sweeper.refusal(watch.context.operation)) is not None:
-            return self._postpone(watch, Verdict(trouble)), None
+            return self._postpone(watch, Verdict(trouble))
         allowance = costs.smaller(watch.cost_max, self.ledger.affordable(watch.context.operation, now))
         conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
         plan = conclusion.plan
@@ -267,19 +297,20 @@ class Conductor:
         if plan is None or not verdict.is_allowed:
             if plan is None and (avoided := self._avoided[watch.context]):
                 avoided.popleft()  # a service that was down must not end all probing
-            return self._postpone(watch, verdict), None
+            return self._postpone(watch, verdict)
         plan = dataclasses.replace(plan, reason=reason or plan.reason)
         outcome = await self._probe(watch, plan, _foreseen(conclusion.fit, plan))
         if isinstance(outcome, Inconclusive):
             self._note_failed(watch.context, outcome.reason)
-            return f"{describe(watch.context)}: {outcome.reason}", outcome
+            return _End(f"{describe(watch.context)}: {outcome.reason}", outcome)
         self.troubles.note_measured(watch.context)
         self._measured.add(watch.context)
         before = self.board.recommend(watch.context, Demand(), self.clock.now())
         fit = await self._learn(watch.context.place)
         self.standings.note_measured(watch.context, fit)
         after = self.board.recommend(watch.context, Demand(), self.clock.now())
-        return tell(OPERATIONS[watch.context.operation].model, plan, outcome, before, after), outcome
+        sentence = tell(OPERATIONS[watch.context.operation].model, plan, outcome, before, after)
+        return _End(sentence, outcome)
 
     async def _probe(self, watch: Watch, plan: ProbePlan[Any], foreseen: Estimate | None) -> Outcome[Any]:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
@@ -578,18 +609,19 @@ class Conductor:
             except DiskTrouble as trouble:
                 log.warning("nothing old was forgotten: %s", trouble)
 
-    def _postpone(self, watch: Watch, verdict: Verdict) -> str:
+    def _postpone(self, watch: Watch, verdict: Verdict) -> _End:
         """Leave the context alone for a while, and say why."""
         now = self.clock.now()
         until = verdict.retry_at or now + timedelta(seconds=max(watch.section.mean_interval_seconds, 60.0))
         self.standings.postpone(watch.context, until)
         why = verdict.sentence or "no probe is worth its price now"
-        if verdict.sentence and verdict.retry_at is None:
+        is_stopped = not verdict.is_allowed and verdict.retry_at is None
+        if is_stopped:
             self.troubles.note_stopped(watch.context, f"not probed, {why}")
         else:
             self.troubles.note_postponed(watch.context)
         self._note_expired(watch.context, f"not probed, {why}")
-        return f"{describe(watch.context)}: not probed, {why}"
+        return _End(f"{describe(watch.context)}: not probed, {why}", is_stopped=is_stopped)
 
     def _note_failed(self, context: Context, reason: str) -> None:
         fit = self.board.fit(context.place)
@@ -629,6 +661,17 @@ def _wanted(watch: Watch, fit: Fit) -> Cost:
     gentlest = model.legal(context, model.ramp(context)[0])
     least, most = model.probe_cost(fit, context, gentlest, watch.tariff), watch.cost_max
     return dataclasses.replace(most, credit_bytes=least.credit_bytes, usd=most.usd or least.usd)
+
+
+def _least(watch: Watch, fit: Fit) -> Cost:
+    """What no step of the safe start goes below, in anything; it may be broken off by its time."""
+    model, context = OPERATIONS[watch.context.operation].model, watch.context
+    steps = [
+        model.probe_cost(fit, context, model.legal(context, step), watch.tariff)
+        for step in model.ramp(context)
+    ]
+    least = {f.name: min(getattr(cost, f.name) for cost in steps) for f in dataclasses.fields(Cost)}
+    return Cost(**{**least, "duration_seconds": 0.0})
 
 
 def _foreseen(fit: Fit, plan: ProbePlan[Any]) -> Estimate | None:

@@ -246,14 +246,14 @@ def _read_value(raw: Any, hint: Any) -> Any:
     except UnitError as error:
         raise ValueError(str(error)) from None
     except msgspec.ValidationError:
-        raise ValueError(f"found {_shown(raw)}; expected {_expectation_of(raw, hint)}") from None
+        raise ValueError(f"found {_shown(raw)}; expected {expectation(hint)}") from None
 
 
 def _convert(raw: Any, hint: Any) -> Any:
     kind = _kind(hint)
     bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     if get_origin(bare) is tuple and isinstance(raw, list):
-        return msgspec.convert(tuple(_convert(item, get_args(bare)[0]) for item in raw), hint)
+        return msgspec.convert(_convert_each(raw, get_args(bare)[0]), hint)
     if kind is not None and kind.parse is not None and isinstance(raw, str):
         number = kind.parse(raw)
         raw = round(number) if bare is int else number
@@ -262,12 +262,21 @@ def _convert(raw: Any, hint: Any) -> Any:
     return msgspec.convert(raw, hint)
 
 
-def _expectation_of(raw: Any, hint: Any) -> str:
-    """Of a list whose elements are wrong, what each element should be."""
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    if get_origin(bare) is tuple and isinstance(raw, list) and raw:
-        return f"a list, each {expectation(get_args(bare)[0])}"
-    return expectation(hint)
+def _convert_each(raw: list[Any], hint: Any) -> tuple[Any, ...]:
+    """All elements of a list. Raises ValueError that names each one that is wrong."""
+    converted, unread, unexpected = list[Any](), list[str](), list[str]()
+    for item in raw:
+        try:
+            converted.append(_convert(item, hint))
+        except UnitError as error:
+            unread.append(str(error))
+        except msgspec.ValidationError:
+            unexpected.append(_shown(item))
+    if unexpected:
+        unread.append(f"found {', '.join(unexpected)}; expected a list, each {expectation(hint)}")
+    if unread:
+        raise ValueError("; ".join(unread))
+    return tuple(converted)
 
 
 def _shown(raw: Any) -> str:

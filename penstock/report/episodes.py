@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from penstock.report.tally import Beat
 from penstock.report.wording import date_words, percent
+from penstock.units import counted, number
 
 GAP_MAX = timedelta(hours=24)  # between two refused measurements of one episode
 MEASURED_COUNT_MIN = 2  # refused measurements; one alone is no episode
@@ -15,19 +16,20 @@ MEASURED_COUNT_MIN = 2  # refused measurements; one alone is no episode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """Measurements that were refused requests, one after another."""
+    """Measurements that were refused requests, each within a day of the one before; those between them count apart."""
 
     begins_at: datetime  # the first of them
     ends_at: datetime  # the last
     begins_after: datetime | None  # the last before it that asked for as much and was not refused
     ends_before: datetime | None  # the first after it
     measured_count: int
+    spared_count: int  # measurements in that time that were refused stray requests at most
     refused_count: int
     request_count: int
 
     @property
     def refused_fraction(self) -> float:
-        """Of the requests of these measurements."""
+        """Of the requests of the measurements that were refused, not of those between them."""
         return self.refused_count / max(self.request_count, 1)
 
 
@@ -50,12 +52,18 @@ def episodes(beats: Sequence[Beat]) -> tuple[Episode, ...]:
 
 
 def episode_sentence(episode: Episode) -> str:
-    """``Requests were refused from 2026-01-08 04:26 to 14:43 UTC: 25 of 62 (40 %), in 5 measurements.``."""
+    """What was refused, and of which requests.
+
+    ``Requests were refused from 2026-01-08 04:26 to 14:43 UTC: 25 of the 62 (40 %) of 5 measurements; 3 between them
+    met stray refusals at most.``
+    """
     begins, ends = date_words(episode.begins_at), date_words(episode.ends_at)
     ends = ends.removeprefix(f"{begins.partition(' ')[0]} ")
+    spared = episode.spared_count
+    between = f"; {number(spared)} between them met stray refusals at most" if spared else ""
     return (
-        f"Requests were refused from {begins} to {ends} UTC: {episode.refused_count} of {episode.request_count} "
-        f"({percent(episode.refused_fraction)}), in {episode.measured_count} measurements."
+        f"Requests were refused from {begins} to {ends} UTC: {episode.refused_count} of the {episode.request_count} "
+        f"({percent(episode.refused_fraction)}) of {counted(episode.measured_count, 'measurement')}{between}."
     )
 
 
@@ -64,12 +72,14 @@ def _episode(group: Sequence[Beat], clean: Sequence[Beat]) -> Episode:
     begins_at, ends_at = group[0].first_at, max(beat.last_at for beat in group)
     before = [b.last_at for b in clean if b.pace >= least and b.last_at < begins_at]
     after = [b.first_at for b in clean if b.pace >= least and b.first_at > ends_at]
+    spared = (b.measured_count for b in clean if b.first_at >= begins_at and b.last_at <= ends_at)
     return Episode(
         begins_at=_moment(begins_at),
         ends_at=_moment(ends_at),
         begins_after=_moment(max(before)) if before else None,
         ends_before=_moment(min(after)) if after else None,
         measured_count=sum(beat.measured_count for beat in group),
+        spared_count=sum(spared),
         refused_count=sum(beat.refused_count for beat in group),
         request_count=sum(beat.request_count for beat in group),
     )

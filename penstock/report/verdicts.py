@@ -105,7 +105,8 @@ def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None, unmeasured_count:
         yield f"slower {rhythm.span}, {signed_percent(rhythm.fraction.expected)}"
     if episodes:
         newest = episodes[-1]
-        yield f"{percent(newest.refused_fraction)} of requests refused on {day_words(newest.begins_at)}"
+        those = f"the requests of {counted(newest.measured_count, 'measurement')}"
+        yield f"{percent(newest.refused_fraction)} of {those} refused on {day_words(newest.begins_at)}"
 
 
 def _days_of(moments: Iterable[tuple[float, int]]) -> tuple[tuple[date, int], ...]:

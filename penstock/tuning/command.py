@@ -57,30 +57,33 @@ class Failure:
     stderr_tail: str = ""
     is_timeout: bool = False
     is_no_command: bool = False  # the shell found nothing that it could run
+    is_contradiction: bool = False  # it moved what it says, or the object, and not both
 
 
-def doubt(
-    report: Report,
-    object_size_bytes: int,
-    unsplit_bytes: int = PART_SIZE_BYTES_MIN,
-    *,
-    took_seconds: float | None = None,
+def contradiction(
+    report: Report, object_size_bytes: int, unsplit_bytes: int = PART_SIZE_BYTES_MIN
 ) -> str | None:
-    """Why what it reports is hardly bytes of that object, or seconds of its run; in one sentence; None when it may be.
+    """Why what it reports is hardly bytes of that object, in one sentence; None when it may be.
 
-    Part of an object may have arrived, and what is too small for parts is moved many times over. No run is shorter
-    than the transfer in it.
+    Some of an object may be missing, and what is too small for parts is moved many times over. A rate from bytes that
+    were not moved is none.
     """
     ratio = report.transferred_bytes / object_size_bytes
     is_split = object_size_bytes > unsplit_bytes
-    if ratio < 1 / _FAR_RATIO or (ratio > _FAR_RATIO and is_split):
-        told = (
-            f"transferred_bytes {report.transferred_bytes:.0f} where an object has {object_size_bytes} bytes"
-        )
-    elif took_seconds is not None and report.duration_seconds > _FAR_RATIO * took_seconds:
-        told = f"duration_seconds {report.duration_seconds:.6g} where its run took {took_seconds:.3g} s"
-    else:
+    if ratio >= 1 / _FAR_RATIO and (ratio <= _FAR_RATIO or not is_split):
         return None
+    return (
+        f"it reports transferred_bytes {report.transferred_bytes:.0f} where it was asked to move an object of "
+        f"{object_size_bytes} bytes: let it move object_size_bytes, or name what it moves with --object-size, and "
+        "count in bytes"
+    )
+
+
+def doubt(report: Report, *, took_seconds: float) -> str | None:
+    """Why what it reports is hardly seconds of its run, which no transfer in it is longer than; None when it may be."""
+    if report.duration_seconds <= _FAR_RATIO * took_seconds:
+        return None
+    told = f"duration_seconds {report.duration_seconds:.6g} where its run took {took_seconds:.3g} s"
     return (
         f"the command reports {told}. It is believed, and so are the rates that follow; if it counts in another unit, "
         "mend the command and begin anew with --restart"

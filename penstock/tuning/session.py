@@ -22,7 +22,7 @@ from penstock.operations.s3.upload import UPLOAD
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.processes.interruption import put_up_with_one
-from penstock.tuning.command import Failure, Report, doubt
+from penstock.tuning.command import Failure, Report, contradiction, doubt
 from penstock.tuning.limits import Limit, most_to_try, suspected_limit
 from penstock.tuning.state import StateFile, Trial, TuningStateError
 from penstock.vocabulary import (
@@ -131,16 +131,16 @@ def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bo
         "failed_probe_count": sum(trial.failure is not None for trial in trials),
         "was_interrupted": was_interrupted,
         # The first doubt about what was reported.
-        "warning": next((found for trial in trials if (found := doubt_about(task, trial))), None),
+        "warning": next((found for trial in trials if (found := doubt_about(trial))), None),
         "trials": [_trial_document(trial) for trial in trials],
     }
 
 
-def doubt_about(task: Task, trial: Trial) -> str | None:
+def doubt_about(trial: Trial) -> str | None:
     """Why what a trial reported is hard to believe."""
-    if trial.report is None:
+    if trial.report is None or trial.took_seconds is None:
         return None
-    return doubt(trial.report, task.object_size_bytes, task.unsplit_bytes, took_seconds=trial.took_seconds)
+    return doubt(trial.report, took_seconds=trial.took_seconds)
 
 
 def _trial_document(trial: Trial) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def tune(
         while len(state.trials) < task.probe_count:
             plan = propose(task, state.trials)
             starting(plan, len(state.trials))
-            state.append(_carry_out(plan, len(state.trials), run, clock))
+            state.append(_carry_out(task, plan, len(state.trials), run, clock))
             ended(state.trials[-1])
             _give_up_on_a_broken_command(task, state.trials)
     except KeyboardInterrupt:
@@ -269,10 +269,15 @@ def _observation(
     )
 
 
-def _carry_out(plan: ProbePlan[TransferSetting], probe_index: int, run: Run, clock: Clock) -> Trial:
+def _carry_out(
+    task: Task, plan: ProbePlan[TransferSetting], probe_index: int, run: Run, clock: Clock
+) -> Trial:
     started_at, began_seconds = clock.now(), clock.monotonic_seconds()
     where = {"object_size_bytes": plan.context.payload_size_bytes, "probe_index": probe_index}
     outcome = run({**asdict(plan.setting), **where})
+    if isinstance(outcome, Report):
+        wrong = contradiction(outcome, task.object_size_bytes, task.unsplit_bytes)
+        outcome = Failure(reason=wrong, is_contradiction=True) if wrong else outcome
     return Trial(
         probe_index=probe_index,
         setting=plan.setting,
@@ -294,6 +299,8 @@ def _give_up_on_a_broken_command(task: Task, trials: Sequence[Trial]) -> None:
             task,
             trials,
         )
+    if failure.is_contradiction:  # the next one would count the same way
+        raise TuningError(f"what the command reports cannot be used: {failure.reason}", task, trials)
     if len(trials) >= GIVE_UP_AFTER:
         raise TuningError(
             f"the command failed {len(trials)} times in a row and never worked: {_why(trials)}", task, trials

@@ -15,6 +15,7 @@ from penstock.trial.stage import CREDENTIALS
 from tests.daemon_house import DaemonHouse
 from tests.integration.scripted_advisor import LEFT_BEHIND, Served
 from tests.integration.test_daemon import stage  # noqa: F401  # a fixture
+from tests.speaker import speaking
 from tests.waiting import until
 
 
@@ -80,8 +81,20 @@ def test_where_no_daemon_ever_ran_nothing_is_made(tmp_path: Path) -> None:
         asked = leftovers(words, "--config", file, socket=tmp_path / "nobody")
         assert (asked.exit_code, "Nothing is left behind." in asked.output) == (1, False)
         assert f"there is no database at {tmp_path / 'state/penstock.db'}" in asked.output
+        assert f"no daemon answers on {tmp_path / 'nobody'}" in asked.output
         assert "--config" in asked.output
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("words", [("list",), ("remove",), ("remove", "--dry-run")])
+def test_a_daemon_that_hangs_is_no_missing_database(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Somebody is there: what is said is that he says nothing, and no database is looked for behind his back."""
+    silent = tmp_path / "silent"
+    with speaking(silent, b""):
+        asked = leftovers(*words, socket=silent)
+    assert asked.exit_code == 3
+    assert f"the daemon on {silent} accepts connections but does not answer" in asked.output
+    assert "database" not in asked.output
 
 
 def test_what_a_killed_daemon_left_is_removed_without_one(stage: DaemonHouse) -> None:  # noqa: F811  # the fixture

@@ -106,6 +106,9 @@ def test_it_is_probed_and_advised_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert "or [probes.s3_made_up]" in penstock("run", "--once", "--config", "/dev/null").stderr
     with lab_endpoint("s3", WORLD, tmp_path) as endpoint_url:
         s3 = Clients(endpoint_url, "").s3()
+        failed = penstock("run", "--once", "--config", configured(tmp_path, endpoint_url))
+        assert failed.returncode == 1
+        assert "nothing was measured: s3_made_up" in failed.stderr
         s3.create_bucket(Bucket="made-up")
         done = penstock("run", "--once", "--json", "--config", configured(tmp_path, endpoint_url))
         assert done.returncode == 0, done.stderr

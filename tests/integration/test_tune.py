@@ -123,20 +123,34 @@ def test_people_are_told_what_was_inferred_from_failures(tmp_path: Path) -> None
     assert "--probes" in last
 
 
-def test_a_command_that_counts_in_kib_is_doubted_once(tmp_path: Path) -> None:
-    """Both numbers, and what to do; its reports are taken."""
+@pytest.mark.parametrize("word", ["1 / 1024 * ", "8 * "])
+def test_a_command_whose_bytes_contradict_the_object_is_refused(tmp_path: Path, word: str) -> None:
+    """Both numbers, and what to do, after one run: a rate of bytes that were not moved is advice from nothing."""
     (tmp_path / "client.py").write_text(
-        SCRIPT.replace('"transferred_bytes": ', '"transferred_bytes": 1 / 1024 * ')
+        SCRIPT.replace('"transferred_bytes": ', f'"transferred_bytes": {word}')
     )
+    command = shlex.join([sys.executable, "-S", str(tmp_path / "client.py")])
+    result = tune(tmp_path, "--exec", command, "--probes", "3")
+    assert result.exit_code == 1
+    assert "what the command reports cannot be used" in result.stderr
+    moved = 512 * MiB // 1024 if "1024" in word else 8 * 512 * MiB
+    assert (
+        f"transferred_bytes {moved} where it was asked to move an object of {512 * MiB} bytes"
+        in result.stderr
+    )
+
+
+def test_a_command_that_counts_milliseconds_is_doubted_once(tmp_path: Path) -> None:
+    """Both numbers, and what to do; its reports are taken."""
+    slow = SCRIPT.replace('"duration_seconds": ', '"duration_seconds": 1e6 + ')
+    (tmp_path / "client.py").write_text(slow)
     command = shlex.join([sys.executable, "-S", str(tmp_path / "client.py")])
     result = tune(tmp_path, "--exec", command, "--probes", "3", "--json")
     assert result.exit_code == 0, result.stderr
-    warnings = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
-    assert len(warnings) == 1
-    assert f"transferred_bytes {512 * 1024} where an object has {512 * MiB} bytes" in warnings[0]
+    (warning,) = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
     document = json.loads(result.stdout)
     assert document["failed_probe_count"] == 0
-    assert f"Warning: {document['warning']}." == warnings[0]
+    assert f"Warning: {document['warning']}." == warning
 
 
 def test_one_is_not_many(script: str, tmp_path: Path) -> None:

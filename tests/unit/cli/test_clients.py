@@ -14,16 +14,26 @@ from tests.integration.scripted_advisor import CLIENTS
 DROP_IN = "etc/systemd/system/backup.service.d/penstock-clients.conf"
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A system with a service of that name, and a template."""
+    folder = tmp_path / "usr/lib/systemd/system"
+    folder.mkdir(parents=True)
+    for name in ("backup.service", "copy@.service"):
+        (folder / name).touch()
+    return tmp_path
+
+
 def enable(root: Path, *arguments: str) -> Result:
     """With another folder in the place of /."""
     return CliRunner().invoke(cli, ["clients", "enable", "--root", str(root), *arguments])
 
 
-def test_a_unit_is_told_by_a_drop_in(tmp_path: Path) -> None:
+def test_a_unit_is_told_by_a_drop_in(root: Path) -> None:
     """Its SDKs tell what they do under its name, and the operator is told how to take that back."""
-    result = enable(tmp_path, "--unit", "backup.service", "--port", "31001")
+    result = enable(root, "--unit", "backup.service", "--port", "31001")
     assert result.exit_code == 0, result.output
-    lines = (tmp_path / DROP_IN).read_text().splitlines()
+    lines = (root / DROP_IN).read_text().splitlines()
     assert lines[1:] == [
         "[Service]",
         "Environment=AWS_CSM_ENABLED=true",
@@ -31,13 +41,13 @@ def test_a_unit_is_told_by_a_drop_in(tmp_path: Path) -> None:
         "Environment=AWS_CSM_CLIENT_ID=backup",
     ]
     assert "systemctl restart backup.service" in result.output
-    assert f"rm {tmp_path / DROP_IN}" in result.output
+    assert f"rm {root / DROP_IN}" in result.output
 
 
-def test_a_dry_run_only_says_it(tmp_path: Path) -> None:
+def test_a_dry_run_only_says_it(root: Path) -> None:
     """Nothing is written."""
-    assert DROP_IN in enable(tmp_path, "--unit", "backup", "--dry-run").output
-    assert not list(tmp_path.iterdir())
+    assert DROP_IN in enable(root, "--unit", "backup", "--dry-run").output
+    assert not (root / "etc").exists()
 
 
 @pytest.mark.parametrize("unit", ["../../etc/passwd", "a b", "x\ny", "", "backup.timer"])
@@ -51,6 +61,23 @@ def test_a_port_that_no_sdk_can_send_to_is_refused(tmp_path: Path) -> None:
     """It would be written, and nobody heard."""
     assert enable(tmp_path, "--unit", "backup", "--port", "99999").exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_a_service_that_is_not_there_is_refused_as_systemctl_edit_does(root: Path) -> None:
+    """A slip of the pen would be told of nothing, and leave a folder behind; whoever knows better says so."""
+    for more in ((), ("--dry-run",)):
+        refused = enable(root, "--unit", "bakcup", *more)
+        assert refused.exit_code == 1
+        assert "systemd knows no bakcup.service" in refused.output
+        assert "write" not in refused.output.replace("nothing was written", "")
+    assert not (root / "etc").exists()
+    assert enable(root, "--unit", "bakcup", "--force").exit_code == 0
+
+
+def test_an_instance_has_the_file_of_its_template(root: Path) -> None:
+    """As systemd looks for it."""
+    assert enable(root, "--unit", "copy@nightly").exit_code == 0
+    assert enable(root, "--unit", "move@nightly").exit_code == 1
 
 
 def test_what_is_advised_is_said_of_a_region(monkeypatch: pytest.MonkeyPatch) -> None:

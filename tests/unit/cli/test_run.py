@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.run import _show
+from penstock.cli.run import _must_have_measured, _show
+from penstock.cli.trouble import TroubleError
 
 
 def test_a_cycle_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -13,3 +14,17 @@ def test_a_cycle_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     cycle = {"operation": "s3_upload", "payload_size_bytes": 64 << 20, "sentence": sentence}
     _show({"cycles": [cycle], "recommendations": []})
     assert capsys.readouterr().out == f"{sentence}\n"
+
+
+def _cycle(*, is_conclusive: bool = False, has_failed: bool = False, sentence: str = "") -> dict[str, object]:
+    return {"is_conclusive": is_conclusive, "has_failed": has_failed, "sentence": sentence}
+
+
+def test_where_nothing_was_measured_it_ends_with_the_reason() -> None:
+    """Who runs it by the clock sees exit codes alone: that every probe failed is one of them."""
+    refused = _cycle(has_failed=True, sentence="s3_upload 64 MiB in r: the bucket is missing")
+    waiting = _cycle(sentence="sqs_delivery in r: not probed, the day's budget is used up")
+    with pytest.raises(TroubleError, match=r"nothing was measured: s3_upload .* is missing"):
+        _must_have_measured([waiting, refused])
+    _must_have_measured([refused, _cycle(is_conclusive=True)])
+    _must_have_measured([waiting])

@@ -45,6 +45,21 @@ def test_what_cannot_seek_is_written_by_as_many_threads_as_are_advised() -> None
     assert client.config.max_in_memory_download_chunks == client.config.max_concurrency == 32
 
 
+@pytest.mark.parametrize("path", [b"/tmp/file", 3, None])
+def test_what_boto3_takes_for_no_path_is_refused_as_it_does(path: Any) -> None:
+    """Before anything is asked or opened: bytes would be a path to what is below boto3, and a number a descriptor."""
+    client, own = Client(), boto3.client("s3", region_name="eu-west-1")
+    for refused in (
+        lambda: own.download_file("bucket", "key", path),
+        lambda: download_file(client, "bucket", "key", path),
+        lambda: own.upload_file(path, "bucket", "key"),
+        lambda: upload_file(client, path, "bucket", "key"),
+    ):
+        with pytest.raises(ValueError, match="Filename must be a string or a path-like object"):
+            refused()
+    assert not client.uploaded
+
+
 def test_threads_beyond_the_connections_that_are_kept_are_reported() -> None:
     """Botocore makes more as they are needed: what 32 threads moved is no evidence of ten."""
     client, reporter = Client(), Collected()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import connection
-from penstock.client.connection import Connections, NoDaemonError, ask
+from penstock.client.connection import Connections, NoDaemonError, SilentError, ask
 
 
 class Trickling:
@@ -70,3 +71,14 @@ def test_a_full_queue_of_callers_is_waited_for(tmp_path: Path, *, has_room_in_ti
         else:
             with pytest.raises(NoDaemonError, match=r"no daemon answers on .*takes too long"):
                 ask(path, "GET", "/", timeout_seconds=0.1)
+
+
+def test_a_socket_that_is_closed_to_this_user_is_held_by_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To start a daemon, as is said where there is none, would not help."""
+
+    def closed(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(connection, "_enter", closed)
+    with pytest.raises(SilentError, match=r"/run/x.sock is closed to this user \(Permission denied\)"):
+        ask("/run/x.sock", "GET", "/v1/status")

@@ -32,7 +32,9 @@ from tests.unit.probes.fakes import MemoryQueues, MemoryStore
 
 TARIFFS = Tariffs(Configuration(), HostIdentity(region="r", instance_type="i", sentence=""))
 PLAN_COST = Cost(transferred_bytes=GiB, request_count=100, usd=0.1, duration_seconds=10.0)
-DAY_LIMIT = Cost(transferred_bytes=5 * GiB, request_count=1000, usd=1.0, duration_seconds=600.0)
+DAY_LIMIT = Cost(
+    transferred_bytes=5 * GiB, request_count=1000, usd=1.0, credit_bytes=50 * GiB, duration_seconds=600.0
+)
 
 
 class CannedThinker:

@@ -16,6 +16,7 @@ from penstock.api.wire import Claim, encode, read_question
 from penstock.daemon.advisory import Advisory
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
+from penstock.daemon.budget import Spend
 from penstock.daemon.config import BudgetSection, ListenSection, WatchedQueueSection
 from penstock.daemon.forecast import Forecast
 from penstock.daemon.harm_watch import HarmWatch
@@ -29,7 +30,7 @@ from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Place
 from tests.factories import CONTEXT, NOON, SETTING, an_observation
 from tests.integration.test_socket_protocol_page import OPENAPI, agree
-from tests.unit.daemon.house import House
+from tests.unit.daemon.house import DAY_LIMIT, House
 
 HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")
 
@@ -92,6 +93,17 @@ async def test_a_probe_can_be_asked_for_wherever_it_is_made(house: House) -> Non
     await advisory_of(house).request_probe(CONTEXT.operation, CONTEXT.payload_size_bytes)
     await house.live(10.0)
     assert house.probe.run_count == 1
+
+
+async def test_a_probe_that_no_budget_is_left_for_is_refused_with_the_reason(house: House) -> None:
+    """Nobody waits for what does not come; until when is in the sentence."""
+    await house.conductor.prepare()
+    asking = advisory_of(house).request_probe
+    assert "comes next" in await asking(CONTEXT.operation, CONTEXT.payload_size_bytes)
+    spend = Spend(hour_at=NOON, operation=CONTEXT.operation, cost=replace(DAY_LIMIT, duration_seconds=1.0))
+    house.conductor.ledger = replace(house.conductor.ledger, spends=(spend,))
+    with pytest.raises(RefusedError, match=r"cannot be made now: a probe may need .* are left until 2"):
+        await asking(CONTEXT.operation, CONTEXT.payload_size_bytes)
 
 
 async def test_whoever_learns_of_a_report_learns_whose_it_is(house: House) -> None:

@@ -202,7 +202,7 @@ async def test_a_probe_is_the_first_of_its_context_until_one_has_measured(house:
         return inconclusive(plan, house.clock.now(), "in vain", Cost())
 
     measuring, house.probe.run = house.probe.run, in_vain  # type: ignore[method-assign]
-    await house.conductor.run_cycle(CONTEXT)
+    assert (await house.conductor.run_cycle(CONTEXT)).has_failed
     house.probe.run = measuring  # type: ignore[method-assign]
     for _ in range(2):
         await house.conductor.run_cycle(CONTEXT)
@@ -223,12 +223,20 @@ async def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(house
     section = ObjectSection(memory_bytes_max=MiB)
     house.conductor._watches[CONTEXT] = replace(watch, section=section)
     house.conductor.thinker = InlineThinker()
-    await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)
+    assert (await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)).has_failed
     assert house.probe.run_count == 0
     assert house.conductor.cycles[-1].sentence.endswith(
         "not probed, a probe holds at least 5 MiB, and probes.s3_upload.memory_bytes_max allows 1 MiB: raise it"
     )
     assert next(iter(house.conductor.standings)).postponed_until is not None
+
+
+async def test_what_passes_by_itself_has_not_failed(house: House) -> None:
+    """A day's budget that is used up is what it is for, and a measurement is none of a failure either."""
+    house.probe.moved_bytes = GiB
+    cycles = [await house.conductor.run_cycle(CONTEXT) for _ in range(8)]
+    assert {cycle.outcome is None for cycle in cycles} == {True, False}
+    assert not any(cycle.has_failed for cycle in cycles)
 
 
 async def test_burst_credits_are_settled_by_what_was_sent_above_the_baseline(house: House) -> None:

@@ -177,6 +177,15 @@ def test_sentence(tmp_path: Path, text: str, expected: str) -> None:
     assert _problems(tmp_path, text) == [expected]
 
 
+def test_every_element_of_a_list_that_is_wrong_is_named(tmp_path: Path) -> None:
+    """Whoever mends one at a time would read the next mistake each time."""
+    text = "object_size_bytes = ['8MiB', 'x', -3, '7 cows', 2.5]\nregions = ['a', 'B', 7]"
+    sizes, regions = _problems(tmp_path, f"[probes.s3_upload]\n{text}")
+    assert "'x' is not a size such as 8MiB; '7 cows' is not a size: use B" in sizes
+    assert "; found -3, 2.5; expected a list, each a size from 1 byte to" in sizes
+    assert regions.endswith('regions: found "B", 7; expected a list, each a region, such as "eu-central-1"')
+
+
 def test_a_daemon_lives_with_the_longest_durations() -> None:
     """Dates have an end, and no moment that follows from them lies beyond it."""
     section = msgspec.structs.replace(hourly(UPLOAD), mean_interval_seconds=SECONDS_MAX)

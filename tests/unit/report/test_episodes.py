@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.report.episodes import episode_sentence, episodes
 from penstock.report.tally import beat_of
 from tests.factories import NOON, an_observation
@@ -17,8 +19,9 @@ def test_refusals_one_after_another_are_one_episode() -> None:
     (one,) = episodes([beat_of(o) for o in seen])
     assert (one.begins_at, one.ends_at) == (NOON + 2 * HOUR, NOON + 4 * HOUR)
     assert (one.begins_after, one.ends_before) == (NOON, NOON + 5 * HOUR)
-    words = "Requests were refused from 2026-03-01 14:00 to 16:00 UTC: 20 of 40 (50 %), in 2 measurements."
-    assert episode_sentence(one) == words
+    words = "Requests were refused from 2026-03-01 14:00 to 16:00 UTC: 20 of the 40 (50 %) of 2 measurements"
+    assert episode_sentence(one) == f"{words}; 1 between them met stray refusals at most."
+    assert episode_sentence(replace(one, spared_count=0)) == f"{words}."
 
 
 def test_single_refusals_and_strays_are_none() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.tuning.command import Failure, Report, doubt, run_command
+from penstock.tuning.command import Failure, Report, contradiction, doubt, run_command
 from penstock.units import MiB
 from tests.waiting import until
 
@@ -236,9 +236,9 @@ def test_another_thread_may_end_it(tmp_path: Path) -> None:
         (1024, MiB, True),
     ],
 )
-def test_an_amount_in_another_unit_is_doubted(transferred: int, size: int, is_strange: bool) -> None:
+def test_an_amount_that_contradicts_the_object_is_told(transferred: int, size: int, is_strange: bool) -> None:
     """Both numbers are named."""
-    reason = doubt(Report(transferred_bytes=transferred, duration_seconds=1), size)
+    reason = contradiction(Report(transferred_bytes=transferred, duration_seconds=1), size)
     assert (reason is not None) == is_strange
     assert reason is None or (f" {transferred} " in reason and f" {size} " in reason)
 
@@ -247,7 +247,7 @@ def test_an_amount_in_another_unit_is_doubted(transferred: int, size: int, is_st
 def test_a_duration_in_milliseconds_is_doubted(reported_seconds: float, is_strange: bool) -> None:
     """No transfer is longer than the run that it is in; what is shorter was prepared first."""
     report = Report(transferred_bytes=64 * MiB, duration_seconds=reported_seconds)
-    reason = doubt(report, 64 * MiB, took_seconds=12.6)
+    reason = doubt(report, took_seconds=12.6)
     assert (reason is not None) == is_strange
     assert reason is None or "duration_seconds 12400 where its run took 12.6 s" in reason
 

@@ -114,7 +114,8 @@ class Client:
         if (failure := self.trouble(setting, request["probe_index"])) is not None:
             return failure
         dip = exp(self.noise * random.Random(f"{self.seed}/{request['probe_index']}").gauss())
-        return Report(transferred_bytes=SIZE, duration_seconds=dip * SIZE / self.throughput(setting))
+        size = request.get("object_size_bytes", SIZE)
+        return Report(transferred_bytes=size, duration_seconds=dip * size / self.throughput(setting))
 
 
 @contextmanager

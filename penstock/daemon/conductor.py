@@ -149,7 +149,9 @@ class Conductor:
         self._is_clock_believed = False  # the operator said so; taken up between two probes
         self._reported: set[Place] = set()
         self._reports_due_seconds = 0.0  # on the monotonic clock
-        self._measured = set[Context]()  # since the start
+        self._measured = set[
+            Context
+        ]()  # since the start, and since a probe failed: what it needs may be gone
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
         self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
@@ -302,6 +304,7 @@ class Conductor:
         outcome = await self._probe(watch, plan, _foreseen(conclusion.fit, plan))
         if isinstance(outcome, Inconclusive):
             self._note_failed(watch.context, outcome.reason)
+            self._measured.discard(watch.context)
             return _End(f"{describe(watch.context)}: {outcome.reason}", outcome)
         self.troubles.note_measured(watch.context)
         self._measured.add(watch.context)

@@ -89,7 +89,7 @@ class Quest:
     has_prior: bool = False
     avoided: tuple[Any, ...] = ()  # settings that could not be measured lately
     tariff: Tariff = FREE
-    is_first: bool = False  # of this context, since the daemon began
+    is_first: bool = False  # of this context, since the daemon began or since one failed
 
     def cost(self, setting: Any) -> Cost:  # of the operation's own type
         """The most that a probe of it may cost, what has to be there first included."""

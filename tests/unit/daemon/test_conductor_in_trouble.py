@@ -196,7 +196,7 @@ async def test_bytes_that_were_moved_in_vain_are_paid_for(house: House) -> None:
 
 
 async def test_a_probe_is_the_first_of_its_context_until_one_has_measured(house: House) -> None:
-    """What it needs may have to be made, whatever an earlier life of the daemon measured."""
+    """What it needs may have to be made, whatever an earlier life of the daemon measured; or again, where one fails."""
 
     async def in_vain(plan: ProbePlan[Any]) -> Outcome[Any]:
         return inconclusive(plan, house.clock.now(), "in vain", Cost())
@@ -206,7 +206,10 @@ async def test_a_probe_is_the_first_of_its_context_until_one_has_measured(house:
     house.probe.run = measuring  # type: ignore[method-assign]
     for _ in range(2):
         await house.conductor.run_cycle(CONTEXT)
-    assert house.thinker.firsts == [True, True, False]
+    house.probe.run = in_vain  # type: ignore[method-assign]
+    for _ in range(2):
+        await house.conductor.run_cycle(CONTEXT)
+    assert house.thinker.firsts == [True, True, False, False, True]
 
 
 async def test_what_the_operator_put_is_not_paid_for(house: House) -> None:

@@ -54,11 +54,17 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
 
 
 def _show(document: Mapping[str, Any]) -> None:
+    """What came of each cycle, and the advice for what it was about; JSON has that of all sizes and operations."""
     for cycle in document["cycles"]:
         click.echo(cycle["sentence"])
+    tried = [[cycle[name] for name in _CONTEXT] for cycle in document["cycles"]]
     for recommendation in document["recommendations"]:
-        click.echo()
-        show_advice(recommendation)
+        if [recommendation[name] for name in _CONTEXT] in tried:
+            click.echo()
+            show_advice(recommendation)
+
+
+_CONTEXT = ("operation", "region", "payload_size_bytes")
 
 
 def _must_have_measured(cycles: Sequence[Mapping[str, Any]]) -> None:

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.api.wire import recommendation_document
 from penstock.cli.run import _must_have_measured, _show
 from penstock.cli.trouble import TroubleError
+from penstock.units import format_bytes
+from tests.factories import a_recommendation
 
 
 def test_a_cycle_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Its sentence says the operation and the size; they are not put before it again."""
     sentence = "s3_upload 64 MiB in lab-1 (verify): 24 x 8 MiB gave 96 MB/s; advice stands"
-    cycle = {"operation": "s3_upload", "payload_size_bytes": 64 << 20, "sentence": sentence}
+    cycle = {
+        "operation": "s3_upload",
+        "region": "lab-1",
+        "payload_size_bytes": 64 << 20,
+        "sentence": sentence,
+    }
     _show({"cycles": [cycle], "recommendations": []})
     assert capsys.readouterr().out == f"{sentence}\n"
+
+
+def test_the_advice_for_what_was_tried_is_shown_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands for other sizes and operations would be pages, of which nothing was measured."""
+    tried = recommendation_document(a_recommendation(), generation=1)
+    other = {**tried, "payload_size_bytes": 2 * tried["payload_size_bytes"]}
+    cycle = {name: tried[name] for name in ("operation", "region", "payload_size_bytes")}
+    _show({"cycles": [{**cycle, "sentence": "measured"}], "recommendations": [other, tried]})
+    shown = capsys.readouterr().out
+    assert shown.count(f"{tried['operation']} of ") == 1
+    assert f"of {format_bytes(tried['payload_size_bytes'])} (" in shown
 
 
 def _cycle(*, is_conclusive: bool = False, has_failed: bool = False, sentence: str = "") -> dict[str, object]:

@@ -15,7 +15,7 @@ from penstock.report.remarks import HELPS_FROM, cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
 from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN
 from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
-from penstock.units import counted, format_bytes, format_seconds, label
+from penstock.units import counted, format_bytes, format_seconds, label, number
 from penstock.vocabulary import Basis, Estimate
 
 STRIP_DAY_COUNT_MAX = 60
@@ -124,7 +124,13 @@ def _facts(
 def _sure(place: PlaceFindings, basis: Basis) -> str:
     words = _SURE[basis]
     if place.fit is not None:
-        words += f"; it rests on {counted(place.fit.observation_count, 'observation')}"
+        used, seen = place.fit.observation_count, counted(place.observation_count, "observation")
+        some = (
+            f"the newest {number(used)} of {seen}"
+            if used < place.observation_count
+            else counted(used, "observation")
+        )
+        words += f"; it rests on {some}"
     judged = place.promised_coverage
     if judged.count:
         words += f"; {judged.within_count} of the last {judged.count} came as foreseen (90 % is right)"

@@ -303,7 +303,7 @@ def test_how_sure_it_is_counts_what_the_fit_rests_on() -> None:
     fit = dataclasses.replace(a_real_fit(), observation_count=3)
     report = a_report(fits=[fit], since=NOON + HOUR)
     (screen,) = first_screens(report)
-    assert "it rests on 3 observations" in dict(screen.facts)["How sure"]
+    assert "it rests on the newest 3 of 6 observations" in dict(screen.facts)["How sure"]
     assert "3 observations; half" in render_html(report)
     assert "of them; half" not in render_html(report)
 

@@ -209,7 +209,7 @@ def _field(quest: Quest) -> _Field:
         belief = surrogate.belief(
             model, fit, quest.own, settings, context=context, demand=demand, seed=quest.seed
         )
-    bargain = objective.bargain_after(fit.observation_count)
+    bargain = objective.bargain_after(len(quest.history))
     incumbent = objective.choose(appraisal, demand.objective, bargain=bargain)
     return _Field(
         settings=settings,
@@ -258,7 +258,7 @@ _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suf
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
     shortlist = _shortlist(field, reachable, quest.seed)
-    weight = objective.bargain_after(quest.fit.observation_count).connections_worth * field.price
+    weight = objective.bargain_after(len(quest.history)).connections_worth * field.price
     thrifty = replace(field.belief, draws=field.belief.draws - weight)
     gains = knowledge_gradient(thrifty, shortlist, sigma)
     priced: list[tuple[float, int]] = []

@@ -318,15 +318,16 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
         learned = learn(place, evidence_of(place, ordered), prior, seed)
         posterior = learned.posterior(_credits(place, ordered), lateness(self.direction, ordered))
+        changed_at = learned.changed_at
         return Fit(
             place=place,
             parameters=_parameters(learned.draws, self.direction),
-            observation_count=len(ordered),
+            observation_count=sum(changed_at is None or o.started_at >= changed_at for o in ordered),
             newest_observation_at=max((o.started_at for o in ordered), default=None),
             residual_fraction_p50=learned.residual_fraction_p50,
             is_off_model=learned.shapes is not None,
             drift_count=learned.drift_count,
-            changed_at=learned.changed_at,
+            changed_at=changed_at,
             suspicion=learned.suspicion,
             state=posterior.to_state() | self.learned_besides(ordered),
         )

@@ -192,7 +192,9 @@ def test_what_surprised_before_a_change_does_not_take_its_place(
         probes.append(before.observe(a_setting(threads), len(probes), factor=factor, seed=seed))
     for threads in (24, 40, 200, 256, 128, 80, 120, 100):
         probes.append(after.observe(a_setting(threads), len(probes), seed=seed))
-    assert fit_of(before, probes).changed_at == probes[16].started_at
+    fit = fit_of(before, probes)
+    assert fit.changed_at == probes[16].started_at
+    assert fit.observation_count == len(probes) - 16
 
 
 def test_the_first_refusals_of_a_place_are_a_change_at_once() -> None:

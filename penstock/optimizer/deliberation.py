@@ -47,9 +47,7 @@ class Case(Generic[SettingT]):
     fit: Fit | None = None
     avoided: tuple[SettingT, ...] = ()
     tariff: Tariff = FREE  # what a probe of `next_context` is charged
-    is_first: bool = (
-        False  # whether it is the first of `next_context` since the daemon began, or since one failed
-    )
+    is_first: bool = False  # of `next_context` since the daemon began, or since one failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

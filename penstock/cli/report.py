@@ -271,7 +271,7 @@ def _read(
         generated_at=now,
         since=since,
         models={name: row.model for name, row in OPERATIONS.items()},
-        payload_nouns={name: row.words.payload for name, row in OPERATIONS.items()},
+        words={name: row.words for name, row in OPERATIONS.items()},
         observations={place: newest for place, (newest, _) in read.items()},
         inconclusives=store.inconclusives(count_max=INCONCLUSIVE_COUNT_MAX, since=since),
         fits=fits,
@@ -287,7 +287,6 @@ def _read(
         changes=[
             c for c in store.changes(count_max=CHANGE_COUNT_MAX) if since is None or c.changed_at >= since
         ],
-        setting_words={name: row.words.setting_in_full for name, row in OPERATIONS.items()},
         unadvised=lambda context: unadvised_settings(context.operation, context.payload_size_bytes),
         copies=copies_of,
         usd_limits=usd_limits(configuration) if configuration else {},

@@ -82,6 +82,7 @@ class Words:
     payload: str  # what `payload_size_bytes` is the size of: "object"
     payload_example: str  # "1GiB"
     payload_default: str | None = None  # None: whoever asks has to say it
+    payload_note: str = ""  # what differs between small and large ones, in a sentence
     demand: tuple[str, ...]  # the fields of `Demand` that mean something here, beside those that always do
     # How the values of a setting read, for payloads of so many bytes: in short, "24 x 8 MiB", and with its nouns, "24
     # threads x 8 MiB".

@@ -190,6 +190,7 @@ class PlaceFindings:
 
     place: Place
     payload_noun: str
+    payload_note: str
     value_metric: str
     observation_count: int  # measured and reported
     measured_count: int  # by probes

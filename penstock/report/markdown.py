@@ -134,6 +134,7 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
         )
         table = Table((place.payload_noun, "demand", *names, *said), rows)
         yield from _titled("### The advice that stands", table)
+        yield from ("", escape(place.payload_note)) if place.payload_note else ()
     if place.fit is not None:
         table = Table(("parameter", "typical", "interval"), tuple(parameter_rows(place)))
         yield from _titled("### The physics", table)

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
 from penstock.models.sqs.backlog_warning import BacklogSpell
+from penstock.operations.operation import Words
 from penstock.report.tally import Tally
 from penstock.vocabulary import (
     Change,
@@ -52,7 +53,7 @@ class Material:
     generated_at: datetime
     since: datetime | None  # None: everything that is remembered
     models: Mapping[str, PerformanceModel[Any]]
-    payload_nouns: Mapping[str, str]
+    words: Mapping[str, Words]  # by operation
     observations: Mapping[Place, Sequence[Observation[Any]]]  # the newest, oldest first
     inconclusives: Sequence[Inconclusive[Any]]  # oldest first
     fits: Sequence[Fit]  # the newest of each place
@@ -62,7 +63,6 @@ class Material:
     daily_limit: Cost | None  # None: the configuration that set it is not known
     within_limits: Callable[[Context, Demand], Demand]  # how the daemon bounds what is asked of it
     changes: Sequence[Change[Any]]  # of any place
-    setting_words: Mapping[str, Callable[[Mapping[str, float], int], str]]  # by operation: a setting in full
     # What each known client does by itself, by name: the values of the knobs; the SDK of the row first.
     unadvised: Callable[[Context], Mapping[str, Mapping[str, float]]]
     copies: Callable[[Recommendation[Any]], Sequence[Copy]]  # the setting in the words of each client

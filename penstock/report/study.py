@@ -170,7 +170,8 @@ class _Studied:
         is_readable = self._expectations.is_readable
         return PlaceFindings(
             place=place,
-            payload_noun=material.payload_nouns.get(place.operation, "payload"),
+            payload_noun=material.words[place.operation].payload,
+            payload_note=material.words[place.operation].payload_note,
             value_metric=self._model.value_metric,
             observation_count=tally.measured_count + len(self._reported),
             measured_count=tally.measured_count,

@@ -95,7 +95,8 @@ def _client_gains(
 
 def _setting_words(material: Material, advice: Recommendation[Any], setting: Any) -> str:
     context = advice.context
-    return material.setting_words[context.operation](setting_values(setting), context.payload_size_bytes)
+    in_full = material.words[context.operation].setting_in_full
+    return in_full(setting_values(setting), context.payload_size_bytes)
 
 
 def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None, unmeasured_count: int) -> Iterator[str]:

@@ -33,8 +33,7 @@ from penstock.models.s3.law import (
     WAVE_MIXING,
     Transfers,
 )
-from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
-from penstock.units import MiB
+from penstock.models.s3.parts import PART_SIZE_BYTES_MIN, READ_WHOLE_BYTES_MAX
 from penstock.vocabulary import Place, Setting
 
 Typical: TypeAlias = Mapping[str, tuple[float, float]]
@@ -117,7 +116,7 @@ DOWNLOADS = Direction(
     },
     late_fraction=1e-4,
     late_seconds=1.0,
-    unsplit_bytes=MiB,
+    unsplit_bytes=READ_WHOLE_BYTES_MAX,
     part_noun="range",
     allowance_measure="bw_in_allowance_exceeded",
     packet_measure="host_received_packet_count",

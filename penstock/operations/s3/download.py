@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.models.s3.parts import OBJECT_SIZE_BYTES_MAX
+from penstock.models.s3.parts import OBJECT_SIZE_BYTES_MAX, READ_WHOLE_BYTES_MAX
 from penstock.operations.operation import Driven, Equipment, Operation, Service, Ward
 from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
@@ -88,6 +88,7 @@ DOWNLOAD = Operation(
     payload_ladder_bytes=OBJECT_LADDER_BYTES,
     words=object_words(
         "range_size_bytes",
+        READ_WHOLE_BYTES_MAX,
         demand=(*OBJECT_DEMAND, "access", "range_size_bytes", "sink"),
         advice="threads and range size for one download",
         query="Threads, range size and the rest of the bundle for downloading objects of a size.",

@@ -28,8 +28,8 @@ def object_section() -> type[ObjectSection]:
     return ObjectSection
 
 
-def object_words(size_knob: str, **words: Any) -> Words:
-    """How it is spoken of (Any: the other words by name).
+def object_words(size_knob: str, whole_bytes_max: int, **words: Any) -> Words:
+    """How it is spoken of, where smaller objects go whole (Any: the other words by name).
 
     ``24 x 8 MiB`` are 24 threads, each with 8 MiB at a time; ``24 at a time`` are whole objects.
     """
@@ -48,6 +48,8 @@ def object_words(size_knob: str, **words: Any) -> Words:
     return Words(
         payload="object",
         payload_example="1GiB",
+        payload_note=f"Objects of up to {format_bytes(whole_bytes_max)} are many, one after another in each thread; "
+        "a larger one is alone, begins and ends.",
         setting=in_short,
         setting_in_full=in_full,
         learned=("request_seconds", "connection_bytes_per_second", "host_bytes_per_second"),

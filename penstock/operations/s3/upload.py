@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.models.s3.parts import OBJECT_SIZE_BYTES_MAX
+from penstock.models.s3.parts import OBJECT_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.operations.operation import Driven, Equipment, Operation, Service, Ward
 from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
@@ -77,6 +77,7 @@ UPLOAD = Operation(
     payload_ladder_bytes=OBJECT_LADDER_BYTES,
     words=object_words(
         "part_size_bytes",
+        PART_SIZE_BYTES_MIN,
         demand=OBJECT_DEMAND,
         advice="threads and part size for one upload",
         query="Threads, part size and the rest of the bundle for uploading objects of a size.",

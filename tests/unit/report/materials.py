@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.operations.operation import Words
+from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import recommend
 from penstock.report.findings import Report
 from penstock.report.material import Copy, Expense, Material
@@ -33,6 +36,12 @@ def some_observations() -> list[Observation[Any]]:
         )
         for n, threads in enumerate((1, 2, 4, 8, 8, 8))
     ]
+
+
+def words_of(payload: str, note: str = "") -> Words:
+    """How some operation is spoken of."""
+    words = OPERATIONS["s3_upload"].words
+    return replace(words, payload=payload, payload_note=note, setting_in_full=_in_words)
 
 
 def _in_words(values: Mapping[str, float], _payload_size_bytes: int) -> str:
@@ -62,7 +71,10 @@ def a_material(**changes: Any) -> Material:
         "generated_at": NOON + 8 * HOUR,
         "since": None,
         "models": {"s3_upload": UPLOAD, "sqs_delivery": SqsDeliveryModel()},
-        "payload_nouns": {"s3_upload": "object", "sqs_delivery": "message"},
+        "words": {
+            "s3_upload": words_of("object", "Small objects are many."),
+            "sqs_delivery": words_of("message"),
+        },
         "observations": {PLACE: observations},
         "inconclusives": [an_inconclusive()],
         "fits": [a_real_fit()],
@@ -80,7 +92,6 @@ def a_material(**changes: Any) -> Material:
         ),
         "within_limits": lambda _context, demand: demand,
         "changes": [a_change(changed_at=NOON + 3 * HOUR, unchanged_at=NOON + 2 * HOUR)],
-        "setting_words": dict.fromkeys(("s3_upload", "sqs_delivery", "tape_upload"), _in_words),
         "unadvised": lambda context: {
             "boto3": setting_values(UPLOAD.default_setting(context)),
             "slowpoke": {"thread_count": 1, "part_size_bytes": 8 * MiB},

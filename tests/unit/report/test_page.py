@@ -27,6 +27,7 @@ from tests.unit.report.materials import (
     a_report,
     real_advice,
     some_observations,
+    words_of,
 )
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -94,7 +95,6 @@ def hostile_report() -> str:
     advice = dataclasses.replace(real_advice(), context=context, explanation=HOSTILE, bottleneck=HOSTILE)
     report = a_report(
         source=HOSTILE,
-        payload_nouns={"s3_upload": "object"},
         observations={place: observations},
         inconclusives=[an_inconclusive(context=context, reason=HOSTILE)],
         fits=[dataclasses.replace(a_real_fit(), place=place)],
@@ -173,7 +173,7 @@ def test_no_operation_is_named_in_this_room() -> None:
     context = Context(place=place, payload_size_bytes=64 * 2**20)
     report = a_report(
         models={"tape_upload": UPLOAD},
-        payload_nouns={"tape_upload": "tape"},
+        words={"tape_upload": words_of("tape", "Short tapes are many.")},
         observations={place: [dataclasses.replace(o, context=context) for o in some_observations()]},
         inconclusives=[],
         fits=[dataclasses.replace(a_real_fit(), place=place)],
@@ -183,6 +183,7 @@ def test_no_operation_is_named_in_this_room() -> None:
     )
     html = render_html(report)
     assert "tapes of 64 MiB" in html
+    assert "Short tapes are many." in html
     assert "s3" not in html[: html.index("</main>")].lower()
 
 
@@ -190,6 +191,7 @@ def test_markdown_has_the_advice_and_its_tables_are_whole() -> None:
     """Each row of a table has as many cells as its heading."""
     text = render_markdown(a_report(), is_full=True)
     assert "### The advice that stands" in text
+    assert "Small objects are many." in text
     width = 0
     for line in text.splitlines():
         cells = line.replace("\\|", "").count("|")

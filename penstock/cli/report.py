@@ -411,11 +411,12 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
 
 
 def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callable[[Context, Demand], Demand]:
-    """How the daemon bounds what is asked of it; what its operator allows is known by the configuration alone."""
+    """How the daemon bounds what is asked of it: as it is configured, or as it is without any configuration."""
     from penstock.daemon.board import within_limits
+    from penstock.daemon.config import Configuration
     from penstock.daemon.limits import thread_count_limits
 
-    allowed = thread_count_limits(configuration) if configuration else {}
+    allowed = thread_count_limits(configuration or Configuration())
     fit_of = {fit.place: fit for fit in fits}
 
     def bounded(context: Context, demand: Demand) -> Demand:

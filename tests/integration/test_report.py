@@ -15,7 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import cli, run
+from penstock.cli.report import _bounds
 from penstock.daemon.budget import Spend
+from penstock.daemon.config import Configuration
 from penstock.daemon.database import migrations
 from penstock.daemon.store import Store
 from penstock.models.model import Cell
@@ -201,6 +203,14 @@ def test_advice_is_bounded_as_the_daemon_bounds_it(
     assert advised("")["thread_count"] > 3
     assert advised("thread_count_max = 3")["thread_count"] <= 3
     assert advised('memory_bytes_max = "8MiB"') == advised("")
+
+
+def test_a_database_alone_is_of_a_daemon_without_a_configuration() -> None:
+    """Bounded by nothing, the page would advise a queue more threads than the daemon that wrote the database did."""
+    context = dataclasses.replace(CONTEXT, place=dataclasses.replace(PLACE, operation="sqs_delivery"))
+    named, empty = (_bounds([], each)(context, Demand()) for each in (None, Configuration()))
+    assert named == empty
+    assert named.thread_count_max is not None
 
 
 def test_an_empty_database_makes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

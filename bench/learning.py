@@ -36,7 +36,7 @@ ORACLE_FUTURES = 4000
 HOPELESS = 0.3  # of the best: a probe of such a setting can hardly change the advice
 RIGHT_FROM = 0.8  # of what the most important limit matters: two limits may hold a setting back together
 FRONTIER = tuple(
-    Bargain(within, worth) for within in (0.03, 0.05, 0.08) for worth in (1 / 8, 1 / 12, 1 / 16, 1 / 32)
+    Bargain(within, worth) for within in (0.05, 0.08, 0.12) for worth in (1 / 8, 1 / 12, 1 / 16, 1 / 32)
 )
 
 

@@ -41,7 +41,7 @@ class Bargain:
         )
 
 
-BARGAIN = Bargain(within=0.05, connections_worth=1 / 8)  # where much is known
+BARGAIN = Bargain(within=0.08, connections_worth=1 / 8)  # where much is known
 _CAUTION = 48.0  # after six measurements half of that, and after a dozen two thirds
 
 

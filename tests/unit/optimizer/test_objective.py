@@ -44,8 +44,8 @@ def an_appraisal(**columns: list[float]) -> Appraisal:
 @pytest.mark.parametrize(
     ("aim", "columns", "chosen"),
     [
-        # Within 5 % of the best, an eighth of the connections' share is what throughput is given up for.
-        (THROUGHPUT, {"value": [100.0, 97.0, 94.9], "connection_count": [32.0, 16.0, 1.0]}, 1),
+        # Within 8 % of the best, an eighth of the connections' share is what throughput is given up for.
+        (THROUGHPUT, {"value": [100.0, 97.0, 91.9], "connection_count": [32.0, 16.0, 1.0]}, 1),
         (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 80.0]}, 0),
         (THROUGHPUT, {"value": [100.0, 97.1], "connection_count": [100.0, 78.0]}, 1),
         # Memory counts a twentieth of that.
@@ -102,17 +102,17 @@ def test_the_aim_decides_what_is_advised(
 
 def test_what_is_not_good_enough_has_no_rank() -> None:
     """Of the best, less a slack; and never less than is asked for."""
-    found = an_appraisal(value=[100.0, 95.0, 93.0, 90.0])
+    found = an_appraisal(value=[100.0, 92.0, 90.0, 87.0])
     assert np.isfinite(rank(found, THROUGHPUT)).tolist() == [True, True, False, False]
     assert np.isfinite(rank(found, THROUGHPUT, slack=0.02)).tolist() == [True, True, True, False]
-    assert np.isfinite(rank(found, THROUGHPUT, slack=0.5, least=94.0)).tolist() == [True, True, False, False]
+    assert np.isfinite(rank(found, THROUGHPUT, slack=0.5, least=91.0)).tolist() == [True, True, False, False]
 
 
 def test_the_terms_of_a_bargain() -> None:
     """The price, less the logarithm of what it brings, weighed; however little all of them bring."""
     useful, cost = np.exp([-3.0, -2.0]), np.array([5.0, 6.0])
     assert Bargain(within=0.9, connections_worth=0.5).rank(useful, cost).tolist() == [11.0, 10.0]
-    assert Bargain(within=0.05, connections_worth=1 / 8) == BARGAIN
+    assert Bargain(within=0.08, connections_worth=1 / 8) == BARGAIN
 
 
 def test_connections_are_worth_more_the_more_is_known() -> None:

@@ -62,16 +62,12 @@ class AsyncObjectReader(Reading):
 
     async def read(self, size: int | None = -1) -> bytes:
         """So many bytes, or all that are left; fewer only at the end."""
-        self._check()
-        begin, wanted, content = self._position, self._left_bytes(size), bytearray()
-        try:
+        with self._one_read():
+            wanted, content = self._left_bytes(size), bytearray()
             while len(content) < wanted:
                 left = wanted - len(content)
                 first = self._next(left)
-                content += self._taken(first, await first.content, left)
-        except BaseException:
-            self._undo(begin)
-            raise
+                content += self._taken(first, await self._content(first), left)
         return bytes(content)
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
@@ -79,17 +75,25 @@ class AsyncObjectReader(Reading):
         with self._asked_for_all(ranges) as (fetched, cut):
             contents = list[bytes]()  # a loop: Python 3.9 has no asynchronous comprehension within another
             for parts in fetched:
-                contents.append(b"".join([await asked.content for asked in parts]))
+                contents.append(b"".join([await self._content(asked) for asked in parts]))
             return cut(contents)
 
     async def aclose(self) -> None:
-        """Let go of what was fetched ahead."""
+        """Let go of what was fetched ahead. A read of another task ends with a ValueError."""
         self.closed = True
         self._forget()
         under_way = tuple(self._under_way)
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _content(self, asked: Range) -> bytearray:
+        """What came. Who awaited its task would be cancelled with it, where another task closes the reader."""
+        await asyncio.wait([asked.content])
+        if asked.content.cancelled():
+            raise OSError("the range was given up: one task at a time reads from here")
+        content: bytearray = asked.content.result()
+        return content
 
     def _begin(self, asked: Range) -> None:
         asked.content = self._started(self._fetch(asked.start, asked.end))

@@ -132,25 +132,21 @@ class ObjectReader(Reading, io.RawIOBase):
             return cut([b"".join(map(self._content, parts)) for parts in fetched])
 
     def close(self) -> None:
-        """Let go of what was fetched ahead, and of the threads."""
-        if not self.closed:
+        """Let go of what was fetched ahead, and of the threads. A read of another thread ends with a ValueError."""
+        was_closed = self.closed
+        super().close()  # first: who reads meanwhile asks for nothing more
+        if not was_closed:
             self._notice_fork()
-            self._forget()
+            self._let_go()
             self._pool.shutdown(wait=False)
             self._spare.shutdown(wait=False)
-        super().close()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One thread at a time. After what fails, the next read is from where this one began, and asks anew."""
+        """One thread at a time."""
         self._check()
-        with self._lock:
-            begin = self._position
-            try:
-                yield
-            except BaseException:
-                self._undo(begin)
-                raise
+        with self._lock, self._one_read():
+            yield
 
     def _check(self) -> None:
         super()._check()
@@ -164,6 +160,7 @@ class ObjectReader(Reading, io.RawIOBase):
         """
         if self._process_id != os.getpid():
             self._ahead.clear()
+            self._pieces.clear()
             self._open_pools()
             if hasattr(self._client, "close"):
                 self._client.close()

@@ -13,7 +13,7 @@ import io
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from operator import index
@@ -124,6 +124,7 @@ class Reading(ABC):
         self.request_count = self.hedged_count = 0
         self._position = 0
         self._ahead: deque[Range] = deque()  # one after another, the first at or around the position
+        self._pieces: dict[int, list[list[Range]]] = {}  # of each `read_ranges` that is waited for
         # Where the last read ended, and how much was read without a seek.
         self._read_until = self._read_on_bytes = 0
 
@@ -195,6 +196,7 @@ class Reading(ABC):
             begin = end
 
     def _asked_for(self, start: int, end: int) -> Range:
+        self._check()  # another may have closed it since the read began
         asked = Range(start, end)
         self.request_count += 1
         self._begin(asked)
@@ -213,19 +215,46 @@ class Reading(ABC):
         self._check()
         wanted = [_within(start, size, self.size_bytes) for start, size in ranges]
         pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
-        fetched = [
-            [self._asked_for(*part) for part in divided(start, end, self.range_size_bytes)]
-            for start, end in pieces
-        ]
+        fetched: list[list[Range]] = []
+        self._pieces[id(fetched)] = fetched
         try:
+            for start, end in pieces:
+                fetched.append(parts := [])
+                for part in divided(start, end, self.range_size_bytes):
+                    parts.append(self._asked_for(*part))  # noqa: PERF401 - those before one that fails are given up
             yield fetched, partial(cut, wanted, pieces)
+        except Exception as trouble:
+            self._must_be_open(trouble)
+            raise
         finally:
+            self._pieces.pop(id(fetched), None)
             for asked in chain.from_iterable(fetched):
                 asked.give_up()
 
+    @contextmanager
+    def _one_read(self) -> Iterator[None]:
+        """After what fails, the next read is from where this one began, and asks anew."""
+        self._check()
+        begin = self._position
+        try:
+            yield
+        except BaseException as trouble:
+            self._forget()
+            self._position = begin
+            if isinstance(trouble, Exception):
+                self._must_be_open(trouble)
+            raise
+        finally:
+            if self.closed:  # by another, who does not know what was asked for since
+                self._forget()
+
     def _check(self) -> None:
+        self._must_be_open(None)
+
+    def _must_be_open(self, trouble: Exception | None) -> None:
+        """Raises ValueError, as files do. What another gives up by closing ends in many ways, which are no reason."""
         if self.closed:
-            raise ValueError("the object is closed")
+            raise ValueError("the object is closed") from trouble
 
     def _request(self, start: int, end: int) -> dict[str, Any]:
         return {**self._arguments, "Range": f"bytes={start}-{end - 1}"}
@@ -233,14 +262,17 @@ class Reading(ABC):
     def _must_fit(self, answer: Mapping[str, Any], request: Mapping[str, Any]) -> None:
         must_fit(answer, request, self.size_bytes, self._arguments.get("IfMatch"))
 
-    def _undo(self, position: int) -> None:
-        """After a read that failed: the next one is from there, and asks anew."""
-        self._forget()
-        self._position = position
-
     def _forget(self) -> None:
-        while self._ahead:
-            self._ahead.pop().give_up()
+        with suppress(IndexError):  # where another takes the last one, too
+            while self._ahead:
+                self._ahead.pop().give_up()
+
+    def _let_go(self) -> None:
+        """Of all that is on its way, whoever waits for it."""
+        self._forget()
+        for fetched in list(self._pieces.values()):
+            for asked in chain.from_iterable(fetched):
+                asked.give_up()
 
 
 def _within(start: int, size: int, size_bytes: int) -> tuple[int, int]:

@@ -104,6 +104,35 @@ async def test_a_read_that_failed_can_be_tried_again() -> None:
         assert await file.read() == CONTENT
 
 
+@pytest.mark.parametrize(
+    "read", [lambda file: file.read(), lambda file: file.read_ranges([(0, 9), (MiB, 9)])]
+)
+async def test_a_read_of_what_another_task_closes_is_an_error(
+    read: Callable[[AsyncObjectReader], Awaitable[object]],
+) -> None:
+    """Who reads would else seem cancelled himself, and a group of tasks would end without a word."""
+    store = Store()
+    async with reading(store) as file:
+        store.before = lambda _name: asyncio.sleep(PATIENCE_SECONDS)
+        task = asyncio.ensure_future(read(file))
+        await comes(lambda: len(store.asked) > 1)
+        await file.aclose()
+        with pytest.raises(ValueError, match="the object is closed"):
+            await task
+
+
+async def test_a_read_that_another_task_gave_up_is_an_error() -> None:
+    """Not to be cancelled: two tasks share a position, which is a mistake to be told of."""
+    store = Store()
+    async with reading(store) as file:
+        store.before = lambda _name: asyncio.sleep(PATIENCE_SECONDS)
+        tasks = [asyncio.ensure_future(file.read(10)) for _ in range(2)]
+        await comes(lambda: len(store.asked) > 1)
+        tasks[0].cancel()
+        with pytest.raises(OSError, match="one task at a time"):
+            await tasks[1]
+
+
 async def test_a_body_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more is held than was asked for, whatever a server sends; and what is read comes in pieces."""
     sizes: list[int] = []

@@ -7,7 +7,7 @@ import pickle
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,6 +184,45 @@ def test_what_is_closed_says_nothing_of_itself() -> None:
     for question in (file.tell, file.readable, file.seekable):
         with pytest.raises(ValueError, match="closed"):
             question()
+
+
+@pytest.mark.parametrize(
+    "read", [lambda file: file.read(), lambda file: file.read_ranges([(0, MiB), (MiB, 9)])]
+)
+@pytest.mark.parametrize("has_come", [True, False])
+def test_a_read_of_what_another_thread_closes_ends_as_of_a_file(
+    read: Callable[[ObjectReader], object], has_come: bool
+) -> None:
+    """And not with what became of the request, or of its place in a queue; nothing more is asked for."""
+    store, is_asked, go_on = Store(), threading.Event(), threading.Event()
+    get, troubles = store.get_object, list[BaseException]()
+
+    def late(**request: Any) -> dict[str, Any]:
+        is_asked.set()
+        go_on.wait(20.0)
+        if not has_come:
+            raise ConnectionError("the socket was shut down")
+        return get(**request)
+
+    store.get_object = late  # type: ignore[method-assign]
+    with reading(store, advice=advice(threads=1)) as file:
+
+        def try_it() -> None:
+            try:
+                read(file)
+            except BaseException as trouble:  # noqa: BLE001 - whatever it is
+                troubles.append(trouble)
+
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        is_asked.wait(20.0)
+        file.close()
+        go_on.set()
+        thread.join()
+    file._pool.shutdown(wait=True)
+    assert [(type(trouble), str(trouble)) for trouble in troubles] == [(ValueError, "the object is closed")]
+    assert len(store.ranges) == has_come
+    assert not file._ahead
 
 
 def test_what_is_short_or_closed_is_an_error() -> None:
